@@ -1,0 +1,42 @@
+"""The checkpoint store: every checkpoint is a run of rows in one SQLite file, and any of them can be read.
+
+>>> from checkpoint import CheckpointKind, CheckpointStore, Run
+>>> store = CheckpointStore(":memory:")
+>>> receipt = store.append(Run(CheckpointKind.DIFFERENTIAL, [(1, "n", "Value", "{}")], [], [(1, "value", "42", None)]))
+>>> receipt.number, receipt.slots
+(1, 1)
+>>> store.reader().item(1, "value").value
+'42'
+"""
+
+from checkpoint.errors import (
+    CheckpointError,
+    CorruptStoreError,
+    FencedError,
+    StoreLockedError,
+    UnknownCheckpointError,
+)
+from checkpoint.reader import Reader, StoredItem
+from checkpoint.run import CheckpointKind, Run
+from checkpoint.store import CheckpointRecord, CheckpointStore
+from checkpoint.writer import CheckpointWriter, ObjectReceipt, Receipt, RunWriter, Writer, WriterState
+
+__all__ = [
+    "CheckpointError",
+    "CheckpointKind",
+    "CheckpointRecord",
+    "CheckpointStore",
+    "CheckpointWriter",
+    "CorruptStoreError",
+    "FencedError",
+    "ObjectReceipt",
+    "Reader",
+    "Receipt",
+    "Run",
+    "RunWriter",
+    "StoreLockedError",
+    "StoredItem",
+    "UnknownCheckpointError",
+    "Writer",
+    "WriterState",
+]

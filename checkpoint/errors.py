@@ -1,0 +1,23 @@
+"""The errors of the store: one base class, one subclass a cause, each message with what to do next."""
+
+from __future__ import annotations
+
+
+class CheckpointError(Exception):
+    """Something about a store is not as the caller expected; nothing was changed."""
+
+
+class CorruptStoreError(CheckpointError):
+    """What is stored is damaged: the message names the place and what still can be read."""
+
+
+class StoreLockedError(CheckpointError):
+    """Another writer has the store open: the message names its process and host."""
+
+
+class FencedError(CheckpointError):
+    """Another writer has published this epoch first, so this one must stop."""
+
+
+class UnknownCheckpointError(CheckpointError, LookupError):
+    """No checkpoint with this number or epoch is stored."""

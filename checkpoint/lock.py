@@ -1,0 +1,52 @@
+"""One writer a store: a lock on a file beside it, which the operating system drops when its process dies."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import orjson
+from filelock import FileLock, Timeout
+
+from checkpoint.errors import CheckpointError, StoreLockedError
+
+
+class WriterLock:
+    """The right to write to one store file, held from construction until :meth:`release`.
+
+    Who holds it is told by a second file, since the lock file itself may be emptied by whoever tries next.
+
+    Raises:
+        StoreLockedError: another handle holds it, in this process or another one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._owner_path = path.with_name(path.name + ".owner")
+        self._lock = FileLock(path.with_name(path.name + ".lock"))
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout:
+            raise StoreLockedError(
+                f"{path} is being written by {self._owner()}: close that writer first, or open the store with"
+                " read_only=True"
+            ) from None
+        except OSError as error:
+            raise CheckpointError(
+                f"{path} cannot be locked for writing ({error.strerror}): check the permissions of its folder, or open"
+                " it with read_only=True"
+            ) from error
+        self._owner_path.write_bytes(orjson.dumps({"pid": os.getpid(), "host": socket.gethostname()}))
+
+    def release(self) -> None:
+        """Let others write. May be done twice."""
+        if self._lock.is_locked:
+            self._owner_path.unlink(missing_ok=True)
+            self._lock.release()
+
+    def _owner(self) -> str:
+        try:
+            owner = orjson.loads(self._owner_path.read_bytes())
+            return f"process {owner['pid']} on {owner['host']}"
+        except (OSError, ValueError, KeyError, TypeError):
+            return "another process"

@@ -1,0 +1,194 @@
+"""Writers: what a space saves into, and what makes a run durable."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from checkpoint.errors import CheckpointError
+from checkpoint.run import CheckpointKind, Payload, Run, reachable
+
+if TYPE_CHECKING:
+    from checkpoint.reader import Reader
+    from checkpoint.store import CheckpointStore
+
+
+class WriterState(StrEnum):
+    """Where a writer stands. ``UNKNOWN`` means that the commit failed in a way that leaves its outcome open."""
+
+    OPEN = "open"
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled back"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class ObjectReceipt:
+    """What one object cost in a checkpoint: item rows, and the bytes of its rows."""
+
+    slots: int
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What a checkpoint cost, in total and by object.
+
+    ``slots`` counts item rows, deletions included; ``bytes`` is the payload of all rows; ``seconds`` is wall time from
+    the beginning of the save to the end of the commit.
+    """
+
+    number: int
+    epoch: int
+    kind: CheckpointKind
+    slots: int
+    bytes: int
+    seconds: float
+    objects: dict[str, ObjectReceipt] = field(default_factory=dict)
+
+
+class Writer:
+    """Takes the rows of one save and makes them durable at :meth:`commit`; the base of every writer.
+
+    A writer serves one save. After :meth:`commit` or :meth:`rollback` it is spent.
+    """
+
+    def __init__(self, kind: CheckpointKind, epoch: int | None = None) -> None:
+        self.kind = CheckpointKind(kind)
+        self.epoch = epoch
+        self.state = WriterState.OPEN
+        self.receipt: Receipt | None = None
+        self._run: Run | None = None
+
+    def collect(self, run: Run, base: Reader | None) -> None:
+        """Take the rows of a save; ``base`` reads the state that they change.
+
+        Raises:
+            CheckpointError: the writer already holds a save, or is spent.
+        """
+        if self.state is not WriterState.OPEN or self._run is not None:
+            raise CheckpointError(f"this writer is {self.describe()}: ask for a new writer for each save")
+        self._run = run
+        self._base = base
+
+    def commit(self) -> Receipt | None:
+        """Make the collected rows durable, all or none.
+
+        Raises:
+            CheckpointError: nothing was saved into the writer, or it is spent.
+        """
+        if self.state is not WriterState.OPEN or self._run is None:
+            raise CheckpointError(f"this writer is {self.describe()}: save a space into a new writer, then commit it")
+        self._publish(self._run)
+        self.state = WriterState.COMMITTED
+        return self.receipt
+
+    async def commit_async(self) -> Receipt | None:
+        """Do :meth:`commit` in a thread of its own, so that an event loop goes on meanwhile."""
+        return await asyncio.to_thread(self.commit)
+
+    def rollback(self) -> None:
+        """Give the collected edits back to their space: its next save covers them.
+
+        Raises:
+            CheckpointError: the rows are already durable.
+        """
+        if self.is_durable():
+            raise CheckpointError(
+                "this writer is committed: use space.rollback(epoch=...) to go back to an older state"
+            )
+        self.state = WriterState.ROLLED_BACK
+
+    def is_durable(self) -> bool:
+        """Tell whether the collected rows are durable."""
+        return self.state is WriterState.COMMITTED
+
+    def is_in(self, store: CheckpointStore) -> bool:
+        """Tell whether the collected rows are durable as the newest checkpoint of ``store``."""
+        return self.is_durable()
+
+    def describe(self) -> str:
+        """Return in words where the writer stands."""
+        if self.state is WriterState.OPEN:
+            return "open, with nothing saved into it" if self._run is None else "open, with a save in it"
+        return str(self.state)
+
+    def _publish(self, run: Run) -> None:
+        raise CheckpointError("this writer keeps its rows nowhere: use CheckpointStore.writer() or RunWriter")
+
+
+class RunWriter(Writer):
+    """Keeps the rows of one save as a :class:`Run`, for files and networks instead of a store.
+
+    >>> writer = RunWriter(CheckpointKind.DIFFERENTIAL)
+    """
+
+    @property
+    def run(self) -> Run:
+        """The rows that were saved."""
+        if self._run is None:
+            raise CheckpointError(f"this writer is {self.describe()}: save a space into it first")
+        return self._run
+
+    def is_in(self, store: CheckpointStore) -> bool:
+        """Tell whether the run was applied to ``store`` as its newest checkpoint."""
+        return self.is_durable() and store.holds(store.next_number() - 1, self.run)
+
+    def _publish(self, run: Run) -> None:
+        if self.kind is CheckpointKind.FULL and self._base is not None:
+            self._run = overlay(self._base.image(), run)
+        self.run.sort()
+
+
+class CheckpointWriter(Writer):
+    """Commits the rows of one save as the next checkpoint of a :class:`CheckpointStore`."""
+
+    def __init__(self, store: CheckpointStore, kind: CheckpointKind, epoch: int | None = None) -> None:
+        super().__init__(kind, epoch)
+        self._store = store
+
+    def is_durable(self) -> bool:
+        """Tell whether the rows are durable; after a commit of unknown outcome the store itself is asked."""
+        if self.state is WriterState.UNKNOWN and self._run is not None:
+            found = self._store.holds(self._expected_number, self._run)
+            self.state = WriterState.COMMITTED if found else WriterState.ROLLED_BACK
+        return super().is_durable()
+
+    def _publish(self, run: Run) -> None:
+        self._expected_number = self._store.next_number()
+        try:
+            self.receipt = self._store.append(run, self.epoch)
+        except CheckpointError:
+            self.state = WriterState.ROLLED_BACK
+            raise
+        except BaseException:
+            self.state = WriterState.UNKNOWN
+            raise
+
+
+def overlay(base: Run, changes: Run) -> Run:
+    """Return the complete image that ``base`` becomes when ``changes`` are applied to it.
+
+    Time: O(base + changes).
+    """
+    index = {row[0]: row for row in base.index} | {row[0]: row for row in changes.index}
+    metadata = {row[:2]: row for row in base.metadata} | {row[:2]: row for row in changes.metadata}
+    items = {row[:2]: row for row in base.items} | {row[:2]: row for row in changes.items}
+    image = Run(
+        CheckpointKind.FULL,
+        [row for row in index.values() if row[2] is not None],
+        [row for row in metadata.values() if row[2] is not None],
+        [row for row in items.values() if row[2] is not None],
+    )
+    values: dict[int, list[Payload | None]] = defaultdict(list)
+    for object_id, _, value, _ in image.items:
+        values[object_id].append(value)
+    live = reachable(image.index, lambda object_id: values[object_id])
+    image.metadata = [row for row in image.metadata if row[0] in live]
+    image.items = [row for row in image.items if row[0] in live]
+    image.sort()
+    return image

@@ -1,0 +1,248 @@
+"""Values as text: JSON for what JSON has, one tagged object for each other type, and never pickle.
+
+A value that is no JSON value is written as an object with one key that begins with ``$``:
+
+========================= ==========================================================
+``bytes``, ``bytearray``  ``{"$bytes": base64}``, ``{"$bytearray": base64}``
+``tuple``                 ``{"$tuple": [...]}``
+``set``, ``frozenset``    ``{"$set": [...]}``, ``{"$frozenset": [...]}``, in the order of their texts
+``int`` beyond 64 bits    ``{"$int": "123..."}``
+``float`` nan, inf        ``{"$float": "nan"}``
+``Decimal``               ``{"$decimal": "1.50"}``
+``date``, ``time``        ``{"$date": "2013-01-31"}``, ``{"$time": "23:59:00"}``
+``datetime``              ``{"$datetime": "2013-01-31T23:59:00"}``, with the key of its zone where it has one
+``timedelta``             ``{"$timedelta": [days, seconds, microseconds]}``
+``UUID``                  ``{"$uuid": "..."}``
+``complex``               ``{"$complex": [real, imaginary]}``
+``str`` JSON cannot hold  ``{"$str": hexadecimal UTF-8}`` (lone surrogates)
+``dict`` JSON cannot hold ``{"$dict": [[key, value], ...]}`` (keys that are no text, or begin with ``$``)
+dataclasses on request    ``{"$dataclass": [name, {field: value}]}``
+========================= ==========================================================
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import math
+from collections.abc import Callable, Iterable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import orjson
+
+ATOMS = frozenset({int, str, bool, type(None), bytes, float})
+"""Types whose values cannot change, so that a stored one may be compared with the object that was stored."""
+
+_INT64 = range(-(2**63), 2**63)
+_PLAIN = frozenset({str, bool, type(None)})
+
+_registered: dict[str, type] = {}
+
+
+class Unencodable(TypeError):
+    """A value has no text; the caller knows the object and the slot and says so."""
+
+
+def register_dataclass(cls: type) -> type:
+    """Allow the instances of a dataclass to be stored, under the name of the class; usable as a decorator.
+
+    Raises:
+        TypeError: ``cls`` is no dataclass.
+        ValueError: another class of this name is registered.
+
+    >>> @register_dataclass
+    ... @dataclasses.dataclass(frozen=True)
+    ... class Point:
+    ...     x: int
+    ...     y: int
+    >>> decode(encode(Point(1, 2)))
+    Point(x=1, y=2)
+    """
+    if not dataclasses.is_dataclass(cls):
+        raise TypeError(f"{cls!r} is no dataclass")
+    known = _registered.setdefault(cls.__name__, cls)
+    if known is not cls and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise ValueError(f"another dataclass named {cls.__name__} is registered already: {known!r}")
+    _registered[cls.__name__] = cls
+    return cls
+
+
+def encode(value: Any) -> str:
+    """Return the text of a value.
+
+    Raises:
+        Unencodable: the value, or something in it, is of a type that cannot be stored.
+
+    >>> encode([1, "a", None]), encode((1, 2))
+    ('[1,"a",null]', '{"$tuple":[1,2]}')
+    """
+    kind = type(value)
+    if kind is int and -(2**63) <= value < 2**63:
+        return repr(value)
+    if kind is str:
+        try:
+            return orjson.dumps(value).decode()
+        except TypeError:
+            pass
+    try:
+        return orjson.dumps(plain(value)).decode()
+    except RecursionError:
+        raise Unencodable("it contains itself or is nested too deep") from None
+    except orjson.JSONEncodeError as error:
+        raise Unencodable(str(error)) from None
+
+
+def decode(text: str | bytes) -> Any:
+    """Return the value of a text that :func:`encode` wrote.
+
+    Raises:
+        ValueError: the text is damaged.
+    """
+    if isinstance(text, bytes):
+        text = text.decode()
+    value = orjson.loads(text)
+    return restore(value) if '{"$' in text else value
+
+
+def plain(value: Any) -> Any:
+    """Return a value as what JSON has, with tagged objects for the rest."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return value if kind is not str or _is_utf8(value) else {"$str": value.encode("utf-8", "surrogatepass").hex()}
+    if kind is int:
+        return value if value in _INT64 else {"$int": str(value)}
+    if kind is float:
+        return value if math.isfinite(value) else {"$float": repr(value)}
+    if kind is list:
+        return [plain(item) for item in value]
+    if kind is dict:
+        return _plain_dict(value)
+    encoder = _ENCODERS.get(kind)
+    if encoder is not None:
+        return encoder(value)
+    if kind.__name__ in _registered and _registered[kind.__name__] is kind:
+        fields = {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {"$dataclass": [kind.__name__, fields]}
+    raise Unencodable(_advice(kind))
+
+
+def _plain_dict(value: dict[Any, Any]) -> Any:
+    if all(type(key) is str and not key.startswith("$") and _is_utf8(key) for key in value):
+        return {key: plain(item) for key, item in value.items()}
+    return {"$dict": [[plain(key), plain(item)] for key, item in value.items()]}
+
+
+def _is_utf8(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _advice(kind: type) -> str:
+    name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
+    if dataclasses.is_dataclass(kind):
+        return f"{name} is a dataclass that was not registered: call objectspace.register_dataclass({kind.__name__})"
+    if kind.__module__.startswith("numpy"):
+        return f"{name} is a numpy type: store value.item() or value.tolist(), or use a tensor"
+    return f"{name} has no stored form: store what it consists of (numbers, text, bytes, dates, lists, dicts, ...)"
+
+
+def _sorted_plain(values: Iterable[Any]) -> list[Any]:
+    return sorted((plain(value) for value in values), key=orjson.dumps)
+
+
+def _plain_datetime(value: datetime) -> Any:
+    zone = value.tzinfo
+    naive = value.replace(tzinfo=None, fold=0).isoformat()
+    if isinstance(zone, ZoneInfo) and zone.key:
+        return {"$datetime": [naive, zone.key, value.fold]}
+    if zone is None:
+        return {"$datetime": [naive, None, 1] if value.fold else naive}
+    return {"$datetime": value.replace(fold=0).isoformat()}
+
+
+def _plain_time(value: time) -> Any:
+    if value.tzinfo is not None:
+        raise Unencodable("datetime.time with a time zone has no stored form: store a datetime, or the zone beside it")
+    text = value.replace(fold=0).isoformat()
+    return {"$time": [text, 1] if value.fold else text}
+
+
+def _restore_datetime(stored: Any) -> datetime:
+    if isinstance(stored, str):
+        return datetime.fromisoformat(stored)
+    text, zone, fold = stored
+    return datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone) if zone else None, fold=fold)
+
+
+def _restore_time(stored: Any) -> time:
+    return time.fromisoformat(stored) if isinstance(stored, str) else time.fromisoformat(stored[0]).replace(fold=1)
+
+
+def _restore_dataclass(stored: Any) -> Any:
+    name, fields = stored
+    if name not in _registered:
+        raise ValueError(f"a {name} is stored here, and no dataclass of that name is registered")
+    restored = object.__new__(_registered[name])
+    for key, value in fields.items():
+        object.__setattr__(restored, key, value)
+    return restored
+
+
+def restore(value: Any) -> Any:
+    """Return the value of what :func:`plain` made of it."""
+    if type(value) is list:
+        return [restore(item) for item in value]
+    if type(value) is not dict:
+        return value
+    if len(value) == 1:
+        ((tag, stored),) = value.items()
+        if tag in _DECODERS:
+            return _DECODERS[tag](stored)
+        if tag.startswith("$"):
+            raise ValueError(f"the tag {tag} is not known to this version")
+    return {key: restore(item) for key, item in value.items()}
+
+
+_ENCODERS: dict[type, Callable[[Any], Any]] = {
+    bytes: lambda value: {"$bytes": base64.b64encode(value).decode()},
+    bytearray: lambda value: {"$bytearray": base64.b64encode(value).decode()},
+    tuple: lambda value: {"$tuple": [plain(item) for item in value]},
+    set: lambda value: {"$set": _sorted_plain(value)},
+    frozenset: lambda value: {"$frozenset": _sorted_plain(value)},
+    Decimal: lambda value: {"$decimal": str(value)},
+    date: lambda value: {"$date": value.isoformat()},
+    time: _plain_time,
+    datetime: _plain_datetime,
+    timedelta: lambda value: {"$timedelta": [value.days, value.seconds, value.microseconds]},
+    UUID: lambda value: {"$uuid": str(value)},
+    complex: lambda value: {"$complex": [plain(value.real), plain(value.imag)]},
+}
+
+_DECODERS: dict[str, Callable[[Any], Any]] = {
+    "$bytes": base64.b64decode,
+    "$bytearray": lambda stored: bytearray(base64.b64decode(stored)),
+    "$tuple": lambda stored: tuple(map(restore, stored)),
+    "$set": lambda stored: set(map(restore, stored)),
+    "$frozenset": lambda stored: frozenset(map(restore, stored)),
+    "$int": int,
+    "$float": float,
+    "$decimal": Decimal,
+    "$date": date.fromisoformat,
+    "$time": _restore_time,
+    "$datetime": _restore_datetime,
+    "$timedelta": lambda stored: timedelta(*stored),
+    "$uuid": UUID,
+    "$complex": lambda stored: complex(restore(stored[0]), restore(stored[1])),
+    "$str": lambda stored: bytes.fromhex(stored).decode("utf-8", "surrogatepass"),
+    "$dict": lambda stored: {restore(key): restore(item) for key, item in stored},
+    "$dataclass": lambda stored: _restore_dataclass([stored[0], {k: restore(v) for k, v in stored[1].items()}]),
+}

@@ -1,0 +1,40 @@
+"""The errors of the object space: one base class, one subclass a cause, each also of the builtin kind that fits."""
+
+from __future__ import annotations
+
+from checkpoint.errors import CorruptStoreError
+
+
+class ObjectSpaceError(Exception):
+    """Something went wrong in an object space; nothing was lost and nothing is half applied."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if len(self.args) == 1 else super().__str__()
+
+
+class NameInUseError(ObjectSpaceError, ValueError):
+    """An object of this name exists already."""
+
+
+class ObjectNotFoundError(ObjectSpaceError, KeyError):
+    """There is no object of this name, or the object of this handle has been deleted."""
+
+
+class WrongKindError(ObjectSpaceError, TypeError):
+    """The object of this name is of another kind."""
+
+
+class EmptyError(ObjectSpaceError, IndexError):
+    """A queue, stack or linked list has no element to give."""
+
+
+class UnencodableValueError(ObjectSpaceError, TypeError):
+    """A value or key is of a type that cannot be stored."""
+
+
+class CheckpointProtocolError(ObjectSpaceError, RuntimeError):
+    """Save, Commit and OnSaved were called in an order that has no meaning, or a closed space was used."""
+
+
+class DamagedObjectError(ObjectSpaceError, CorruptStoreError):
+    """What is stored of an object cannot be read; other objects are not affected."""

@@ -1,0 +1,275 @@
+"""The methods of a space that create and get objects, three a kind."""
+
+from __future__ import annotations
+
+import operator
+from abc import ABC, abstractmethod
+from typing import Any, TypeVar
+
+from objectspace import codec
+from objectspace.errors import UnencodableValueError, WrongKindError
+from objectspace.objects import (
+    KINDS,
+    Array,
+    Dictionary,
+    LinkedList,
+    List,
+    ObjectDictionary,
+    PersistedObject,
+    Queue,
+    Set,
+    SortedDictionary,
+    SortedSet,
+    SparseArray,
+    Stack,
+    Tensor,
+    Value,
+)
+from objectspace.objects.tensor import tensor_options
+
+P = TypeVar("P", bound=PersistedObject)
+
+
+class ObjectFactory(ABC):
+    """``create_``, ``get_`` and ``get_or_create_`` for every kind of object.
+
+    ``create_`` raises NameInUseError where the name is in use. ``get_`` raises ObjectNotFoundError where there is no
+    such object and WrongKindError where it is of another kind. ``get_or_create_`` raises WrongKindError where the object
+    is of another kind or shape. To create an object dirties one index row, its metadata and its items; to get one dirties
+    nothing. Both take O(1) time.
+    """
+
+    @abstractmethod
+    def __contains__(self, name: object) -> bool: ...
+
+    @abstractmethod
+    def _create(self, cls: type[P], name: str, options: dict[str, Any]) -> P: ...
+
+    @abstractmethod
+    def _get(self, cls: type[P], name: str) -> P: ...
+
+    def _get_or_create(self, cls: type[P], name: str, options: dict[str, Any]) -> P:
+        return self._get(cls, name) if name in self else self._create(cls, name, options)
+
+    def create_value(self, name: str, initial: Any = None) -> Value[Any]:
+        """Create a value.
+
+        Args:
+            name: the name, not in use yet.
+            initial: the first value.
+        """
+        return self._create(Value, name, {"initial": initial})
+
+    def get_value(self, name: str) -> Value[Any]:
+        """Return a value by its name."""
+        return self._get(Value, name)
+
+    def get_or_create_value(self, name: str, initial: Any = None) -> Value[Any]:
+        """Return a value by its name, created where there is none."""
+        return self._get_or_create(Value, name, {"initial": initial})
+
+    def create_array(self, name: str, length: int, default: Any = None) -> Array[Any]:
+        """Create an array of fixed length.
+
+        Args:
+            name: the name, not in use yet.
+            length: the number of elements.
+            default: what an element holds until it is assigned.
+        """
+        return self._create(Array, name, _array_options(length, default))
+
+    def get_array(self, name: str) -> Array[Any]:
+        """Return an array of fixed length by its name."""
+        return self._get(Array, name)
+
+    def get_or_create_array(self, name: str, length: int, default: Any = None) -> Array[Any]:
+        """Return an array of fixed length by its name, created where there is none."""
+        found = self._get_or_create(Array, name, _array_options(length, default))
+        return _same(found, "length", len(found), length)
+
+    def create_list(self, name: str) -> List[Any]:
+        """Create a list."""
+        return self._create(List, name, {})
+
+    def get_list(self, name: str) -> List[Any]:
+        """Return a list by its name."""
+        return self._get(List, name)
+
+    def get_or_create_list(self, name: str) -> List[Any]:
+        """Return a list by its name, created where there is none."""
+        return self._get_or_create(List, name, {})
+
+    def create_queue(self, name: str) -> Queue[Any]:
+        """Create a queue."""
+        return self._create(Queue, name, {})
+
+    def get_queue(self, name: str) -> Queue[Any]:
+        """Return a queue by its name."""
+        return self._get(Queue, name)
+
+    def get_or_create_queue(self, name: str) -> Queue[Any]:
+        """Return a queue by its name, created where there is none."""
+        return self._get_or_create(Queue, name, {})
+
+    def create_stack(self, name: str) -> Stack[Any]:
+        """Create a stack."""
+        return self._create(Stack, name, {})
+
+    def get_stack(self, name: str) -> Stack[Any]:
+        """Return a stack by its name."""
+        return self._get(Stack, name)
+
+    def get_or_create_stack(self, name: str) -> Stack[Any]:
+        """Return a stack by its name, created where there is none."""
+        return self._get_or_create(Stack, name, {})
+
+    def create_linked_list(self, name: str) -> LinkedList[Any]:
+        """Create a linked list."""
+        return self._create(LinkedList, name, {})
+
+    def get_linked_list(self, name: str) -> LinkedList[Any]:
+        """Return a linked list by its name."""
+        return self._get(LinkedList, name)
+
+    def get_or_create_linked_list(self, name: str) -> LinkedList[Any]:
+        """Return a linked list by its name, created where there is none."""
+        return self._get_or_create(LinkedList, name, {})
+
+    def create_set(self, name: str) -> Set[Any]:
+        """Create a set."""
+        return self._create(Set, name, {})
+
+    def get_set(self, name: str) -> Set[Any]:
+        """Return a set by its name."""
+        return self._get(Set, name)
+
+    def get_or_create_set(self, name: str) -> Set[Any]:
+        """Return a set by its name, created where there is none."""
+        return self._get_or_create(Set, name, {})
+
+    def create_sorted_set(self, name: str) -> SortedSet[Any]:
+        """Create a sorted set."""
+        return self._create(SortedSet, name, {})
+
+    def get_sorted_set(self, name: str) -> SortedSet[Any]:
+        """Return a sorted set by its name."""
+        return self._get(SortedSet, name)
+
+    def get_or_create_sorted_set(self, name: str) -> SortedSet[Any]:
+        """Return a sorted set by its name, created where there is none."""
+        return self._get_or_create(SortedSet, name, {})
+
+    def create_sorted_dictionary(self, name: str) -> SortedDictionary[Any, Any]:
+        """Create a sorted dictionary."""
+        return self._create(SortedDictionary, name, {})
+
+    def get_sorted_dictionary(self, name: str) -> SortedDictionary[Any, Any]:
+        """Return a sorted dictionary by its name."""
+        return self._get(SortedDictionary, name)
+
+    def get_or_create_sorted_dictionary(self, name: str) -> SortedDictionary[Any, Any]:
+        """Return a sorted dictionary by its name, created where there is none."""
+        return self._get_or_create(SortedDictionary, name, {})
+
+    def create_sparse_array(self, name: str, default: Any = None) -> SparseArray[Any]:
+        """Create a sparse array.
+
+        Args:
+            name: the name, not in use yet.
+            default: what an index holds until it is assigned.
+        """
+        return self._create(SparseArray, name, {"default": _plain(default)})
+
+    def get_sparse_array(self, name: str) -> SparseArray[Any]:
+        """Return a sparse array by its name."""
+        return self._get(SparseArray, name)
+
+    def get_or_create_sparse_array(self, name: str, default: Any = None) -> SparseArray[Any]:
+        """Return a sparse array by its name, created where there is none."""
+        return self._get_or_create(SparseArray, name, {"default": _plain(default)})
+
+    def create_dictionary(self, name: str, of: type | str | None = None) -> Any:
+        """Create a dictionary.
+
+        Args:
+            name: the name, not in use yet.
+            of: for a dictionary of objects, what they are: ``list``, ``dict``, ``set``, or the name of a kind
+                such as ``"queue"``.
+
+        Returns:
+            a :class:`Dictionary`, or an :class:`ObjectDictionary` where ``of`` is given.
+        """
+        if of is None:
+            return self._create(Dictionary, name, {})
+        return self._create(ObjectDictionary, name, {"of": _member_kind(of)})
+
+    def get_dictionary(self, name: str) -> Any:
+        """Return a dictionary by its name, also a dictionary of objects."""
+        return self._get(Dictionary, name)
+
+    def get_or_create_dictionary(self, name: str, of: type | str | None = None) -> Any:
+        """Return a dictionary by its name, created where there is none."""
+        if name not in self:
+            return self.create_dictionary(name, of)
+        found: Any = self._get(Dictionary, name)
+        wanted = None if of is None else _member_kind(of)
+        return _same(found, "of", found._member.kind if isinstance(found, ObjectDictionary) else None, wanted)
+
+    def create_tensor(
+        self, name: str, shape: Any, dtype: Any = "float64", *, chunks: Any = None, fill: Any = 0
+    ) -> Tensor:
+        """Create a tensor. It takes numpy.
+
+        Args:
+            name: the name, not in use yet.
+            shape: the length of each dimension.
+            dtype: the type of the elements, a number.
+            chunks: the length of a chunk in each dimension; about 1,024 elements by default.
+            fill: what an element holds until it is assigned.
+        """
+        return self._create(Tensor, name, tensor_options(shape, dtype, chunks, fill))
+
+    def get_tensor(self, name: str) -> Tensor:
+        """Return a tensor by its name."""
+        return self._get(Tensor, name)
+
+    def get_or_create_tensor(
+        self, name: str, shape: Any, dtype: Any = "float64", *, chunks: Any = None, fill: Any = 0
+    ) -> Tensor:
+        """Return a tensor by its name, created where there is none."""
+        options = tensor_options(shape, dtype, chunks, fill)
+        found = self._get_or_create(Tensor, name, options)
+        return _same(found, "shape and dtype", (found.shape, found.dtype.str), (options["shape"], options["dtype"]))
+
+
+def _plain(default: Any) -> Any:
+    try:
+        return codec.plain(default)
+    except codec.Unencodable as error:
+        raise UnencodableValueError(f"the default of a new object: {error}") from None
+
+
+def _array_options(length: int, default: Any) -> dict[str, Any]:
+    count = operator.index(length)
+    if count < 0:
+        raise ValueError(f"the length of an array is {length}: expected 0 or more")
+    return {"length": count, "default": _plain(default)}
+
+
+_MEMBERS = {list: "List", dict: "Dictionary", set: "Set"}
+
+
+def _member_kind(of: type | str) -> str:
+    names = {kind.lower(): kind for kind in KINDS if kind not in ("Array", "Tensor")}
+    kind = (
+        names.get(of.replace("_", "").lower()) if isinstance(of, str) else _MEMBERS.get(of, getattr(of, "kind", None))
+    )
+    if kind not in names.values():
+        raise ValueError(f"of is {of!r}: expected list, dict, set or the name of a kind, one of {sorted(names)}")
+    return str(kind)
+
+
+def _same(found: P, what: str, present: Any, wanted: Any) -> P:
+    if present != wanted:
+        raise WrongKindError(f"{found._describe()} exists with {what} {present!r}, and {wanted!r} was asked for")
+    return found

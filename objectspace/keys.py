@@ -1,0 +1,239 @@
+"""Keys as slots: equal keys give the same slot, and slots sort in SQLite as their keys sort in Python.
+
+Integers of 64 bits, other floats and text are stored as they are, because SQLite orders them as Python does. Everything
+else becomes bytes: one class byte, then a body that compares byte by byte as the values compare. Numbers that are equal
+(``1``, ``1.0``, ``True``, ``Decimal(1)``) are one key to Python, so they share one slot. Where the slot does not tell
+the key with its type (:func:`is_exact`), the key is stored beside the value.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import struct
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+from uuid import UUID
+
+from checkpoint.run import Slot
+from objectspace.codec import Unencodable, encode
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+DECIMAL_EXPONENT_MAX = 6144
+"""Decimals beyond this exponent are refused as keys: their exact digits would fill the memory."""
+
+_CLASSES = (
+    "none",
+    "number",
+    "text",
+    "bytes",
+    "date",
+    "datetime",
+    "aware",
+    "time",
+    "timedelta",
+    "uuid",
+    "tuple",
+    "other",
+)
+_TAG = {name: bytes([0x10 + position]) for position, name in enumerate(_CLASSES)}
+_EPOCH = datetime(1, 1, 1)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def to_slot(key: Any) -> Slot:
+    """Return the slot of a key.
+
+    Raises:
+        Unencodable: the key is of a type that cannot be stored, or is not equal to itself.
+
+    >>> to_slot(7), to_slot(True), to_slot(2.0), to_slot("a"), to_slot(b"a")
+    (7, 1, 2, 'a', b'\\x13a\\x00\\x00')
+    """
+    kind = type(key)
+    if kind is int and INT64_MIN <= key <= INT64_MAX:
+        return key  # type: ignore[no-any-return]
+    if kind is str and is_utf8(key):
+        return key  # type: ignore[no-any-return]
+    if kind in _NUMBERS:
+        return _number_slot(key)
+    return comparable(key)
+
+
+def is_exact(key: Any) -> bool:
+    """Tell whether the slot is the key itself, its type included."""
+    kind = type(key)
+    if kind is int:
+        return INT64_MIN <= key <= INT64_MAX
+    if kind is str:
+        return is_utf8(key)
+    return kind is float and not key.is_integer()
+
+
+def keeps_order(key: Any) -> bool:
+    """Tell whether the slot of a key sorts among other slots as the key sorts among other keys.
+
+    It does not for integers beyond 64 bits and for Decimals: they are equal to numbers that SQLite holds as such, and
+    must share their slots, but cannot lie between them.
+    """
+    kind = type(key)
+    if kind is int:
+        return INT64_MIN <= key <= INT64_MAX
+    if kind is float and key.is_integer():
+        return INT64_MIN <= key <= INT64_MAX
+    return kind is not Decimal
+
+
+def check_sortable(key: Any) -> None:
+    """Refuse a key that has no place in a total order.
+
+    Raises:
+        TypeError: keys of this type have no total order, in Python or in a slot.
+    """
+    kind = type(key)
+    if kind is tuple:
+        for item in key:
+            check_sortable(item)
+    elif kind not in _SORTABLE:
+        raise TypeError(f"a {kind.__name__} has no place in a sorted object: Python gives such keys no total order")
+    elif key.is_nan() if kind is Decimal else key != key:
+        raise TypeError("nan has no place in a sorted object: it compares with nothing")
+    elif kind is str and not is_utf8(key):
+        raise TypeError(f"{key!r} has no place in a sorted object: it holds a lone surrogate")
+
+
+def comparable(key: Any) -> bytes:
+    """Return a key of any type as bytes: its class, then a self-delimiting body in the order of the class.
+
+    Raises:
+        Unencodable: the key is of a type that cannot be stored, or is not equal to itself.
+    """
+    name, body = _BODIES.get(type(key), _other)(key)
+    return _TAG[name] + body
+
+
+def is_utf8(text: str) -> bool:
+    """Tell whether text has no lone surrogate, so that a database can hold it as text."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _number_slot(key: Any) -> Slot:
+    _check_number(key)
+    if _is_infinite(key):
+        return float(key)
+    if key == int(key):
+        whole = int(key)
+        return whole if INT64_MIN <= whole <= INT64_MAX else comparable(key)
+    nearest = float(key)
+    return nearest if nearest == key else comparable(key)
+
+
+def _is_infinite(key: Any) -> bool:
+    return type(key) in (float, Decimal) and math.isinf(key)
+
+
+def _check_number(key: Any) -> None:
+    if key.is_nan() if type(key) is Decimal else key != key:
+        raise Unencodable("nan is not equal to itself, so it could never be found again as a key")
+    if type(key) is Decimal and key.is_finite() and abs(key.adjusted()) > DECIMAL_EXPONENT_MAX:
+        raise Unencodable(
+            f"a Decimal key may have an exponent of {DECIMAL_EXPONENT_MAX} at most: it has {key.adjusted()}"
+        )
+
+
+def _number(key: Any) -> tuple[str, bytes]:
+    """Sort numbers of all types by the nearest double, then by what it misses."""
+    _check_number(key)
+    if _is_infinite(key):
+        return "number", _double(float(key)) + (b"\xff" if key > 0 else b"\x00")
+    try:
+        nearest = float(key) + 0.0
+    except OverflowError:
+        nearest = math.inf if key > 0 else -math.inf
+    missed = Fraction(key) - (0 if math.isinf(nearest) else Fraction(nearest))
+    return "number", _double(nearest) + _residual(missed)
+
+
+def _double(value: float) -> bytes:
+    (bits,) = struct.unpack(">Q", struct.pack(">d", value))
+    return struct.pack(">Q", bits ^ (0xFFFFFFFFFFFFFFFF if bits >> 63 else 1 << 63))
+
+
+def _residual(missed: Fraction) -> bytes:
+    if not missed:
+        return b"\x80"
+    positive = abs(missed)
+    shift = positive.denominator.bit_length()
+    digits = str(positive.numerator * 10**shift // positive.denominator)
+    body = struct.pack(">I", len(digits) - shift + 2**31) + digits.rstrip("0").encode() + b"\x00"
+    return b"\xc0" + body if missed > 0 else b"\x40" + bytes(255 - byte for byte in body)
+
+
+def _escaped(data: bytes) -> bytes:
+    """Return bytes that end in two zeros and compare as ``data`` does; a zero in it becomes 00 FF."""
+    return data.replace(b"\x00", b"\x00\xff") + b"\x00\x00"
+
+
+def _microseconds(value: timedelta) -> bytes:
+    return struct.pack(">QQ", *divmod(value // _MICROSECOND + 2**80, 2**64))
+
+
+def _datetime(key: datetime) -> tuple[str, bytes]:
+    if key.utcoffset() is None:
+        return "datetime", _microseconds(key.replace(tzinfo=None) - _EPOCH)
+    return "aware", _microseconds(key.astimezone(UTC).replace(tzinfo=None) - _EPOCH)
+
+
+def _time(key: time) -> tuple[str, bytes]:
+    if key.tzinfo is not None:
+        raise Unencodable("datetime.time with a time zone has no stored form: use a datetime as the key")
+    return "time", _microseconds(datetime.combine(date.min, key) - _EPOCH)
+
+
+def _tuple(key: tuple[Any, ...]) -> tuple[str, bytes]:
+    return "tuple", b"".join(map(comparable, key)) + b"\x00"
+
+
+def _frozenset(key: frozenset[Any]) -> tuple[str, bytes]:
+    return "other", b"frozenset" + b"".join(sorted(map(comparable, key)))
+
+
+def _other(key: Any) -> tuple[str, bytes]:
+    kind = type(key)
+    if kind.__hash__ is None:
+        raise Unencodable(f"a {kind.__name__} is not hashable, so it cannot be a key")
+    text = encode(key)
+    if dataclasses.is_dataclass(kind):
+        fields = tuple(getattr(key, field.name) for field in dataclasses.fields(key))
+        return "other", kind.__name__.encode() + _tuple(fields)[1]
+    return "other", text.encode()
+
+
+_NUMBERS = frozenset({int, float, bool, Decimal})
+_SORTABLE = _NUMBERS | {str, bytes, date, datetime, time, timedelta, UUID}
+
+_BODIES: dict[type, Callable[[Any], tuple[str, bytes]]] = {
+    type(None): lambda key: ("none", b""),
+    int: _number,
+    float: _number,
+    bool: _number,
+    Decimal: _number,
+    str: lambda key: ("text", _escaped(key.encode("utf-8", "surrogatepass"))),
+    bytes: lambda key: ("bytes", _escaped(key)),
+    date: lambda key: ("date", struct.pack(">I", key.toordinal())),
+    datetime: _datetime,
+    time: _time,
+    timedelta: lambda key: ("timedelta", _microseconds(key)),
+    UUID: lambda key: ("uuid", key.bytes),
+    tuple: _tuple,
+    frozenset: _frozenset,
+}

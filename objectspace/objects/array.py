@@ -1,0 +1,146 @@
+"""The persisted array: a fixed number of slots, each with a default until it is assigned."""
+
+from __future__ import annotations
+
+import copy
+import operator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
+from typing import Any, SupportsIndex, TypeVar, overload
+
+from objectspace import codec
+from objectspace.objects.base import ABSENT, Row
+from objectspace.objects.keyed import KeyedObject
+
+T = TypeVar("T")
+
+DENSE_LENGTH_MAX = 1024
+"""Arrays up to this length store every slot when they are stored first; longer ones only what is assigned."""
+
+
+class Array(KeyedObject, Sequence[T]):
+    """An array of fixed length.
+
+    It is a ``collections.abc.Sequence`` whose slots can be assigned, negative indexes and slices included.
+
+    ===================== ===========================
+    method                dirties
+    ===================== ===========================
+    ``a[i] = v``          1 item
+    ``a[i:j] = values``   1 item an element
+    ``fill(v)``           1 item an element
+    ===================== ===========================
+
+    >>> from objectspace import VolatileObjectSpace
+    >>> a = VolatileObjectSpace().create_array("a", 3, default=0)
+    >>> a[1] = 42
+    >>> a
+    Array('a', [0, 42, 0])
+    """
+
+    kind = "Array"
+
+    def _configure(self, options: dict[str, Any]) -> None:
+        self._default = codec.restore(options.get("default"))
+        self._length = int(options["length"]) if self._fresh else -1
+
+    def _options(self) -> dict[str, Any]:
+        return {"default": codec.plain(self._default)}
+
+    def _extent(self) -> tuple[int, int]:
+        self._length, _ = super()._extent()
+        return self._length, 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: Any) -> Any:
+        """Return an element, or the list of a slice.
+
+        Raises:
+            IndexError: there is no such element.
+        """
+        if isinstance(index, slice):
+            return [self._read(place) for place in range(*index.indices(len(self)))]
+        return self._read(self._place(index))
+
+    def __setitem__(self, index: SupportsIndex | slice, value: Any) -> None:
+        """Assign an element, or as many as a slice has.
+
+        Raises:
+            IndexError: there is no such element.
+            ValueError: a slice is assigned another number of values.
+
+        Time: O(1) an element. Dirties: one item an element.
+        """
+        if not isinstance(index, slice):
+            self._table.write(self._place(index), value)
+            return
+        places, values = range(*index.indices(len(self))), list(value)
+        if len(places) != len(values):
+            raise ValueError(
+                f"{self._describe()}: {len(values)} values for a slice of {len(places)}; an array has a fixed length"
+            )
+        for place, element in zip(places, values, strict=True):
+            self._table.write(place, element)
+
+    def __iter__(self) -> Iterator[T]:
+        """Yield every element in order."""
+        if self._table.complete:
+            return map(self._read, range(len(self)))
+        return self._stream()
+
+    def fill(self, value: T) -> None:
+        """Assign one value to every element.
+
+        Time: O(n). Dirties: one item an element.
+        """
+        self[:] = [value] * len(self)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Array | list | tuple):
+            return len(self) == len(other) and all(mine == theirs for mine, theirs in zip(self, other, strict=True))
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def copy(self) -> list[T]:
+        """Return a plain ``list`` with the same elements."""
+        return list(self)
+
+    def __repr__(self) -> str:
+        return f"Array({self._name!r}, {list(self)!r})"
+
+    def _read(self, place: int) -> Any:
+        value = self._table.read(place)
+        return copy.deepcopy(self._default) if value is ABSENT else value
+
+    def _stream(self) -> Iterator[T]:
+        following = 0
+        for place, value, _ in self._table.scan():
+            yield from repeat(self._default, place - following)
+            yield value
+            following = place + 1
+        yield from repeat(self._default, len(self) - following)
+
+    def _place(self, index: SupportsIndex) -> int:
+        place = operator.index(index)
+        place += len(self) if place < 0 else 0
+        if not 0 <= place < len(self):
+            raise IndexError(f"{self._describe()} has {len(self)} elements, none at {operator.index(index)}")
+        return place
+
+    def _metadata(self) -> dict[str, Any]:
+        return {"length": len(self)}
+
+    def _rows(self) -> Iterable[Row]:
+        rows = super()._rows()
+        if not self._fresh or len(self) > DENSE_LENGTH_MAX:
+            return rows
+        text = self._encode(self._default, "default")
+        live = self._table.live
+        return [*rows, *((place, text, None) for place in range(len(self)) if place not in live)]

@@ -1,0 +1,217 @@
+"""What every persisted object has: a name, an id, its place in a space, and its part in Save, Commit and OnSaved.
+
+An object keeps two pages of edits. The open page collects what changes now. ``_turn`` hands it over to a save and opens
+a new one; the handed-over page is *in flight* until ``_settle`` says whether the commit took effect: then it is dropped,
+or it is given back and the next save covers it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
+
+from checkpoint.reader import Reader, StoredItem
+from checkpoint.run import Payload, Slot
+from objectspace import codec
+from objectspace.errors import DamagedObjectError, UnencodableValueError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Row = tuple[Slot, Payload | None, int | None]
+"""(slot, value, rank) of one item row; a value of ``None`` deletes the slot."""
+
+
+class _Absent:
+    """The one value that no slot can hold."""
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+ABSENT: Any = _Absent()
+
+
+class Home(Protocol):
+    """What an object asks of the space that it lives in."""
+
+    cache_slots: int
+
+    def touch(self, target: PersistedObject) -> None:
+        """Note that an object is about to change; refuse where nothing may change."""
+
+    def reader(self) -> Reader:
+        """Return the reader of the last acknowledged state."""
+
+    def new_id(self) -> int:
+        """Return an object id that was never used before."""
+
+    def renumber(self, target: PersistedObject) -> None:
+        """Give an object a new id, under which nothing is stored: its old rows are out of reach."""
+
+    def account(self, target: PersistedObject, slots: int) -> None:
+        """Note that an object now holds so many slots in memory."""
+
+    def bury(self, target: PersistedObject) -> None:
+        """Make the handle of a deleted object refuse all work."""
+
+
+class PersistedObject:
+    """The base of all persisted objects. Spaces make them: ``space.create_list("name")`` and the like."""
+
+    kind: ClassVar[str] = "Object"
+    """The kind as it stands in the index of a store."""
+
+    _home: Home
+    _name: str
+    _id: int
+    _fresh: bool
+    _flight_fresh: bool | None
+    _metadata_stored: dict[str, str]
+    _metadata_flight: dict[str, str]
+    _owner: PersistedObject | None
+    _owner_key: Any
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        raise TypeError(f"a {self.kind} belongs to a space: use space.create_...(name) or space.get_...(name)")
+
+    @classmethod
+    def _make(cls, home: Home, name: str, object_id: int, *, fresh: bool, options: dict[str, Any]) -> PersistedObject:
+        """Return a new handle, of a new object where ``fresh``, of a stored one otherwise."""
+        handle = cls.__new__(cls)
+        handle._home, handle._name, handle._id = home, name, object_id
+        handle._fresh, handle._flight_fresh = fresh, None
+        handle._metadata_stored, handle._metadata_flight = {}, {}
+        handle._owner = None
+        handle._begin(options)
+        return handle
+
+    @property
+    def name(self) -> str:
+        """The name of the object in its space."""
+        return self._name
+
+    def _begin(self, options: dict[str, Any]) -> None:
+        """Set up the memory of a new or stored object; what is stored is read later, when it is touched."""
+        raise AssertionError(f"{type(self).__name__} must define _begin")
+
+    def _options(self) -> dict[str, Any]:
+        """Return what the index must keep so that the object can be read without its code."""
+        return {}
+
+    def _rows(self) -> Iterable[Row]:
+        """Return the item rows of the open page, without changing anything."""
+        raise AssertionError(f"{type(self).__name__} must define _rows")
+
+    def _metadata(self) -> dict[str, Any]:
+        """Return the metadata as it should be stored."""
+        return {}
+
+    def _turn(self) -> None:
+        """Open a new page; the one so far is in flight."""
+        raise AssertionError(f"{type(self).__name__} must define _turn")
+
+    def _settle(self, durable: bool) -> None:
+        """End the flight: drop its page where it is durable, take it back where it is not."""
+        raise AssertionError(f"{type(self).__name__} must define _settle")
+
+    def _forget(self) -> None:
+        """Drop all memory and edits of a stored object; it is read again when it is touched."""
+        raise AssertionError(f"{type(self).__name__} must define _forget")
+
+    def _shrink(self) -> int:
+        """Drop clean slots from memory where the kind can read them again; return how many stay."""
+        return self._held()
+
+    def _held(self) -> int:
+        """Return how many slots are in memory."""
+        return 0
+
+    def _stored_differences(self) -> Iterable[Any]:
+        """Yield the slots whose value in memory is not the stored one although no edit says so."""
+        return ()
+
+    def _adopt(self) -> Iterable[PersistedObject]:
+        """Return the loaded objects that this one owns."""
+        return ()
+
+    def _renumbered(self, owned: PersistedObject) -> None:
+        """Note that an object that this one owns gets a new id."""
+
+    def _check(self) -> None:
+        """Assert every invariant of the object."""
+
+    def _metadata_rows(self) -> list[tuple[str, str | None]]:
+        """Return the metadata rows that differ from what is stored."""
+        wanted = {key: self._encode(value, key) for key, value in self._metadata().items()}
+        stored = {} if self._fresh else self._metadata_stored
+        rows: list[tuple[str, str | None]] = [(key, text) for key, text in wanted.items() if stored.get(key) != text]
+        rows += [(key, None) for key in stored if key not in wanted]
+        self._metadata_next = wanted
+        return rows
+
+    def _turn_metadata(self) -> None:
+        self._metadata_flight, self._metadata_stored = self._metadata_stored, self._metadata_next
+
+    def _settle_metadata(self, durable: bool) -> None:
+        if not durable:
+            self._metadata_stored = self._metadata_flight
+        self._metadata_flight = {}
+
+    def _load_metadata(self) -> dict[str, Any]:
+        """Return the decoded metadata of a stored object."""
+        self._metadata_stored = self._home.reader().metadata(self._id)
+        return {key: self._decode(text, key) for key, text in self._metadata_stored.items()}
+
+    def _encode(self, value: Any, slot: Any) -> str:
+        try:
+            return codec.encode(value)
+        except codec.Unencodable as error:
+            raise self._unencodable("slot", slot, error) from None
+
+    def _unencodable(self, what: str, slot: Any, error: Exception) -> UnencodableValueError:
+        return UnencodableValueError(f"{self._describe()}, {what} {slot!r}: {error}")
+
+    def _decode(self, text: Payload, slot: Any) -> Any:
+        try:
+            return codec.decode(text)
+        except (ValueError, TypeError, KeyError) as error:
+            self._damaged(slot, text, error)
+
+    def _damaged(self, slot: Any, found: Any, error: Exception | str) -> NoReturn:
+        raise DamagedObjectError(
+            f"{self._describe()}, slot {slot!r}: what is stored cannot be read ({error}); found {found!r:.80};"
+            " other objects are readable; delete this one, or go back with space.rollback(epoch=...)"
+        )
+
+    def _describe(self) -> str:
+        return f"{self.kind} {self._name!r}"
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(f"{self._describe()} is not pickled: pass a plain copy, or open the space where it is needed")
+
+
+def unchanged(stored: Any, value: Any, text: str) -> bool:
+    """Tell whether a slot still holds what is stored.
+
+    Args:
+        stored: the stored value where it is an atom, else the :class:`Fingerprint` of its text.
+        value: what the slot holds now.
+        text: the text of ``value``.
+    """
+    if type(stored) is Fingerprint:
+        return stored == hash(text)
+    if type(stored) is not type(value) or stored != value:
+        return False
+    return type(value) is not float or repr(stored) == repr(value)
+
+
+class Fingerprint(int):
+    """The hash of a stored text, kept for values that may have been changed in place since they were stored."""
+
+
+def item_text(item: StoredItem) -> str:
+    """Return the text of a stored item."""
+    return item.value if isinstance(item.value, str) else item.value.decode()

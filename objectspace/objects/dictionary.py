@@ -1,0 +1,300 @@
+"""The persisted dictionary: a real ``dict`` while it is small enough, a window on the store where it is not."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, ValuesView
+from typing import Any, NoReturn, TypeVar
+
+from objectspace.objects.base import ABSENT
+from objectspace.objects.keyed import KeyedObject
+from objectspace.objects.table import WHOLE_SLOTS
+from objectspace.objects.variants import become
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+OPEN_SHARE = 16
+"""As soon as one slot in sixteen has changed, noting each change costs more than one comparison at the next save."""
+
+_contains = dict.__contains__
+
+
+class Dictionary(dict[K, V], KeyedObject):
+    """A dictionary that keeps the order of insertion; one slot a key.
+
+    It has the methods of ``dict``. A handle whose object is new, or of which a large part has changed since the last
+    save, is *open*: it is a plain ``dict``, and the next save finds the changes by comparison. Otherwise it is *watched*
+    and notes each change. Where the object is large, only the slots in use are in memory.
+
+    Changing a stored value in place is not an edit: assign the value again. ``space.check_mutations()`` finds such slots.
+
+    ============================ =======================================================
+    method                       dirties
+    ============================ =======================================================
+    ``d[k] = v``, ``setdefault`` 1 item; for a new key also the length
+    ``update``                   1 item a key that changes
+    ``del d[k]``, ``pop``        1 item and the length
+    ``clear``                    the items up to 32, then 2 index rows whatever the size
+    ============================ =======================================================
+
+    >>> from objectspace import VolatileObjectSpace
+    >>> d = VolatileObjectSpace().create_dictionary("d")
+    >>> d["a"] = 1
+    >>> d.update(b=2)
+    >>> d
+    Dictionary('d', {'a': 1, 'b': 2})
+    """
+
+    kind = "Dictionary"
+    _is_ranked = True
+    __hash__ = None  # type: ignore[assignment]
+
+    __init__ = KeyedObject.__init__
+
+    def _body(self) -> dict[Any, Any]:
+        self._twin: dict[Any, Any] | None = None
+        return self
+
+    def __delitem__(self, key: K) -> None:
+        """Remove a key.
+
+        Raises:
+            KeyError: there is no such key.
+
+        Time: O(1).
+        Dirties: one item and the length.
+        """
+        self._close()
+        if self._table.delete(key) is ABSENT:
+            raise KeyError(key)
+
+    def pop(self, key: K, *default: Any) -> Any:
+        """Remove a key and return its value, or the default where there is no such key.
+
+        Raises:
+            KeyError: there is no such key, and no default is given.
+
+        Time: O(1).
+        Dirties: one item and the length.
+        """
+        if len(default) > 1:
+            raise TypeError(f"pop expected at most 2 arguments, got {1 + len(default)}")
+        self._close()
+        value = self._table.delete(key)
+        if value is not ABSENT:
+            return value
+        if not default:
+            raise KeyError(key)
+        return default[0]
+
+    def popitem(self) -> tuple[K, V]:
+        """Remove the key that was inserted last and return it with its value.
+
+        Raises:
+            KeyError: the dictionary is empty.
+
+        Time: O(1) in memory; O(n) where it is not.
+        Dirties: one item and the length.
+        """
+        for key in reversed(self):
+            return key, self.pop(key)
+        raise KeyError(f"{self._describe()} is empty")
+
+    def clear(self) -> None:
+        """Remove every key.
+
+        Time: O(1) slots written beyond 32 of them.
+        Dirties: one item a key up to 32 stored keys, two index rows beyond.
+        """
+        self._close()
+        self._table.clear()
+        if self._fresh:
+            self.__class__ = Dictionary
+
+    def copy(self) -> dict[K, V]:
+        """Return a plain ``dict`` with the same contents."""
+        return dict(self.items())
+
+    def __copy__(self) -> dict[K, V]:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[K, V]:
+        import copy
+
+        return copy.deepcopy(self.copy(), memo)
+
+    @classmethod
+    def fromkeys(cls, *_: Any) -> NoReturn:
+        """Refuse: a persisted dictionary belongs to a space."""
+        raise TypeError("a Dictionary belongs to a space: use space.create_dictionary(name)")
+
+    def __repr__(self) -> str:
+        return f"Dictionary({self._name!r}, {dict(self.items())!r})"
+
+    def _is_open(self) -> bool:
+        return type(self) is Dictionary
+
+    def _try_open(self) -> None:
+        """Stop noting single changes, unless a value may have been changed in place: comparing would not find it."""
+        if not self._table.prints:
+            self._twin = dict.copy(self)
+            self.__class__ = Dictionary
+
+    def _close(self) -> None:
+        """Note what has changed since the dictionary was opened, and watch it from now on."""
+        twin, table = self._twin, self._table
+        if twin is None:
+            return
+        self._twin = None
+        find = twin.get
+        for key in [key for key, value in dict.items(self) if find(key, ABSENT) is not value]:
+            if key not in table.edits:
+                if key in twin:
+                    table.edits[key] = twin[key]
+                else:
+                    table.enter(key)
+        self.__class__ = _Watched
+
+    def _rows(self) -> Iterable[Any]:
+        self._close()
+        return super()._rows()
+
+    def _turn(self) -> None:
+        super()._turn()
+        self.__class__ = _Watched if self._table.complete else _Paged
+
+    def _settle(self, durable: bool) -> None:
+        super()._settle(durable)
+        if self._fresh:
+            self.__class__ = Dictionary
+
+    def _go_cold(self) -> None:
+        self._twin = None
+        super()._go_cold()
+        become(self, Dictionary, "cold", Dictionary._warm)
+
+    def _warm(self) -> None:
+        self.__class__ = _Paged
+        self._table.begin_cold(*self._extent())
+        if len(self._table) <= WHOLE_SLOTS:
+            self._load_whole()
+
+    def _load_whole(self) -> None:
+        super()._load_whole()
+        self.__class__ = _Watched
+
+    def _shrink(self) -> int:
+        if self._fresh:
+            return dict.__len__(self)
+        self._close()
+        kept = super()._shrink()
+        self.__class__ = _Paged
+        return kept
+
+    def _check(self) -> None:
+        super()._check()
+        assert self._twin is None or type(self) is Dictionary
+        assert not self._fresh or type(self) is Dictionary
+
+
+class _Watched(Dictionary[K, V]):
+    """A dictionary that is wholly in memory and notes each change."""
+
+    def __setitem__(self, key: K, value: V) -> None:
+        table = self._table
+        if key not in table.edits:
+            table.note(key)
+            if len(table.edits) * OPEN_SHARE > dict.__len__(self):
+                self._try_open()
+        dict.__setitem__(self, key, value)
+
+    def setdefault(self, key: K, default: Any = None) -> Any:
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        changes = dict(*args, **kwargs)
+        if len(changes) * OPEN_SHARE > dict.__len__(self):
+            self._home.touch(self)
+            self._try_open()
+        if type(self) is Dictionary:
+            dict.update(self, changes)
+        else:
+            for key, value in changes.items():
+                self[key] = value
+
+    def __ior__(self, other: Any) -> Any:
+        self.update(other)
+        return self
+
+
+class _Paged(_Watched[K, V]):
+    """A dictionary of which only the slots in use are in memory."""
+
+    def __missing__(self, key: K) -> V:
+        value = self._table.read(key)
+        if value is ABSENT:
+            raise KeyError(key)
+        return value  # type: ignore[no-any-return]
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self._table.write(key, value)
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        for key, value in dict(*args, **kwargs).items():
+            self[key] = value
+
+    def get(self, key: K, default: Any = None) -> Any:
+        value = self._table.read(key)
+        return default if value is ABSENT else value
+
+    def __contains__(self, key: object) -> bool:
+        return self._table.read(key) is not ABSENT
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __bool__(self) -> bool:
+        return len(self._table) > 0
+
+    def __iter__(self) -> Iterator[K]:
+        return self._table.keys()
+
+    def __reversed__(self) -> Iterator[K]:
+        self._load_whole()
+        return dict.__reversed__(self)
+
+    def keys(self) -> Any:
+        return KeysView(self)
+
+    def values(self) -> Any:
+        return ValuesView(self)
+
+    def items(self) -> Any:
+        return _Items(self)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, dict)
+            and len(self) == len(other)
+            and all(other.get(key, ABSENT) == value for key, value in self.items())
+        )
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __or__(self, other: Any) -> Any:
+        return self.copy() | other if isinstance(other, dict) else NotImplemented
+
+    def __ror__(self, other: Any) -> Any:
+        return {**other, **self.copy()} if isinstance(other, dict) else NotImplemented
+
+
+class _Items(ItemsView[K, V]):
+    """The items of a dictionary that is not wholly in memory, read in one pass."""
+
+    _mapping: Any
+
+    def __iter__(self) -> Iterator[tuple[K, V]]:
+        return self._mapping._table.items()  # type: ignore[no-any-return]

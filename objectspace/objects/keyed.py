@@ -1,0 +1,131 @@
+"""What objects that keep their slots in a :class:`SlotTable` have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+
+from checkpoint.reader import StoredItem
+from checkpoint.run import Slot
+from objectspace import codec, keys
+from objectspace.objects.base import PersistedObject, Row, item_text
+from objectspace.objects.table import WHOLE_SLOTS, SlotTable
+from objectspace.objects.variants import become, model_of
+
+_KEY, _VALUE = "$key", "$value"
+
+
+class KeyedObject(PersistedObject):
+    """An object of which each slot is a key with a value.
+
+    A handle is *cold* until it is touched; then it is read whole where it is small, and slot by slot where it is not.
+    """
+
+    _table: SlotTable
+    _is_ranked = False
+
+    def _begin(self, options: dict[str, Any]) -> None:
+        self._table = SlotTable(self, self._body(), is_ranked=self._is_ranked)
+        self._configure(options)
+        if not self._fresh:
+            self._go_cold()
+
+    def _body(self) -> dict[Any, Any] | None:
+        """Return the dictionary that holds the values in memory, where it is not an ordinary one."""
+        return None
+
+    def _configure(self, options: dict[str, Any]) -> None:
+        """Take over what the index keeps of the object."""
+
+    def _go_cold(self) -> None:
+        """Arrange that the next touch reads the object."""
+        self._table.begin_cold(0)
+        become(self, model_of(self), "cold", KeyedObject._warm)
+
+    def _warm(self) -> None:
+        """Read the metadata, and all slots where there are few."""
+        self.__class__ = model_of(self)
+        self._table.begin_cold(*self._extent())
+        if len(self._table) <= WHOLE_SLOTS:
+            self._load_whole()
+
+    def _extent(self) -> tuple[int, int]:
+        """Return the stored length and the next rank."""
+        stored = self._load_metadata().get("length", 0)
+        if isinstance(stored, list):
+            return int(stored[0]), int(stored[1])
+        return int(stored), int(stored)
+
+    def _load_whole(self) -> None:
+        self._table.load_all()
+
+    def _metadata(self) -> dict[str, Any]:
+        length = len(self._table)
+        if not self._is_ranked:
+            return {"length": length}
+        following = length if self._fresh else self._table.next_rank
+        return {"length": length if following == length else [length, following]}
+
+    def _rows(self) -> Iterable[Row]:
+        return self._table.rows()
+
+    def _turn(self) -> None:
+        self._table.turn()
+        self._flight_fresh, self._fresh = self._fresh, False
+        self._turn_metadata()
+
+    def _settle(self, durable: bool) -> None:
+        was_fresh, self._flight_fresh = bool(self._flight_fresh), None
+        if was_fresh and not durable:
+            self._fresh = True
+        self._table.settle(durable, was_fresh)
+        self._settle_metadata(durable)
+
+    def _forget(self) -> None:
+        self._fresh, self._flight_fresh = False, None
+        self._go_cold()
+
+    def _shrink(self) -> int:
+        return self._table.shrink()
+
+    def _held(self) -> int:
+        return dict.__len__(self._table.live)
+
+    def _is_open(self) -> bool:
+        """Tell whether changes are found by comparison at the next save, not noted one by one."""
+        return False
+
+    def _stored_differences(self) -> Iterable[Any]:
+        return self._table.stored_differences()
+
+    def _check(self) -> None:
+        self._table.check()
+
+    def _slot(self, key: Any) -> Slot:
+        try:
+            return keys.to_slot(key)
+        except codec.Unencodable as error:
+            raise self._unencodable("key", key, error) from None
+
+    def _text(self, key: Any, value: Any) -> str:
+        """Return the stored text of a slot: the value, with the key where the slot does not tell it."""
+        if keys.is_exact(key):
+            return self._encode(value, key)
+        try:
+            pair = {_KEY: codec.plain(key), _VALUE: codec.plain(value)}
+            return orjson.dumps(pair).decode()
+        except codec.Unencodable as error:
+            raise self._unencodable("slot", key, error) from None
+
+    def _key_value(self, item: StoredItem) -> tuple[Any, Any]:
+        """Return the key and value of a stored slot."""
+        text = item_text(item)
+        if not text.startswith('{"$key":'):
+            return item.slot, self._decode(text, item.slot)
+        try:
+            pair = orjson.loads(text)
+            return codec.restore(pair[_KEY]), codec.restore(pair[_VALUE])
+        except (ValueError, TypeError, KeyError) as error:
+            self._damaged(item.slot, text, error)

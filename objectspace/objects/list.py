@@ -1,0 +1,384 @@
+"""The persisted list: a real ``list``, of which an insertion in the middle dirties one slot."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any, SupportsIndex, TypeVar
+
+from objectspace.codec import ATOMS
+from objectspace.objects.base import PersistedObject, Row, item_text
+from objectspace.objects.sequence import Sequenced
+from objectspace.objects.variants import become
+
+T = TypeVar("T")
+
+OPEN_SHARE = 16
+"""As soon as one slot in sixteen has changed, noting each change costs more than one comparison at the next save."""
+
+
+class List(list[T], PersistedObject):
+    """A list; one slot an element.
+
+    It has the methods of ``list``. A handle whose object is new, or of which a large part has changed since the last
+    save, is *open*: it is a plain ``list``, and the next save finds the changes by comparison. Otherwise it is *watched*
+    and notes each change. A list is read whole when it is touched first.
+
+    Changing a stored element in place is not an edit: assign it again. ``space.check_mutations()`` finds such slots.
+
+    =============================== ======================================================
+    method                          dirties
+    =============================== ======================================================
+    ``l[i] = v``                    1 item
+    ``append``, ``insert``          1 item and the length, wherever it is
+    ``del l[i]``, ``pop``           1 item and the length, wherever it is
+    ``extend``, ``l[i:j] = values`` 1 item an element that changes, and the length
+    ``sort``, ``reverse``           the items whose value changes
+    ``clear``                       the items up to 32, then 2 index rows whatever the size
+    =============================== ======================================================
+
+    >>> from objectspace import VolatileObjectSpace
+    >>> l = VolatileObjectSpace().create_list("l")
+    >>> l.extend([1, 2, 4])
+    >>> l.insert(2, 3)
+    >>> l
+    List('l', [1, 2, 3, 4])
+    """
+
+    kind = "List"
+    __hash__ = None  # type: ignore[assignment]
+    __init__ = PersistedObject.__init__
+
+    _twin: list[T] | None
+    _sequence: Sequenced
+
+    def _begin(self, options: dict[str, Any]) -> None:
+        self._sequence, self._twin = Sequenced(), None
+        if not self._fresh:
+            self._go_cold()
+
+    def insert(self, index: SupportsIndex, value: T) -> None:
+        """Insert a value before ``index``.
+
+        Time: O(n) in memory, as of ``list``.
+        Dirties: one item and the length; sometimes a few neighbours.
+        """
+        place = _clamp(operator.index(index), len(self))
+        if self._watch():
+            self._sequence.insert(place, self)
+        list.insert(self, place, value)
+
+    def pop(self, index: SupportsIndex = -1) -> T:
+        """Remove the element at ``index`` and return it.
+
+        Raises:
+            IndexError: there is no such element.
+
+        Time: O(n - index) in memory, as of ``list``.
+        Dirties: one item and the length.
+        """
+        place = self._place(index)
+        if self._watch():
+            self._sequence.remove(place, list.__getitem__(self, place))
+        return list.pop(self, place)
+
+    def remove(self, value: T) -> None:
+        """Remove the first element equal to ``value``.
+
+        Raises:
+            ValueError: there is none.
+
+        Time: O(n). Dirties: one item and the length.
+        """
+        self.pop(list.index(self, value))
+
+    def __delitem__(self, index: SupportsIndex | slice) -> None:
+        """Remove an element or a slice.
+
+        Time: O(n) in memory. Dirties: one item an element, and the length.
+        """
+        if not isinstance(index, slice):
+            self.pop(index)
+            return
+        places = sorted(range(*index.indices(len(self))), reverse=True)
+        if len(places) == len(self):
+            self.clear()
+        elif self._watch():
+            for place in places:
+                self._sequence.remove(place, list.__getitem__(self, place))
+                list.pop(self, place)
+        else:
+            list.__delitem__(self, index)
+
+    def clear(self) -> None:
+        """Remove every element.
+
+        Time: O(1) slots written beyond 32 of them.
+        Dirties: one item an element up to 32, two index rows beyond.
+        """
+        if not len(self):
+            return
+        if self._watch() and len(self) <= 32:
+            for place in range(len(self) - 1, -1, -1):
+                self._sequence.remove(place, list.pop(self))
+            self._sequence.labels = range(0)
+            return
+        if not self._fresh:
+            self._home.renumber(self)
+            self._sequence = Sequenced()
+        list.clear(self)
+        self.__class__ = List
+
+    def sort(self, **options: Any) -> None:
+        """Sort in place, with ``key`` and ``reverse`` as of ``list.sort``.
+
+        Time: O(n log n). Dirties: the items whose value changes.
+        """
+        if not self._watch():
+            list.sort(self, **options)
+            return
+        self._replace_all(sorted(self, **options))
+
+    def reverse(self) -> None:
+        """Reverse the order in place.
+
+        Time: O(n). Dirties: the items whose value changes.
+        """
+        if not self._watch():
+            list.reverse(self)
+            return
+        self._replace_all(list(self)[::-1])
+
+    def __imul__(self, count: SupportsIndex) -> Any:
+        """Repeat the elements in place. Dirties: one item an element added or removed, and the length."""
+        times = operator.index(count)
+        if times <= 0:
+            self.clear()
+        elif times > 1:
+            self.extend(list(self) * (times - 1))
+        return self
+
+    def copy(self) -> list[T]:
+        """Return a plain ``list`` with the same elements."""
+        return list(self)
+
+    def __copy__(self) -> list[T]:
+        return list(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> list[T]:
+        import copy
+
+        return copy.deepcopy(list(self), memo)
+
+    def __repr__(self) -> str:
+        return f"List({self._name!r}, {list(self)!r})"
+
+    def _place(self, index: SupportsIndex) -> int:
+        place = operator.index(index)
+        place += len(self) if place < 0 else 0
+        if not 0 <= place < len(self):
+            raise IndexError(f"{self._describe()} has {len(self)} elements, none at {operator.index(index)}")
+        return place
+
+    def _watch(self) -> bool:
+        """Prepare a change that must be noted; tell whether it must."""
+        self._home.touch(self)
+        self._close()
+        return not self._fresh
+
+    def _replace_all(self, values: list[T]) -> None:
+        for place, (old, new) in enumerate(zip(self, values, strict=True)):
+            if old is not new:
+                self._sequence.set(place, old)
+        list.__setitem__(self, slice(None), values)
+
+    def _try_open(self) -> None:
+        """Stop noting single changes, unless a value may have been changed in place: comparing would not find it."""
+        if not self._sequence.prints:
+            self._twin = list(self)
+            self.__class__ = List
+
+    def _close(self) -> None:
+        """Note what has changed since the list was opened, and watch it from now on."""
+        twin, sequence = self._twin, self._sequence
+        if twin is None:
+            return
+        self._twin = None
+        self.__class__ = _Watched
+        if len(twin) != len(self):
+            values = list(self)
+            list.__setitem__(self, slice(None), twin)
+            self[:] = values
+            return
+        for place in [place for place, (old, new) in enumerate(zip(twin, self, strict=True)) if old is not new]:
+            sequence.set(place, twin[place])
+
+    def _rows(self) -> Iterable[Row]:
+        if self._fresh:
+            return self._sequence.all_rows(self, self._encode)
+        self._close()
+        return self._sequence.rows(self, self._encode)
+
+    def _metadata(self) -> dict[str, Any]:
+        return {"length": len(self)}
+
+    def _turn(self) -> None:
+        self._sequence.turn(self._fresh, len(self))
+        self._flight_fresh, self._fresh = self._fresh, False
+        self._turn_metadata()
+        self.__class__ = _Watched
+
+    def _settle(self, durable: bool) -> None:
+        was_fresh, self._flight_fresh = bool(self._flight_fresh), None
+        if not self._fresh:
+            self._close()
+            self._sequence.settle(durable, was_fresh)
+        if was_fresh and not durable:
+            self._fresh = True
+            self.__class__ = List
+        self._settle_metadata(durable)
+
+    def _forget(self) -> None:
+        self._fresh, self._flight_fresh = False, None
+        self._go_cold()
+
+    def _go_cold(self) -> None:
+        self._twin = None
+        self._sequence = Sequenced()
+        list.clear(self)
+        become(self, List, "cold", List._warm)
+
+    def _warm(self) -> None:
+        """Read all elements."""
+        length = self._load_metadata().get("length", 0)
+        self.__class__ = _Watched
+        labels: list[Any] = []
+        for item in self._home.reader().items(self._id):
+            value = self._decode(item_text(item), item.slot)
+            labels.append(item.slot)
+            self._sequence._remember(item.slot, value, item_text(item))  # type: ignore[arg-type]
+            list.append(self, value)
+        self._sequence.prints.update(self._sequence._new_prints)
+        if len(labels) != length:
+            self._go_cold()
+            self._damaged("length", length, f"{len(labels)} elements are stored")
+        is_dense = not labels or (labels[-1] == labels[0] + length - 1 and all(map(_is_whole, labels)))
+        self._sequence.labels = range(labels[0], labels[0] + length) if labels and is_dense else labels
+        if not labels:
+            self._sequence.labels = range(0)
+        self._home.account(self, length)
+
+    def _shrink(self) -> int:
+        return list.__len__(self)
+
+    def _held(self) -> int:
+        return list.__len__(self)
+
+    def _stored_differences(self) -> Iterable[Any]:
+        sequence = self._sequence
+        for label, stored in list(sequence.prints.items()):
+            flying = sequence.flight is not None and label in sequence.flight
+            if label not in sequence.edits and not flying:
+                place = sequence.place(label)
+                if stored != hash(self._encode(list.__getitem__(self, place), label)):
+                    yield place
+
+    def _check(self) -> None:
+        if type(self) is _Watched:
+            self._sequence.check(list.__len__(self))
+        assert self._twin is None or type(self) is List
+        assert not self._fresh or (type(self) is List and not self._sequence.edits)
+
+
+def _clamp(place: int, length: int) -> int:
+    return max(0, place + length) if place < 0 else min(place, length)
+
+
+def _is_whole(label: object) -> bool:
+    return type(label) is int
+
+
+class _Watched(List[T]):
+    """A list that notes each change."""
+
+    def append(self, value: T) -> None:
+        self._home.touch(self)
+        self._sequence.append()
+        list.append(self, value)
+        if len(self._sequence.edits) * OPEN_SHARE > list.__len__(self):
+            self._try_open()
+
+    def extend(self, values: Iterable[T]) -> None:
+        added = list(values)
+        self._home.touch(self)
+        if len(added) * OPEN_SHARE > list.__len__(self):
+            self._try_open()
+        if self._twin is None:
+            self._sequence.append(len(added))
+        list.extend(self, added)
+
+    def __iadd__(self, values: Iterable[T]) -> Any:
+        self.extend(values)
+        return self
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if isinstance(index, slice):
+            self._set_slice(index, list(value))
+            return
+        place = self._place(index)
+        sequence = self._sequence
+        label = sequence.labels[place]
+        if label not in sequence.edits:
+            self._home.touch(self)
+            sequence.set(place, list.__getitem__(self, place))
+            if len(sequence.edits) * OPEN_SHARE > list.__len__(self):
+                self._try_open()
+        list.__setitem__(self, place, value)
+
+    def _set_slice(self, index: slice, values: list[T]) -> None:
+        places = range(*index.indices(len(self)))
+        if index.step not in (None, 1) and len(places) != len(values):
+            raise ValueError(
+                f"attempt to assign sequence of size {len(values)} to extended slice of size {len(places)}"
+            )
+        if index.step not in (None, 1):
+            for place, value in zip(places, values, strict=True):
+                self[place] = value
+            return
+        start, stop = places.start, max(places.start, places.stop)
+        self._home.touch(self)
+        old = list.__getitem__(self, slice(start, stop))
+        head = _common(old, values)
+        tail = _common(old[head:][::-1], values[head:][::-1])
+        self._splice(start + head, stop - tail, values[head : len(values) - tail])
+
+    def _splice(self, start: int, stop: int, values: list[T]) -> None:
+        """Put values in place of a slice: element by element as far as it goes, then remove or insert the rest."""
+        sequence, shared = self._sequence, min(stop - start, len(values))
+        for place, new in enumerate(values[:shared], start):
+            old = list.__getitem__(self, place)
+            if not _is_same(old, new):
+                sequence.set(place, old)
+                list.__setitem__(self, place, new)
+        for place in range(stop - 1, start + shared - 1, -1):
+            sequence.remove(place, list.pop(self, place))
+        if start + shared == len(self):
+            sequence.append(len(values) - shared)
+            list.extend(self, values[shared:])
+            return
+        for place, new in enumerate(values[shared:], start + shared):
+            sequence.insert(place, self)
+            list.insert(self, place, new)
+
+
+def _is_same(old: Any, new: Any) -> bool:
+    """Tell whether a slot is assigned what it holds; a value that may have been changed in place never is."""
+    return old is new and type(old) in ATOMS
+
+
+def _common(left: list[Any], right: list[Any]) -> int:
+    """Return how many elements at the beginning are the same."""
+    for count, (old, new) in enumerate(zip(left, right, strict=False)):
+        if not _is_same(old, new):
+            return count
+    return min(len(left), len(right))

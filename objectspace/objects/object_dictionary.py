@@ -1,0 +1,219 @@
+"""The dictionary of objects: each value is a persisted object that the dictionary owns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, MutableMapping
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
+
+import orjson
+
+from checkpoint.reader import StoredItem
+from checkpoint.run import OWNED_KEY
+from objectspace import codec, keys
+from objectspace.objects.base import ABSENT, PersistedObject, item_text
+from objectspace.objects.keyed import KeyedObject
+
+K = TypeVar("K")
+
+
+class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
+    """A dictionary whose values are persisted objects of one kind; one slot a key, and the slots of each value.
+
+    The objects belong to the dictionary: each is saved slot by slot, and deleted with its key. ``d.setdefault(key)``
+    returns the object of a key, made where there is none; assigning a plain container makes an object with its contents.
+
+    ============================ ====================================================
+    method                       dirties
+    ============================ ====================================================
+    ``d[k] = v``, ``setdefault`` 1 item and the length for a new key, and the object
+    ``d[k].append(v)`` ...       what the object says
+    ``del d[k]``, ``pop``        1 item and the length, whatever the object holds
+    ``clear``                    the items up to 32, then 2 index rows
+    ============================ ====================================================
+
+    >>> from objectspace import VolatileObjectSpace
+    >>> groups = VolatileObjectSpace().create_dictionary("groups", of=list)
+    >>> groups.setdefault("a").append(1)
+    >>> groups["b"] = [2, 3]
+    >>> groups
+    ObjectDictionary('groups', {'a': [1], 'b': [2, 3]})
+    """
+
+    kind = "Dictionary"
+    _is_ranked = True
+    __hash__ = None  # type: ignore[assignment]
+
+    def _configure(self, options: dict[str, Any]) -> None:
+        from objectspace.objects import KINDS
+
+        self._member = KINDS[options["of"]]
+        self._known: WeakValueDictionary[int, PersistedObject] = WeakValueDictionary()
+        self._places: dict[int, Any] = {}
+
+    def _options(self) -> dict[str, Any]:
+        return {"of": self._member.kind}
+
+    def __getitem__(self, key: K) -> Any:
+        value = self._table.read(key)
+        if value is ABSENT:
+            raise KeyError(key)
+        return value
+
+    def __setitem__(self, key: K, contents: Any) -> None:
+        """Put a new object with these contents in place of what the key has.
+
+        Raises:
+            TypeError: the contents are a persisted object, which has a place of its own.
+
+        Time: O(contents). Dirties: one item, and the slots of the new object.
+        """
+        present = self._table.read(key)
+        if contents is present:
+            return
+        if isinstance(contents, PersistedObject):
+            raise TypeError(
+                f"{self._describe()}, key {key!r}: assign a plain copy; {contents._describe()} has its own place"
+            )
+        self._slot(key)
+        member = self._make_member(key, self._home.new_id(), fresh=True)
+        _fill(member, contents)
+        if present is not ABSENT:
+            self._home.bury(present)
+        self._table.write(key, member)
+
+    def setdefault(self, key: K, default: Any = ()) -> Any:
+        """Return the object of a key, made with the default contents where there is none.
+
+        Time: O(1). Dirties: one item and the length for a new key.
+        """
+        if self._table.read(key) is ABSENT:
+            self[key] = default
+        return self[key]
+
+    def __delitem__(self, key: K) -> None:
+        """Remove a key and delete its object.
+
+        Raises:
+            KeyError: there is no such key.
+
+        Time: O(1). Dirties: one item and the length.
+        """
+        member = self._table.delete(key)
+        if member is ABSENT:
+            raise KeyError(key)
+        self._home.bury(member)
+
+    def pop(self, key: K, *default: Any) -> Any:
+        """Remove a key and return a plain copy of its object, which is deleted.
+
+        Raises:
+            KeyError: there is no such key, and no default is given.
+
+        Time: O(contents). Dirties: one item and the length.
+        """
+        if key not in self and default:
+            return default[0]
+        contents = self[key].copy()
+        del self[key]
+        return contents
+
+    def popitem(self) -> tuple[K, Any]:
+        """Remove the key that was inserted first and return it with a plain copy of its object.
+
+        Raises:
+            KeyError: the dictionary is empty.
+
+        Time: O(contents). Dirties: one item and the length.
+        """
+        for key in self:
+            return key, self.pop(key)
+        raise KeyError(f"{self._describe()} is empty")
+
+    def clear(self) -> None:
+        """Remove every key and delete its object.
+
+        Time: O(1) rows beyond 32. Dirties: one item a key up to 32, two index rows beyond.
+        """
+        members = list(self._known.values())
+        self._table.clear()
+        for member in members:
+            self._home.bury(member)
+
+    def copy(self) -> dict[K, Any]:
+        """Return a plain ``dict`` of plain copies."""
+        return {key: value.copy() for key, value in self.items()}
+
+    def __contains__(self, key: object) -> bool:
+        return self._table.read(key) is not ABSENT
+
+    def __iter__(self) -> Iterator[K]:
+        """Yield the keys in the order of insertion."""
+        return self._table.keys()
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __repr__(self) -> str:
+        return f"ObjectDictionary({self._name!r}, {self.copy()!r})"
+
+    def _make_member(self, key: Any, object_id: int, *, fresh: bool) -> PersistedObject:
+        member = self._member._make(
+            self._home, f"{self._name}[{key!r}]", object_id, fresh=fresh, options=dict(_MEMBER_OPTIONS)
+        )
+        member._owner = self
+        member._owner_key = key
+        self._known[object_id] = member
+        return member
+
+    def _renumbered(self, owned: PersistedObject) -> None:
+        """Note that an owned object gets a new id, which stands in the slot of its key."""
+        if owned._owner_key not in self._table.edits:
+            self._table.note(owned._owner_key)
+
+    def _adopt(self) -> Iterable[PersistedObject]:
+        return list(self._known.values())
+
+    def _go_cold(self) -> None:
+        for member in list(self._known.values()):
+            self._home.bury(member)
+        self._known.clear()
+        super()._go_cold()
+
+    def _text(self, key: Any, value: Any) -> str:
+        reference = {OWNED_KEY: value._id}
+        if keys.is_exact(key):
+            return orjson.dumps(reference).decode()
+        return orjson.dumps({"$key": codec.plain(key), "$value": reference}).decode()
+
+    def _key_value(self, item: StoredItem) -> tuple[Any, Any]:
+        text = item_text(item)
+        try:
+            stored = orjson.loads(text)
+            key = codec.restore(stored["$key"]) if "$key" in stored else item.slot
+            object_id = int(stored.get("$value", stored)[OWNED_KEY])
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            self._damaged(item.slot, text, error)
+        known = self._known.get(object_id)
+        return key, known if known is not None else self._make_member(key, object_id, fresh=False)
+
+    def _stored_differences(self) -> Iterable[Any]:
+        return ()
+
+
+_MEMBER_OPTIONS: dict[str, Any] = {"default": None, "initial": None}
+
+
+def _fill(member: Any, contents: Any) -> None:
+    """Put plain contents into a new object."""
+    for method in ("update", "extend"):
+        if hasattr(member, method):
+            getattr(member, method)(contents)
+            return
+    for method in ("enqueue", "push", "add_last"):
+        if hasattr(member, method):
+            for value in contents:
+                getattr(member, method)(value)
+            return
+    if contents != ():
+        member.value = contents

@@ -1,0 +1,262 @@
+"""The persisted queue: its head and tail only grow, and a slot is written once and deleted once."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, Generic, TypeVar
+
+from objectspace.errors import EmptyError
+from objectspace.objects.base import PersistedObject, Row, item_text
+from objectspace.objects.variants import become
+
+T = TypeVar("T")
+
+PAGE_SLOTS = 1024
+"""How many elements at the head of a stored queue are read at once."""
+
+
+class Queue(PersistedObject, Generic[T]):
+    """First in, first out; a slot is the absolute number of an element, counted from 0.
+
+    In memory are the elements at the head, as far as they were read, and those at the tail, as far as they were
+    enqueued lately; what lies between is in the store. From the first change after a save to the next save, ``enqueue``
+    is the ``append`` of a ``deque``.
+
+    ============== =====================================================
+    method         dirties
+    ============== =====================================================
+    ``enqueue``    1 item and the tail
+    ``dequeue``    1 item and the head; nothing if it was not saved yet
+    ``clear``      the items up to 32, then 2 index rows whatever the size
+    ============== =====================================================
+
+    >>> from objectspace import VolatileObjectSpace
+    >>> q = VolatileObjectSpace().create_queue("q")
+    >>> q.enqueue("a")
+    >>> q.enqueue("b")
+    >>> q.dequeue(), q
+    ('a', Queue('q', ['b']))
+    """
+
+    kind = "Queue"
+    __hash__ = None  # type: ignore[assignment]
+
+    def _begin(self, options: dict[str, Any]) -> None:
+        self._front: deque[T] = deque()
+        self._back: deque[T] = deque()
+        self._unread = range(0)
+        self._stored = range(0)
+        self._stored_flight = range(0)
+        if self._fresh:
+            self._open()
+        else:
+            self._go_cold()
+
+    def enqueue(self, value: T) -> None:
+        """Put an element at the tail.
+
+        Time: O(1). Dirties: one item and the tail.
+        """
+        self._open()
+        self._back.append(value)
+
+    def dequeue(self) -> T:
+        """Remove the element at the head and return it.
+
+        Raises:
+            EmptyError: the queue is empty.
+
+        Time: O(1) amortised. Dirties: one item and the head.
+        """
+        self._refuse_empty("dequeue")
+        self._open()
+        return self._take()
+
+    def peek(self) -> T:
+        """Return the element at the head.
+
+        Raises:
+            EmptyError: the queue is empty.
+        """
+        self._refuse_empty("peek")
+        self._fill_front()
+        return self._front[0]
+
+    def clear(self) -> None:
+        """Remove every element.
+
+        Time: O(1) rows beyond 32. Dirties: one item an element up to 32, two index rows beyond.
+        """
+        if not len(self):
+            return
+        self._open()
+        tail = self._range().stop
+        if not self._fresh and len(self._stored) > 32:
+            self._close()
+            self._home.renumber(self)
+            self._stored, tail = range(0), 0
+            self._open()
+        self._front.clear()
+        self._back.clear()
+        self._unread = range(tail, tail)
+
+    def __len__(self) -> int:
+        return len(self._front) + len(self._unread) + len(self._back)
+
+    def __iter__(self) -> Iterator[T]:
+        """Yield the elements from the head."""
+        yield from self._front
+        for item in self._items(self._unread):
+            yield item
+        yield from self._back
+
+    def __contains__(self, value: object) -> bool:
+        return any(element is value or element == value for element in self)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Queue | deque | list | tuple):
+            return len(self) == len(other) and all(mine == theirs for mine, theirs in zip(self, other, strict=True))
+        return NotImplemented
+
+    def copy(self) -> deque[T]:
+        """Return a plain ``deque`` with the same elements."""
+        return deque(self)
+
+    def __repr__(self) -> str:
+        return f"Queue({self._name!r}, {list(self)!r})"
+
+    def _take(self) -> T:
+        """Remove the head of a queue that is known to be noted as changed."""
+        try:
+            return self._front.popleft()
+        except IndexError:
+            self._refuse_empty("dequeue")
+            self._fill_front()
+            return self._front.popleft()
+
+    def _open(self) -> None:
+        """Note that the queue changes, and stop asking until the next save."""
+        self._home.touch(self)
+        self.__dict__["enqueue"] = self._back.append
+        self.__dict__["dequeue"] = self._take
+
+    def _close(self) -> None:
+        self.__dict__.pop("enqueue", None)
+        self.__dict__.pop("dequeue", None)
+
+    def _refuse_empty(self, method: str) -> None:
+        if not len(self):
+            raise EmptyError(f"{self._describe()} is empty: there is nothing to {method}")
+
+    def _fill_front(self) -> None:
+        """Bring the next elements to the front: from the store, or else from the back."""
+        if self._front:
+            return
+        if self._unread:
+            page = self._unread[:PAGE_SLOTS]
+            self._front.extend(self._items(page))
+            self._unread = self._unread[len(page) :]
+            self._home.account(self, self._held())
+        else:
+            end = self._unread.stop + len(self._back)
+            self._front.extend(self._back)
+            self._back.clear()
+            self._unread = range(end, end)
+
+    def _items(self, slots: range) -> Iterator[T]:
+        if not slots:
+            return
+        expected = slots.start
+        for item in self._home.reader().items(self._id, slots.start, slots.stop - 1):
+            if item.slot != expected:
+                break
+            expected += 1
+            yield self._decode(item_text(item), item.slot)
+        if expected != slots.stop:
+            self._damaged(expected, None, "it is missing")
+
+    def _range(self) -> range:
+        """Return the slots of the queue: from its head to its tail."""
+        return range(self._unread.start - len(self._front), self._unread.stop + len(self._back))
+
+    def _values(self, slots: range) -> Iterator[T]:
+        """Return the values of slots that are in memory."""
+        now = self._range()
+        in_front = range(max(slots.start, now.start), min(slots.stop, self._unread.start))
+        in_back = range(max(slots.start, self._unread.stop), min(slots.stop, now.stop))
+        yield from islice(self._front, in_front.start - now.start, max(in_front.stop, in_front.start) - now.start)
+        first = in_back.start - self._unread.stop
+        yield from islice(self._back, first, first + len(in_back))
+
+    def _rows(self) -> Iterable[Row]:
+        now = self._range()
+        stored = range(0) if self._fresh else self._stored
+        added = range(max(stored.stop, now.start), now.stop) if not self._fresh else now
+        rows: list[Row] = [(slot, None, None) for slot in range(stored.start, min(now.start, stored.stop))]
+        encode = self._encode
+        return rows + [
+            (slot, encode(value, slot), None) for slot, value in zip(added, self._values(added), strict=True)
+        ]
+
+    def _metadata(self) -> dict[str, Any]:
+        now = self._range()
+        return {"head": now.start, "tail": now.stop}
+
+    def _turn(self) -> None:
+        self._close()
+        self._stored_flight, self._stored = self._stored, self._range()
+        self._flight_fresh, self._fresh = self._fresh, False
+        self._turn_metadata()
+
+    def _settle(self, durable: bool) -> None:
+        was_fresh, self._flight_fresh = self._flight_fresh, None
+        if not durable and was_fresh is not None:
+            self._stored = self._stored_flight
+            if was_fresh:
+                self._fresh = True
+        self._settle_metadata(durable)
+
+    def _forget(self) -> None:
+        self._fresh, self._flight_fresh = False, None
+        self._go_cold()
+
+    def _go_cold(self) -> None:
+        self._close()
+        self._front.clear()
+        self._back.clear()
+        become(self, Queue, "cold", Queue._warm)
+
+    def _warm(self) -> None:
+        self.__class__ = Queue  # type: ignore[assignment]
+        stored = self._load_metadata()
+        self._stored = self._unread = range(stored.get("head", 0), stored.get("tail", 0))
+
+    def _shrink(self) -> int:
+        if not self._fresh and self._stored == self._range():
+            self._front.clear()
+            self._back.clear()
+            self._unread = self._stored
+        return self._held()
+
+    def _held(self) -> int:
+        return len(self._front) + len(self._back)
+
+    def _stored_differences(self) -> Iterable[Any]:
+        kept = range(0) if self._fresh else self._stored
+        clean = [slot for slot in self._range() if slot in kept and slot not in self._unread]
+        if not clean or (self._stored_flight != self._stored and self._flight_fresh is not None):
+            return
+        values = dict(zip(clean, self._values(range(clean[0], clean[-1] + 1)), strict=True))
+        for item in self._home.reader().items(self._id, clean[0], clean[-1]):
+            if item.slot in values and self._encode(values[item.slot], item.slot) != item.value:  # type: ignore[index]
+                yield item.slot
+
+    def _check(self) -> None:
+        now = self._range()
+        assert 0 <= now.start <= now.stop, now
+        assert len(now) == len(self._front) + len(self._unread) + len(self._back)
+        assert self._fresh or self._stored.start <= now.start, "the head only grows"
+        assert self._fresh or self._stored.stop <= now.stop, "the tail only grows"
+        assert not self._unread or self._unread.stop <= self._stored.stop, "unread slots are stored"

@@ -1,0 +1,186 @@
+"""What the list keeps of its stored elements: their labels in order, and what changed since the last save."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Any
+
+from objectspace.codec import ATOMS
+from objectspace.objects.base import ABSENT, Fingerprint, Row, unchanged
+from objectspace.objects.labels import Label, between, spread
+
+
+class Sequenced:
+    """The slots of an object whose elements lie in a sequence; the slot of an element is its label.
+
+    While the labels are whole numbers one apart they are not kept one by one: ``labels`` is a ``range`` then.
+
+    Invariants: ``labels`` increases strictly; a label of ``edits`` is in ``labels``; one of ``gone`` is not; both hold
+    what is stored of their labels. ``flight`` holds the same of the page that is being committed.
+    """
+
+    def __init__(self) -> None:
+        self.labels: range | list[Label] = range(0)
+        self.edits: dict[Label, Any] = {}
+        self.gone: dict[Label, Any] = {}
+        self.flight: dict[Label, Any] | None = None
+        self.prints: dict[Label, int] = {}
+        self._new_prints: dict[Label, int] = {}
+
+    def stored(self, label: Label, value: Any) -> Any:
+        """Return what is stored of an element: an atom, or the fingerprint of another value."""
+        return value if type(value) in ATOMS else Fingerprint(self.prints[label])
+
+    def set(self, place: int, old: Any) -> None:
+        """Note that the element at ``place``, whose value was ``old``, gets another value."""
+        label = self.labels[place]
+        if label not in self.edits:
+            self.edits[label] = self.stored(label, old)
+
+    def append(self, count: int = 1) -> None:
+        """Note that so many elements were appended."""
+        for _ in range(count):
+            last = self.labels[-1] if self.labels else None
+            self._insert(len(self.labels), between(last, None) or 0)
+
+    def insert(self, place: int, values: Sequence[Any]) -> None:
+        """Note that an element is being inserted at ``place`` into a sequence of ``values``."""
+        label = self._between(place)
+        if label is None:
+            self._relabel(place, values)
+            label = self._between(place)
+        assert label is not None
+        self._insert(place, label)
+
+    def remove(self, place: int, old: Any) -> None:
+        """Note that the element at ``place``, whose value was ``old``, is removed."""
+        label = self.labels[place]
+        known = self.edits.pop(label) if label in self.edits else self.stored(label, old)
+        if known is not ABSENT:
+            self.gone[label] = known
+        self.prints.pop(label, None)
+        if place == len(self.labels) - 1:
+            self.labels = self.labels[:-1] if isinstance(self.labels, range) else self.labels
+        elif place == 0:
+            self.labels = self.labels[1:] if isinstance(self.labels, range) else self.labels
+        else:
+            self._listed()
+        if isinstance(self.labels, list):
+            del self.labels[place]
+
+    def rows(self, values: Sequence[Any], encode: Any) -> list[Row]:
+        """Return the rows of the open page.
+
+        Args:
+            values: the elements in order.
+            encode: gives the text of a value at a label.
+        """
+        rows: list[Row] = []
+        self._new_prints = {}
+        for label, stored in self.edits.items():
+            value = values[self.place(label)]
+            text = encode(value, label)
+            self._remember(label, value, text)
+            if stored is ABSENT or not unchanged(stored, value, text):
+                rows.append((label, text, None))
+        return rows + [(label, None, None) for label in self.gone]
+
+    def all_rows(self, values: Sequence[Any], encode: Any) -> list[Row]:
+        """Return the rows of every element, which get the labels 0, 1, 2, ..."""
+        rows: list[Row] = []
+        self._new_prints = {}
+        for label, value in enumerate(values):
+            text = encode(value, label)
+            self._remember(label, value, text)
+            rows.append((label, text, None))
+        return rows
+
+    def turn(self, was_fresh: bool, length: int) -> None:
+        """Open a new page; the one so far is in flight."""
+        if was_fresh:
+            self.labels, self.prints = range(length), {}
+        self.prints.update(self._new_prints)
+        self.flight = {} if was_fresh else self.edits | self.gone
+        self.edits, self.gone = {}, {}
+
+    def settle(self, durable: bool, was_fresh: bool) -> None:
+        """Drop the page in flight, or take it back where it is not durable."""
+        flight, self.flight = self.flight or {}, None
+        if durable:
+            return
+        if was_fresh:
+            self.edits, self.gone = {}, {}
+            return
+        for label, stored in flight.items():
+            self.edits.pop(label, None)
+            self.gone.pop(label, None)
+            if self._has(label):
+                self.edits[label] = stored
+            elif stored is not ABSENT:
+                self.gone[label] = stored
+
+    def place(self, label: Label) -> int:
+        """Return the index of a label. Time: O(log n)."""
+        if isinstance(self.labels, range):
+            return self.labels.index(label)
+        return bisect_left(self.labels, label)
+
+    def check(self, length: int) -> None:
+        """Assert the invariants for a sequence of ``length`` elements."""
+        assert len(self.labels) == length, (len(self.labels), length)
+        labels = set(self.labels)
+        assert all(left < right for left, right in zip(self.labels, self.labels[1:], strict=False))
+        assert self.edits.keys() <= labels, f"edited but not there: {self.edits.keys() - labels}"
+        assert not self.gone.keys() & labels, f"gone but there: {self.gone.keys() & labels}"
+        assert ABSENT not in self.gone.values()
+
+    def _has(self, label: Label) -> bool:
+        place = bisect_left(self.labels, label)
+        return place < len(self.labels) and self.labels[place] == label
+
+    def _remember(self, label: Label, value: Any, text: str) -> None:
+        if type(value) not in ATOMS:
+            self._new_prints[label] = hash(text)
+        else:
+            self.prints.pop(label, None)
+
+    def _listed(self) -> list[Label]:
+        if isinstance(self.labels, range):
+            self.labels = list(self.labels)
+        return self.labels
+
+    def _between(self, place: int) -> Label | None:
+        left = self.labels[place - 1] if place else None
+        right = self.labels[place] if place < len(self.labels) else None
+        return between(left, right)
+
+    def _insert(self, place: int, label: Label) -> None:
+        """Put a new label at ``place`` and note it as an edit."""
+        self.edits[label] = self.gone.pop(label, ABSENT)
+        labels = self.labels
+        if isinstance(labels, range):
+            if not labels:
+                self.labels = [label] if isinstance(label, float) else range(label, label + 1)
+                return
+            if label == labels.stop:
+                self.labels = range(labels.start, labels.stop + 1)
+                return
+            if label == labels.start - 1:
+                self.labels = range(labels.start - 1, labels.stop)
+                return
+        self._listed().insert(place, label)
+
+    def _relabel(self, place: int, values: Sequence[Any]) -> None:
+        """Make room at ``place`` by giving the elements around it new labels."""
+        labels = self._listed()
+        start, stop, new = spread(labels, place)
+        moved = list(zip(range(start, stop), labels[start:stop], strict=True))
+        for position, label in moved:
+            known = self.edits.pop(label) if label in self.edits else self.stored(label, values[position])
+            if known is not ABSENT:
+                self.gone[label] = known
+            self.prints.pop(label, None)
+        labels[start:stop] = new
+        for label in new:
+            self.edits[label] = self.gone.pop(label, ABSENT)

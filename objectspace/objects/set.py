@@ -1,0 +1,291 @@
+"""The persisted set: an element is its own slot, and the order is that of insertion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, MutableSet
+from typing import Any, TypeVar
+
+import orjson
+
+from checkpoint.reader import StoredItem
+from objectspace import codec, keys
+from objectspace.objects.base import ABSENT, Row, item_text
+from objectspace.objects.keyed import KeyedObject
+
+T = TypeVar("T")
+
+MEMBER = "true"
+"""What is stored beside an element whose slot tells it."""
+
+
+class SetMethods(MutableSet[T]):
+    """The methods that ``set`` has beyond ``MutableSet``; results are plain sets."""
+
+    def __init__(self, *_: Any) -> None:
+        raise TypeError("a set belongs to a space")
+
+    @classmethod
+    def _from_iterable(cls, values: Iterable[Any]) -> Any:
+        return set(values)
+
+    def remove(self, value: T) -> None:
+        """Remove an element.
+
+        Raises:
+            KeyError: it is not there.
+
+        Time: as of ``discard``. Dirties: one item and the length.
+        """
+        if value not in self:
+            raise KeyError(value)
+        self.discard(value)
+
+    def update(self, *others: Iterable[T]) -> None:
+        """Add the elements of all others. Dirties: one item a new element, and the length."""
+        for other in others:
+            for value in list(other):
+                self.add(value)
+
+    def difference_update(self, *others: Iterable[Any]) -> None:
+        """Remove the elements of all others. Dirties: one item an element removed, and the length."""
+        for other in others:
+            for value in list(other):
+                self.discard(value)
+
+    def intersection_update(self, *others: Iterable[Any]) -> None:
+        """Keep only what all others have too. Dirties: one item an element removed, and the length."""
+        kept = self.intersection(*others)
+        for value in [value for value in self if value not in kept]:
+            self.discard(value)
+
+    def symmetric_difference_update(self, other: Iterable[T]) -> None:
+        """Add what only the other has and remove what both have. Dirties: one item an element, and the length."""
+        for value in list(dict.fromkeys(other)):
+            if value in self:
+                self.discard(value)
+            else:
+                self.add(value)
+
+    def union(self, *others: Iterable[Any]) -> set[T]:
+        """Return a plain set of the elements of this one and all others."""
+        return set(self).union(*others)
+
+    def intersection(self, *others: Iterable[Any]) -> set[T]:
+        """Return a plain set of what this one and all others have."""
+        return set(self).intersection(*others)
+
+    def difference(self, *others: Iterable[Any]) -> set[T]:
+        """Return a plain set of what this one has and no other has."""
+        return set(self).difference(*others)
+
+    def symmetric_difference(self, other: Iterable[T]) -> set[T]:
+        """Return a plain set of what just one of the two has."""
+        return set(self).symmetric_difference(other)
+
+    def issubset(self, other: Iterable[Any]) -> bool:
+        """Tell whether the other has every element."""
+        return set(self).issubset(other)
+
+    def issuperset(self, other: Iterable[Any]) -> bool:
+        """Tell whether every element of the other is here."""
+        return all(value in self for value in other)
+
+    def isdisjoint(self, other: Iterable[Any]) -> bool:
+        """Tell whether no element of the other is here."""
+        return not any(value in self for value in other)
+
+    def copy(self) -> set[T]:
+        """Return a plain ``set`` with the same elements."""
+        return set(self)
+
+    def __ior__(self, other: Any) -> Any:
+        self.update(_as_set(other))
+        return self
+
+    def __iand__(self, other: Any) -> Any:
+        self.intersection_update(_as_set(other))
+        return self
+
+    def __isub__(self, other: Any) -> Any:
+        self.difference_update(_as_set(other))
+        return self
+
+    def __ixor__(self, other: Any) -> Any:
+        self.symmetric_difference_update(_as_set(other))
+        return self
+
+
+class MemberCodec(KeyedObject):
+    """An object whose slots are its elements, with nothing beside them."""
+
+    def _text(self, key: Any, value: Any) -> str:
+        if keys.is_exact(key):
+            return MEMBER
+        try:
+            return orjson.dumps({"$key": codec.plain(key)}).decode()
+        except codec.Unencodable as error:
+            raise self._unencodable("element", key, error) from None
+
+    def _key_value(self, item: StoredItem) -> tuple[Any, Any]:
+        text = item_text(item)
+        if text == MEMBER:
+            return item.slot, None
+        try:
+            return codec.restore(orjson.loads(text)["$key"]), None
+        except (ValueError, TypeError, KeyError) as error:
+            self._damaged(item.slot, text, error)
+
+
+class Set(MemberCodec, SetMethods[T]):
+    """A set that keeps the order of insertion; one slot an element.
+
+    It has the methods of ``set``. From the first change after a save to the next save or removal, ``add`` is a method of
+    the ``dict`` that holds the elements.
+
+    ============== ======================================================
+    method         dirties
+    ============== ======================================================
+    ``add``        1 item and the length, if the element is new
+    ``discard``    1 item and the length, if the element is there
+    ``clear``      the items up to 32, then 2 index rows whatever the size
+    ============== ======================================================
+
+    >>> from objectspace import VolatileObjectSpace
+    >>> s = VolatileObjectSpace().create_set("s")
+    >>> s |= {3}
+    >>> s.add(1)
+    >>> s
+    Set('s', {3, 1})
+    """
+
+    kind = "Set"
+    _is_ranked = True
+    __hash__ = None  # type: ignore[assignment]
+    __init__ = KeyedObject.__init__
+
+    def _configure(self, options: dict[str, Any]) -> None:
+        if self._fresh:
+            self._open()
+
+    def add(self, value: T) -> None:
+        """Add an element.
+
+        Time: O(1). Dirties: one item and the length, if it is new.
+        """
+        if self._table.read(value) is not ABSENT:
+            return
+        if self._table.complete:
+            self._open()
+            self._table.live.setdefault(value)
+        else:
+            self._table.write(value, None)
+
+    def discard(self, value: T) -> None:
+        """Remove an element where it is there.
+
+        Time: O(1). Dirties: one item and the length.
+        """
+        self._close()
+        self._table.delete(value)
+
+    def update(self, *others: Iterable[T]) -> None:
+        """Add the elements of all others.
+
+        Time: O(elements). Dirties: one item a new element, and the length.
+        """
+        for other in others:
+            if self._table.complete:
+                added = dict.fromkeys(other)
+                self._open()
+                self._table.live.update(added)
+            else:
+                super().update(other)
+
+    def pop(self) -> T:
+        """Remove the element that was added first and return it.
+
+        Raises:
+            KeyError: the set is empty.
+
+        Time: O(1) in memory. Dirties: one item and the length.
+        """
+        for value in self:
+            self.discard(value)
+            return value
+        raise KeyError(f"{self._describe()} is empty: there is nothing to pop")
+
+    def clear(self) -> None:
+        """Remove every element.
+
+        Time: O(1) rows beyond 32. Dirties: one item an element up to 32, two index rows beyond.
+        """
+        self._close()
+        self._table.clear()
+        if self._fresh:
+            self._open()
+
+    def __contains__(self, value: object) -> bool:
+        return self._table.read(value) is not ABSENT
+
+    def __iter__(self) -> Iterator[T]:
+        """Yield the elements in the order of insertion."""
+        return self._table.keys()
+
+    def __reversed__(self) -> Iterator[T]:
+        self._load_whole()
+        return reversed(self._table.live)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __repr__(self) -> str:
+        return f"Set({self._name!r}, {{{', '.join(map(repr, self))}}})"
+
+    def _open(self) -> None:
+        """Note that the set changes, and find new elements at the next save: they stand at the end."""
+        self._home.touch(self)
+        self.__dict__["add"] = self._table.live.setdefault
+
+    def _is_open(self) -> bool:
+        return "add" in self.__dict__
+
+    def _close(self) -> None:
+        """Note the elements that were added while the set was open, and watch it from now on."""
+        table = self._table
+        if self._fresh or self.__dict__.pop("add", None) is None:
+            return
+        assert table.ranks is not None
+        added = []
+        for value in reversed(table.live):
+            if value in table.ranks:
+                break
+            added.append(value)
+        for value in reversed(added):
+            table.enter(value)
+
+    def _rows(self) -> Iterable[Row]:
+        self._close()
+        return super()._rows()
+
+    def _turn(self) -> None:
+        self.__dict__.pop("add", None)
+        super()._turn()
+
+    def _settle(self, durable: bool) -> None:
+        self._close()
+        super()._settle(durable)
+        if self._fresh:
+            self._open()
+
+    def _go_cold(self) -> None:
+        super()._go_cold()
+
+    def _shrink(self) -> int:
+        self._close()
+        return super()._shrink()
+
+
+def _as_set(other: Any) -> Any:
+    if not isinstance(other, Iterable):
+        raise TypeError(f"a set operation takes another set: found {type(other).__name__}")
+    return list(other)

@@ -1,0 +1,131 @@
+"""What the sorted kinds share: keys in order, in memory where all are there and through SQLite where they are not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from sortedcontainers import SortedList
+
+from checkpoint.run import Slot
+from objectspace import keys
+from objectspace.objects.base import ABSENT
+from objectspace.objects.keyed import KeyedObject
+
+
+class SortedObject(KeyedObject):
+    """An object whose keys are in order.
+
+    The keys of one object must be comparable with each other in Python. In the store the order is that of the slots,
+    so that a large object is read in order without being in memory. Integers beyond 64 bits and Decimals have no place
+    in that order: an object that holds one is always read whole.
+    """
+
+    _order: SortedList
+    _in_slot_order: bool
+
+    def _configure(self, options: dict[str, Any]) -> None:
+        self._order, self._in_slot_order = SortedList(), True
+
+    def _warm(self) -> None:
+        super()._warm()
+        if not self._in_slot_order:
+            self._load_whole()
+
+    def _extent(self) -> tuple[int, int]:
+        stored = self._load_metadata()
+        self._in_slot_order = stored.get("order", "slot") == "slot"
+        return stored.get("length", 0), 0
+
+    def _metadata(self) -> dict[str, Any]:
+        length = {"length": len(self._table)}
+        return length if self._in_slot_order else {**length, "order": "memory"}
+
+    def _load_whole(self) -> None:
+        super()._load_whole()
+        self._order = SortedList(self._table.live)
+
+    def _shrink(self) -> int:
+        if not self._in_slot_order:
+            return self._held()
+        self._order = SortedList()
+        return super()._shrink()
+
+    def _put(self, key: Any, value: Any) -> None:
+        """Set the value of a key that may be new."""
+        is_new = self._table.read(key) is ABSENT
+        if is_new:
+            self._check_new(key)
+        self._table.write(key, value)
+        if is_new:
+            self._in_slot_order = self._in_slot_order and keys.keeps_order(key)
+            if self._table.complete:
+                self._order.add(key)
+            elif not self._in_slot_order:
+                self._load_whole()
+
+    def _check_new(self, key: Any) -> None:
+        """Refuse a key that has no place among the others."""
+        keys.check_sortable(key)
+        for other in self._keys():
+            _ = key < other
+            return
+
+    def _take(self, key: Any) -> Any:
+        """Remove a key and return its value, :data:`ABSENT` where it is not there."""
+        value = self._table.delete(key)
+        if value is not ABSENT and self._table.complete:
+            self._order.remove(key)
+        return value
+
+    def _empty(self) -> None:
+        self._table.clear()
+        if not len(self._table):
+            self._order = SortedList()
+            self._in_slot_order = self._in_slot_order or self._fresh
+
+    def _keys(
+        self,
+        lower: Any = None,
+        upper: Any = None,
+        inclusive: tuple[bool, bool] = (True, True),
+        *,
+        reverse: bool = False,
+    ) -> Iterator[Any]:
+        """Yield the keys between two bounds in order; ``None`` is no bound."""
+        if self._table.complete:
+            return iter(self._order.irange(lower, upper, inclusive, reverse))
+        return (key for key, _ in self._pairs(lower, upper, inclusive, reverse=reverse))
+
+    def _pairs(
+        self,
+        lower: Any = None,
+        upper: Any = None,
+        inclusive: tuple[bool, bool] = (True, True),
+        *,
+        reverse: bool = False,
+    ) -> Iterator[tuple[Any, Any]]:
+        """Yield (key, value) between two bounds in order."""
+        if self._table.complete:
+            live = self._table.live
+            yield from ((key, live[key]) for key in self._order.irange(lower, upper, inclusive, reverse))
+            return
+        for key, value, _ in self._table.scan(self._bound(lower), self._bound(upper), reverse=reverse):
+            beyond_lower = lower is None or key > lower or (inclusive[0] and key == lower)
+            beyond_upper = upper is None or key < upper or (inclusive[1] and key == upper)
+            if beyond_lower and beyond_upper:
+                yield key, value
+
+    def _bound(self, key: Any) -> Slot | None:
+        if key is None:
+            return None
+        keys.check_sortable(key)
+        if type(key) is float and not keys.keeps_order(key):
+            return key  # type: ignore[no-any-return]
+        return self._slot(key)
+
+    def _check(self) -> None:
+        super()._check()
+        if self._table.complete:
+            assert list(self._order) == sorted(self._table.live), "the order and the slots differ"
+        assert self._table.complete or self._in_slot_order, "an object in memory order is whole"

@@ -1,0 +1,190 @@
+"""The persisted sorted dictionary: keys in order, ranges read through SQLite where it is large."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterator, Mapping, MutableMapping
+from typing import Any, TypeVar
+
+from objectspace.objects.base import ABSENT
+from objectspace.objects.sorted import SortedObject
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class SortedDictionary(SortedObject, MutableMapping[K, V]):
+    """A dictionary in key order; one slot a key.
+
+    It has the methods of ``dict`` and ranges in both directions. Keys must be comparable with each other.
+
+    ============================ ======================================================
+    method                       dirties
+    ============================ ======================================================
+    ``d[k] = v``, ``setdefault`` 1 item; for a new key also the length
+    ``del d[k]``, ``pop``        1 item and the length
+    ``clear``                    the items up to 32, then 2 index rows whatever the size
+    ============================ ======================================================
+
+    >>> from objectspace import VolatileObjectSpace
+    >>> d = VolatileObjectSpace().create_sorted_dictionary("d")
+    >>> d.update({3: "c", 1: "a", 2: "b"})
+    >>> list(d.irange(2)), d.floor(2.5), d.peekitem()
+    ([2, 3], 2, (3, 'c'))
+    """
+
+    kind = "SortedDictionary"
+    __hash__ = None  # type: ignore[assignment]
+
+    def __getitem__(self, key: K) -> V:
+        value = self._table.read(key)
+        if value is ABSENT:
+            raise KeyError(key)
+        return value  # type: ignore[no-any-return]
+
+    def __setitem__(self, key: K, value: V) -> None:
+        """Set the value of a key.
+
+        Raises:
+            TypeError: the key has no order among the other keys.
+
+        Time: O(log n). Dirties: one item; for a new key also the length.
+        """
+        self._put(key, value)
+
+    def __delitem__(self, key: K) -> None:
+        """Remove a key.
+
+        Raises:
+            KeyError: there is no such key.
+
+        Time: O(log n). Dirties: one item and the length.
+        """
+        if self._take(key) is ABSENT:
+            raise KeyError(key)
+
+    def __contains__(self, key: object) -> bool:
+        return self._table.read(key) is not ABSENT
+
+    def __iter__(self) -> Iterator[K]:
+        """Yield the keys in order."""
+        return self._keys()
+
+    def __reversed__(self) -> Iterator[K]:
+        return self._keys(reverse=True)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def items(self) -> ItemsView[K, V]:
+        """Return a view of the items in key order."""
+        return _Items(self)
+
+    def irange(
+        self,
+        lower: K | None = None,
+        upper: K | None = None,
+        inclusive: tuple[bool, bool] = (True, True),
+        reverse: bool = False,
+    ) -> Iterator[K]:
+        """Yield the keys between two bounds in order; ``None`` is no bound.
+
+        Time: O(log n) for the first key, then O(1) a key.
+        """
+        return self._keys(lower, upper, inclusive, reverse=reverse)
+
+    def items_between(
+        self,
+        lower: K | None = None,
+        upper: K | None = None,
+        inclusive: tuple[bool, bool] = (True, True),
+        reverse: bool = False,
+    ) -> Iterator[tuple[K, V]]:
+        """Yield the items between two bounds in key order; ``None`` is no bound.
+
+        Time: O(log n) for the first item, then O(1) an item.
+        """
+        return self._pairs(lower, upper, inclusive, reverse=reverse)
+
+    def peekitem(self, index: int = -1) -> tuple[K, V]:
+        """Return the item at an index in key order, the last one by default.
+
+        Raises:
+            IndexError: there is no such item.
+
+        Time: O(log n) in memory; O(distance from the nearer end) where the dictionary is not.
+        """
+        place = index + len(self) if index < 0 else index
+        if not 0 <= place < len(self):
+            raise IndexError(f"{self._describe()} has {len(self)} items, none at {index}")
+        if self._table.complete:
+            key = self._order[place]
+            return key, self._table.live[key]
+        is_near_end = place > len(self) // 2
+        steps = len(self) - 1 - place if is_near_end else place
+        pairs = self._pairs(reverse=is_near_end)
+        for _ in range(steps):
+            next(pairs)
+        return next(pairs)
+
+    def floor(self, key: K) -> K | None:
+        """Return the greatest key not greater than ``key``, ``None`` where there is none. Time: O(log n)."""
+        return next(self._keys(upper=key, reverse=True), None)
+
+    def ceiling(self, key: K) -> K | None:
+        """Return the least key not less than ``key``, ``None`` where there is none. Time: O(log n)."""
+        return next(self._keys(lower=key), None)
+
+    def popitem(self, index: int = -1) -> tuple[K, V]:
+        """Remove the item at an index in key order, the last one by default, and return it.
+
+        Raises:
+            KeyError: the dictionary is empty.
+
+        Time: O(log n) in memory. Dirties: one item and the length.
+        """
+        if not len(self):
+            raise KeyError(f"{self._describe()} is empty")
+        key, value = self.peekitem(index)
+        del self[key]
+        return key, value
+
+    def clear(self) -> None:
+        """Remove every key.
+
+        Time: O(1) rows beyond 32. Dirties: one item a key up to 32, two index rows beyond.
+        """
+        self._empty()
+
+    def copy(self) -> dict[K, V]:
+        """Return a plain ``dict`` with the same contents in key order."""
+        return dict(self._pairs())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        return len(self) == len(other) and all(other.get(key, ABSENT) == value for key, value in self._pairs())
+
+    def __or__(self, other: Any) -> Any:
+        return self.copy() | dict(other) if isinstance(other, Mapping) else NotImplemented
+
+    def __ror__(self, other: Any) -> Any:
+        return dict(other) | self.copy() if isinstance(other, Mapping) else NotImplemented
+
+    def __ior__(self, other: Any) -> Any:
+        self.update(other)
+        return self
+
+    def __repr__(self) -> str:
+        return f"SortedDictionary({self._name!r}, {self.copy()!r})"
+
+
+class _Items(ItemsView[K, V]):
+    """The items in key order, read in one pass."""
+
+    _mapping: Any
+
+    def __iter__(self) -> Iterator[tuple[K, V]]:
+        return self._mapping._pairs()  # type: ignore[no-any-return]
+
+    def __reversed__(self) -> Iterator[tuple[K, V]]:
+        return self._mapping._pairs(reverse=True)  # type: ignore[no-any-return]

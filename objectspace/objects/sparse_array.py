@@ -1,0 +1,149 @@
+"""The persisted sparse array: an index of 64 bits, of which only the assigned slots are stored."""
+
+from __future__ import annotations
+
+import copy
+import operator
+from collections.abc import Iterator
+from typing import Any, Generic, SupportsIndex, TypeVar
+
+from objectspace import codec
+from objectspace.keys import INT64_MAX, INT64_MIN
+from objectspace.objects.base import ABSENT
+from objectspace.objects.keyed import KeyedObject
+
+T = TypeVar("T")
+
+
+class SparseArray(KeyedObject, Generic[T]):
+    """An array over all integers of 64 bits, with a default where nothing is assigned; one slot an assigned index.
+
+    A negative index is just that: a sparse array has no end to count from. Its length is the number of assigned slots.
+
+    ====================== ======================================================
+    method                 dirties
+    ====================== ======================================================
+    ``a[i] = v``           1 item; for a new slot also the length
+    ``a[i:j] = values``    1 item a slot; for new slots also the length
+    ``del a[i], a[i:j]``   1 item an assigned slot, and the length
+    ``clear``              the items up to 32, then 2 index rows whatever the size
+    ====================== ======================================================
+
+    >>> from objectspace import VolatileObjectSpace
+    >>> a = VolatileObjectSpace().create_sparse_array("a", default=0)
+    >>> a[-5], a[10**12] = 1, 2
+    >>> a[-6:-3], list(a.assigned())
+    ([0, 1, 0], [(-5, 1), (1000000000000, 2)])
+    """
+
+    kind = "SparseArray"
+
+    def _configure(self, options: dict[str, Any]) -> None:
+        self._default = codec.restore(options.get("default"))
+
+    def _options(self) -> dict[str, Any]:
+        return {"default": codec.plain(self._default)}
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return the value of an index, or the list of a slice, whose bounds must both be given.
+
+        Raises:
+            IndexError: the index has more than 64 bits.
+            ValueError: a slice without bounds.
+        """
+        if isinstance(index, slice):
+            return [self._read(place) for place in self._places(index)]
+        return self._read(self._place(index))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Assign an index, or as many as a slice has.
+
+        Raises:
+            IndexError: the index has more than 64 bits.
+            ValueError: a slice without bounds, or with another number of values.
+
+        Time: O(1) a slot. Dirties: one item a slot; for new ones also the length.
+        """
+        if not isinstance(index, slice):
+            self._table.write(self._place(index), value)
+            return
+        places, values = self._places(index), list(value)
+        if len(places) != len(values):
+            raise ValueError(f"{self._describe()}: {len(values)} values for a slice of {len(places)}")
+        for place, element in zip(places, values, strict=True):
+            self._table.write(place, element)
+
+    def __delitem__(self, index: Any) -> None:
+        """Forget what was assigned to an index or to a slice: it has the default again.
+
+        Time: O(1) a slot. Dirties: one item an assigned slot, and the length.
+        """
+        if not isinstance(index, slice):
+            self._table.delete(self._place(index))
+            return
+        places = self._places(index)
+        if len(places):
+            low, high = min(places[0], places[-1]), max(places[0], places[-1])
+            for place in [place for place, _ in self.assigned(low, high + 1) if place in places]:
+                self._table.delete(place)
+
+    def assigned(self, start: int | None = None, stop: int | None = None) -> Iterator[tuple[int, T]]:
+        """Yield (index, value) of the assigned slots with ``start <= index < stop`` in order.
+
+        Time: O(slots yielded) and, in memory, O(n log n) once.
+        """
+        low = INT64_MIN if start is None else max(operator.index(start), INT64_MIN)
+        high = INT64_MAX if stop is None else min(operator.index(stop) - 1, INT64_MAX)
+        if self._table.complete:
+            live = self._table.live
+            yield from ((place, live[place]) for place in sorted(live) if low <= place <= high)
+        elif low <= high:
+            yield from ((place, value) for place, value, _ in self._table.scan(low, high))
+
+    def clear(self) -> None:
+        """Forget all that was assigned.
+
+        Time: O(1) rows beyond 32. Dirties: one item a slot up to 32, two index rows beyond.
+        """
+        self._table.clear()
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __contains__(self, index: object) -> bool:
+        """Tell whether an index is assigned."""
+        return self._table.read(index) is not ABSENT
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield the assigned indexes in order."""
+        return (place for place, _ in self.assigned())
+
+    def copy(self) -> dict[int, T]:
+        """Return a plain ``dict`` of the assigned slots."""
+        return dict(self.assigned())
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, SparseArray):
+            return bool(self._default == other._default) and self.copy() == other.copy()
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"SparseArray({self._name!r}, {self.copy()!r}, default={self._default!r})"
+
+    def _read(self, place: int) -> Any:
+        value = self._table.read(place)
+        return copy.deepcopy(self._default) if value is ABSENT else value
+
+    def _place(self, index: SupportsIndex) -> int:
+        place = operator.index(index)
+        if not INT64_MIN <= place <= INT64_MAX:
+            raise IndexError(f"{self._describe()}: the index {place} has more than 64 bits")
+        return place
+
+    def _places(self, index: slice) -> range:
+        if index.start is None or index.stop is None:
+            raise ValueError(f"{self._describe()}: a slice needs both bounds, since a sparse array has no ends")
+        step = 1 if index.step is None else operator.index(index.step)
+        return range(self._place(index.start), self._place(index.stop), step)

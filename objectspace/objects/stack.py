@@ -1,0 +1,273 @@
+"""The persisted stack: only what was popped and pushed since the last save is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+from objectspace.codec import ATOMS
+from objectspace.errors import EmptyError
+from objectspace.objects.base import ABSENT, Fingerprint, PersistedObject, Row, item_text, unchanged
+from objectspace.objects.variants import become
+
+T = TypeVar("T")
+
+BATCH_SLOTS = 256
+"""How many stored elements at most are brought to the top at once."""
+
+
+class Stack(PersistedObject, Generic[T]):
+    """Last in, first out; a slot is the height of an element, 0 at the bottom.
+
+    The elements lie in three parts: at the bottom what is only in the store, above it the clean elements in memory
+    (``_kept``), on top what may have changed (``_top``), with what is stored at those heights (``_below``). From the
+    first change after a save to the next save, ``push`` is the ``append`` of a ``list``.
+
+    ============== ======================================================
+    method         dirties
+    ============== ======================================================
+    ``push``       1 item and the count
+    ``pop``        1 item and the count; nothing if it was not saved yet
+    ``clear``      the items up to 32, then 2 index rows whatever the size
+    ============== ======================================================
+
+    >>> from objectspace import VolatileObjectSpace
+    >>> s = VolatileObjectSpace().create_stack("s")
+    >>> s.push("a")
+    >>> s.push("b")
+    >>> s.pop(), s
+    ('b', Stack('s', ['a']))
+    """
+
+    kind = "Stack"
+    __hash__ = None  # type: ignore[assignment]
+
+    def _begin(self, options: dict[str, Any]) -> None:
+        self._top: list[T] = []
+        self._reset(0)
+        if self._fresh:
+            self._open()
+        else:
+            self._go_cold()
+
+    def _reset(self, stored: int) -> None:
+        self._top.clear()
+        self._kept: list[T] = []
+        self._low = self._stored = stored
+        self._below: dict[int, Any] = {}
+        self._prints: dict[int, int] = {}
+        self._flight: tuple[int, int, dict[int, Any]] | None = None
+        self._batch = 8
+
+    def push(self, value: T) -> None:
+        """Put an element on top.
+
+        Time: O(1). Dirties: one item and the count.
+        """
+        self._open()
+        self._top.append(value)
+
+    def pop(self) -> T:
+        """Remove the element on top and return it.
+
+        Raises:
+            EmptyError: the stack is empty.
+
+        Time: O(1) amortised. Dirties: one item and the count.
+        """
+        self._refuse_empty("pop")
+        self._open()
+        return self._take()
+
+    def peek(self) -> T:
+        """Return the element on top.
+
+        Raises:
+            EmptyError: the stack is empty.
+        """
+        self._refuse_empty("peek")
+        for value in self:
+            return value
+        raise AssertionError("an element was there")
+
+    def clear(self) -> None:
+        """Remove every element.
+
+        Time: O(1) rows beyond 32. Dirties: one item an element up to 32, two index rows beyond.
+        """
+        if not len(self):
+            return
+        self._open()
+        if self._fresh:
+            self._top.clear()
+        elif len(self) <= 32:
+            while len(self):
+                self._take()
+        else:
+            self._close()
+            self._home.renumber(self)
+            self._reset(0)
+            self._open()
+
+    def __len__(self) -> int:
+        return self._low + len(self._top)
+
+    def __iter__(self) -> Iterator[T]:
+        """Yield the elements from the top."""
+        yield from reversed(self._top)
+        yield from reversed(self._kept)
+        yield from (value for _, value, _ in self._read_down(self._low - len(self._kept)))
+
+    def __contains__(self, value: object) -> bool:
+        return any(element is value or element == value for element in self)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Stack | list | tuple):
+            return len(self) == len(other) and all(mine == theirs for mine, theirs in zip(self, other, strict=True))
+        return NotImplemented
+
+    def copy(self) -> list[T]:
+        """Return a plain ``list`` with the same elements, the bottom first, so that its ``pop`` takes the top."""
+        return list(self)[::-1]
+
+    def __repr__(self) -> str:
+        return f"Stack({self._name!r}, {list(self)!r})"
+
+    def _take(self) -> T:
+        """Remove the top of a stack that is known to be noted as changed."""
+        try:
+            return self._top.pop()
+        except IndexError:
+            self._refuse_empty("pop")
+            self._raise_kept()
+            return self._top.pop()
+
+    def _open(self) -> None:
+        """Note that the stack changes, and stop asking until the next save."""
+        self._home.touch(self)
+        self.__dict__["push"] = self._top.append
+        self.__dict__["pop"] = self._take
+
+    def _close(self) -> None:
+        self.__dict__.pop("push", None)
+        self.__dict__.pop("pop", None)
+
+    def _refuse_empty(self, method: str) -> None:
+        if not len(self):
+            raise EmptyError(f"{self._describe()} is empty: there is nothing to {method}")
+
+    def _raise_kept(self) -> None:
+        """Bring a batch of stored elements to the empty top, and remember that they are stored."""
+        if not self._kept:
+            self._read_kept()
+        batch = min(self._batch, len(self._kept))
+        self._batch = min(2 * self._batch, BATCH_SLOTS)
+        self._top.extend(self._kept[-batch:])
+        del self._kept[-batch:]
+        self._low -= batch
+        for height, value in enumerate(self._top, self._low):
+            self._below[height] = value if type(value) in ATOMS else Fingerprint(self._prints[height])
+
+    def _read_kept(self) -> None:
+        """Read the highest elements that are only in the store."""
+        for height, value, text in self._read_down(self._low):
+            self._kept.append(value)
+            if type(value) not in ATOMS:
+                self._prints[height] = hash(text)
+            if len(self._kept) == BATCH_SLOTS:
+                break
+        self._kept.reverse()
+        self._home.account(self, self._held())
+
+    def _read_down(self, height: int) -> Iterator[tuple[int, T, str]]:
+        """Yield (height, value, text) of the stored elements below a height, the highest first."""
+        if not height:
+            return
+        for item in self._home.reader().items(self._id, 0, height - 1, reverse=True):
+            height -= 1
+            if item.slot != height:
+                self._damaged(height, None, "it is missing")
+            text = item_text(item)
+            yield height, self._decode(text, height), text
+        if height:
+            self._damaged(height - 1, None, "it is missing")
+
+    def _rows(self) -> Iterable[Row]:
+        rows: list[Row] = []
+        self._new_prints: dict[int, int] = {}
+        for height, value in enumerate(self._top, self._low):
+            text = self._encode(value, height)
+            if type(value) not in ATOMS:
+                self._new_prints[height] = hash(text)
+            stored = self._below.get(height, ABSENT)
+            if stored is ABSENT or not unchanged(stored, value, text):
+                rows.append((height, text, None))
+        stored_count = 0 if self._fresh else self._stored
+        return rows + [(height, None, None) for height in range(len(self), stored_count)]
+
+    def _metadata(self) -> dict[str, Any]:
+        return {"count": len(self)}
+
+    def _turn(self) -> None:
+        self._close()
+        self._flight = (self._low, self._stored, self._below)
+        self._flight_fresh, self._fresh = self._fresh, False
+        self._prints.update(self._new_prints)
+        self._low = self._stored = len(self)
+        self._kept.extend(self._top)
+        self._top.clear()
+        self._below, self._batch = {}, 8
+        self._turn_metadata()
+
+    def _settle(self, durable: bool) -> None:
+        flight, self._flight = self._flight, None
+        was_fresh, self._flight_fresh = self._flight_fresh, None
+        if not durable and flight is not None:
+            low, self._stored, below = flight
+            self._raise_to(low)
+            self._below = {height: stored for height, stored in self._below.items() if height < low} | below
+            self._fresh = self._fresh or bool(was_fresh)
+        self._settle_metadata(durable)
+
+    def _raise_to(self, low: int) -> None:
+        """Move what a failed save had called clean back to the top."""
+        count = self._low - low
+        if count > 0:
+            self._top[:0] = self._kept[-count:]
+            del self._kept[-count:]
+            self._low = low
+
+    def _forget(self) -> None:
+        self._fresh, self._flight_fresh = False, None
+        self._go_cold()
+
+    def _go_cold(self) -> None:
+        self._close()
+        self._reset(0)
+        become(self, Stack, "cold", Stack._warm)
+
+    def _warm(self) -> None:
+        self.__class__ = Stack  # type: ignore[assignment]
+        self._reset(self._load_metadata().get("count", 0))
+
+    def _shrink(self) -> int:
+        if not self._top and self._flight is None:
+            self._kept, self._prints = [], {}
+        return self._held()
+
+    def _held(self) -> int:
+        return len(self._top) + len(self._kept)
+
+    def _stored_differences(self) -> Iterable[Any]:
+        for height, value in enumerate(self._kept, self._low - len(self._kept)):
+            known = self._prints.get(height)
+            if known is not None and type(value) not in ATOMS and known != hash(self._encode(value, height)):
+                yield height
+
+    def _check(self) -> None:
+        assert 0 <= len(self._kept) <= self._low, (len(self._kept), self._low)
+        if self._fresh:
+            assert not self._low and not self._below, "a fresh stack is all top"
+        else:
+            assert self._low <= self._stored, (self._low, self._stored)
+            assert self._below.keys() == set(range(self._low, self._stored)), (self._below, self._low, self._stored)

@@ -1,0 +1,248 @@
+"""The persisted tensor: an array of any number of dimensions, stored in chunks of raw numbers."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from checkpoint.reader import StoredItem
+from objectspace.objects.base import ABSENT
+from objectspace.objects.keyed import KeyedObject
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+CHUNK_ELEMENTS = 1024
+"""How many elements a chunk has at most, unless the shape of the chunks is given."""
+
+
+class Tensor(KeyedObject):
+    """An array of numbers with the indexing of numpy; one slot a chunk, and only touched chunks are stored.
+
+    Reading gives numpy arrays and scalars that are copies: to change the tensor, assign to it.
+
+    ==================== ========================================
+    method               dirties
+    ==================== ========================================
+    ``t[index] = v``     1 item a chunk in which an element changes
+    ``fill(v)``          1 item a chunk
+    ==================== ========================================
+
+    >>> from objectspace import VolatileObjectSpace
+    >>> t = VolatileObjectSpace().create_tensor("t", (1000, 1000), dtype="int64")
+    >>> t[10, 5:8] = [1, 2, 3]
+    >>> t[9:12, 6].tolist(), t.touched()
+    ([0, 2, 0], 1)
+    """
+
+    kind = "Tensor"
+    __hash__ = None  # type: ignore[assignment]
+
+    def _configure(self, options: dict[str, Any]) -> None:
+        import numpy
+
+        self._np = numpy
+        self._shape = tuple(options["shape"])
+        self._dtype = numpy.dtype(options["dtype"])
+        self._chunks = tuple(options["chunks"])
+        self._fill = self._dtype.type(complex(*options["fill"]) if self._dtype.kind == "c" else options["fill"])
+
+    def _options(self) -> dict[str, Any]:
+        fill = [self._fill.real.item(), self._fill.imag.item()] if self._dtype.kind == "c" else self._fill.item()
+        return {
+            "shape": list(self._shape),
+            "dtype": self._dtype.str,
+            "chunks": list(self._chunks),
+            "fill": fill,
+            "bytes": "little-endian, C order",
+        }
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The length of each dimension."""
+        return self._shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the elements."""
+        return self._dtype
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """The length of a chunk in each dimension."""
+        return self._chunks
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self._shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return prod(self._shape)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return a copy of what numpy would return for this index.
+
+        Raises:
+            IndexError: the index is out of bounds or of no kind that numpy knows.
+
+        Time: O(elements and chunks touched).
+        """
+        places = self._places(index)
+        out = self._np.full(places[0].shape if places else (), self._fill, self._dtype)
+        for number, inside, outside in self._by_chunk(places):
+            chunk = self._table.read(number)
+            if chunk is not ABSENT:
+                out.reshape(-1)[outside] = chunk[inside]
+        return out if out.ndim else out[()]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Assign what numpy would assign for this index.
+
+        Raises:
+            IndexError: the index is out of bounds or of no kind that numpy knows.
+            ValueError: the value does not fit the shape of the index.
+
+        Time: O(elements and chunks touched). Dirties: one item a chunk in which an element changes.
+        """
+        places = self._places(index)
+        values = self._np.asarray(value).astype(self._dtype, casting="same_kind" if _is_array(value) else "unsafe")
+        values = self._np.broadcast_to(values, places[0].shape if places else ()).reshape(-1)
+        for number, inside, outside in self._by_chunk(places):
+            chunk = self._writable(number)
+            chunk[inside] = values[outside]
+
+    def fill(self, value: Any) -> None:
+        """Assign one value to every element.
+
+        Time: O(n). Dirties: one item a chunk.
+        """
+        grid = [range(-(-length // size)) for length, size in zip(self._shape, self._chunks, strict=True)]
+        for position in product(*grid):
+            self._writable(self._number(position)).fill(value)
+
+    def touched(self) -> int:
+        """Return the number of chunks that are stored or will be."""
+        return len(self._table)
+
+    def copy(self) -> npt.NDArray[Any]:
+        """Return a plain numpy array with the same elements."""
+        return self[...]  # type: ignore[no-any-return]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return self.copy() if dtype is None else self.copy().astype(dtype)
+
+    def __len__(self) -> int:
+        if not self._shape:
+            raise TypeError(f"{self._describe()} has no dimensions, so it has no length")
+        return self._shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[place] for place in range(len(self)))
+
+    def __eq__(self, other: object) -> Any:
+        return self.copy() == other
+
+    def __repr__(self) -> str:
+        return f"Tensor({self._name!r}, shape={self._shape}, dtype={self._dtype.name}, chunks={self._chunks})"
+
+    def _places(self, index: Any) -> list[npt.NDArray[np.int64]]:
+        """Return the coordinate of each selected element in each dimension, by indexing the coordinates themselves."""
+        np = self._np
+        found = []
+        for axis, length in enumerate(self._shape):
+            along = np.arange(length).reshape([-1 if axis == other else 1 for other in range(self.ndim)])
+            found.append(np.asarray(np.broadcast_to(along, self._shape)[index]))
+        if not found:
+            np.empty(())[index]
+        return found
+
+    def _by_chunk(self, places: list[npt.NDArray[np.int64]]) -> Iterator[tuple[int, Any, Any]]:
+        """Yield (chunk number, places in the chunk, flat places in the selection) of each chunk that is touched."""
+        np = self._np
+        if not places:
+            yield 0, (), slice(None)
+            return
+        flat = [place.reshape(-1) for place in places]
+        numbers = np.zeros(flat[0].shape, np.int64)
+        for place, size, count in zip(flat, self._chunks, self._grid(), strict=True):
+            numbers = numbers * count + place // size
+        order = np.argsort(numbers, kind="stable")
+        edges = np.flatnonzero(np.diff(numbers[order])) + 1
+        for group in np.split(order, edges) if len(order) else ():
+            inside = tuple(place[group] % size for place, size in zip(flat, self._chunks, strict=True))
+            yield int(numbers[group[0]]), inside, group
+
+    def _grid(self) -> list[int]:
+        return [-(-length // size) for length, size in zip(self._shape, self._chunks, strict=True)]
+
+    def _number(self, position: tuple[int, ...]) -> int:
+        number = 0
+        for place, count in zip(position, self._grid(), strict=True):
+            number = number * count + place
+        return number
+
+    def _writable(self, number: int) -> npt.NDArray[Any]:
+        """Return a chunk that is noted as changed."""
+        chunk = self._table.read(number)
+        if chunk is ABSENT:
+            chunk = self._np.full(self._chunks, self._fill, self._dtype)
+        self._table.write(number, chunk)
+        return chunk  # type: ignore[no-any-return]
+
+    def _extent(self) -> tuple[int, int]:
+        return prod(self._grid()), 0
+
+    def _metadata(self) -> dict[str, Any]:
+        return {}
+
+    def _text(self, key: Any, value: Any) -> Any:
+        return value.astype(self._dtype.newbyteorder("<"), copy=False).tobytes()
+
+    def _key_value(self, item: StoredItem) -> tuple[Any, Any]:
+        try:
+            numbers = self._np.frombuffer(item.value, self._dtype.newbyteorder("<"))  # type: ignore[call-overload]
+            return item.slot, numbers.astype(self._dtype).reshape(self._chunks)
+        except (ValueError, TypeError) as error:
+            self._damaged(item.slot, item.value, error)
+
+
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "dtype")
+
+
+def tensor_options(shape: Any, dtype: Any, chunks: Any, fill: Any) -> dict[str, Any]:
+    """Check what a tensor is created with and return its options.
+
+    Raises:
+        ValueError: a negative length, chunks that do not fit the shape, or a type that is no number.
+    """
+    import numpy
+
+    lengths = tuple(map(operator.index, shape if isinstance(shape, tuple | list) else (shape,)))
+    kind = numpy.dtype(dtype)
+    if kind.kind not in "biufc":
+        raise ValueError(f"the dtype of a tensor is {kind}: expected bool, integers, floats or complex numbers")
+    if any(length < 0 for length in lengths):
+        raise ValueError(f"the shape of a tensor is {lengths}: expected lengths of 0 or more")
+    sizes = _default_chunks(lengths) if chunks is None else tuple(map(operator.index, chunks))
+    if len(sizes) != len(lengths) or any(size < 1 for size in sizes):
+        raise ValueError(f"chunks of {sizes} do not fit the shape {lengths}: expected one length of 1 or more each")
+    value = kind.type(fill)
+    stored = [value.real.item(), value.imag.item()] if kind.kind == "c" else value.item()
+    return {"shape": lengths, "dtype": kind.str, "chunks": sizes, "fill": stored}
+
+
+def _default_chunks(lengths: tuple[int, ...]) -> tuple[int, ...]:
+    """Return chunks of about :data:`CHUNK_ELEMENTS` elements that are as cubic as the shape allows."""
+    sizes = [max(1, length) for length in lengths]
+    while prod(sizes) > CHUNK_ELEMENTS:
+        longest = sizes.index(max(sizes))
+        sizes[longest] = -(-sizes[longest] // 2)
+    return tuple(sizes)

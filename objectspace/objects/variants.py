@@ -1,0 +1,118 @@
+"""Handles change their class with their state: an unread one reads itself first, a dead one refuses all work.
+
+Python looks special methods up in the class, so a handle that is a real ``list`` or ``dict`` can only be guarded by
+giving it another class. A variant has the methods of its model, each replaced by one that calls ``instead`` first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+_KEPT = frozenset(
+    [
+        "name",
+        "__class__",
+        "__new__",
+        "__init__",
+        "__init_subclass__",
+        "__subclasshook__",
+        "__getattribute__",
+        "__setattr__",
+        "__delattr__",
+        "__dir__",
+        "__doc__",
+        "__dict__",
+        "__module__",
+        "__weakref__",
+        "__slots__",
+        "__class_getitem__",
+        "__hash__",
+        "__repr__",
+        "__str__",
+        "__format__",
+        "__reduce__",
+        "__reduce_ex__",
+        "__getstate__",
+        "__sizeof__",
+        "__abstractmethods__",
+        "__orig_bases__",
+        "__parameters__",
+        "__missing__",
+        "__match_args__",
+        "__static_attributes__",
+        "__firstlineno__",
+        "__annotations__",
+        "__class_getitem__",
+        "__copy__",
+        "__deepcopy__",
+    ]
+)
+
+
+@cache
+def variant(model: type, label: str, instead: Callable[[Any], None]) -> type:
+    """Return a subclass of ``model`` whose every public method and operator calls ``instead(handle)`` first.
+
+    ``instead`` either raises, or gives the handle another class, and then the method is looked up again.
+    """
+    members: dict[str, Any] = {"__slots__": (), "__doc__": model.__doc__, "__module__": model.__module__}
+    for name in dir(model):
+        if name in _KEPT or (name.startswith("_") and not name.startswith("__")):
+            continue
+        attribute = getattr(model, name)
+        if isinstance(attribute, property):
+            members[name] = _guarded_property(name, instead)
+        elif callable(attribute):
+            members[name] = _guarded(name, instead)
+    members["kind"] = model.kind  # type: ignore[attr-defined]
+    guarded = type(model.__name__, (model,), members)
+    guarded._label = label  # type: ignore[attr-defined]
+    guarded._model = model  # type: ignore[attr-defined]
+    return guarded
+
+
+def become(handle: Any, model: type, label: str, instead: Callable[[Any], None]) -> None:
+    """Give a handle a variant of ``model`` for its class, and take its shortcuts away: methods kept in the instance."""
+    for name in [name for name in handle.__dict__ if not name.startswith("_")]:
+        del handle.__dict__[name]
+    handle.__class__ = variant(model, label, instead)
+
+
+def base_of(handle: Any) -> type:
+    """Return the public class of a handle: of all the classes that it may have, the one that names its kind."""
+    found: type = next(cls for cls in type(handle).__mro__ if "kind" in cls.__dict__ and "_model" not in cls.__dict__)
+    return found
+
+
+def model_of(handle: Any) -> type:
+    """Return the class of a handle, or the model of the variant that it has for a class."""
+    found: type = getattr(type(handle), "_model", type(handle))
+    return found
+
+
+def is_dead(handle: Any) -> bool:
+    """Tell whether a handle refuses all work."""
+    return getattr(type(handle), "_label", "") == "dead"
+
+
+def _guarded(name: str, instead: Callable[[Any], None]) -> Callable[..., Any]:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        instead(self)
+        return getattr(self, name)(*args, **kwargs)
+
+    method.__name__ = name
+    return method
+
+
+def _guarded_property(name: str, instead: Callable[[Any], None]) -> property:
+    def getter(self: Any) -> Any:
+        instead(self)
+        return getattr(self, name)
+
+    def setter(self: Any, value: Any) -> None:
+        instead(self)
+        setattr(self, name, value)
+
+    return property(getter, setter)

@@ -1,0 +1,575 @@
+"""The object space: names for persisted objects, and the three steps that make their changes durable."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from threading import RLock
+from typing import Any, NoReturn
+
+import orjson
+
+from checkpoint import (
+    CheckpointError,
+    CheckpointKind,
+    CheckpointStore,
+    ObjectReceipt,
+    Reader,
+    Receipt,
+    Run,
+    Writer,
+    WriterState,
+)
+from checkpoint.run import item_bytes, metadata_bytes
+from objectspace.errors import CheckpointProtocolError, NameInUseError, ObjectNotFoundError, WrongKindError
+from objectspace.factory import ObjectFactory
+from objectspace.keys import is_utf8
+from objectspace.objects import KINDS, class_of
+from objectspace.objects.base import PersistedObject
+from objectspace.objects.variants import base_of, become, is_dead
+
+IndexEntry = tuple[str, str, str]
+"""(name, kind, codec) of one object."""
+
+_UNSHARED = 3
+"""What ``sys.getrefcount`` counts of a handle that only its space knows: the table, a local name and the argument."""
+
+CACHE_SLOTS = 1_000_000
+"""How many clean slots a space keeps in memory unless it is told otherwise."""
+
+
+class ObjectSpace(ObjectFactory):
+    """Names for objects: what a persisted and a volatile space have in common."""
+
+    def __init__(self, cache_slots: int = CACHE_SLOTS) -> None:
+        if cache_slots < 1:
+            raise ValueError(f"cache_slots is {cache_slots}: keep at least 1 slot in memory")
+        self.cache_slots = cache_slots
+        self._mutex = RLock()
+        self._entries: dict[int, IndexEntry] = {}
+        self._ids: dict[str, int] = {}
+        self._handles: dict[int, PersistedObject] = {}
+        self._next_id = 1
+        self._closed = False
+
+    def get(self, name: str) -> Any:
+        """Return the object of this name, of whatever kind.
+
+        Raises:
+            ObjectNotFoundError: there is none.
+        """
+        self._usable()
+        return self._handle(self._find(name))
+
+    def delete(self, name: str) -> None:
+        """Delete an object; its name is free at once.
+
+        Raises:
+            ObjectNotFoundError: there is none of this name.
+
+        Time: O(1).
+        Dirties: one index row.
+        """
+        self._usable()
+        object_id = self._find(name)
+        self._will_change()
+        handle = self._handles.pop(object_id, None)
+        if handle is not None:
+            self._bury(handle, _refuse_deleted)
+        del self._ids[name], self._entries[object_id]
+        self._index_changed(object_id)
+
+    def rename(self, name: str, new_name: str) -> None:
+        """Give an object another name.
+
+        Raises:
+            ObjectNotFoundError: there is none of this name.
+            NameInUseError: the new name is in use.
+
+        Time: O(1).
+        Dirties: one index row.
+        """
+        self._usable()
+        object_id = self._find(name)
+        self._check_free(new_name)
+        self._will_change()
+        _, kind, codec = self._entries[object_id]
+        self._entries[object_id] = (new_name, kind, codec)
+        self._ids[new_name] = self._ids.pop(name)
+        if object_id in self._handles:
+            self._handles[object_id]._name = new_name
+        self._index_changed(object_id)
+
+    def kind_of(self, name: str) -> str:
+        """Return the kind of an object as it stands in the index, ``"Dictionary"`` for example.
+
+        Raises:
+            ObjectNotFoundError: there is none of this name.
+        """
+        return self._entries[self._find(name)][1]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._ids
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._ids))
+
+    def check_mutations(self) -> list[tuple[str, Any]]:
+        """Return (name, slot) of every value in memory that was changed in place, which no checkpoint will save.
+
+        Assign such a value to its slot again to make it an edit. Time: O(slots in memory).
+        """
+        self._usable()
+        return [(handle._name, slot) for handle in self._all_handles() for slot in handle._stored_differences()]
+
+    def _create(self, cls: type[PersistedObject], name: str, options: dict[str, Any]) -> Any:
+        self._usable()
+        self._check_free(name)
+        self._will_change()
+        handle = cls._make(self, name, self.new_id(), fresh=True, options=options)
+        self._register(handle)
+        return handle
+
+    def _register(self, handle: PersistedObject) -> None:
+        codec = orjson.dumps(handle._options()).decode()
+        self._entries[handle._id] = (handle._name, handle.kind, codec)
+        self._ids[handle._name] = handle._id
+        self._handles[handle._id] = handle
+        self._index_changed(handle._id)
+
+    def _get(self, cls: type[PersistedObject], name: str) -> Any:
+        self._usable()
+        object_id = self._find(name)
+        found = self._entries[object_id][1]
+        if found != cls.kind:
+            raise WrongKindError(f"{name!r} is a {found}, not a {cls.kind}: ask for what it is, or delete it first")
+        return self._handle(object_id)
+
+    def _handle(self, object_id: int) -> PersistedObject:
+        with self._mutex:
+            if object_id not in self._handles:
+                name, kind, codec = self._entries[object_id]
+                if kind not in KINDS:
+                    raise WrongKindError(
+                        f"{name!r} is a {kind}, a kind that this version does not know: install a newer one"
+                    )
+                options = orjson.loads(codec)
+                cls = class_of(kind, options)
+                self._handles[object_id] = cls._make(self, name, object_id, fresh=False, options=options)
+            return self._handles[object_id]
+
+    def _find(self, name: str) -> int:
+        _check_name(name)
+        if name not in self._ids:
+            raise ObjectNotFoundError(f"there is no object {name!r} in this space: create it, or see list(space)")
+        return self._ids[name]
+
+    def _check_free(self, name: str) -> None:
+        _check_name(name)
+        if name in self._ids:
+            kind = self._entries[self._ids[name]][1]
+            raise NameInUseError(f"{name!r} is in use by a {kind}: get it, delete it, or choose another name")
+
+    def _all_handles(self) -> Iterator[PersistedObject]:
+        pending = list(self._handles.values())
+        while pending:
+            handle = pending.pop()
+            yield handle
+            pending += handle._adopt()
+
+    def _bury(self, handle: PersistedObject, refusal: Any) -> None:
+        """Make a handle, and those of the objects it owns, refuse all work."""
+        for owned in list(handle._adopt()):
+            self._bury(owned, refusal)
+        become(handle, base_of(handle), "dead", refusal)
+
+    def bury(self, target: PersistedObject) -> None:
+        """Make the handle of a deleted object refuse all work."""
+        self._bury(target, _refuse_deleted)
+
+    def new_id(self) -> int:
+        """Return an object id that was never used before."""
+        self._next_id += 1
+        return self._next_id - 1
+
+    def renumber(self, target: PersistedObject) -> None:
+        """Give an object a new id, under which nothing is stored: its old rows are out of reach."""
+        if target._owner is not None:
+            target._owner._renumbered(target)
+        old, target._id, target._fresh, target._flight_fresh = target._id, self.new_id(), True, None
+        if old in self._entries:
+            self._entries[target._id] = self._entries.pop(old)
+            self._ids[target._name] = target._id
+            self._handles[target._id] = self._handles.pop(old)
+            self._index_changed(old)
+            self._index_changed(target._id)
+
+    def touch(self, target: PersistedObject) -> None:
+        """Note that an object is about to change."""
+
+    def account(self, target: PersistedObject, slots: int) -> None:
+        """Note that an object now holds so many slots in memory."""
+
+    def reader(self) -> Reader:
+        """Refuse: nothing is stored."""
+        raise CheckpointProtocolError("a volatile space stores nothing")
+
+    def _usable(self) -> None:
+        if self._closed:
+            raise CheckpointProtocolError("this space is closed: open it again")
+
+    def _will_change(self) -> None:
+        """Refuse changes where nothing may change."""
+
+    def _index_changed(self, object_id: int) -> None:
+        """Note that the index entry of an object changed."""
+
+
+class VolatileObjectSpace(ObjectSpace):
+    """An object space without a store: the same interface for tests, and for operators that need no recovery.
+
+    >>> space = VolatileObjectSpace()
+    >>> space.create_list("l").append(1)
+    >>> space.get_list("l")
+    List('l', [1])
+    """
+
+
+class PersistedObjectSpace(ObjectSpace):
+    """An object space on a :class:`~checkpoint.CheckpointStore`.
+
+    The three steps of a checkpoint are :meth:`save`, which collects what is dirty, ``writer.commit()``, which makes it
+    durable, and :meth:`on_saved`, which drops what was collected. Edits in between stay dirty for the next save; a commit
+    that failed loses nothing, because the next save covers it. :meth:`checkpoint` is the three in one.
+
+    One thread at a time may change objects or save; other threads may read objects that nobody changes meanwhile. The
+    commit may run in a thread of its own.
+
+    Args:
+        store: the store; many spaces may read it, one at a time may write.
+        cache_slots: how many clean slots to keep in memory.
+
+    >>> from checkpoint import CheckpointStore
+    >>> space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    >>> array = space.create_array("foo", 8, default=0)
+    >>> array[3] = 42
+    >>> space.checkpoint().slots
+    8
+    >>> array[3] = 43
+    >>> space.checkpoint().slots
+    1
+    """
+
+    def __init__(self, store: CheckpointStore, *, cache_slots: int = CACHE_SLOTS, _at: Reader | None = None) -> None:
+        super().__init__(cache_slots)
+        self._store = store
+        self._owns_store = False
+        self._read_only = _at is not None or store.read_only
+        self._dirty: dict[int, PersistedObject] = {}
+        self._held: dict[int, int] = {}
+        self._held_total = 0
+        self._index_dirty: set[int] = set()
+        self._flight: _Flight | None = None
+        self._load(_at or store.reader())
+
+    @classmethod
+    def open(cls, path: str | Path, **options: Any) -> PersistedObjectSpace:
+        """Open the space in a store file, created where it does not exist; :meth:`close` closes the file too.
+
+        Args:
+            path: the file.
+            options: ``cache_slots`` of the space; anything else goes to :class:`~checkpoint.CheckpointStore`.
+        """
+        cache_slots = options.pop("cache_slots", CACHE_SLOTS)
+        store = CheckpointStore(path, **options)
+        space = cls(store, cache_slots=cache_slots)
+        space._owns_store = True
+        return space
+
+    @property
+    def store(self) -> CheckpointStore:
+        """The store of the space."""
+        return self._store
+
+    def save(self, writer: Writer) -> None:
+        """Collect what is dirty into ``writer`` and open a new page of edits.
+
+        Raises:
+            CheckpointProtocolError: another save is in flight: commit or roll back its writer first.
+            UnencodableValueError: a value cannot be stored; nothing was collected, the edits stay.
+
+        Time: O(dirty slots · log dirty slots).
+        """
+        self._begin_save()
+        started = time.perf_counter()
+        run = Run(writer.kind)
+        costs: dict[str, ObjectReceipt] = {}
+        dirty = list(self._dirty.values())
+        for target in dirty:
+            costs[target._name] = self._collect(target, run)
+        index = {object_id: self._entries.get(object_id) for object_id in self._index_dirty}
+        run.index = [row for object_id in sorted(index) if (row := self._index_row(object_id, index[object_id]))]
+        writer.collect(run, self._reader)
+        for target in dirty:
+            target._turn()
+        self._dirty, self._index_dirty = {}, set()
+        self._flight = _Flight(writer, dirty, index, costs, started)
+
+    def on_saved(self) -> None:
+        """Acknowledge the last save, whose writer has committed.
+
+        Raises:
+            CheckpointProtocolError: nothing was saved, or its writer has not committed.
+        """
+        self._usable()
+        if self._flight is None:
+            raise CheckpointProtocolError(
+                "on_saved() without a save: call save(writer), writer.commit(), then on_saved()"
+            )
+        if not self._flight.writer.is_in(self._store):
+            raise CheckpointProtocolError(
+                f"on_saved() before the commit: the writer is {self._flight.writer.describe()}; call writer.commit() first"
+            )
+        self._settle(durable=True)
+
+    def checkpoint(self, epoch: int | None = None, kind: CheckpointKind = CheckpointKind.DIFFERENTIAL) -> Receipt:
+        """Save, commit and acknowledge in one step.
+
+        Args:
+            epoch: the epoch that the checkpoint seals; one more than the last by default.
+            kind: what changed, or a complete image.
+
+        Returns:
+            the receipt: slots, bytes and seconds, in total and by object.
+
+        Time: O(dirty slots · log dirty slots), whatever the size of the state.
+        """
+        self._begin_save()
+        writer = self._store.writer(kind, epoch)
+        self.save(writer)
+        flight = self._flight
+        assert flight is not None
+        committed = writer.commit()
+        assert committed is not None
+        receipt = replace(committed, seconds=time.perf_counter() - flight.started, objects=flight.costs)
+        self._settle(durable=True)
+        return receipt
+
+    def rollback(self, epoch: int | None = None) -> None:
+        """Drop what is not committed; with an epoch, also every checkpoint after it.
+
+        Raises:
+            UnknownCheckpointError: no checkpoint has this epoch, or it was merged.
+        """
+        self._usable()
+        self._will_change()
+        if self._flight is not None and self._flight.is_pending():
+            self._flight.writer.rollback()
+        self._resolve()
+        if epoch is not None:
+            self._store.truncate_after(self._store.reader(epoch=epoch).runs[0])
+        self._drop_edits()
+
+    def at(self, epoch: int) -> PersistedObjectSpace:
+        """Return a read-only space as of an epoch.
+
+        Raises:
+            UnknownCheckpointError: no checkpoint has this epoch, or it was merged.
+        """
+        self._usable()
+        return PersistedObjectSpace(self._store, cache_slots=self.cache_slots, _at=self._store.reader(epoch=epoch))
+
+    def close(self) -> None:
+        """Close the space, and the store where the space opened it; nothing is saved. May be done twice."""
+        if not self._closed:
+            self._closed = True
+            for handle in list(self._handles.values()):
+                self._bury(handle, _refuse_closed)
+        if self._owns_store:
+            self._store.close()
+
+    def __enter__(self) -> PersistedObjectSpace:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def reader(self) -> Reader:
+        """Return the reader of the last acknowledged state."""
+        return self._reader
+
+    def touch(self, target: PersistedObject) -> None:
+        """Note that an object is about to change."""
+        if target._id not in self._dirty:
+            self._will_change()
+            self._dirty[target._id] = target
+
+    def _bury(self, handle: PersistedObject, refusal: Any) -> None:
+        self._dirty.pop(handle._id, None)
+        self._held_total -= self._held.pop(handle._id, 0)
+        super()._bury(handle, refusal)
+
+    def renumber(self, target: PersistedObject) -> None:
+        """Give an object a new id, under which nothing is stored: its old rows are out of reach."""
+        self._dirty.pop(target._id, None)
+        self._held_total -= self._held.pop(target._id, 0)
+        super().renumber(target)
+        self.touch(target)
+
+    def account(self, target: PersistedObject, slots: int) -> None:
+        """Note that an object now holds so many slots in memory."""
+        self._held_total += slots - self._held.pop(target._id, 0)
+        self._held[target._id] = slots
+
+    def _check(self) -> None:
+        """Assert every invariant of the space and of each object in memory."""
+        assert {name: self._entries[object_id][0] for name, object_id in self._ids.items()} == {n: n for n in self._ids}
+        assert self._entries.keys() == set(self._ids.values())
+        assert self._handles.keys() <= self._entries.keys()
+        assert all(object_id < self._next_id for object_id in self._entries)
+        for handle in self._all_handles():
+            handle._check()
+
+    def _load(self, reader: Reader) -> None:
+        """Take the index over from the store; objects are read when they are touched."""
+        self._reader = reader
+        self._stored_index: dict[int, IndexEntry] = {}
+        for object_id, name, kind, codec in reader.index():
+            self._stored_index[object_id] = (name, kind or "", codec or "{}")
+        self._entries = dict(self._stored_index)
+        self._ids = {entry[0]: object_id for object_id, entry in self._entries.items()}
+        self._next_id = max(self._next_id, int(self._store.next_object_id()))
+
+    def _begin_save(self) -> None:
+        self._usable()
+        self._will_change()
+        if self._flight is not None and self._flight.is_pending():
+            raise CheckpointProtocolError("two saves in flight: commit the writer of the first save, or roll it back")
+        self._resolve()
+
+    def _collect(self, target: PersistedObject, run: Run) -> ObjectReceipt:
+        started = time.perf_counter()
+        object_id = target._id
+        items = [(object_id, slot, value, rank) for slot, value, rank in target._rows()]
+        metadata = [(object_id, key, value) for key, value in target._metadata_rows()]
+        run.items += items
+        run.metadata += metadata
+        return ObjectReceipt(len(items), item_bytes(items) + metadata_bytes(metadata), time.perf_counter() - started)
+
+    def _index_row(self, object_id: int, entry: IndexEntry | None) -> Any:
+        stored = self._stored_index.get(object_id)
+        if entry == stored:
+            return None
+        if entry is None:
+            assert stored is not None
+            return object_id, stored[0], None, None
+        return object_id, *entry
+
+    def _resolve(self) -> None:
+        """Find out how the save in flight ended, and settle it."""
+        if self._flight is not None:
+            self._settle(durable=self._flight.writer.is_in(self._store))
+
+    def _settle(self, durable: bool) -> None:
+        flight, self._flight = self._flight, None
+        assert flight is not None
+        for target in flight.objects:
+            if not is_dead(target):
+                target._settle(durable)
+                if not durable:
+                    self._dirty[target._id] = target
+        if durable:
+            for object_id, entry in flight.index.items():
+                if entry is None:
+                    self._stored_index.pop(object_id, None)
+                else:
+                    self._stored_index[object_id] = entry
+            self._reader = self._store.reader()
+            touched = [target for target in flight.objects if target._id in self._handles or target._owner is not None]
+            flight.objects.clear()
+            self._evict(touched)
+        self._index_dirty |= flight.index.keys()
+
+    def _evict(self, touched: list[PersistedObject]) -> None:
+        """Drop clean slots, of the objects touched least recently first, until the rest fits the budget."""
+        while touched:
+            target = touched.pop()
+            self.account(target, target._held())
+        for object_id in list(self._held) if self._held_total > self.cache_slots else ():
+            handle = self._handles.get(object_id)
+            if handle is not None and object_id not in self._dirty:
+                self.account(handle, handle._shrink())
+                if sys.getrefcount(handle) == _UNSHARED:
+                    del self._handles[object_id]
+                    self._held_total -= self._held.pop(object_id)
+            if self._held_total <= self.cache_slots:
+                return
+
+    def _drop_edits(self) -> None:
+        self._dirty, self._index_dirty = {}, set()
+        self._held, self._held_total = {}, 0
+        handles, self._handles = self._handles, {}
+        self._load(self._store.reader())
+        for handle in handles.values():
+            object_id = self._ids.get(handle._name)
+            if object_id is None or self._entries[object_id][1] != handle.kind:
+                self._bury(handle, _refuse_deleted)
+                continue
+            handle._id = object_id
+            handle._forget()
+            self._handles[object_id] = handle
+
+    def _will_change(self) -> None:
+        if self._read_only:
+            raise CheckpointError("this space is read-only: open the store for writing, or fork it")
+
+    def _index_changed(self, object_id: int) -> None:
+        self._index_dirty.add(object_id)
+        handle = self._handles.get(object_id)
+        if handle is None:
+            self._dirty.pop(object_id, None)
+            self._held_total -= self._held.pop(object_id, 0)
+        elif handle._fresh:
+            self._dirty[object_id] = handle
+
+
+class _Flight:
+    """One save on its way to the store."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        objects: list[PersistedObject],
+        index: dict[int, IndexEntry | None],
+        costs: dict[str, ObjectReceipt],
+        started: float,
+    ) -> None:
+        self.objects, self.index, self.costs, self.started = objects, index, costs, started
+        self.writer = writer
+
+    def is_pending(self) -> bool:
+        """Tell whether the writer may still commit."""
+        return self.writer.state is WriterState.OPEN
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"a name is text: found {name!r} of type {type(name).__name__}")
+    if not is_utf8(name):
+        raise ValueError(f"the name {name!r} holds a lone surrogate: a name is valid text")
+
+
+def _refuse_deleted(handle: PersistedObject) -> NoReturn:
+    raise ObjectNotFoundError(
+        f"{handle._describe()} has been deleted: this handle refuses all work; get or create it again"
+    )
+
+
+def _refuse_closed(handle: PersistedObject) -> NoReturn:
+    raise CheckpointProtocolError(f"{handle._describe()}: its space is closed; open it again")
