@@ -39,6 +39,7 @@ class Array(KeyedObject, Sequence[T]):
     """
 
     kind = "Array"
+    _counts_slots = False
 
     def _configure(self, options: dict[str, Any]) -> None:
         self._default = codec.restore(options.get("default"))

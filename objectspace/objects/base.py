@@ -13,6 +13,7 @@ from checkpoint.reader import Reader, StoredItem
 from checkpoint.run import Payload, Slot
 from objectspace import codec
 from objectspace.errors import DamagedObjectError, UnencodableValueError
+from objectspace.objects.variants import base_of, become
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -121,6 +122,25 @@ class PersistedObject:
         """Drop all memory and edits of a stored object; it is read again when it is touched."""
         raise AssertionError(f"{type(self).__name__} must define _forget")
 
+    def _go_cold(self) -> None:
+        """Drop all memory and arrange that the next touch reads the object."""
+        raise AssertionError(f"{type(self).__name__} must define _go_cold")
+
+    def _warm(self) -> None:
+        """Read what the first touch needs, and take the class of a readable handle."""
+        raise AssertionError(f"{type(self).__name__} must define _warm")
+
+    def _sleep(self) -> None:
+        """Take a class whose every method wakes the handle first."""
+        become(self, base_of(self), "cold", PersistedObject._wake)
+
+    def _wake(self) -> None:
+        try:
+            self._warm()
+        except BaseException:
+            self._go_cold()
+            raise
+
     def _shrink(self) -> int:
         """Drop clean slots from memory where the kind can read them again; return how many stay."""
         return self._held()
@@ -160,9 +180,12 @@ class PersistedObject:
             self._metadata_stored = self._metadata_flight
         self._metadata_flight = {}
 
-    def _load_metadata(self) -> dict[str, Any]:
-        """Return the decoded metadata of a stored object."""
+    def _load_metadata(self, *required: str) -> dict[str, Any]:
+        """Return the decoded metadata of a stored object, which must have the ``required`` keys."""
         self._metadata_stored = self._home.reader().metadata(self._id)
+        for key in required:
+            if key not in self._metadata_stored:
+                self._damaged(key, None, "the metadata row is missing")
         return {key: self._decode(text, key) for key, text in self._metadata_stored.items()}
 
     def _encode(self, value: Any, slot: Any) -> str:

@@ -8,7 +8,6 @@ from typing import Any, NoReturn, TypeVar
 from objectspace.objects.base import ABSENT
 from objectspace.objects.keyed import KeyedObject
 from objectspace.objects.table import WHOLE_SLOTS
-from objectspace.objects.variants import become
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -171,7 +170,7 @@ class Dictionary(dict[K, V], KeyedObject):
     def _go_cold(self) -> None:
         self._twin = None
         super()._go_cold()
-        become(self, Dictionary, "cold", Dictionary._warm)
+        self._sleep()
 
     def _warm(self) -> None:
         self.__class__ = _Paged

@@ -12,7 +12,7 @@ from checkpoint.run import Slot
 from objectspace import codec, keys
 from objectspace.objects.base import PersistedObject, Row, item_text
 from objectspace.objects.table import WHOLE_SLOTS, SlotTable
-from objectspace.objects.variants import become, model_of
+from objectspace.objects.variants import base_of
 
 _KEY, _VALUE = "$key", "$value"
 
@@ -25,6 +25,7 @@ class KeyedObject(PersistedObject):
 
     _table: SlotTable
     _is_ranked = False
+    _counts_slots = True
 
     def _begin(self, options: dict[str, Any]) -> None:
         self._table = SlotTable(self, self._body(), is_ranked=self._is_ranked)
@@ -42,18 +43,18 @@ class KeyedObject(PersistedObject):
     def _go_cold(self) -> None:
         """Arrange that the next touch reads the object."""
         self._table.begin_cold(0)
-        become(self, model_of(self), "cold", KeyedObject._warm)
+        self._sleep()
 
     def _warm(self) -> None:
         """Read the metadata, and all slots where there are few."""
-        self.__class__ = model_of(self)
+        self.__class__ = base_of(self)
         self._table.begin_cold(*self._extent())
         if len(self._table) <= WHOLE_SLOTS:
             self._load_whole()
 
     def _extent(self) -> tuple[int, int]:
         """Return the stored length and the next rank."""
-        stored = self._load_metadata().get("length", 0)
+        stored = self._load_metadata("length")["length"]
         if isinstance(stored, list):
             return int(stored[0]), int(stored[1])
         return int(stored), int(stored)

@@ -9,7 +9,6 @@ from typing import Any, SupportsIndex, TypeVar
 from objectspace.codec import ATOMS
 from objectspace.objects.base import PersistedObject, Row, item_text
 from objectspace.objects.sequence import Sequenced
-from objectspace.objects.variants import become
 
 T = TypeVar("T")
 
@@ -246,11 +245,11 @@ class List(list[T], PersistedObject):
         self._twin = None
         self._sequence = Sequenced()
         list.clear(self)
-        become(self, List, "cold", List._warm)
+        self._sleep()
 
     def _warm(self) -> None:
         """Read all elements."""
-        length = self._load_metadata().get("length", 0)
+        length = self._load_metadata("length")["length"]
         self.__class__ = _Watched
         labels: list[Any] = []
         for item in self._home.reader().items(self._id):

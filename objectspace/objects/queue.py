@@ -9,7 +9,6 @@ from typing import Any, Generic, TypeVar
 
 from objectspace.errors import EmptyError
 from objectspace.objects.base import PersistedObject, Row, item_text
-from objectspace.objects.variants import become
 
 T = TypeVar("T")
 
@@ -108,8 +107,7 @@ class Queue(PersistedObject, Generic[T]):
     def __iter__(self) -> Iterator[T]:
         """Yield the elements from the head."""
         yield from self._front
-        for item in self._items(self._unread):
-            yield item
+        yield from self._items(self._unread)
         yield from self._back
 
     def __contains__(self, value: object) -> bool:
@@ -226,12 +224,12 @@ class Queue(PersistedObject, Generic[T]):
         self._close()
         self._front.clear()
         self._back.clear()
-        become(self, Queue, "cold", Queue._warm)
+        self._sleep()
 
     def _warm(self) -> None:
         self.__class__ = Queue  # type: ignore[assignment]
-        stored = self._load_metadata()
-        self._stored = self._unread = range(stored.get("head", 0), stored.get("tail", 0))
+        stored = self._load_metadata("head", "tail")
+        self._stored = self._unread = range(stored["head"], stored["tail"])
 
     def _shrink(self) -> int:
         if not self._fresh and self._stored == self._range():

@@ -33,9 +33,9 @@ class SortedObject(KeyedObject):
             self._load_whole()
 
     def _extent(self) -> tuple[int, int]:
-        stored = self._load_metadata()
+        stored = self._load_metadata("length")
         self._in_slot_order = stored.get("order", "slot") == "slot"
-        return stored.get("length", 0), 0
+        return stored["length"], 0
 
     def _metadata(self) -> dict[str, Any]:
         length = {"length": len(self._table)}

@@ -8,7 +8,6 @@ from typing import Any, Generic, TypeVar
 from objectspace.codec import ATOMS
 from objectspace.errors import EmptyError
 from objectspace.objects.base import ABSENT, Fingerprint, PersistedObject, Row, item_text, unchanged
-from objectspace.objects.variants import become
 
 T = TypeVar("T")
 
@@ -244,11 +243,11 @@ class Stack(PersistedObject, Generic[T]):
     def _go_cold(self) -> None:
         self._close()
         self._reset(0)
-        become(self, Stack, "cold", Stack._warm)
+        self._sleep()
 
     def _warm(self) -> None:
         self.__class__ = Stack  # type: ignore[assignment]
-        self._reset(self._load_metadata().get("count", 0))
+        self._reset(self._load_metadata("count")["count"])
 
     def _shrink(self) -> int:
         if not self._top and self._flight is None:

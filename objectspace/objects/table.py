@@ -46,6 +46,8 @@ class SlotTable:
         self.prints: dict[Any, int] = {}
         self.ranks: dict[Any, int] | None = {} if is_ranked else None
         self.next_rank = 0
+        self.rank_base = 0
+        self.rank_flight = 0
         self.complete = True
         self.count = 0
         self.faults = 0
@@ -59,7 +61,8 @@ class SlotTable:
         dict.clear(self.live)
         self.edits, self.gone, self.flight, self.prints = {}, {}, None, {}
         self.ranks = None if self.ranks is None else {}
-        self.complete, self.count, self.next_rank, self.faults = False, count, next_rank, 0
+        self.complete, self.count, self.faults = False, count, 0
+        self.next_rank = self.rank_base = self.rank_flight = next_rank
 
     def read(self, key: Any) -> Any:
         """Return the value of a key, from memory or else from the store; :data:`ABSENT` where there is none."""
@@ -133,7 +136,8 @@ class SlotTable:
         dict.clear(self.live)
         self.edits, self.gone, self.flight, self.prints = {}, {}, None, {}
         self.ranks = None if self.ranks is None else {}
-        self.complete, self.count, self.next_rank = True, 0, 0
+        self.complete, self.count = True, 0
+        self.next_rank = self.rank_base = self.rank_flight = 0
 
     def rows(self) -> list[Row]:
         """Return the rows of the open page."""
@@ -142,6 +146,9 @@ class SlotTable:
         rows: list[Row] = []
         prints: dict[Any, int] = {}
         live, encode, slot_of, ranks = self.live, self.owner._text, self.owner._slot, self.ranks
+        if ranks is not None:
+            # Ranks of keys that came and went between two saves are free again: such keys leave no trace.
+            self.next_rank = max(self.rank_base, max((ranks[key] for key in self.edits), default=-1) + 1)
         for key, stored in self.edits.items():
             value = _get(live, key)
             text = encode(key, value)
@@ -165,6 +172,7 @@ class SlotTable:
                 self.next_rank = len(self.ranks)
         else:
             self.flight = self.edits | self.gone
+        self.rank_flight, self.rank_base = self.rank_base, self.next_rank
         self.edits, self.gone = {}, {}
         self.count = len(self)
 
@@ -173,6 +181,7 @@ class SlotTable:
         flight, self.flight = self.flight or {}, None
         if durable:
             return
+        self.rank_base = self.rank_flight
         if was_fresh:
             self.edits, self.gone = {}, {}
             return
@@ -196,6 +205,8 @@ class SlotTable:
             merged[key] = value
             if item is not None:
                 self._remember(key, value, item)
+        if self.owner._counts_slots and len(merged) != self.count:
+            self.owner._damaged("length", self.count, f"{len(merged)} slots are stored")
         dict.clear(self.live)
         dict.update(self.live, merged)
         self.complete, self.count = True, len(merged)

@@ -25,6 +25,7 @@ class Value(KeyedObject, Generic[T]):
     """
 
     kind = "Value"
+    _counts_slots = False
 
     def _configure(self, options: dict[str, Any]) -> None:
         if self._fresh:

@@ -11,44 +11,14 @@ from functools import cache
 from typing import Any
 
 _KEPT = frozenset(
-    [
-        "name",
-        "__class__",
-        "__new__",
-        "__init__",
-        "__init_subclass__",
-        "__subclasshook__",
-        "__getattribute__",
-        "__setattr__",
-        "__delattr__",
-        "__dir__",
-        "__doc__",
-        "__dict__",
-        "__module__",
-        "__weakref__",
-        "__slots__",
-        "__class_getitem__",
-        "__hash__",
-        "__repr__",
-        "__str__",
-        "__format__",
-        "__reduce__",
-        "__reduce_ex__",
-        "__getstate__",
-        "__sizeof__",
-        "__abstractmethods__",
-        "__orig_bases__",
-        "__parameters__",
-        "__missing__",
-        "__match_args__",
-        "__static_attributes__",
-        "__firstlineno__",
-        "__annotations__",
-        "__class_getitem__",
-        "__copy__",
-        "__deepcopy__",
-    ]
+    """
+    name __class__ __new__ __init__ __init_subclass__ __subclasshook__ __getattribute__ __setattr__ __delattr__ __dir__
+    __doc__ __dict__ __module__ __weakref__ __slots__ __class_getitem__ __hash__ __repr__ __str__ __format__ __reduce__
+    __reduce_ex__ __getstate__ __sizeof__ __abstractmethods__ __orig_bases__ __parameters__ __missing__ __match_args__
+    __static_attributes__ __firstlineno__ __annotations__ __copy__ __deepcopy__
+    """.split()  # noqa: SIM905
 )
+"""Names of a class that a variant keeps: what Python itself needs, and what works without the contents."""
 
 
 @cache
@@ -83,12 +53,6 @@ def become(handle: Any, model: type, label: str, instead: Callable[[Any], None])
 def base_of(handle: Any) -> type:
     """Return the public class of a handle: of all the classes that it may have, the one that names its kind."""
     found: type = next(cls for cls in type(handle).__mro__ if "kind" in cls.__dict__ and "_model" not in cls.__dict__)
-    return found
-
-
-def model_of(handle: Any) -> type:
-    """Return the class of a handle, or the model of the variant that it has for a class."""
-    found: type = getattr(type(handle), "_model", type(handle))
     return found
 
 

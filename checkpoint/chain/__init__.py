@@ -1,0 +1,52 @@
+"""Chains: state as run files and manifests at a location that every machine reaches.
+
+A location holds ``space.json``, which founds the space; ``run/<uuid>.parquet``, one private file for each saved shard;
+and ``manifest/<epoch>.json``, published with put-if-absent, which names the run files that count. A driver opens a
+``Chain``, begins an epoch, lets every shard save a run, and publishes.
+
+>>> from checkpoint import CheckpointKind, Run
+>>> from checkpoint.chain import Chain, SourcePosition, location_at, save_run
+>>> chain = Chain.open_or_create(location_at("memory://doctest"), shards=1)
+>>> plan = chain.begin(SourcePosition("query", 0), ["counter"])
+>>> run = Run(CheckpointKind.FULL, [(1, "n", "Value", None)], [], [(1, "value", "42", None)])
+>>> manifest = chain.publish(plan, {"counter": [save_run(plan.operators["counter"], 0, run)]})
+>>> manifest.epoch, manifest.slots
+(1, 1)
+>>> chain.begin(SourcePosition("query", 0), ["counter"]) is None
+True
+"""
+
+from checkpoint.chain.cache import cache_root, catch_up, open_cache
+from checkpoint.chain.chain import Chain, SpaceFile
+from checkpoint.chain.location import LocalLocation, Location, RemoteLocation, location_at
+from checkpoint.chain.manifest import FORMAT_VERSION, AcceptedRun, Manifest, SourcePosition
+from checkpoint.chain.plan import EpochPlan, Lineage, OperatorPlan, ShardSaved, save_run
+from checkpoint.chain.receipt import EpochReceipt, receipts
+from checkpoint.chain.runfile import decode_run, encode_run, read_run, write_run
+
+__all__ = [
+    "FORMAT_VERSION",
+    "AcceptedRun",
+    "Chain",
+    "EpochPlan",
+    "EpochReceipt",
+    "Lineage",
+    "LocalLocation",
+    "Location",
+    "Manifest",
+    "OperatorPlan",
+    "RemoteLocation",
+    "ShardSaved",
+    "SourcePosition",
+    "SpaceFile",
+    "cache_root",
+    "catch_up",
+    "decode_run",
+    "encode_run",
+    "location_at",
+    "open_cache",
+    "read_run",
+    "receipts",
+    "save_run",
+    "write_run",
+]

@@ -1,0 +1,296 @@
+"""Where a chain lies: a folder or an object store, read and written as small whole files."""
+
+from __future__ import annotations
+
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+from uuid import uuid4
+
+import fsspec
+
+from checkpoint.errors import CheckpointError
+
+EXCLUSIVE_PROTOCOLS = frozenset({"memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
+"""The remote file systems whose exclusive create is decided by one party: S3 by If-None-Match, GCS by
+ifGenerationMatch, Azure by its no-overwrite put, memory by a lock of this process. For others fsspec only asks first
+whether the file exists, and two drivers may both hear "no"."""
+
+_PROBE = "exclusive-create.probe"
+_TEMPORARY = ".tmp-"
+_CREATE_LOCK = threading.Lock()
+
+
+class Location(ABC):
+    """A place that every process of a cluster reaches, holding write-once files by name.
+
+    A location is a small value: it pickles, and two of the same URL are equal. Names are relative and use ``/``.
+    """
+
+    @property
+    @abstractmethod
+    def url(self) -> str:
+        """The address, as it may be given to ``location_at``."""
+
+    @abstractmethod
+    def read(self, name: str) -> bytes | None:
+        """Return the bytes of a file, or None where there is none.
+
+        Raises:
+            CheckpointError: the location cannot be read.
+        """
+
+    @abstractmethod
+    def names(self, folder: str) -> list[str]:
+        """Return the names of the files in a folder, sorted and without the folder; an absent folder is empty.
+
+        Raises:
+            CheckpointError: the location cannot be read.
+        """
+
+    @abstractmethod
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file whose name nobody else uses; it appears whole or not at all.
+
+        Raises:
+            CheckpointError: the location cannot be written.
+        Dirties: the one file, durable on return.
+        """
+
+    @abstractmethod
+    def create(self, name: str, data: bytes) -> bool:
+        """Put a file if it is absent, and tell whether this call did: of any number of callers one is told True.
+
+        Args:
+            name: the file.
+            data: its bytes, which must differ from the bytes of any other caller (hold a UUID, say).
+
+        Raises:
+            CheckpointError: the location cannot be written.
+        Dirties: the one file, durable on return.
+        """
+
+    @abstractmethod
+    def require_exclusive_create(self) -> None:
+        """Make sure that ``create`` is decided by one party, before anything relies on it.
+
+        Raises:
+            CheckpointError: this location has no such operation.
+        """
+
+
+def location_at(url: str | os.PathLike[str] | Location, options: Mapping[str, Any] | None = None) -> Location:
+    """Return the location at a folder or an fsspec URL.
+
+    Args:
+        url: a path, ``file://...``, or any URL that fsspec opens (``s3://bucket/folder``, ``memory://name``).
+        options: what fsspec passes to the file system, such as an endpoint or credentials.
+
+    Raises:
+        CheckpointError: the protocol is unknown, or its package is not installed.
+    """
+    if isinstance(url, Location):
+        return url
+    text = os.fspath(url)
+    parts = urlsplit(text)
+    if parts.scheme in ("file", "local"):
+        return LocalLocation(Path(unquote(parts.path)))
+    if "://" not in text:
+        return LocalLocation(Path(text))
+    remote = RemoteLocation(text.rstrip("/"), dict(options or {}))
+    remote.open_file_system()
+    return remote
+
+
+@dataclass(frozen=True)
+class LocalLocation(Location):
+    """A folder of this machine, or of a network file system that every machine mounts.
+
+    Args:
+        root: the folder, made absolute; it is created by the first write.
+    """
+
+    root: Path
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "root", Path(os.path.abspath(self.root)))
+
+    @property
+    def url(self) -> str:
+        """The absolute path of the folder."""
+        return str(self.root)
+
+    def read(self, name: str) -> bytes | None:
+        """Return the bytes of a file, or None where there is none."""
+        with _explained(self, "read", name):
+            try:
+                return (self.root / name).read_bytes()
+            except FileNotFoundError:
+                return None
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of the files in a folder, sorted and without the folder."""
+        with _explained(self, "list", folder):
+            try:
+                return sorted(name for name in os.listdir(self.root / folder) if not name.startswith(_TEMPORARY))
+            except FileNotFoundError:
+                return []
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file through a temporary name, a sync and a rename."""
+        with _explained(self, "write", name):
+            staged = self._stage(name, data)
+            os.replace(staged, self.root / name)
+            _sync_folder(staged.parent)
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Put a file if it is absent: a hard link to a synced temporary file, which one caller gets."""
+        with _explained(self, "create", name):
+            staged = self._stage(name, data)
+            try:
+                os.link(staged, self.root / name)
+            except FileExistsError:
+                return False
+            finally:
+                staged.unlink()
+            _sync_folder(staged.parent)
+            return True
+
+    def require_exclusive_create(self) -> None:
+        """Make a hard link and take it away again: some mounted file systems have none."""
+        with _explained(self, "make a hard link (which publishing an epoch needs) as", _PROBE):
+            staged = self._stage(_PROBE, b"")
+            link = staged.with_name(staged.name + "-link")
+            try:
+                os.link(staged, link)
+                link.unlink()
+            finally:
+                staged.unlink()
+
+    def _stage(self, name: str, data: bytes) -> Path:
+        target = self.root / name
+        _make_folder(target.parent)
+        staged = target.with_name(f"{_TEMPORARY}{uuid4().hex}")
+        with open(staged, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        return staged
+
+
+@dataclass(frozen=True)
+class RemoteLocation(Location):
+    """A folder of any file system that fsspec opens.
+
+    Args:
+        address: the URL of the folder.
+        options: what fsspec passes to the file system.
+    """
+
+    address: str
+    options: dict[str, Any] = field(default_factory=dict, hash=False)
+
+    @property
+    def url(self) -> str:
+        """The URL of the folder."""
+        return self.address
+
+    def open_file_system(self) -> tuple[fsspec.AbstractFileSystem, str]:
+        """Return the file system (one a process: fsspec keeps it) and the folder inside it.
+
+        Raises:
+            CheckpointError: the protocol is unknown, or its package is not installed.
+        """
+        try:
+            system, folder = fsspec.core.url_to_fs(self.address, **self.options)
+        except (ValueError, ImportError) as error:
+            raise CheckpointError(
+                f"location {self.address}: no file system for this URL ({error}):"
+                " install the fsspec package of its protocol, or use a folder"
+            ) from error
+        return system, folder.rstrip("/")
+
+    def read(self, name: str) -> bytes | None:
+        """Return the bytes of a file, or None where there is none."""
+        system, folder = self.open_file_system()
+        with _explained(self, "read", name):
+            try:
+                return bytes(system.cat_file(f"{folder}/{name}"))
+            except FileNotFoundError:
+                return None
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of the files in a folder, sorted and without the folder."""
+        system, root = self.open_file_system()
+        with _explained(self, "list", folder):
+            system.invalidate_cache()  # another process may have published since the last listing
+            try:
+                found = system.ls(f"{root}/{folder}", detail=False)
+            except FileNotFoundError:
+                return []
+        return sorted(path.rstrip("/").rsplit("/", 1)[-1] for path in found)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file with one put."""
+        system, folder = self.open_file_system()
+        with _explained(self, "write", name):
+            system.pipe_file(f"{folder}/{name}", data)
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Put a file if it is absent, with the exclusive create of the file system."""
+        system, folder = self.open_file_system()
+        with _explained(self, "create", name):
+            try:
+                with _CREATE_LOCK:
+                    system.pipe_file(f"{folder}/{name}", data, mode="create")
+            except FileExistsError:
+                # A put that was sent twice, because its first answer got lost, meets its own file here.
+                return self.read(name) == data
+        return True
+
+    def require_exclusive_create(self) -> None:
+        """Ask for a protocol that is known to decide, and see that a second create is really refused."""
+        system, _ = self.open_file_system()
+        known = EXCLUSIVE_PROTOCOLS.intersection(_protocols(system))
+        if not known or (self.create(_PROBE, uuid4().bytes) and self.create(_PROBE, uuid4().bytes)):
+            raise CheckpointError(
+                f"location {self.address}: its file system ({'/'.join(_protocols(system))}) cannot create a file only"
+                " where it is absent, which publishing an epoch needs: use a folder, S3, GCS or Azure"
+            )
+
+
+def _protocols(system: fsspec.AbstractFileSystem) -> tuple[str, ...]:
+    return (system.protocol,) if isinstance(system.protocol, str) else tuple(system.protocol)
+
+
+@contextmanager
+def _explained(location: Location, verb: str, name: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error) or type(error).__name__
+        raise CheckpointError(
+            f"location {location.url}: cannot {verb} {name}: {reason}: check the location and the rights to it"
+        ) from error
+
+
+def _make_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        _make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    # The entry of a new file is durable only once its folder is.
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,183 @@
+"""Manifests: the one commit point of an epoch, naming one accepted run per operator and shard.
+
+A manifest and the file that founds a space are JSON with a checksum over the rest, so that damage is always found.
+"""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+import orjson
+
+from checkpoint.errors import CheckpointError, CorruptStoreError
+from checkpoint.run import CheckpointKind
+
+FORMAT_VERSION = 1
+"""The newest format of spaces, manifests and run files that this version reads, and the one that it writes."""
+
+_LAYOUT = orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2
+
+
+@dataclass(frozen=True)
+class AcceptedRun:
+    """What a manifest says of one run file.
+
+    Args:
+        operator: the name of the operator whose state this is.
+        shard: the number of its shard.
+        epoch: the epoch that the run leads to.
+        file: the name of the file in the location.
+        kind: a complete image of the shard, or the slots that changed since the run before.
+        digest: the digest of the rows.
+        checksum: the checksum over the bytes of the file.
+        slots: how many slots it writes.
+        bytes: the bytes of its keys, slots and values.
+        file_bytes: the size of the file, bytes.
+    """
+
+    operator: str
+    shard: int
+    epoch: int
+    file: str
+    kind: CheckpointKind
+    digest: str
+    checksum: str
+    slots: int
+    bytes: int
+    file_bytes: int
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Return the run that ``dataclasses.asdict`` has made a dictionary of.
+
+        Raises:
+            TypeError, ValueError: the fields are not those of a run.
+        """
+        return cls(**{**values, "kind": CheckpointKind(values["kind"])})
+
+
+@dataclass(frozen=True)
+class SourcePosition:
+    """How far the input has been consumed: one micro-batch of one streaming query.
+
+    Args:
+        query: the id of the query, the same after a restart from its checkpoint.
+        batch: the number of the micro-batch, counted by the query from 0.
+    """
+
+    query: str
+    batch: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One published epoch of a space.
+
+    Args:
+        incarnation: the UUID of the space.
+        epoch: the number of the epoch, from 1.
+        base: the epoch that its runs build on.
+        shards: the number of shards of every operator.
+        source: the micro-batch that made the epoch.
+        committed: the last committed batch of every query that ever fed the space.
+        runs: the accepted runs; a shard without a run has not changed.
+        lineage: by operator, for each shard the epoch of the full run that its state starts from (0: no run yet).
+        publisher: the UUID of the attempt to publish, which makes the bytes of rivals differ.
+        time: when it was published, ISO 8601 in UTC.
+        metrics: figures about the epoch, such as rows and seconds.
+        format: the version of the format.
+    """
+
+    incarnation: str
+    epoch: int
+    base: int
+    shards: int
+    source: SourcePosition
+    committed: dict[str, int]
+    runs: tuple[AcceptedRun, ...]
+    lineage: dict[str, list[int]]
+    publisher: str
+    time: str
+    metrics: dict[str, float] = field(default_factory=dict)
+    format: int = FORMAT_VERSION
+
+    @property
+    def slots(self) -> int:
+        """The dirty slots that the epoch wrote, over all operators and shards."""
+        return sum(run.slots for run in self.runs)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of keys, slots and values that the epoch wrote."""
+        return sum(run.bytes for run in self.runs)
+
+    @property
+    def file_bytes(self) -> int:
+        """The bytes of the epoch's run files."""
+        return sum(run.file_bytes for run in self.runs)
+
+    def to_json(self) -> builtins.bytes:
+        """Return the file of the manifest."""
+        return seal(asdict(self))
+
+    @classmethod
+    def from_json(cls, data: builtins.bytes, place: str) -> Self:
+        """Return the manifest in a file.
+
+        Args:
+            data: the bytes of the file.
+            place: how an error calls the file.
+
+        Raises:
+            CorruptStoreError: the file is damaged.
+            CheckpointError: the file has a newer format.
+        """
+        values = unseal(data, place)
+        with_types = {
+            "source": SourcePosition(**values["source"]),
+            "runs": tuple(AcceptedRun.from_dict(run) for run in values["runs"]),
+        }
+        return cls(**{**values, **with_types})
+
+
+def seal(values: Mapping[str, Any]) -> bytes:
+    """Return a JSON file of some values, with a checksum over them."""
+    body = dict(values)
+    return orjson.dumps({**body, "checksum": _checksum(body)}, option=_LAYOUT)
+
+
+def unseal(data: bytes, place: str) -> dict[str, Any]:
+    """Return the values in a file that ``seal`` has written.
+
+    Args:
+        data: the bytes of the file.
+        place: how an error calls the file.
+
+    Raises:
+        CorruptStoreError: the file is damaged.
+        CheckpointError: the file has a newer format.
+    """
+    try:
+        values = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise CorruptStoreError(f"{place} is damaged: it is no JSON ({error}): restore it from a backup") from error
+    if not isinstance(values, dict) or not isinstance(values.get("format"), int):
+        raise CorruptStoreError(f"{place} is damaged: expected a JSON object with a format: restore it from a backup")
+    if values["format"] > FORMAT_VERSION:
+        raise CheckpointError(
+            f"{place} has format {values['format']}: expected at most {FORMAT_VERSION}: upgrade this package to read it"
+        )
+    expected = values.pop("checksum", None)
+    if _checksum(values) != expected:
+        raise CorruptStoreError(
+            f"{place} is damaged: expected checksum {expected}, found {_checksum(values)}: restore it from a backup"
+        )
+    return values
+
+
+def _checksum(values: Mapping[str, Any]) -> str:
+    return hashlib.blake2b(orjson.dumps(values, option=_LAYOUT), digest_size=16).hexdigest()

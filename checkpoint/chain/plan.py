@@ -1,0 +1,144 @@
+"""Plans: what a driver decides about an epoch before it starts, and what a shard reports back.
+
+Both are small values that pickle or turn into JSON, and both know nothing of the engine that carries them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+import orjson
+
+from checkpoint.chain.location import Location
+from checkpoint.chain.manifest import AcceptedRun, SourcePosition
+from checkpoint.chain.runfile import write_run
+from checkpoint.errors import CheckpointError
+from checkpoint.run import CheckpointKind, Run
+
+Lineage = tuple[AcceptedRun, ...]
+"""The runs that make up a shard: one full run, then the differential ones, oldest first; empty before the first."""
+
+
+@dataclass(frozen=True)
+class OperatorPlan:
+    """What a task needs to open and save any shard of one operator.
+
+    Args:
+        location: where the chain lies.
+        incarnation: the UUID of the space.
+        operator: the name of the operator.
+        epoch: the epoch that the task works for; the lineages end at an earlier one.
+        lineages: the lineage of each shard, by its number.
+        full_after: how many differential runs may follow a full one before the next full one is considered.
+        cache: the folder of the local caches, or None for the default of the machine.
+    """
+
+    location: Location
+    incarnation: str
+    operator: str
+    epoch: int
+    lineages: tuple[Lineage, ...]
+    full_after: int = 64
+    cache: str | None = None
+
+    @property
+    def shards(self) -> int:
+        """The number of shards."""
+        return len(self.lineages)
+
+    def kind(self, shard: int) -> CheckpointKind:
+        """Return the kind of the next run of a shard.
+
+        A full run is due once the differential ones outweigh the last full one, so that all full runs together cost
+        at most what the differential ones do, and a fresh machine reads at most twice the state. State that is large
+        beside its changes waits longer, but not for ever: a lineage stays short enough to ship with every task.
+        """
+        lineage = self.lineages[shard]
+        if not lineage:
+            return CheckpointKind.FULL
+        outweighed = sum(run.file_bytes for run in lineage[1:]) >= lineage[0].file_bytes
+        due = (len(lineage) > self.full_after and outweighed) or len(lineage) > 16 * self.full_after
+        return CheckpointKind.FULL if due else CheckpointKind.DIFFERENTIAL
+
+
+@dataclass(frozen=True)
+class ShardSaved:
+    """What a task reports of the one shard that it has saved.
+
+    Args:
+        operator: the name of the operator.
+        shard: the number of the shard.
+        run: its private run file, or None where nothing had changed.
+        metrics: figures to be summed over the shards, such as rows and seconds.
+    """
+
+    operator: str
+    shard: int
+    run: AcceptedRun | None
+    metrics: dict[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """Return the message as text."""
+        return orjson.dumps(asdict(self)).decode()
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Return the message in a text that ``to_json`` has made."""
+        values: dict[str, Any] = orjson.loads(text)
+        run = values["run"]
+        return cls(**{**values, "run": run and AcceptedRun.from_dict(run)})
+
+
+@dataclass(frozen=True)
+class EpochPlan:
+    """What a driver has decided about the next epoch, before any of its operators runs.
+
+    Args:
+        base: the epoch that it builds on, 0 for the first.
+        source: the micro-batch that makes it.
+        operators: the plan of each operator, by its name.
+    """
+
+    base: int
+    source: SourcePosition
+    operators: Mapping[str, OperatorPlan]
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that will be published."""
+        return self.base + 1
+
+
+def save_run(plan: OperatorPlan, shard: int, run: Run, metrics: Mapping[str, float] | None = None) -> ShardSaved:
+    """Write what a shard has changed into a private run file and return the message to the driver.
+
+    Args:
+        plan: the plan that the shard was opened with.
+        shard: the number of the shard.
+        run: its rows.
+        metrics: figures about the work.
+
+    Raises:
+        CheckpointError: the location cannot be written.
+    Dirties: one new file, unless the run is empty; nothing shared changes.
+    """
+    accepted = None if run.is_empty() else write_run(plan.location, run, plan.operator, shard, plan.epoch)
+    return ShardSaved(plan.operator, shard, accepted, dict(metrics or {}))
+
+
+def require_one_each(operator: str, shards: int, saved: Sequence[ShardSaved]) -> None:
+    """Make sure that there is exactly one message for each shard of an operator.
+
+    Raises:
+        CheckpointError: a message is missing, doubled, or of something else.
+    """
+    found = sorted(message.shard for message in saved)
+    foreign = {message.operator for message in saved} - {operator}
+    if found != list(range(shards)) or foreign:
+        raise CheckpointError(
+            f"operator {operator}: expected one saved run for each of {shards} shards, found shards {found}"
+            f"{f' and operators {sorted(foreign)}' if foreign else ''}: nothing was published; the rows must reach"
+            " their shards by repartitionById with that number of partitions"
+        )

@@ -1,0 +1,214 @@
+"""Run files: the rows of one checkpoint as one Parquet file, written once under a name that nobody else uses.
+
+The three tables share one file: the column ``table`` tells the rows apart, and a slot or value stands in the column
+of its type, so that any Parquet tool reads them; a column without any value is left out. Two hashes protect a file:
+the checksum over its bytes is compared before anything is decoded, the digest over its rows is what a lineage names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from checkpoint.chain.location import Location
+from checkpoint.chain.manifest import FORMAT_VERSION, AcceptedRun
+from checkpoint.errors import CheckpointError, CorruptStoreError
+from checkpoint.run import CheckpointKind, IndexRow, ItemRow, MetadataRow, Run
+
+_INDEX, _METADATA, _ITEM = "index", "metadata", "item"
+_SLOTS = ["slot_integer", "slot_real", "slot_text", "slot_bytes"]
+_VALUES = ["value_text", "value_bytes"]
+_COLUMNS = [
+    ("table", pa.string()),
+    ("object", pa.int64()),
+    ("name", pa.string()),
+    ("kind", pa.string()),
+    ("codec", pa.string()),
+    ("key", pa.string()),
+    ("slot_integer", pa.int64()),
+    ("slot_real", pa.float64()),
+    ("slot_text", pa.string()),
+    ("slot_bytes", pa.binary()),
+    ("value_text", pa.string()),
+    ("value_bytes", pa.binary()),
+    ("rank", pa.int64()),
+]
+# Of a run of 4 rows the description of the columns is most of the file: without statistics, an Arrow schema and the
+# columns that have no value it takes 0.9 kB, not 2.9. A file is read whole, so that nothing of it would be of use.
+_LEAN = {"compression": "zstd", "write_statistics": False, "store_schema": False}
+_FEW_VALUES = ["table", "object", "kind", "codec"]
+
+
+def write_run(location: Location, run: Run, operator: str, shard: int, epoch: int) -> AcceptedRun:
+    """Write a run into a new private file and return what a manifest says of it if it is accepted.
+
+    Args:
+        location: where the chain lies.
+        run: the rows of the checkpoint.
+        operator: the name of the operator whose state this is.
+        shard: the number of its shard.
+        epoch: the epoch that the run leads to.
+
+    Raises:
+        CheckpointError: the location cannot be written.
+    Time: O(rows). Dirties: one new file, which nothing names yet.
+    """
+    data = encode_run(run)
+    name = f"run/{uuid4().hex}.parquet"
+    location.write(name, data)
+    return AcceptedRun(
+        operator=operator,
+        shard=shard,
+        epoch=epoch,
+        file=name,
+        kind=run.kind,
+        digest=run.digest(),
+        checksum=checksum(data),
+        slots=run.slots,
+        bytes=run.bytes,
+        file_bytes=len(data),
+    )
+
+
+def read_run(location: Location, accepted: AcceptedRun) -> Run:
+    """Return the rows of an accepted run file.
+
+    Args:
+        location: where the chain lies.
+        accepted: what the manifest says of the file.
+
+    Raises:
+        CorruptStoreError: the file is missing, or not byte for byte what was accepted.
+        CheckpointError: the location cannot be read, or the file has a newer format.
+    """
+    data = location.read(accepted.file)
+    place = f"run file {accepted.file} of {location.url} (epoch {accepted.epoch}, {accepted.operator}/{accepted.shard})"
+    if data is None:
+        raise CorruptStoreError(f"{place} is missing: restore it from a backup, or fork the space before that epoch")
+    found = checksum(data)
+    if found != accepted.checksum:
+        raise CorruptStoreError(
+            f"{place} is damaged: expected checksum {accepted.checksum}, found {found} over {len(data)} bytes:"
+            " restore it from a backup, or fork the space before that epoch"
+        )
+    return decode_run(data, place)
+
+
+def checksum(data: bytes) -> str:
+    """Return 16 bytes of BLAKE2b over the bytes of a file, in hexadecimal digits.
+
+    >>> checksum(b"")
+    'cae66941d9efbd404e4d88758ea67670'
+    """
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def encode_run(run: Run) -> bytes:
+    """Return the bytes of a run file.
+
+    Time: O(rows).
+    """
+    run.sort()
+    table = pa.concat_tables([_index_table(run.index), _metadata_table(run.metadata), _item_table(run.items)])
+    table = table.select([name for name in table.column_names if table[name].null_count < len(table)])
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, table.schema, use_dictionary=_FEW_VALUES, **_LEAN) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({"format": str(FORMAT_VERSION), "kind": run.kind.value})
+    return bytes(sink.getvalue())
+
+
+def decode_run(data: bytes, place: str = "run file") -> Run:
+    """Return the rows that ``encode_run`` has written.
+
+    Args:
+        data: the bytes of the file.
+        place: how an error calls the file.
+
+    Raises:
+        CorruptStoreError: the bytes are no run file.
+        CheckpointError: the file has a newer format.
+    Time: O(rows).
+    """
+    try:
+        file = pq.ParquetFile(pa.BufferReader(data))
+        said = {key.decode(): value.decode() for key, value in (file.metadata.metadata or {}).items()}
+        version, kind = int(said["format"]), CheckpointKind(said["kind"])
+        table = file.read(use_threads=False)
+    except (pa.ArrowException, KeyError, ValueError, OSError) as error:
+        raise CorruptStoreError(f"{place} is no run file: {error}") from error
+    if version > FORMAT_VERSION:
+        raise CheckpointError(
+            f"{place} has format {version}: expected at most {FORMAT_VERSION}: upgrade this package to read it"
+        )
+    return _run_of(kind, table)
+
+
+def _index_table(rows: list[IndexRow]) -> pa.Table:
+    objects, names, kinds, codecs = _columns(rows, 4)
+    return _table(_INDEX, len(rows), object=objects, name=names, kind=kinds, codec=codecs)
+
+
+def _metadata_table(rows: list[MetadataRow]) -> pa.Table:
+    objects, keys, values = _columns(rows, 3)
+    return _table(_METADATA, len(rows), object=objects, key=keys, value_text=values)
+
+
+def _item_table(rows: list[ItemRow]) -> pa.Table:
+    objects, slots, values, ranks = _columns(rows, 4)
+    return _table(
+        _ITEM,
+        len(rows),
+        object=objects,
+        slot_integer=_only(int, slots),
+        slot_real=_only(float, slots),
+        slot_text=_only(str, slots),
+        slot_bytes=_only(bytes, slots),
+        value_text=_only(str, values),
+        value_bytes=_only(bytes, values),
+        rank=ranks,
+    )
+
+
+def _columns(rows: list[Any], width: int) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(width)]
+
+
+def _only(kind: type, values: list[Any]) -> list[Any]:
+    return [value if isinstance(value, kind) else None for value in values]
+
+
+def _table(table: str, rows: int, **columns: list[Any]) -> pa.Table:
+    columns["table"] = [table] * rows
+    arrays = [pa.array(columns[name], type_) if name in columns else pa.nulls(rows, type_) for name, type_ in _COLUMNS]
+    return pa.table(arrays, schema=pa.schema(_COLUMNS))
+
+
+def _run_of(kind: CheckpointKind, lean: pa.Table) -> Run:
+    present = {name: lean[name] for name in lean.column_names}
+    table = pa.table({name: present.get(name, pa.nulls(len(lean), type_)) for name, type_ in _COLUMNS})
+    index, metadata, item = (table.filter(pc.equal(table["table"], which)) for which in (_INDEX, _METADATA, _ITEM))
+    return Run(
+        kind,
+        _rows(index["object"], index["name"], index["kind"], index["codec"]),
+        _rows(metadata["object"], metadata["key"], metadata["value_text"]),
+        _rows(item["object"], _merged(item, _SLOTS), _merged(item, _VALUES), item["rank"]),
+    )
+
+
+def _rows(*columns: pa.ChunkedArray | list[Any]) -> list[Any]:
+    lists = [column if isinstance(column, list) else column.to_pylist() for column in columns]
+    return list(zip(*lists, strict=True))
+
+
+def _merged(table: pa.Table, names: list[str]) -> list[Any]:
+    """Return one list of the values in columns of which at most one has a value in a row."""
+    used = [table[name].to_pylist() for name in names if table[name].null_count < len(table)]
+    if len(used) < 2:
+        return used[0] if used else [None] * len(table)
+    return [next((value for value in row if value is not None), None) for row in zip(*used, strict=True)]

@@ -1,0 +1,34 @@
+"""State on Spark: one space per shard, saved by the executors and committed by the driver, exactly once.
+
+A pipeline keeps its state at a location that every machine reaches. Each micro-batch becomes an epoch: the rows reach
+their shards, each shard saves what has changed into a private run file, and one manifest makes all of them count.
+"""
+
+import objectspace.spark._needs  # noqa: F401
+from objectspace.spark.aggregate import Measure, RunningAggregate
+from objectspace.spark.executor import MESSAGE_SCHEMA, Process, message_batch, open_shard, save_shard, shard_task
+from objectspace.spark.java import JavaNotFoundError, ensure_java
+from objectspace.spark.pipeline import Operator, Pipeline
+from objectspace.spark.session import quiet_session
+from objectspace.spark.shards import VNODES, hash_of, shard_expression, shard_of, vnode_of
+
+__all__ = [
+    "MESSAGE_SCHEMA",
+    "VNODES",
+    "JavaNotFoundError",
+    "Measure",
+    "Operator",
+    "Pipeline",
+    "Process",
+    "RunningAggregate",
+    "ensure_java",
+    "hash_of",
+    "message_batch",
+    "open_shard",
+    "quiet_session",
+    "save_shard",
+    "shard_expression",
+    "shard_of",
+    "shard_task",
+    "vnode_of",
+]

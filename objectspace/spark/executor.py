@@ -1,0 +1,128 @@
+"""The side of the executors: open a shard where a task runs, and save it into a private file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from checkpoint import RunWriter
+from checkpoint.chain import OperatorPlan, ShardSaved, open_cache, save_run
+from objectspace import PersistedObjectSpace
+from objectspace.errors import ObjectSpaceError
+
+Process = Callable[[Iterator[pa.RecordBatch], PersistedObjectSpace], None]
+"""What an operator does with the rows of its shard in one epoch: read them, and change objects of the space.
+
+Rows come in any order and cut into batches in any way, and a task may be tried again: the state afterwards must depend
+only on the state before and the rows. In an epoch without any row it may not be called at all.
+"""
+
+MESSAGE_SCHEMA = "shard int, message string"
+"""What a saving task yields, one row: the number of its shard, and a ``ShardSaved`` as JSON."""
+
+
+@contextmanager
+def open_shard(plan: OperatorPlan, shard: int | None = None) -> Iterator[PersistedObjectSpace]:
+    """Open the space of one shard as the plan's lineages say, on a cache of this machine.
+
+    Args:
+        plan: the plan of the operator.
+        shard: the number of the shard; inside a task of ``repartitionById`` the task's own by default.
+
+    Raises:
+        CheckpointError: the location or the cache folder cannot be used.
+        CorruptStoreError: a run file is missing or damaged.
+    Time: O(what the cache of this machine lacks). Dirties: the cache; edits are kept only by ``save_shard``.
+    """
+    with open_cache(plan, current_shard(plan) if shard is None else shard) as store:
+        space = PersistedObjectSpace(store)
+        try:
+            yield space
+        finally:
+            space.close()
+
+
+def save_shard(
+    plan: OperatorPlan,
+    space: PersistedObjectSpace,
+    shard: int | None = None,
+    metrics: Mapping[str, float] | None = None,
+) -> ShardSaved:
+    """Save what has changed in an open shard into a private run file, and return the message for the driver.
+
+    The cache stays where it was: if the driver accepts the run, the next open folds it in.
+
+    Args:
+        plan: the plan that the shard was opened with.
+        space: the open space.
+        shard: the number of the shard; the task's own by default.
+        metrics: figures about the work, summed over the shards.
+
+    Raises:
+        CheckpointError: the location cannot be written.
+    Time: O(dirty slots), or O(state) where a full run is due. Dirties: one new file.
+    """
+    number = current_shard(plan) if shard is None else shard
+    writer = RunWriter(plan.kind(number))
+    space.save(writer)
+    writer.commit()
+    return save_run(plan, number, writer.run, metrics)
+
+
+def shard_task(plan: OperatorPlan, process: Process) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function for ``mapInArrow`` that runs an operator over the rows of one shard.
+
+    Args:
+        plan: the plan of the operator.
+        process: what the operator does.
+    """
+
+    def _run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        started = time.perf_counter()
+        counted = _Counted(batches)
+        with open_shard(plan) as space:
+            process(counted, space)
+            metrics = {"rows": counted.rows, "task_seconds": time.perf_counter() - started}
+            saved = save_shard(plan, space, metrics=metrics)
+        yield message_batch(saved)
+
+    return _run
+
+
+def message_batch(saved: ShardSaved) -> pa.RecordBatch:
+    """Return the one output row of a task, in the form of ``MESSAGE_SCHEMA``."""
+    return pa.record_batch({"shard": pa.array([saved.shard], pa.int32()), "message": pa.array([saved.to_json()])})
+
+
+def current_shard(plan: OperatorPlan) -> int:
+    """Return the shard of the running task: after ``repartitionById`` it is the number of the partition.
+
+    Raises:
+        ObjectSpaceError: this is no Spark task, or its partitions are not the shards of the plan.
+    """
+    context = TaskContext.get()
+    if context is None:
+        raise ObjectSpaceError(f"operator {plan.operator}: no Spark task runs here: say which shard to open")
+    if context.partitionId() >= plan.shards:
+        raise ObjectSpaceError(
+            f"operator {plan.operator}: expected partitions 0 to {plan.shards - 1}, found {context.partitionId()}:"
+            f" send the rows through repartitionById({plan.shards}, ...)"
+        )
+    return context.partitionId()
+
+
+class _Counted(Iterator[pa.RecordBatch]):
+    """An iterator of batches that counts their rows."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self.rows = 0
+
+    def __next__(self) -> pa.RecordBatch:
+        batch = next(self._batches)
+        self.rows += batch.num_rows
+        return batch

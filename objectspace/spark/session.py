@@ -1,0 +1,82 @@
+"""A Spark session that keeps its log to itself."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.errors import PySparkRuntimeError
+from pyspark.sql import SparkSession
+
+from objectspace.spark.java import ensure_java
+
+_QUIET = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # Two shuffle tasks on a laptop, not two hundred; the shards name their own number in any case.
+    "spark.sql.shuffle.partitions": "2",
+}
+
+
+def quiet_session(
+    name: str = "objectspace",
+    master: str | None = None,
+    log: str | os.PathLike[str] | None = None,
+    config: dict[str, str] | None = None,
+) -> SparkSession:
+    """Return a Spark session that writes nothing to the terminal; the running one, where there is one.
+
+    Spark's Java process inherits its standard error from the moment it starts, so for that moment the file descriptor
+    of this process points to the log.
+
+    Args:
+        name: the name of the application.
+        master: where to run; two local threads that retry a failed task three times by default.
+        log: the file for what Spark logs, or None to drop it.
+        config: further settings, which win.
+
+    Raises:
+        JavaNotFoundError: there is no Java to run on.
+        PySparkRuntimeError: Spark does not start; a note names the log.
+    Dirties: ``JAVA_HOME`` and, where they are unset, ``SPARK_LOCAL_IP`` and ``PYSPARK_PYTHON`` of this process; its
+        filter for one warning and the level of one logger of Spark.
+    """
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running
+    ensure_java()
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # Spark's own default for the workers is the python3 on the PATH, which need not be the one that runs here.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # Said at each mapInArrow, which does not use pandas at all, only asks for it.
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+    # It prints, with the whole Java stack, what is raised as an exception in any case.
+    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
+    builder = SparkSession.builder.appName(name).master(master or "local[2,4]")
+    for key, value in {**_QUIET, **(config or {})}.items():
+        builder = builder.config(key, value)
+    with _standard_error_to(Path(log) if log else Path(os.devnull)) as target:
+        try:
+            return builder.getOrCreate()
+        except PySparkRuntimeError as error:
+            error.add_note(f"What Spark and Java wrote: {target}")
+            raise
+
+
+@contextmanager
+def _standard_error_to(target: Path) -> Iterator[Path]:
+    sys.stderr.flush()
+    saved = os.dup(2)
+    try:
+        with open(target, "ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield target
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)

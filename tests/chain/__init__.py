@@ -1,0 +1,1 @@
+"""Tests of chains: run files, manifests, locations and caches."""

@@ -1,0 +1,24 @@
+"""Where the chains of these tests lie, and who publishes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from checkpoint.chain import Location, location_at
+
+from .chain_helpers import Publisher
+
+
+@pytest.fixture(params=["folder", "memory"])
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
+    """A location that holds nothing yet, on disk and in memory."""
+    return location_at(tmp_path / "space" if request.param == "folder" else f"memory://{uuid4().hex}/space")
+
+
+@pytest.fixture
+def publish(tmp_path: Path) -> Publisher:
+    """A publisher whose plans keep their caches in a folder of the test."""
+    return Publisher(tmp_path / "cache")

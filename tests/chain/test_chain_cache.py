@@ -1,0 +1,148 @@
+"""Local caches: brought up from any older state, never trusted beyond the lineage, never in each other's way."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from checkpoint import CheckpointError, CheckpointStore, CorruptStoreError, Run
+from checkpoint.chain import Chain, Location, OperatorPlan, catch_up, location_at, open_cache
+
+from .chain_helpers import OPERATOR, Publisher, run_of
+
+
+@pytest.fixture
+def chain(location: Location) -> Chain:
+    """A space with one shard and no epoch."""
+    return Chain.open_or_create(location, 1)
+
+
+def _plan(chain: Chain, folder: Path, epoch: int | None = None) -> OperatorPlan:
+    return chain.operator_plan(OPERATOR, epoch, cache=str(folder / "cache"))
+
+
+def _content(store: CheckpointStore) -> dict[object, object]:
+    return {item.slot: item.value for item in store.reader().items(1)}
+
+
+def _open(chain: Chain, folder: Path, epoch: int | None = None) -> dict[object, object]:
+    with open_cache(_plan(chain, folder, epoch), 0) as store:
+        return _content(store)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted((folder / "cache").rglob("*.db"))
+
+
+def test_a_cache_of_any_age_catches_up(chain: Chain, publish: Publisher, tmp_path: Path) -> None:
+    expected: list[dict[object, object]] = [{}]
+    for number in range(7):
+        # Each epoch adds a key and takes one away; full runs come in between.
+        publish(chain, {f"k{number}": number, f"k{number - 2}": None, "last": number}, full_after=3)
+        kept: dict[object, object] = {f"k{n}": str(n) for n in (number - 1, number) if n >= 0}
+        expected.append({**kept, "last": str(number)})
+    for age in range(8):
+        for now in range(age, 8):
+            folder = tmp_path / f"{age}-{now}"
+            assert _open(chain, folder, age) == expected[age]
+            assert _open(chain, folder, now) == expected[now]
+
+
+def test_only_what_is_lacking_is_read(chain: Chain, publish: Publisher, tmp_path: Path, location: Location) -> None:
+    publish(chain, {"a": 1})
+    publish(chain, {"b": 2})
+    assert _open(chain, tmp_path) == {"a": "1", "b": "2"}
+    for run in chain.lineage(OPERATOR, 0):
+        location.write(run.file, b"a cache that reads this again fails")
+    publish(chain, {"a": 3})
+    assert _open(chain, tmp_path) == {"a": "3", "b": "2"}
+
+
+def test_a_store_with_another_past_is_left_alone(chain: Chain, publish: Publisher, tmp_path: Path) -> None:
+    publish(chain, {"a": 1})
+    publish(chain, {"a": 2})
+    lineage = chain.lineage(OPERATOR, 0)
+    with CheckpointStore(tmp_path / "other.db") as store:
+        store.apply(run_of({"a": 7}), 1)
+        assert not catch_up(store, chain.location, lineage)
+        assert [record.epoch for record in store.checkpoints()] == [1]
+
+
+def test_a_cache_with_a_run_that_was_not_accepted_is_rebuilt(chain: Chain, publish: Publisher, tmp_path: Path) -> None:
+    publish(chain, {"a": 1})
+    with open_cache(_plan(chain, tmp_path), 0) as store:
+        store.apply(run_of({"a": 666}), 2)
+    before = _files(tmp_path)
+    publish(chain, {"b": 2})
+    assert _open(chain, tmp_path) == {"a": "1", "b": "2"}
+    assert len(_files(tmp_path)) == 1
+    assert _files(tmp_path) != before
+
+
+def test_a_space_made_again_at_the_same_place_does_not_meet_old_caches(publish: Publisher, tmp_path: Path) -> None:
+    location = location_at(tmp_path / "space")
+    first = Chain.open_or_create(location, 1)
+    publish(first, {"a": 1})
+    assert _open(first, tmp_path) == {"a": "1"}
+    shutil.rmtree(tmp_path / "space")
+    second = Chain.open_or_create(location, 1)
+    publish(second, {"b": 2})
+    assert second.incarnation != first.incarnation
+    assert _open(second, tmp_path) == {"b": "2"}
+
+
+def test_a_cache_in_use_is_not_waited_for(chain: Chain, publish: Publisher, tmp_path: Path) -> None:
+    publish(chain, {"a": 1})
+    with open_cache(_plan(chain, tmp_path), 0) as held, open_cache(_plan(chain, tmp_path), 0) as private:
+        assert held.path != private.path
+        assert _content(held) == _content(private) == {"a": "1"}
+    assert len(_files(tmp_path)) == 1
+
+
+def test_reading_an_older_epoch_leaves_the_newer_cache(chain: Chain, publish: Publisher, tmp_path: Path) -> None:
+    publish(chain, {"a": 1})
+    publish(chain, {"a": 2})
+    assert _open(chain, tmp_path) == {"a": "2"}
+    kept = _files(tmp_path)
+    assert _open(chain, tmp_path, 1) == {"a": "1"}
+    assert _files(tmp_path) == kept
+
+
+def test_a_damaged_cache_is_rebuilt(chain: Chain, publish: Publisher, tmp_path: Path) -> None:
+    publish(chain, {f"key {number}": number for number in range(2000)})
+    _open(chain, tmp_path)
+    (cache,) = _files(tmp_path)
+    data = bytearray(cache.read_bytes())
+    data[100:200] = b"\xff" * 100  # the root of the schema
+    cache.write_bytes(bytes(data))
+    assert len(_open(chain, tmp_path)) == 2000
+
+
+def test_damage_of_an_accepted_run_is_not_hidden(chain: Chain, publish: Publisher, tmp_path: Path) -> None:
+    publish(chain, {"a": 1})
+    (run,) = chain.lineage(OPERATOR, 0)
+    data = chain.location.read(run.file) or b""
+    chain.location.write(run.file, data[:-9] + b"!" + data[-8:])
+    with pytest.raises(CorruptStoreError, match=run.file):
+        _open(chain, tmp_path)
+
+
+def test_a_shard_without_a_run_is_an_empty_store(chain: Chain, tmp_path: Path) -> None:
+    with open_cache(_plan(chain, tmp_path), 0) as store:
+        assert store.checkpoints() == []
+
+
+def test_a_cache_folder_that_cannot_be_made_is_named(chain: Chain, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("in the way")
+    with pytest.raises(CheckpointError, match="set OBJECTSPACE_CACHE"):
+        _open(chain, tmp_path)
+
+
+def test_an_unchanged_shard_writes_no_file(chain: Chain, publish: Publisher, location: Location) -> None:
+    publish(chain, {"a": 1})
+    before = location.names("run")
+    publish(chain, {})
+    assert location.names("run") == before
+    assert Run(chain.operator_plan(OPERATOR).kind(0)).is_empty()

@@ -1,0 +1,108 @@
+"""Locations: whole files, one winner for each put-if-absent, and clear refusals."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import fsspec
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from checkpoint import CheckpointError
+from checkpoint.chain import Chain, Location, location_at
+
+
+def test_a_file_reads_back_and_an_absent_one_is_none(location: Location) -> None:
+    location.write("run/a", b"\x00bytes")
+    assert location.read("run/a") == b"\x00bytes"
+    assert location.read("run/b") is None
+    assert location.names("run") == ["a"]
+    assert location.names("manifest") == []
+
+
+def test_a_location_survives_pickling(location: Location) -> None:
+    location.write("run/a", b"x")
+    copy = pickle.loads(pickle.dumps(location))
+    assert copy == location
+    assert copy.read("run/a") == b"x"
+
+
+def test_put_if_absent_keeps_the_first(location: Location) -> None:
+    assert location.create("manifest/1", b"first")
+    assert not location.create("manifest/1", b"second")
+    assert location.read("manifest/1") == b"first"
+    assert location.names("manifest") == ["1"]
+
+
+def test_of_many_rivals_one_wins_and_its_bytes_stay(location: Location) -> None:
+    won: list[bytes] = []
+    start = threading.Barrier(8)
+
+    def rival(name: str) -> None:
+        data = uuid4().bytes
+        start.wait()
+        if location.create(name, data):
+            won.append(data)
+
+    for number in range(20):
+        won.clear()
+        threads = [threading.Thread(target=rival, args=(f"manifest/{number}",)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [location.read(f"manifest/{number}")] == won
+
+
+def test_a_remote_put_that_was_sent_twice_has_won(location: Location) -> None:
+    remote = location_at(f"memory://{uuid4().hex}")
+    assert remote.create("manifest/1", b"mine")
+    assert remote.create("manifest/1", b"mine")
+
+
+def test_a_relative_folder_becomes_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    location = location_at("here")
+    monkeypatch.chdir("/")
+    location.write("a", b"1")
+    assert (tmp_path / "here" / "a").read_bytes() == b"1"
+    assert location_at((tmp_path / "here").as_uri()) == location
+
+
+def test_a_file_in_place_of_the_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(CheckpointError, match=r"cannot read space\.json.*check the location"):
+        Chain.open(location_at(tmp_path / "file"))
+    with pytest.raises(CheckpointError, match=str(tmp_path / "file")):
+        location_at(tmp_path / "file").write("run/a", b"")
+
+
+def test_an_unknown_protocol_says_what_to_install() -> None:
+    with pytest.raises(CheckpointError, match="nosuch://x: no file system for this URL"):
+        location_at("nosuch://x")
+
+
+def test_a_protocol_without_exclusive_create_is_refused(tmp_path: Path) -> None:
+    archive = location_at(f"dir://inner::file://{tmp_path}")
+    with pytest.raises(CheckpointError, match="cannot create a file only where it is absent"):
+        Chain.open_or_create(archive, 1)
+    assert archive.read("space.json") is None
+
+
+class _Careless(MemoryFileSystem):  # type: ignore[misc]
+    """A file system that promises exclusive create and overwrites."""
+
+    protocol = ("careless", "memory")
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
+        super().pipe_file(path, value, mode="overwrite", **kwargs)
+
+
+def test_a_file_system_that_breaks_its_promise_is_refused() -> None:
+    fsspec.register_implementation("careless", _Careless, clobber=True)
+    with pytest.raises(CheckpointError, match="cannot create a file only where it is absent"):
+        Chain.open_or_create(location_at(f"careless://{uuid4().hex}"), 1)

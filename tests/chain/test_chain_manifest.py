@@ -1,0 +1,181 @@
+"""Spaces and manifests: lineage, replay, fencing, and clear refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from checkpoint import CheckpointError, CheckpointKind, CorruptStoreError, FencedError, UnknownCheckpointError
+from checkpoint.chain import Chain, Location, ShardSaved, SourcePosition, location_at, save_run
+from checkpoint.chain.manifest import seal
+
+from .chain_helpers import OPERATOR, Publisher, run_of
+
+
+def test_a_space_remembers_its_epochs(location: Location, publish: Publisher) -> None:
+    chain = Chain.open_or_create(location, 2)
+    publish(chain, {"a": 1}, {"b": 1, "c": 2})
+    publish(chain, {"a": 2}, {})
+    again = Chain.open(location)
+    assert (again.incarnation, again.shards, again.epoch) == (chain.incarnation, 2, 2)
+    assert list(again.manifests()) == list(chain.manifests())
+    assert [manifest.slots for manifest in again.manifests()] == [3, 1]
+    assert again.newest is not None
+    assert again.newest.base == 1
+    assert again.newest.source == SourcePosition("q", 1)
+
+
+def test_a_lineage_is_a_full_run_and_the_differences_since(location: Location, publish: Publisher) -> None:
+    chain = Chain.open_or_create(location, 2)
+    publish(chain, {"a": 1}, {"b": 1})
+    publish(chain, {}, {"b": 2})
+    publish(chain, {"a": 3}, {})
+    kinds = {CheckpointKind.FULL: "F", CheckpointKind.DIFFERENTIAL: "D"}
+    shapes = [
+        [f"{kinds[run.kind]}{run.epoch}" for run in Chain.open(location).lineage(OPERATOR, shard, epoch)]
+        for shard, epoch in ((0, None), (1, None), (0, 1), (1, 2), (0, 0))
+    ]
+    assert shapes == [["F1", "D3"], ["F1", "D2"], ["F1"], ["F1", "D2"], []]
+    assert chain.lineage("unknown operator", 0) == ()
+
+
+def test_a_full_run_starts_the_lineage_anew(location: Location, publish: Publisher) -> None:
+    chain = Chain.open_or_create(location, 1)
+    for number in range(10):
+        publish(chain, {"a": number}, full_after=3)
+    fulls = [
+        manifest.epoch for manifest in Chain.open(location).manifests() for run in manifest.runs if run.kind == "full"
+    ]
+    assert fulls == [1, 5, 9]
+    assert [run.epoch for run in chain.lineage(OPERATOR, 0)] == [9, 10]
+    assert [run.epoch for run in chain.lineage(OPERATOR, 0, 8)] == [5, 6, 7, 8]
+
+
+def test_a_full_run_waits_until_the_differences_outweigh_it(location: Location, publish: Publisher) -> None:
+    chain = Chain.open_or_create(location, 1)
+    publish(chain, {f"key {number}": number for number in range(5000)}, full_after=3)
+    for number in range(6):
+        publish(chain, {"key 1": number}, full_after=3)
+    assert [run.kind for run in chain.lineage(OPERATOR, 0)] == ["full"] + ["differential"] * 6
+
+
+def test_a_committed_batch_is_recognised(location: Location, publish: Publisher) -> None:
+    chain = Chain.open_or_create(location, 1)
+    publish(chain, {"a": 1})
+    publish(chain, {"a": 2})
+    for batch in (0, 1):
+        assert Chain.open(location).begin(SourcePosition("q", batch), [OPERATOR]) is None
+    plan = chain.begin(SourcePosition("q", 2), [OPERATOR])
+    assert plan is not None
+    assert plan.epoch == 3
+
+
+def test_another_query_starts_again_at_batch_0(location: Location, publish: Publisher) -> None:
+    chain = Chain.open_or_create(location, 1)
+    publish(chain, {"a": 1})
+    assert publish(chain, {"a": 2}, query="other").committed == {"q": 0, "other": 0}
+    assert chain.begin(SourcePosition("q", 0), [OPERATOR]) is None
+
+
+def test_missing_batches_are_refused(location: Location, publish: Publisher) -> None:
+    chain = Chain.open_or_create(location, 1)
+    publish(chain, {"a": 1})
+    with pytest.raises(CheckpointError, match="comes with batch 5, but the last one committed here is 0"):
+        chain.begin(SourcePosition("q", 5), [OPERATOR])
+
+
+def test_the_second_of_two_drivers_is_fenced(location: Location, publish: Publisher) -> None:
+    first, second = Chain.open_or_create(location, 1), Chain.open_or_create(location, 1)
+    assert first.incarnation == second.incarnation
+    publish(first, {"a": 1})
+    with pytest.raises(FencedError, match="epoch 1 was published by another driver first"):
+        publish(second, {"a": 100})
+    newest = Chain.open(location).newest
+    assert newest == first.newest
+    assert second.epoch == 0
+
+
+def test_nothing_is_published_unless_every_shard_has_one_message(location: Location) -> None:
+    chain = Chain.open_or_create(location, 3)
+    plan = chain.begin(SourcePosition("q", 0), [OPERATOR])
+    assert plan is not None
+    saved = [save_run(plan.operators[OPERATOR], shard, run_of({"a": 1}, CheckpointKind.FULL)) for shard in (0, 1, 1)]
+    with pytest.raises(CheckpointError, match=r"each of 3 shards, found shards \[0, 1, 1\]"):
+        chain.publish(plan, {OPERATOR: saved})
+    with pytest.raises(CheckpointError, match=r"found shards \[\]"):
+        chain.publish(plan, {})
+    assert Chain.open(location).epoch == 0
+
+
+def test_a_message_survives_as_text(location: Location) -> None:
+    plan = Chain.open_or_create(location, 1).operator_plan(OPERATOR)
+    saved = save_run(plan, 0, run_of({"a": 1}, CheckpointKind.FULL), {"rows": 3})
+    assert ShardSaved.from_json(saved.to_json()) == saved
+    unchanged = save_run(plan, 0, run_of({}))
+    assert unchanged.run is None
+    assert ShardSaved.from_json(unchanged.to_json()) == unchanged
+
+
+def test_the_number_of_shards_stays(location: Location) -> None:
+    Chain.open_or_create(location, 4)
+    with pytest.raises(CheckpointError, match="has 4 shards, found a pipeline with 8: run it with shards=4") as caught:
+        Chain.open_or_create(location, 8)
+    assert not isinstance(caught.value, FencedError)
+    with pytest.raises(CheckpointError, match="expected 1 to 256 shards, found 257"):
+        Chain.open_or_create(location, 257)
+
+
+def test_a_location_without_a_space_is_refused(location: Location) -> None:
+    with pytest.raises(CheckpointError, match=r"no space here: expected a file space\.json"):
+        Chain.open(location)
+    assert location.names("") == []
+
+
+def test_an_unknown_epoch_is_named(location: Location, publish: Publisher) -> None:
+    chain = Chain.open_or_create(location, 1)
+    publish(chain, {"a": 1})
+    with pytest.raises(UnknownCheckpointError, match="no epoch 9: expected one from 1 to 1"):
+        chain.manifest(9)
+
+
+@pytest.mark.parametrize("name", ["space.json", "manifest/000000000001.json"])
+def test_damage_of_a_file_is_found(location: Location, publish: Publisher, name: str) -> None:
+    publish(Chain.open_or_create(location, 1), {"a": 1})
+    data = location.read(name) or b""
+    for place in range(0, len(data), 3):
+        if data[place : place + 1].isspace():
+            continue  # the layout of the JSON carries nothing
+        location.write(name, data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        with pytest.raises(CheckpointError, match=name):
+            _ = Chain.open(location).newest
+
+
+@pytest.mark.parametrize("name", ["space.json", "manifest/000000000001.json"])
+def test_a_newer_format_is_refused(location: Location, publish: Publisher, name: str) -> None:
+    publish(Chain.open_or_create(location, 1), {"a": 1})
+    values = orjson.loads(location.read(name) or b"")
+    del values["checksum"]
+    location.write(name, seal({**values, "format": 2, "new": True}))
+    with pytest.raises(CheckpointError, match="has format 2: expected at most 1: upgrade"):
+        _ = Chain.open(location).newest
+
+
+def test_a_missing_manifest_is_named(tmp_path: Path, publish: Publisher) -> None:
+    location = location_at(tmp_path / "space")
+    chain = Chain.open_or_create(location, 1)
+    publish(chain, {"a": 1})
+    publish(chain, {"a": 2})
+    (tmp_path / "space" / "manifest" / "000000000001.json").unlink()
+    with pytest.raises(CorruptStoreError, match=r"manifest/000000000001\.json .* is missing"):
+        Chain.open(location).lineage(OPERATOR, 0)
+
+
+def test_a_manifest_of_another_space_is_refused(tmp_path: Path, publish: Publisher) -> None:
+    one, other = (location_at(tmp_path / name) for name in ("one", "other"))
+    publish(Chain.open_or_create(one, 1), {"a": 1})
+    Chain.open_or_create(other, 1)
+    other.write("manifest/000000000001.json", one.read("manifest/000000000001.json") or b"")
+    with pytest.raises(CorruptStoreError, match="two spaces were mixed up"):
+        _ = Chain.open(other).newest

@@ -1,0 +1,1 @@
+"""Tests of the Spark layer, over one shared session."""

@@ -1,0 +1,57 @@
+"""One Spark session for all tests of this folder, and small pipelines over it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from objectspace.spark import Operator, Pipeline, quiet_session
+
+from .spark_helpers import QUERY_ID, SHARDS, totals_operator
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session with two threads, in which a failed task is tried again."""
+    log = tmp_path_factory.mktemp("spark") / "spark.log"
+    session = quiet_session("tests", "local[2,4]", log, {"spark.sql.shuffle.partitions": "2"})
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def query(spark: SparkSession) -> Iterator[Callable[[str], None]]:
+    """A function that makes the driver look as inside ``foreachBatch`` of a query of this name."""
+    context = spark.sparkContext
+
+    def pretend(name: str) -> None:
+        context.setLocalProperty(QUERY_ID, name)
+
+    pretend(uuid4().hex)
+    yield pretend
+    context.setLocalProperty(QUERY_ID, None)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def make_pipeline(tmp_path: Path) -> Callable[..., Pipeline]:
+    """A function that returns a new pipeline, as another driver would have it, over the space of the test."""
+
+    def make(operator: Operator | None = None, shards: int = SHARDS) -> Pipeline:
+        pipeline = Pipeline(tmp_path / "space", shards, cache=tmp_path / "cache")
+        pipeline.add(operator or totals_operator())
+        return pipeline
+
+    return make
+
+
+@pytest.fixture
+def batches(spark: SparkSession) -> list[DataFrame]:
+    """Three micro-batches of (key, value)."""
+    return [
+        spark.createDataFrame([(f"k{n % 11}", (n * 7 + batch) % 23) for n in range(60)], "key string, value long")
+        for batch in range(3)
+    ]

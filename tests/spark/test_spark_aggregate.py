@@ -1,0 +1,86 @@
+"""The running aggregate: the same state whatever the order and the batches, and nulls as in SQL."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from checkpoint import CheckpointStore
+from objectspace import PersistedObjectSpace
+from objectspace.errors import ObjectSpaceError
+from objectspace.spark import Measure, RunningAggregate
+
+MEASURES = (
+    Measure("rows", "rows"),
+    Measure("nulls", "nulls", "value"),
+    Measure("count", "count", "value"),
+    Measure("sum", "sum", "value"),
+    Measure("min", "min", "value"),
+    Measure("max", "max", "value"),
+)
+ONE = RunningAggregate("one", ("key",), MEASURES)
+TWO = RunningAggregate("two", ("key", "part"), MEASURES)
+SCHEMA = pa.schema([("key", pa.string()), ("part", pa.int64()), ("value", pa.int64())])
+
+Row = dict[str, Any]
+
+
+def _state(aggregate: RunningAggregate, epochs: list[list[list[Row]]]) -> list[tuple[Any, Any]]:
+    with CheckpointStore(":memory:") as store:
+        space = PersistedObjectSpace(store)
+        for batches in epochs:
+            aggregate((pa.RecordBatch.from_pylist(rows, SCHEMA) for rows in batches), space)
+            space.checkpoint()
+        return list(space.get_or_create_dictionary(aggregate.dictionary).items())
+
+
+def _rows(count: int) -> list[Row]:
+    dice = random.Random(5)
+    values = [None, -7, 0, 3, 10**12]
+    return [
+        {"key": dice.choice([None, "a", "b"]), "part": dice.randrange(2), "value": dice.choice(values)}
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize("aggregate", [ONE, TWO])
+def test_order_and_batches_do_not_matter(aggregate: RunningAggregate) -> None:
+    rows = _rows(50)
+    shuffled = random.Random(6).sample(rows, len(rows))
+    cut = [shuffled[:1], [], shuffled[1:30], shuffled[30:]]
+    assert _state(aggregate, [[rows]]) == _state(aggregate, [cut])
+
+
+@pytest.mark.parametrize("aggregate", [ONE, TWO])
+def test_epochs_add_up(aggregate: RunningAggregate) -> None:
+    rows = _rows(50)
+    assert sorted(_state(aggregate, [[rows]]), key=repr) == sorted(
+        _state(aggregate, [[rows[:20]], [], [rows[20:21], rows[21:]]]), key=repr
+    )
+
+
+def test_figures_are_those_of_sql() -> None:
+    values = [4, None, -1, None]
+    rows = [{"key": "a", "part": 0, "value": value} for value in values] + [{"key": None, "part": 0, "value": None}]
+    assert dict(_state(ONE, [[rows[:2]], [rows[2:]]])) == {
+        "a": {"rows": 4, "nulls": 2, "count": 2, "sum": 3, "min": -1, "max": 4},
+        None: {"rows": 1, "nulls": 1, "count": 0, "sum": None, "min": None, "max": None},
+    }
+
+
+def test_the_columns_that_are_used() -> None:
+    assert ONE.columns == ["key", "value"]
+    assert TWO.columns == ["key", "part", "value"]
+
+
+def test_what_cannot_be_computed_is_refused() -> None:
+    with pytest.raises(ObjectSpaceError, match=r"measure m: expected a function of rows, .*, found median"):
+        Measure("m", "median", "value")
+    with pytest.raises(ObjectSpaceError, match="measure m: expected a column"):
+        Measure("m", "sum")
+    batch = pa.RecordBatch.from_pydict({"key": ["a"], "value": [1.5]})
+    with CheckpointStore(":memory:") as store, pytest.raises(ObjectSpaceError, match="sum: expected whole numbers"):
+        ONE(iter([batch]), PersistedObjectSpace(store))

@@ -1,0 +1,86 @@
+"""Real streams: restarts from Spark's checkpoint, a dropped checkpoint, and the demo with its kill."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from checkpoint.chain import Manifest
+from objectspace.spark import Pipeline
+
+from .spark_helpers import expected, kept
+
+MakePipeline = Callable[..., Pipeline]
+
+
+@pytest.fixture
+def stream(spark: SparkSession, tmp_path: Path) -> DataFrame:
+    """A stream of three micro-batches."""
+    (tmp_path / "input").mkdir()
+    for number in range(3):
+        rows = pa.table({"key": [f"k{n % 5}" for n in range(20)], "value": list(range(number, number + 20))})
+        path = tmp_path / "input" / f"{number}.parquet"
+        pq.write_table(rows, path)
+        os.utime(path, (number + 1, number + 1))
+    source = spark.readStream.schema("key string, value long").option("maxFilesPerTrigger", 1)
+    return source.parquet(str(tmp_path / "input"))
+
+
+def _run(pipeline: Pipeline, stream: DataFrame, progress: Path, fail_at: int | None = None) -> list[int | None]:
+    seen: list[int | None] = []
+
+    def on_epoch(batch: int, manifest: Manifest | None) -> None:
+        seen.append(manifest.epoch if manifest else None)
+        if batch == fail_at:
+            raise OSError("lost after the publish")
+
+    pipeline.start(stream, progress, {"availableNow": True}, on_epoch).awaitTermination()
+    return seen
+
+
+def test_a_restart_skips_what_was_published(
+    make_pipeline: MakePipeline, stream: DataFrame, tmp_path: Path, spark: SparkSession
+) -> None:
+    with pytest.raises(StreamingQueryException, match="lost after the publish"):
+        _run(make_pipeline(), stream, tmp_path / "progress", fail_at=1)
+    assert make_pipeline().chain.epoch == 2
+    assert _run(make_pipeline(), stream, tmp_path / "progress") == [None, 3]
+    assert kept(make_pipeline()) == expected([spark.read.parquet(str(tmp_path / "input"))])
+
+
+def test_a_dropped_checkpoint_starts_a_new_query_on_the_same_space(
+    make_pipeline: MakePipeline, stream: DataFrame, tmp_path: Path, spark: SparkSession
+) -> None:
+    assert _run(make_pipeline(), stream, tmp_path / "progress") == [1, 2, 3]
+    assert _run(make_pipeline(), stream, tmp_path / "new progress") == [4, 5, 6]
+    rows = spark.read.parquet(str(tmp_path / "input"))
+    assert kept(make_pipeline()) == expected([rows, rows])
+
+
+def test_the_demo_survives_its_kill_and_starts_afresh(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "objectspace.spark.demo", "--location", str(tmp_path / "demo"), "--days", "92"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert re.search(r"Killed with SIGKILL after epoch \d of 4", done.stdout)
+    assert re.search(r"^UA +58,665 +686 +12\.11 +483$", done.stdout, re.MULTILINE)
+    assert "\nEQUAL: the state after the kill" in done.stdout
+    assert done.returncode == 0
+
+
+def test_the_demo_leaves_the_files_of_others_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("precious")
+    command = [sys.executable, "-m", "objectspace.spark.demo", "--location", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "holds files that are not the demo's: choose another --location" in done.stderr
+    assert (tmp_path / "mine").read_text() == "precious"
