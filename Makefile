@@ -4,7 +4,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 COMMA := ,
 
-.PHONY: demo test check lint types bench-objects clean
+.PHONY: demo test check lint types wheel bench-objects clean
 
 demo: $(VENV)/.demo
 	@$(PY) -m objectspace.spark.demo
@@ -12,7 +12,7 @@ demo: $(VENV)/.demo
 test: $(VENV)/.dev
 	@$(PY) -m pytest
 
-check: lint types test
+check: lint types wheel test
 
 lint: $(VENV)/.dev
 	@$(PY) -m ruff format --check .
@@ -49,3 +49,11 @@ $(VENV)/.dev: $(VENV)/.made pyproject.toml
 
 $(VENV)/.bench: $(VENV)/.made pyproject.toml
 	$(call install,demo$(COMMA)bench)
+
+# A wheel must install and import where nothing else is installed.
+wheel: $(VENV)/.made
+	@rm -rf $(VENV)/wheel && mkdir -p $(VENV)/wheel
+	@$(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir $(VENV)/wheel .
+	@$(PYTHON) -m venv $(VENV)/wheel/empty
+	@$(VENV)/wheel/empty/bin/python -m pip install --quiet --disable-pip-version-check $(VENV)/wheel/*.whl
+	@cd $(VENV)/wheel && ./empty/bin/python -c 'import checkpoint, objectspace; print("the wheel imports from", *objectspace.__path__)'

@@ -11,6 +11,10 @@ class CorruptStoreError(CheckpointError):
     """What is stored is damaged: the message names the place and what still can be read."""
 
 
+class StoreFailedError(CheckpointError):
+    """The file system failed under the store: whether the last change took effect shows when it is opened again."""
+
+
 class StoreLockedError(CheckpointError):
     """Another writer has the store open: the message names its process and host."""
 
@@ -20,4 +24,8 @@ class FencedError(CheckpointError):
 
 
 class UnknownCheckpointError(CheckpointError, LookupError):
-    """No checkpoint with this number or epoch is stored."""
+    """No checkpoint with this number or epoch is stored, or its rows were merged into a newer one."""
+
+
+class EpochTypeError(CheckpointError, TypeError):
+    """An epoch is no integer of 64 bits."""

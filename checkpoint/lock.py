@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 import orjson
@@ -17,13 +18,19 @@ class WriterLock:
 
     Who holds it is told by a second file, since the lock file itself may be emptied by whoever tries next.
 
+    Args:
+        path: the store file; two links to one file are one store.
+
     Raises:
         StoreLockedError: another handle holds it, in this process or another one.
+        CheckpointError: the folder of the file cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
-        self._owner_path = path.with_name(path.name + ".owner")
-        self._lock = FileLock(path.with_name(path.name + ".lock"))
+        target = path.resolve()
+        self._owner_path = target.with_name(target.name + ".owner")
+        # Whoever closes a store may be another thread than the one that opened it.
+        self._lock = FileLock(target.with_name(target.name + ".lock"), thread_local=False)
         try:
             self._lock.acquire(timeout=0)
         except Timeout:
@@ -36,12 +43,15 @@ class WriterLock:
                 f"{path} cannot be locked for writing ({error.strerror}): check the permissions of its folder, or open"
                 " it with read_only=True"
             ) from error
-        self._owner_path.write_bytes(orjson.dumps({"pid": os.getpid(), "host": socket.gethostname()}))
+        # The lock holds without this file: it only tells others whom to ask.
+        with suppress(OSError):
+            self._owner_path.write_bytes(orjson.dumps({"pid": os.getpid(), "host": socket.gethostname()}))
 
     def release(self) -> None:
         """Let others write. May be done twice."""
         if self._lock.is_locked:
-            self._owner_path.unlink(missing_ok=True)
+            with suppress(OSError):
+                self._owner_path.unlink(missing_ok=True)
             self._lock.release()
 
     def _owner(self) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Sequence
-from threading import RLock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from checkpoint.errors import UnknownCheckpointError
 from checkpoint.run import CheckpointKind, IndexRow, Payload, Run, Slot, reachable
+from checkpoint.session import Session
 
 
 class StoredItem(NamedTuple):
@@ -22,26 +22,35 @@ class Reader:
     """A view of the state at one checkpoint, shared by everything that loads slots.
 
     The list of live runs decides the view: rows of other runs are never seen, not even those that a transaction on
-    the same connection is about to commit.
+    the same connection is about to commit. It stays right while checkpoints are made, and while runs are merged: the
+    store knows its readers, and merges no run out of the sight of one.
 
     Args:
-        connection: the connection to read through.
-        lock: held while a statement runs, because a commit may run in another thread.
+        session: the connection to read through.
         runs: the numbers of the live runs, in any order.
     """
 
     PAGE_ROWS = 1024
     """How many rows one statement of a scan fetches; between pages the store may be written."""
 
-    def __init__(self, connection: sqlite3.Connection, lock: RLock, runs: Sequence[int]) -> None:
-        self._connection = connection
-        self._lock = lock
+    def __init__(self, session: Session, runs: Sequence[int]) -> None:
+        self._session = session
+        self._refusal: str | None = None
         self.runs = tuple(sorted(runs, reverse=True))
         self._in = "= -1" if not runs else f"= {runs[0]}" if len(runs) == 1 else f"IN ({','.join(map(str, self.runs))})"
         self._point = (
             f"SELECT value, rank FROM state_item WHERE checkpoint {self._in} AND object = ? AND slot = ?"
             " ORDER BY checkpoint DESC LIMIT 1"
         )
+
+    @property
+    def newest(self) -> int:
+        """The number of the checkpoint that is read; 0 before the first."""
+        return self.runs[0] if self.runs else 0
+
+    def retire(self, reason: str) -> None:
+        """Refuse all further work, because the checkpoint that is read exists no more."""
+        self._refusal = reason
 
     def index(self) -> list[IndexRow]:
         """Return the index row of every object that exists, in order of their ids."""
@@ -65,8 +74,8 @@ class Reader:
 
         Time: O(live runs · log n).
         """
-        with self._lock:
-            row = self._connection.execute(self._point, (object_id, slot)).fetchone()
+        self._allow()
+        row = self._session.row(self._point, (object_id, slot))
         if row is None or row[0] is None:
             return None
         return StoredItem(slot, row[0], row[1])
@@ -89,27 +98,35 @@ class Reader:
         while True:
             page = self._page(object_id, lower, upper, last, reverse, page_rows)
             for slot, value, rank, _ in page:
-                if value is not None:
-                    yield StoredItem(slot, value, rank)
+                if slot != last:
+                    last = slot
+                    if value is not None:
+                        yield StoredItem(slot, value, rank)
             if len(page) < page_rows:
                 return
-            last = page[-1][0]
 
-    def items_by_rank(self, object_id: int) -> Iterator[StoredItem]:
+    def items_by_rank(self, object_id: int, *, reverse: bool = False, limit: int | None = None) -> Iterator[StoredItem]:
         """Yield the slots of an object in the order of their ranks.
 
-        SQLite sorts outside memory where it must, so the memory used does not depend on the size of the object.
+        SQLite sorts, outside memory where it must, so the memory used does not depend on the size of the object. The
+        order is fixed when the first slot is fetched: the store may be written meanwhile.
+
+        Args:
+            object_id: the object.
+            reverse: the highest rank first.
+            limit: how many slots to yield at most: few are found without sorting all.
+
+        Time: O(slots stored), nearly all of it inside SQLite where ``limit`` is small.
         """
+        self._allow()
         statement = (
-            f"SELECT slot, value, rank, max(checkpoint) FROM state_item WHERE checkpoint {self._in} AND object = ?"
-            " GROUP BY slot ORDER BY rank"
+            f"SELECT slot, value, rank FROM (SELECT slot, value, rank, max(checkpoint) FROM state_item"
+            f" WHERE checkpoint {self._in} AND object = ? GROUP BY slot) WHERE value IS NOT NULL"
+            f" ORDER BY rank {'DESC' if reverse else 'ASC'} LIMIT ?"
         )
-        with self._lock:
-            cursor = self._connection.execute(statement, (object_id,))
-        while page := self._fetch(cursor):
-            for slot, value, rank, _ in page:
-                if value is not None:
-                    yield StoredItem(slot, value, rank)
+        with self._session.cursor(statement, (object_id, -1 if limit is None else limit)) as fetch:
+            while page := fetch(self.PAGE_ROWS):
+                yield from map(StoredItem._make, page)
 
     def reachable(self) -> set[int]:
         """Return the ids of all objects that exist: the named ones and those that they own.
@@ -144,26 +161,26 @@ class Reader:
     def _page(
         self, object_id: int, lower: Slot | None, upper: Slot | None, last: Slot | None, reverse: bool, page_rows: int
     ) -> list[tuple[Slot, Payload | None, int | None, int]]:
+        """Return the next rows in slot order, of each slot the newest row first; a page may end between two of them.
+
+        Each run is read in the order of its index, and SQLite merges them: nothing is sorted, and of each run just the
+        rows that the page needs are read.
+        """
         where, bounds = _range(lower, upper, last, reverse)
-        order = f"ORDER BY slot {'DESC' if reverse else 'ASC'} LIMIT {page_rows}"
-        # Each run gives its own first page through its index: without the inner limits SQLite would sort whole runs.
         branches = " UNION ALL ".join(
-            "SELECT * FROM (SELECT slot, value, rank, checkpoint FROM state_item"
-            f" WHERE checkpoint = {run} AND object = :object{where} {order})"
+            f"SELECT slot, value, rank, checkpoint FROM state_item WHERE checkpoint = {run} AND object = :object{where}"
             for run in self.runs
         )
-        if len(self.runs) == 1:
-            return self._query(branches, {"object": object_id, **bounds})
-        merged = f"SELECT slot, value, rank, max(checkpoint) FROM ({branches}) GROUP BY slot {order}"
-        return self._query(merged, {"object": object_id, **bounds}) if self.runs else []
+        order = f"ORDER BY slot {'DESC' if reverse else 'ASC'}, checkpoint DESC LIMIT {page_rows}"
+        return self._query(f"{branches} {order}", {"object": object_id, **bounds}) if branches else []
 
-    def _query(self, statement: str, parameters: Sequence[object] | dict[str, object] = ()) -> list[tuple]:  # type: ignore[type-arg]
-        with self._lock:
-            return self._connection.execute(statement, parameters).fetchall()
+    def _query(self, statement: str, parameters: Sequence[object] | dict[str, object] = ()) -> list[Any]:
+        self._allow()
+        return self._session.rows(statement, parameters)
 
-    def _fetch(self, cursor: sqlite3.Cursor) -> list[tuple]:  # type: ignore[type-arg]
-        with self._lock:
-            return cursor.fetchmany(self.PAGE_ROWS)
+    def _allow(self) -> None:
+        if self._refusal is not None:
+            raise UnknownCheckpointError(self._refusal)
 
 
 def _range(lower: Slot | None, upper: Slot | None, last: Slot | None, reverse: bool) -> tuple[str, dict[str, Slot]]:

@@ -68,7 +68,8 @@ CREATE TABLE state_item (
 VIEWS = """
 CREATE VIEW live_checkpoint AS
     SELECT number FROM checkpoint
-    WHERE number >= coalesce((SELECT max(number) FROM checkpoint WHERE kind = 'full'), 0);
+    WHERE run_slots IS NOT NULL
+    AND number >= coalesce((SELECT max(number) FROM checkpoint WHERE kind = 'full'), 0);
 
 CREATE VIEW current_index AS
     SELECT name, json_object('kind', kind) AS value, object, kind, codec FROM (

@@ -5,23 +5,24 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import RLock
-from typing import Any, Literal
-
-import sqlite_utils
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from checkpoint import merge, schema
-from checkpoint.errors import CheckpointError, CorruptStoreError, UnknownCheckpointError
+from checkpoint.errors import CheckpointError, CorruptStoreError, EpochTypeError, UnknownCheckpointError
 from checkpoint.lock import WriterLock
 from checkpoint.reader import Reader
-from checkpoint.run import CheckpointKind, Run, digest_of
+from checkpoint.run import CheckpointKind, Run
+from checkpoint.session import IN_MEMORY, SQLITE_ERRORS, Durability, Session, require_usable
+from checkpoint.tiers import DEFAULT_HISTORY, RunMap
 from checkpoint.writer import CheckpointWriter, Receipt
 
-Durability = Literal["full", "normal"]
+if TYPE_CHECKING:
+    import sqlite_utils
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,10 @@ class CheckpointRecord:
 
 class CheckpointStore:
     """A file of checkpoints, with one writer and any number of readers in other processes.
+
+    A store that is opened with ``read_only=True`` sees one snapshot: the whole checkpoints that were there when it was
+    opened. It shows newer ones after :meth:`refresh`. Readers never wait for the writer, nor the writer for them; but
+    while a snapshot is held, the write-ahead log of the file grows, so refresh or close those that live long.
 
     Args:
         path: the file, created where it does not exist; ``":memory:"`` for a store that lives in memory.
@@ -66,7 +71,7 @@ class CheckpointStore:
         *,
         durability: Durability = "full",
         read_only: bool = False,
-        history: int = merge.DEFAULT_HISTORY,
+        history: int = DEFAULT_HISTORY,
     ) -> None:
         if durability not in ("full", "normal"):
             raise ValueError(f"durability is {durability!r}: expected 'full' or 'normal'")
@@ -74,18 +79,16 @@ class CheckpointStore:
             raise ValueError(f"history is {history}: keep at least 1 checkpoint")
         self.path = str(path)
         self.read_only = read_only
-        self._durability: Durability = durability
         self._history = history
-        self._mutex = RLock()
-        self._failure: BaseException | None = None
-        self._last = (0, 0)
-        self._next_object_id = 0
-        self._live: tuple[int, ...] = ()
-        self._connection: sqlite3.Connection | None = None
-        self._lock = None if self._in_memory or read_only else _lock(Path(path))
+        if self.path != IN_MEMORY:
+            require_usable(Path(path), read_only=read_only)
+        self._session = Session(self.path, read_only=read_only, durability=durability)
+        self._mutex = self._session.mutex
+        self._readers: WeakKeyDictionary[Reader, CheckpointRecord | None] = WeakKeyDictionary()
+        self._lock = None if read_only or self._session.in_memory else WriterLock(Path(path))
         try:
-            self._connection = self._connect()
-            self._prepare(durability)
+            self._session.open()
+            self._load()
         except BaseException:
             self.close()
             raise
@@ -93,13 +96,13 @@ class CheckpointStore:
     @property
     def database(self) -> sqlite_utils.Database:
         """The file as a ``sqlite_utils.Database``, to look into."""
-        return sqlite_utils.Database(self._open(), execute_plugins=False)
+        import sqlite_utils  # on demand: it brings pandas in where that is installed, which takes a third of a second
+
+        return sqlite_utils.Database(self._session.connection, execute_plugins=False)
 
     def checkpoints(self) -> list[CheckpointRecord]:
         """Return what is known of each checkpoint, oldest first."""
-        with self._mutex:
-            rows = list(self.database["checkpoint"].rows_where(order_by="number"))
-        return [CheckpointRecord(**{**row, "kind": CheckpointKind(row["kind"])}) for row in rows]
+        return self._records("ORDER BY number")
 
     def writer(self, kind: CheckpointKind = CheckpointKind.DIFFERENTIAL, epoch: int | None = None) -> CheckpointWriter:
         """Return a writer for one save.
@@ -108,124 +111,107 @@ class CheckpointStore:
             kind: a complete image, or what changed.
             epoch: the epoch that the checkpoint seals; one more than the last by default.
         """
-        self._writable()
+        self._session.require_writable()
         return CheckpointWriter(self, CheckpointKind(kind), epoch)
 
     def reader(self, number: int | None = None, *, epoch: int | None = None) -> Reader:
         """Return a view of the state as of a checkpoint, the newest by default.
 
+        The view stays as it is whatever happens to the store, as long as it is referred to: its runs are neither merged
+        out of its sight nor dropped. Only a rollback to before its checkpoint ends it.
+
         Raises:
             UnknownCheckpointError: there is no such checkpoint, or its rows were merged into a newer one.
         """
         with self._mutex:
+            self._session.connection  # noqa: B018 - a closed store refuses here, not at the first read
             if number is None and epoch is None:
-                return Reader(self._open(), self._mutex, self._runs())
-            record = self._record(number, epoch)
-            runs = self._runs(record.number)
-            if record.number not in runs:
-                raise UnknownCheckpointError(
-                    f"{self.path} has no rows of checkpoint {record.number} (epoch {record.epoch}) any more: they were"
-                    f" merged; the last {self._history} checkpoints can be read"
-                )
-            return Reader(self._open(), self._mutex, runs)
+                runs = self._runs.live
+            else:
+                record = self._record(number, epoch)
+                if record.number not in self._runs:
+                    raise UnknownCheckpointError(
+                        f"{self.path} has no rows of checkpoint {record.number} (epoch {record.epoch}) any more: they"
+                        f" were merged; the last {self._history} checkpoints can be read"
+                    )
+                runs = self._runs.at(record.number)
+            reader = Reader(self._session, runs)
+            self._readers[reader] = self._record(reader.newest) if self.read_only and runs else None
+            return reader
 
     def append(self, run: Run, epoch: int | None = None) -> Receipt:
         """Make a run durable as the next checkpoint, all or none.
 
         Args:
-            run: the rows; a run of kind full is completed by what it does not mention of the state before.
+            run: the rows, which are put in order; a run of kind full is completed by what it does not mention of the
+                state before.
             epoch: the epoch it seals; must be greater than the last one.
 
         Raises:
-            CheckpointError: the epoch goes backwards, or the store takes no writes.
+            StoreFailedError: the file system failed: call :meth:`reopen`, then see whether the checkpoint is there.
+            CheckpointError: the epoch goes backwards, a row cannot be stored, or the store takes no writes; nothing
+                was written.
 
         Time: O(rows · log rows); for a full run O(state).
         Dirties: one row of ``checkpoint`` and the rows of the run.
         """
-        started = time.perf_counter()
-        with self._mutex:
-            self._writable()
-            number, epoch, parent = self._next(epoch)
-            with self._transaction() as connection:
-                runs = self._runs()
-                _insert(connection, number, run)
-                if run.kind is CheckpointKind.FULL:
-                    _complete(connection, self._mutex, number, runs)
-                slots, size, digest = _measure(connection, number, run)
-                connection.execute(
-                    "INSERT INTO checkpoint VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (
-                        number,
-                        epoch,
-                        run.kind,
-                        parent,
-                        slots,
-                        size,
-                        digest,
-                        _now(),
-                        schema.FORMAT_VERSION,
-                        slots,
-                        digest,
-                    ),
-                )
-                self._reserve_ids(connection, run)
-            self._live = (number,) if run.kind is CheckpointKind.FULL else (*runs, number)
-            self._last = (number, epoch)
-            self._tidy()
-        return Receipt(number, epoch, run.kind, slots, size, time.perf_counter() - started)
+        return self._append(run, epoch, is_partial=run.kind is CheckpointKind.FULL)
 
     def apply(self, run: Run, epoch: int | None = None) -> Receipt:
-        """Fold a run that was written elsewhere in as the next checkpoint; the same as :meth:`append`."""
-        return self.append(run, epoch)
+        """Fold a run that was written elsewhere in as the next checkpoint.
+
+        As :meth:`append`, but a run of kind full is taken for the complete image that it is: what it does not mention
+        is gone.
+        """
+        return self._append(run, epoch, is_partial=False)
 
     def holds(self, number: int, run: Run) -> bool:
         """Tell whether checkpoint ``number`` is durable and holds just the rows of ``run``.
 
         It settles the question after a commit that failed in a way that leaves its outcome open.
+
+        Raises:
+            StoreFailedError: the file system failed, so that nothing can be told before :meth:`reopen`.
         """
-        with self._mutex:
-            found = self._open().execute("SELECT digest FROM checkpoint WHERE number = ?", (number,)).fetchone()
-            if found is None:
-                return False
-            self._refresh()
-            return run.kind is CheckpointKind.FULL or found[0] == run.digest()
+        self._session.require_settled()
+        found = self._session.row("SELECT kind, digest FROM checkpoint WHERE number = ?", (number,))
+        if found is None or found[0] != run.kind:
+            return False
+        # What a full run was completed by is not in the run.
+        return run.kind is CheckpointKind.FULL or found[1] == run.digest()
 
     def next_object_id(self) -> int:
         """Return an object id greater than any that was ever stored, also of objects that exist no more."""
-        return int(self.setting("next_object_id") or 1)
+        return self._next_object_id
 
     def next_number(self) -> int:
         """Return the number that the next checkpoint will have."""
         return self._last[0] + 1
 
     def verify(self) -> int:
-        """Check the digest of every run that still has its own rows, and the file's own structure.
+        """Check the digest of every run, that no row lies outside of one, and the structure of the file itself.
 
         Returns:
             the number of runs checked.
 
         Raises:
-            CorruptStoreError: the first damaged run, by number and epoch.
+            CorruptStoreError: the first damage found, by number and epoch where it lies in a run.
+
+        Time: O(rows). The rows are streamed.
         """
         with self._mutex:
-            connection = self._open()
-            damage = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+            damage = self._session.row("PRAGMA integrity_check(1)")[0]
             if damage != "ok":
                 raise CorruptStoreError(f"{self.path} is damaged: SQLite says {damage}; restore it from a copy")
-            checked = 0
-            for number, epoch, digest in connection.execute(
-                "SELECT number, epoch, run_digest FROM checkpoint WHERE run_digest IS NOT NULL ORDER BY number"
-            ).fetchall():
-                if digest_of(*merge.rows_of(connection, number)) != digest:
-                    raise CorruptStoreError(
-                        f"{self.path}: the rows of checkpoint {number} (epoch {epoch}) do not have the digest {digest}"
-                        " that was recorded with them: restore the file from a copy"
-                    )
-                checked += 1
-            return checked
+            numbers = {}
+            for record in self._records("WHERE run_slots IS NOT NULL OR run_digest IS NOT NULL ORDER BY number"):
+                self._verify_run(record)
+                numbers[record.number] = record
+            self._verify_no_orphans(set(numbers))
+            return len(numbers)
 
     def truncate_after(self, number: int) -> None:
-        """Drop every checkpoint after ``number``; 0 drops all.
+        """Drop every checkpoint after ``number``; 0 drops all. Readers of what is dropped refuse work from then on.
 
         Raises:
             UnknownCheckpointError: the checkpoint is not stored or its rows were merged.
@@ -234,28 +220,45 @@ class CheckpointStore:
         Dirties: the rows of the checkpoints dropped.
         """
         with self._mutex:
-            self._writable()
+            self._session.require_writable()
             if number:
                 self.reader(number)
-            elif any(record.run_slots is None for record in self.checkpoints()):
+            elif self._session.row("SELECT 1 FROM checkpoint WHERE run_slots IS NULL LIMIT 1"):
                 raise UnknownCheckpointError(f"{self.path}: the first checkpoints were merged and cannot be dropped")
             with self._transaction() as connection:
-                for table, column in _NUMBERED:
+                for table, column in merge.NUMBERED:
                     connection.execute(f"DELETE FROM {table} WHERE {column} > ?", (number,))
-            self._refresh()
+            self._load()
+            self._retire_readers("was dropped by a rollback")
 
     def setting(self, key: str) -> Any:
         """Return a setting kept in the store, ``None`` where it is not set."""
-        with self._mutex:
-            row = self._open().execute("SELECT value FROM setting WHERE key = ?", (key,)).fetchone()
+        row = self._session.row("SELECT value FROM setting WHERE key = ?", (key,))
         return None if row is None else row[0]
+
+    def refresh(self) -> None:
+        """Let a read-only store see the checkpoints that were made since it was opened or refreshed.
+
+        Readers made before go on to show their own checkpoint; where the writer has meanwhile merged or dropped it,
+        they raise UnknownCheckpointError. A store that writes always sees its newest state.
+        """
+        if self.read_only:
+            self.reopen()
+
+    def reopen(self) -> None:
+        """Open the file again after a failure of the file system, so that it takes writes again.
+
+        A space on the store keeps its edits: its next save covers them. Readers made before go on to work.
+        """
+        with self._mutex:
+            self._session.reopen()
+            self._load()
+            self._retire_readers("is no more: its rows were merged into a newer one, or dropped")
 
     def close(self) -> None:
         """Close the file and let others write; nothing is saved. May be done twice."""
         with self._mutex:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+            self._session.close()
             if self._lock is not None:
                 self._lock.release()
 
@@ -268,194 +271,147 @@ class CheckpointStore:
     def __repr__(self) -> str:
         return f"CheckpointStore({self.path!r})"
 
-    def reopen(self) -> None:
-        """Open the file again after a failure of the file system, so that it takes writes again.
+    def _load(self) -> None:
+        """Read what is kept in memory: so no commit has to look at the table of checkpoints."""
+        rows = self._session.rows
+        self._runs = RunMap(
+            rows("SELECT number, run_slots FROM checkpoint WHERE run_slots IS NOT NULL ORDER BY number"),
+            [row[0] for row in rows("SELECT number FROM checkpoint WHERE kind = 'full' ORDER BY number")],
+        )
+        last = self._session.row("SELECT number, epoch FROM checkpoint ORDER BY number DESC LIMIT 1")
+        self._last: tuple[int, int] = last or (0, 0)
+        self._next_object_id = int(self.setting("next_object_id") or 1)
 
-        A space on the store keeps its edits: its next save covers them.
-        """
+    def _records(self, clause: str, parameters: tuple[object, ...] = ()) -> list[CheckpointRecord]:
+        rows = self._session.rows(f"SELECT {_COLUMNS} FROM checkpoint {clause}", parameters)
+        return [CheckpointRecord(row[0], row[1], CheckpointKind(row[2]), *row[3:]) for row in rows]
+
+    def _record(self, number: int | None, epoch: int | None = None) -> CheckpointRecord:
+        column, wanted = ("epoch", epoch) if number is None else ("number", number)
+        records = self._records(f"WHERE {column} = ?", (wanted,))
+        if records:
+            return records[0]
+        first, last = self._session.row("SELECT min(epoch), max(epoch) FROM checkpoint")
+        span = "it has no checkpoint yet" if first is None else f"it has epochs {first} to {last}"
+        what = f"epoch {wanted}" if number is None else f"checkpoint {wanted}"
+        raise UnknownCheckpointError(f"{self.path} has no {what}: {span}")
+
+    def _append(self, run: Run, epoch: int | None, *, is_partial: bool) -> Receipt:
+        started = time.perf_counter()
         with self._mutex:
-            if self._connection is not None:
-                self._connection.close()
-            self._connection, self._failure = self._connect(), None
-            self._prepare(self._durability)
-
-    @property
-    def _in_memory(self) -> bool:
-        return self.path == ":memory:"
-
-    def _open(self) -> sqlite3.Connection:
-        if self._connection is None:
-            raise CheckpointError(f"{self.path} is closed: open the store again")
-        return self._connection
-
-    def _writable(self) -> None:
-        self._open()
-        if self.read_only:
-            raise CheckpointError(f"{self.path} was opened with read_only=True: open it for writing")
-        if self._failure is not None:
-            raise CheckpointError(
-                f"{self.path} failed before ({self._failure}) and takes no writes until it is opened again"
-            )
-
-    def _connect(self) -> sqlite3.Connection:
-        target = self.path if self._in_memory else Path(self.path).absolute().as_uri()
-        mode = "" if self._in_memory else "?mode=ro" if self.read_only else "?mode=rwc"
-        try:
-            return sqlite3.connect(target + mode, uri=True, isolation_level=None, check_same_thread=False, timeout=5)
-        except sqlite3.Error as error:
-            raise _unusable(self.path, error) from error
-
-    def _prepare(self, durability: Durability) -> None:
-        connection = self._open()
-        try:
-            self._recognise(connection)
-            if not self.read_only:
-                connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute(f"PRAGMA synchronous = {durability}")
-            connection.execute(f"PRAGMA cache_size = {-64 * 1024}")
-            if not self._is_created(connection):
-                if self.read_only:
-                    raise CheckpointError(f"{self.path} is empty: there is nothing to read yet")
-                schema.create(connection)
-            self._refresh()
-        except sqlite3.DatabaseError as error:
-            raise _unusable(self.path, error) from error
-
-    def _recognise(self, connection: sqlite3.Connection) -> None:
-        application = connection.execute("PRAGMA application_id").fetchone()[0]
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        tables = self.database.table_names()
-        if application != schema.APPLICATION_ID and (application or tables):
-            raise CheckpointError(
-                f"{self.path} is an SQLite database but no checkpoint store (it has the tables {tables}):"
-                " name another file"
-            )
-        if version > schema.FORMAT_VERSION:
-            raise CheckpointError(
-                f"{self.path} has format {version}, and this version reads formats up to {schema.FORMAT_VERSION}:"
-                " install a newer objectspace"
-            )
-
-    def _is_created(self, connection: sqlite3.Connection) -> bool:
-        return bool(connection.execute("PRAGMA application_id").fetchone()[0])
-
-    def _refresh(self) -> None:
-        connection = self._open()
-        row = connection.execute("SELECT number, epoch FROM checkpoint ORDER BY number DESC LIMIT 1").fetchone()
-        self._last = row or (0, 0)
-        self._live = merge.live_runs(connection, self._last[0])
-
-    def _runs(self, number: int | None = None) -> tuple[int, ...]:
-        if self.read_only:
-            self._refresh()
-        return self._live if number is None else merge.live_runs(self._open(), number)
-
-    def _record(self, number: int | None, epoch: int | None) -> CheckpointRecord:
-        records = self.checkpoints()
-        for record in records:
-            if record.number == number or (number is None and record.epoch == epoch):
-                return record
-        wanted = f"epoch {epoch}" if number is None else f"checkpoint {number}"
-        span = f"it has epochs {records[0].epoch} to {records[-1].epoch}" if records else "it has no checkpoint yet"
-        raise UnknownCheckpointError(f"{self.path} has no {wanted}: {span}")
+            self._session.require_writable()
+            number, epoch, parent = self._next(epoch)
+            with self._transaction() as connection:
+                run.sort()
+                merge.insert(connection, number, run)
+                if is_partial:
+                    merge.complete(self._session, number, self._runs.live)
+                slots, size, digest = merge.measured(connection, number) if is_partial else run.measure()
+                record = CheckpointRecord(
+                    number, epoch, run.kind, parent, slots, size, digest, _now(), schema.FORMAT_VERSION, slots, digest
+                )
+                connection.execute(f"INSERT INTO checkpoint ({_COLUMNS}) VALUES ({_MARKS})", astuple(record))
+                next_object_id = self._reserve_ids(connection, run)
+            self._next_object_id, self._last = next_object_id, (number, epoch)
+            self._runs.added(number, slots, is_full=run.kind is CheckpointKind.FULL)
+            seconds = time.perf_counter() - started
+            self._tidy()
+        return Receipt(number, epoch, run.kind, slots, size, seconds)
 
     def _next(self, epoch: int | None) -> tuple[int, int, int | None]:
         number, last = self._last
         if epoch is None:
             epoch = last + 1
-        if not isinstance(epoch, int) or isinstance(epoch, bool):
-            raise TypeError(f"epoch is {epoch!r}: expected an int")
+        if not isinstance(epoch, int) or isinstance(epoch, bool) or not -(2**63) <= epoch < 2**63:
+            raise EpochTypeError(f"epoch is {epoch!r}: expected an int of 64 bits")
         if number and epoch <= last:
-            raise CheckpointError(f"epoch {epoch} is not after epoch {last}, the last one in {self.path}")
+            raise CheckpointError(
+                f"epoch {epoch} is not after epoch {last}, the last one in {self.path}: give a greater one, or none"
+            )
         return number + 1, epoch, number or None
 
-    def _reserve_ids(self, connection: sqlite3.Connection, run: Run) -> None:
+    def _reserve_ids(self, connection: sqlite3.Connection, run: Run) -> int:
         """Keep the ids in a run from being used again after their objects are gone."""
         tables: tuple[list[Any], ...] = (run.index, run.metadata, run.items)
-        highest = max((rows[-1][0] for rows in tables if rows), default=0)
-        if highest >= self._next_object_id:
-            self._next_object_id = highest + 1
-            connection.execute("INSERT OR REPLACE INTO setting VALUES ('next_object_id', ?)", (highest + 1,))
+        following = max((rows[-1][0] + 1 for rows in tables if rows), default=0)
+        if following <= self._next_object_id:
+            return self._next_object_id
+        connection.execute("INSERT OR REPLACE INTO setting VALUES ('next_object_id', ?)", (following,))
+        return following
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Run statements in one transaction; a failure of the file itself closes the store for writing."""
-        connection = self._open()
+        """Run statements in one transaction, and keep what is in memory true also where it was interrupted."""
         try:
-            connection.execute("BEGIN IMMEDIATE")
-            yield connection
-            connection.execute("COMMIT")
-        except BaseException as error:
-            if isinstance(error, sqlite3.Error) and _is_fatal(error):
-                self._failure = error
-            self._next_object_id = 0
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+            with self._session.transaction() as connection:
+                yield connection
+        except (OverflowError, ValueError, TypeError) as error:
+            raise CheckpointError(
+                f"{self.path}: the run holds a row that cannot be stored ({error}); nothing was written"
+            ) from error
+        except BaseException:
+            with suppress(CheckpointError):
+                self._load()
             raise
 
     def _tidy(self) -> None:
-        """Merge old runs where there are many, and drop those that a full checkpoint has made useless."""
-        connection = self._open()
-        group = merge.due(connection, self._live, self._history)
-        if group:
-            with self._transaction():
-                merge.merge(connection, self._mutex, group, is_base=group[0] == self._live[0])
-            self._live = tuple(run for run in self._live if run not in group[:-1])
-        if self._live[0] == self._last[0] - self._history + 1:
-            with self._transaction():
-                merge.drop_before(connection, self._live[0])
+        """Merge old runs where there are many, drop those that a full checkpoint has made useless, and copy the log."""
+        pins = [reader.newest for reader in self._readers]
+        try:
+            group = self._runs.due(self._history, pins)
+            if group:
+                with self._transaction():
+                    slots = merge.merge(self._session, group, is_base=group[0] == self._runs.live[0])
+                self._runs.merged(group, slots)
+            first = self._runs.obsolete(self._history, pins)
+            if first:
+                with self._transaction() as connection:
+                    merge.drop_before(connection, first)
+                self._runs.dropped(first)
+        except CheckpointError:
+            # The checkpoint before is durable, so it must not fail for this. What is due stays due.
+            return
+        self._session.copy_log()
+
+    def _verify_run(self, record: CheckpointRecord) -> None:
+        try:
+            found = merge.measured(self._session.connection, record.number)
+        except SQLITE_ERRORS as error:
+            raise self._session.failed(error) from error
+        if (found.slots, found.digest) != (record.run_slots, record.run_digest):
+            raise CorruptStoreError(
+                f"{self.path}: the rows of checkpoint {record.number} (epoch {record.epoch}) do not have the digest"
+                f" {record.run_digest} that was recorded with them: restore the file from a copy"
+            )
+
+    def _verify_no_orphans(self, numbers: set[int]) -> None:
+        for table, column in merge.NUMBERED[1:]:
+            for number in merge.numbers_in(self._session.connection, table):
+                if number not in numbers:
+                    raise CorruptStoreError(
+                        f"{self.path}: {table} has rows under {column} {number}, which has no run: restore the file"
+                        " from a copy"
+                    )
+
+    def _retire_readers(self, reason: str) -> None:
+        """End the readers whose checkpoint cannot be read any more."""
+        for reader, record in list(self._readers.items()):
+            if reader.newest and not self._still_there(reader.newest, record):
+                reader.retire(f"{self.path}: checkpoint {reader.newest} {reason}; ask the store for another reader")
+                del self._readers[reader]
+
+    def _still_there(self, number: int, known: CheckpointRecord | None) -> bool:
+        if number not in self._runs:
+            return False
+        if known is None:
+            return True
+        now = self._record(number)
+        return (now.epoch, now.time, now.digest) == (known.epoch, known.time, known.digest)
 
 
-_NUMBERED = (
-    ("checkpoint", "number"),
-    ("state_index", "checkpoint"),
-    ("state_metadata", "checkpoint"),
-    ("state_item", "checkpoint"),
-)
-
-
-def _lock(path: Path) -> WriterLock:
-    if path.is_dir():
-        raise CheckpointError(f"{path} is a folder: name a file in it, for example {path / 'state.db'}")
-    if not path.parent.is_dir():
-        raise CheckpointError(f"{path} cannot be created: the folder {path.parent} does not exist; create it first")
-    return WriterLock(path)
-
-
-def _is_fatal(error: sqlite3.Error) -> bool:
-    """Tell whether the file itself failed, so that nothing can be known of what it holds until it is opened again."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-
-
-def _unusable(path: str, error: sqlite3.Error) -> CheckpointError:
-    if "not a database" in str(error):
-        return CheckpointError(f"{path} is no checkpoint store (SQLite says: {error}): name another file")
-    if "malformed" in str(error):
-        return CorruptStoreError(f"{path} is damaged (SQLite says: {error}): restore it from a copy")
-    return CheckpointError(f"{path} cannot be opened (SQLite says: {error}): check that it exists and its permissions")
+_COLUMNS = ", ".join(CheckpointRecord.__dataclass_fields__)
+_MARKS = ", ".join("?" for _ in CheckpointRecord.__dataclass_fields__)
 
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def _insert(connection: sqlite3.Connection, number: int, run: Run) -> None:
-    run.sort()
-    connection.executemany(f"INSERT INTO state_index VALUES ({number}, ?, ?, ?, ?)", run.index)
-    connection.executemany(f"INSERT INTO state_metadata VALUES ({number}, ?, ?, ?)", run.metadata)
-    connection.executemany(f"INSERT INTO state_item VALUES ({number}, ?, ?, ?, ?)", run.items)
-
-
-def _complete(connection: sqlite3.Connection, mutex: RLock, number: int, runs: tuple[int, ...]) -> None:
-    """Turn the rows under ``number`` into a complete image by adding what they do not mention of the older runs."""
-    merge.absorb(connection, runs, number)
-    merge.drop_deletions(connection, number)
-    merge.drop_unreachable(connection, mutex, number)
-
-
-def _measure(connection: sqlite3.Connection, number: int, run: Run) -> tuple[int, int, str]:
-    """Return the slots, bytes and digest of what was written; for a full run of all that lies under its number."""
-    if run.kind is CheckpointKind.FULL:
-        run = Run(run.kind, *(list(rows) for rows in merge.rows_of(connection, number)))
-    return run.slots, run.bytes, digest_of(run.index, run.metadata, run.items)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -152,7 +153,11 @@ class CheckpointWriter(Writer):
         self._store = store
 
     def is_durable(self) -> bool:
-        """Tell whether the rows are durable; after a commit of unknown outcome the store itself is asked."""
+        """Tell whether the rows are durable; after a commit of unknown outcome the store itself is asked.
+
+        Raises:
+            StoreFailedError: the store cannot tell before its ``reopen()``.
+        """
         if self.state is WriterState.UNKNOWN and self._run is not None:
             found = self._store.holds(self._expected_number, self._run)
             self.state = WriterState.COMMITTED if found else WriterState.ROLLED_BACK
@@ -162,11 +167,11 @@ class CheckpointWriter(Writer):
         self._expected_number = self._store.next_number()
         try:
             self.receipt = self._store.append(run, self.epoch)
-        except CheckpointError:
-            self.state = WriterState.ROLLED_BACK
-            raise
         except BaseException:
             self.state = WriterState.UNKNOWN
+            # Asked now, before another writer takes the number. A store that failed can tell when it is open again.
+            with suppress(CheckpointError):
+                self.is_durable()
             raise
 
 

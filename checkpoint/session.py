@@ -1,0 +1,359 @@
+"""The one connection of a store: how its file is opened and recognised, how it is written, and how it failed."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import RLock
+from typing import Any, Literal
+
+from checkpoint import schema
+from checkpoint.errors import CheckpointError, CorruptStoreError, StoreFailedError, StoreLockedError
+
+Durability = Literal["full", "normal"]
+
+IN_MEMORY = ":memory:"
+"""The path of a store that has no file."""
+
+SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""What SQLite raises; the second where damage has left text that is no text, be it only in its own message."""
+
+LOG_BYTES = 4 << 20
+"""How far the write-ahead log grows before it is copied into the file, and how long it stays on the disk."""
+
+_CACHE_KIB = 64 * 1024
+_SMALLEST = 512
+_BUSY_SECONDS = 5
+
+
+_PAGE_BYTES = 2048
+"""The page size of a new store: a run of small rows leaves less unused at its end than with SQLite's 4,096 bytes."""
+
+
+class Session:
+    """A connection that the store and its readers share, and that is put in place of another when it must be.
+
+    Args:
+        path: the file; ``":memory:"`` for none.
+        read_only: read one snapshot, which the whole session sees.
+        durability: as for :class:`~checkpoint.CheckpointStore`.
+    """
+
+    factory: type[sqlite3.Connection] = sqlite3.Connection
+
+    def __init__(self, path: str, *, read_only: bool, durability: Durability) -> None:
+        self.path = path
+        self.read_only = read_only
+        self.in_memory = path == IN_MEMORY
+        self.mutex = RLock()
+        self._durability = durability
+        self._failure: Exception | None = None
+        self._connection: sqlite3.Connection | None = None
+        self._log = Path(path).resolve().with_name(Path(path).resolve().name + "-wal")
+        self._log_copied = 0
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """The connection, for statements of the caller.
+
+        Raises:
+            CheckpointError: it is closed.
+        """
+        if self._connection is None:
+            self.require_settled()
+            raise CheckpointError(f"{self.path} is closed: open the store again")
+        return self._connection
+
+    def open(self) -> None:
+        """Connect, make sure that the file is a store of a known format, and create one in an empty file.
+
+        Raises:
+            CheckpointError: it is something else, or cannot be opened.
+        """
+        if self._connection is not None:
+            self._disconnect()
+        try:
+            self._connection = self._connect("ro" if self.read_only else "rwc")
+            self._begin(self._connection)
+        except SQLITE_ERRORS as error:
+            self._disconnect()
+            raise self.explain(error) from error
+        except BaseException:
+            self._disconnect()
+            raise
+        self._failure = None
+
+    def reopen(self) -> None:
+        """Open the file again; what was in doubt is decided by what it holds.
+
+        Raises:
+            CheckpointError: it cannot be opened.
+        """
+        with self.mutex:
+            if not self.in_memory:
+                self.open()
+            elif self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+            self._failure = None
+
+    def close(self) -> None:
+        """Copy the log into the file where nobody else is reading, and disconnect. May be done twice."""
+        with self.mutex:
+            if self._connection is None:
+                return
+            if not self.read_only and self._failure is None:
+                # What the log holds is durable: if it cannot be copied now, the next opening does it.
+                with suppress(sqlite3.Error):
+                    self._connection.execute("PRAGMA busy_timeout = 0")
+                    self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            self._disconnect()
+
+    def rows(self, statement: str, parameters: Sequence[object] | dict[str, object] = ()) -> list[Any]:
+        """Return all rows of a query."""
+        with self.mutex:
+            try:
+                return self.connection.execute(statement, parameters).fetchall()
+            except SQLITE_ERRORS as error:
+                raise self.failed(error) from error
+
+    def row(self, statement: str, parameters: Sequence[object] = ()) -> Any:
+        """Return the first row of a query, or ``None``."""
+        with self.mutex:
+            try:
+                return self.connection.execute(statement, parameters).fetchone()
+            except SQLITE_ERRORS as error:
+                raise self.failed(error) from error
+
+    @contextmanager
+    def cursor(self, statement: str, parameters: Sequence[object]) -> Iterator[Callable[[int], list[Any]]]:
+        """Run a query whose rows are fetched in portions, by a function of their number."""
+        with self._reading():
+            cursor = self.connection.execute(statement, parameters)
+
+        def fetch(count: int) -> list[Any]:
+            with self._reading():
+                return cursor.fetchmany(count)
+
+        try:
+            yield fetch
+        finally:
+            # A cursor that stays open keeps the log from beginning anew.
+            with suppress(sqlite3.Error):
+                cursor.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Run statements in one transaction: all of them take effect, or none.
+
+        Raises:
+            StoreFailedError: the file system failed; if it did so while committing, the outcome is open.
+            CheckpointError: nothing took effect, and the message says why.
+        """
+        connection = self.connection
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            yield connection
+            connection.execute("COMMIT")
+        except SQLITE_ERRORS as error:
+            explained = self.failed(error)
+            self._abandon(connection)
+            raise explained from error
+        except BaseException:
+            self._abandon(connection)
+            raise
+
+    def copy_log(self) -> None:
+        """Copy the write-ahead log into the file if it has grown long: after a commit, and outside its cost.
+
+        When all is copied and nobody reads, SQLite begins the log anew and cuts its file to ``LOG_BYTES``; so a longer
+        file is one that has grown since. While somebody keeps it from beginning anew, it is tried again after as much
+        growth: each attempt would cost two syncs and gain little.
+        """
+        if self.in_memory:
+            return
+        try:
+            size = self._log.stat().st_size
+        except FileNotFoundError:
+            return
+        if size < self._log_copied:
+            self._log_copied = 0
+        if size - self._log_copied > LOG_BYTES:
+            self._log_copied = size
+            try:
+                self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            except sqlite3.Error as error:
+                # Refused while an iteration is under way: the log waits. A failure of the file shows at the next write.
+                self.failed(error)
+
+    def require_writable(self) -> None:
+        """Refuse where nothing may be written.
+
+        Raises:
+            CheckpointError: the session is closed or read-only.
+            StoreFailedError: it failed, and was not opened again.
+        """
+        self.require_settled()
+        if self.connection and self.read_only:
+            raise CheckpointError(f"{self.path} was opened with read_only=True: open it for writing")
+
+    def require_settled(self) -> None:
+        """Refuse where it is open what the file holds.
+
+        Raises:
+            StoreFailedError: the file system failed, and the file was not opened again.
+        """
+        if self._failure is not None:
+            raise StoreFailedError(
+                f"{self.path} failed ({self._failure}) and takes no writes until it is opened again: see to its disk,"
+                " then call reopen() on the store"
+            ) from self._failure
+
+    def failed(self, error: Exception) -> CheckpointError:
+        """Note an error, refuse writes from now on where the file itself failed, and return what to raise."""
+        if _code(error) in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            self._failure = self._failure or error
+        return self.explain(error)
+
+    def explain(self, error: Exception) -> CheckpointError:
+        """Return an error of SQLite as one of ours, with what to do."""
+        kind, advice = _ADVICE.get(_code(error), (CheckpointError, "the store could not do it"))
+        if "no such table" in str(error) or "no such column" in str(error) or "decode" in str(error):
+            kind, advice = _ADVICE[sqlite3.SQLITE_CORRUPT]
+        return kind(f"{self.path}: {advice} (SQLite says: {error})")
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        with self.mutex:
+            try:
+                yield
+            except SQLITE_ERRORS as error:
+                raise self.failed(error) from error
+
+    def _connect(self, mode: str) -> sqlite3.Connection:
+        target = self.path if self.in_memory else f"{Path(self.path).absolute().as_uri()}?mode={mode}"
+        return sqlite3.connect(
+            target, uri=True, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS, factory=self.factory
+        )
+
+    def _begin(self, connection: sqlite3.Connection) -> None:
+        if self.read_only:
+            # The first read inside a transaction fixes what all later ones see.
+            connection.execute("BEGIN")
+        is_empty = recognise(self.path, connection)
+        connection.execute(f"PRAGMA cache_size = {-_CACHE_KIB}")
+        if self.read_only:
+            if is_empty:
+                raise CheckpointError(f"{self.path} is empty: there is nothing to read yet")
+            return
+        connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        if mode != "wal" and not self.in_memory:
+            raise CheckpointError(f"{self.path} is on a file system without shared memory: put it on a local disk")
+        connection.execute(f"PRAGMA synchronous = {self._durability}")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
+        if is_empty:
+            schema.create(connection)
+
+    def _abandon(self, connection: sqlite3.Connection) -> None:
+        if not connection.in_transaction:
+            return
+        try:
+            connection.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            # Reads must not see what was not committed; closing the connection takes it back for certain.
+            self._failure = self._failure or error
+            if not self.in_memory:
+                self._disconnect()
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def recognise(path: str, connection: sqlite3.Connection) -> bool:
+    """Tell whether a file is empty and may become a store; return False where it is one.
+
+    Raises:
+        CheckpointError: it is another database, or a store of a newer format.
+    """
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if application != schema.APPLICATION_ID:
+        tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        if application or tables:
+            raise CheckpointError(
+                f"{path} is an SQLite database but no checkpoint store (it has the tables {tables}): name another file"
+            )
+    if version > schema.FORMAT_VERSION:
+        raise CheckpointError(
+            f"{path} has format {version}, and this version reads formats up to {schema.FORMAT_VERSION}:"
+            " install a newer objectspace"
+        )
+    return not application
+
+
+def require_usable(path: Path, *, read_only: bool) -> None:
+    """Refuse a path that cannot be a store, before anything is written at it or beside it.
+
+    Raises:
+        CheckpointError: it is a folder or a device, its folder is missing, or it holds something else.
+    """
+    if "\0" in str(path):
+        raise CheckpointError(f"{str(path)!r} is no path: it holds a NUL character; name another file")
+    if path.is_dir():
+        raise CheckpointError(f"{path} is a folder: name a file in it, for example {path / 'state.db'}")
+    if not path.parent.is_dir():
+        raise CheckpointError(f"{path} cannot be created: the folder {path.parent} does not exist; create it first")
+    if not path.exists():
+        if read_only:
+            raise CheckpointError(f"{path} does not exist: check the path, or open it for writing to create it")
+        return
+    if not path.is_file():
+        raise CheckpointError(f"{path} is not a regular file: name another one")
+    if 0 < path.stat().st_size < _SMALLEST:
+        # SQLite would take some of these for new databases, and write over them.
+        raise CheckpointError(f"{path} is no checkpoint store, or one that was cut short: name another file")
+    _look_into(path)
+
+
+def _look_into(path: Path) -> None:
+    # An immutable connection leaves no trace, not even a log. It does not see the log either, and may meet a page that
+    # a writer is changing: so only what is certain counts here, and the opening itself decides about the rest.
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True)
+    except sqlite3.Error:
+        return
+    try:
+        recognise(str(path), connection)
+    except SQLITE_ERRORS as error:
+        if _code(error) == sqlite3.SQLITE_NOTADB:
+            raise CheckpointError(f"{path} is no checkpoint store (SQLite says: {error}): name another file") from error
+    finally:
+        connection.close()
+
+
+def _code(error: Exception) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+_DAMAGED = "the file is damaged: restore it from a copy"
+_CLOSED = "the file cannot be opened or written: check that it exists, and the permissions of it and its folder"
+_ADVICE: dict[int, tuple[type[CheckpointError], str]] = {
+    sqlite3.SQLITE_NOTADB: (CorruptStoreError, "its first page is damaged: restore it from a copy"),
+    sqlite3.SQLITE_CORRUPT: (CorruptStoreError, _DAMAGED),
+    sqlite3.SQLITE_IOERR: (StoreFailedError, "the file system failed: see to the disk, then call reopen()"),
+    sqlite3.SQLITE_FULL: (CheckpointError, "no space is left: free some and try again; nothing was written"),
+    sqlite3.SQLITE_BUSY: (StoreLockedError, "another program is writing to the file: try again when it has finished"),
+    sqlite3.SQLITE_CANTOPEN: (CheckpointError, _CLOSED),
+    sqlite3.SQLITE_PERM: (CheckpointError, _CLOSED),
+    sqlite3.SQLITE_READONLY: (CheckpointError, _CLOSED),
+    sqlite3.SQLITE_CONSTRAINT: (
+        CheckpointError,
+        "the run holds a row twice, or one that is no row; nothing was written",
+    ),
+    sqlite3.SQLITE_TOOBIG: (CheckpointError, "a value is too large for SQLite, nothing was written: store it in parts"),
+}

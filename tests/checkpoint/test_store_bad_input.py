@@ -1,0 +1,222 @@
+"""Bad input gets one clear error each, and what lies on the disk stays as it is."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpoint import (
+    CheckpointError,
+    CheckpointStore,
+    CorruptStoreError,
+    EpochTypeError,
+    Run,
+    StoreFailedError,
+    StoreLockedError,
+    UnknownCheckpointError,
+)
+from checkpoint.schema import FORMAT_VERSION
+from tests.checkpoint.store_helpers import DIFFERENTIAL, Fault, quick_store, run_of, values_in
+
+
+def make_store(path: Path) -> Path:
+    with quick_store(path) as store:
+        store.append(run_of(dict.fromkeys(range(200), "x" * 100)))
+    # What a store leaves beside its file is not the subject here.
+    for rest in path.parent.glob("*.lock"):
+        rest.unlink()
+    return path
+
+
+def make_foreign(path: Path, *, journal: str = "delete") -> Path:
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA journal_mode = {journal}")
+    connection.execute("CREATE TABLE person (name)")
+    connection.commit()
+    connection.close()
+    return path
+
+
+def make_newer(path: Path) -> Path:
+    connection = sqlite3.connect(make_store(path))
+    connection.execute(f"PRAGMA user_version = {FORMAT_VERSION + 1}")
+    connection.close()
+    return path
+
+
+def make_cut(path: Path, size: int) -> Path:
+    os.truncate(make_store(path), size)
+    return path
+
+
+def make_file(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+def make_pipe(path: Path) -> Path:
+    os.mkfifo(path)
+    return path
+
+
+BAD_PATHS: list[tuple[str, Callable[[Path], Path], type[Exception], str]] = [
+    ("missing-folder", lambda f: f / "no" / "state.db", CheckpointError, "does not exist; create it"),
+    ("folder", lambda f: f, CheckpointError, "is a folder: name a file"),
+    ("file-as-folder", lambda f: make_file(f / "a", b"x") / "state.db", CheckpointError, "does not exist; create"),
+    ("nul", lambda f: f / "a\0b", CheckpointError, "NUL"),
+    ("pipe", lambda f: make_pipe(f / "pipe"), CheckpointError, "not a regular file"),
+    ("text", lambda f: make_file(f / "notes.txt", b"hello, world\n" * 99), CheckpointError, "name another file"),
+    ("short-text", lambda f: make_file(f / "notes.txt", b"x"), CheckpointError, "name another file"),
+    ("other-database", lambda f: make_foreign(f / "a.db"), CheckpointError, r"\['person'\].*name another file"),
+    ("other-wal", lambda f: make_foreign(f / "a.db", journal="wal"), CheckpointError, "name another file"),
+    ("newer", lambda f: make_newer(f / "a.db"), CheckpointError, "install a newer objectspace"),
+    ("cut-header", lambda f: make_cut(f / "a.db", 50), CheckpointError, "cut short"),
+    ("cut-page", lambda f: make_cut(f / "a.db", 1000), CorruptStoreError, "restore it from a copy"),
+    ("cut-half", lambda f: make_cut(f / "a.db", 20_000), CorruptStoreError, "restore it from a copy"),
+]
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize(
+    ("make", "error", "message"), [row[1:] for row in BAD_PATHS], ids=[row[0] for row in BAD_PATHS]
+)
+def test_a_path_that_is_no_store_is_refused_and_left_alone(
+    tmp_path: Path, make: Callable[[Path], Path], error: type[Exception], message: str, read_only: bool
+) -> None:
+    path = make(tmp_path)
+    before = snapshot(tmp_path)
+    with pytest.raises(error, match=message):
+        CheckpointStore(path, read_only=read_only)
+    after = snapshot(tmp_path)
+    assert {name: after[name] for name in before} == before
+    # SQLite reads through shared memory, and a reader may not take it away again.
+    assert set(after) - set(before) <= {f"{path}.lock"} | ({f"{path}-shm", f"{path}-wal"} if read_only else set())
+
+
+def test_reading_what_is_not_there_creates_nothing(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="does not exist"):
+        CheckpointStore(tmp_path / "state.db", read_only=True)
+    (tmp_path / "empty.db").touch()
+    with pytest.raises(CheckpointError, match="nothing to read yet"):
+        CheckpointStore(tmp_path / "empty.db", read_only=True)
+    assert snapshot(tmp_path) == {str(tmp_path / "empty.db"): b""}
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "message"),
+    [
+        (sqlite3.SQLITE_CANTOPEN, CheckpointError, "permissions"),
+        (sqlite3.SQLITE_READONLY, CheckpointError, "permissions"),
+        (sqlite3.SQLITE_IOERR, StoreFailedError, "see to the disk"),
+        (sqlite3.SQLITE_BUSY, StoreLockedError, "try again"),
+    ],
+)
+def test_a_file_that_cannot_be_opened_says_what_to_do(
+    tmp_path: Path, inject: Callable[[Fault | None], None], code: int, error: type[Exception], message: str
+) -> None:
+    path = make_store(tmp_path / "state.db")
+    before = path.read_bytes()
+    inject(Fault(1, code))
+    with pytest.raises(error, match=message):
+        CheckpointStore(path)
+    inject(None)
+    assert path.read_bytes() == before
+    with quick_store(path) as store:
+        assert store.verify() == 1
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("filelock.FileLock.acquire", refuse)
+    with pytest.raises(CheckpointError, match=r"cannot be locked.*permissions of its folder"):
+        CheckpointStore(tmp_path / "state.db")
+
+
+def test_another_program_that_writes_is_waited_for_and_then_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("checkpoint.session._BUSY_SECONDS", 0.01)
+    with quick_store(tmp_path / "state.db") as store:
+        other = sqlite3.connect(tmp_path / "state.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreLockedError, match="another program"):
+            store.append(run_of({1: "a"}))
+        other.execute("ROLLBACK")
+        other.close()
+        assert store.append(run_of({1: "a"})).number == 1
+
+
+@pytest.mark.parametrize("epoch", [5, 4, 0, -1])
+def test_an_epoch_that_goes_backwards_is_refused(epoch: int) -> None:
+    store = quick_store(":memory:")
+    store.append(run_of({1: "a"}), 5)
+    with pytest.raises(CheckpointError, match=f"epoch {epoch} is not after epoch 5"):
+        store.append(run_of({1: "b"}), epoch)
+    assert values_in(store.reader()) == {1: "a"}
+    assert store.append(run_of({1: "b"})).epoch == 6
+
+
+@pytest.mark.parametrize("epoch", ["7", 7.0, True, 2**63, b"7"])
+def test_an_epoch_that_is_no_int_is_refused(epoch: Any) -> None:
+    store = quick_store(":memory:")
+    with pytest.raises(EpochTypeError, match="expected an int"):
+        store.append(run_of({1: "a"}), epoch)
+    assert store.checkpoints() == []
+
+
+def test_an_unknown_epoch_is_named_with_what_there_is() -> None:
+    store = quick_store(":memory:")
+    with pytest.raises(UnknownCheckpointError, match="no epoch 3: it has no checkpoint yet"):
+        store.reader(epoch=3)
+    store.append(Run(DIFFERENTIAL), 4)
+    store.append(Run(DIFFERENTIAL), 9)
+    with pytest.raises(UnknownCheckpointError, match="no epoch 5: it has epochs 4 to 9"):
+        store.reader(epoch=5)
+    with pytest.raises(UnknownCheckpointError, match="no checkpoint 3"):
+        store.truncate_after(3)
+
+
+@pytest.mark.parametrize("options", [{"durability": "none"}, {"history": 0}])
+def test_bad_settings_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"durability|history"):
+        CheckpointStore(tmp_path / "state.db", **options)
+    assert snapshot(tmp_path) == {}
+
+
+def test_a_closed_store_refuses_all_work(tmp_path: Path) -> None:
+    store = quick_store(tmp_path / "state.db")
+    store.append(run_of({1: "a"}))
+    reader, writer = store.reader(), store.writer()
+    writer.collect(run_of({1: "b"}), reader)
+    store.close()
+    store.close()
+    before = (tmp_path / "state.db").read_bytes()
+    for work in (
+        store.checkpoints,
+        store.reader,
+        store.writer,
+        store.verify,
+        writer.commit,
+        reader.index,
+        lambda: store.append(run_of({})),
+        lambda: reader.item(1, 1),
+        lambda: list(reader.items(1)),
+        lambda: list(reader.items_by_rank(1)),
+        lambda: store.truncate_after(0),
+        lambda: store.setting("next_object_id"),
+        lambda: store.database,
+    ):
+        with pytest.raises(CheckpointError, match="closed: open the store again"):
+            work()
+    assert (tmp_path / "state.db").read_bytes() == before

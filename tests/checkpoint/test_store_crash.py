@@ -1,0 +1,261 @@
+"""Every crash point: whichever statement fails, and however, the store is at checkpoint k or k+1 and goes on."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpoint import CheckpointError, CheckpointStore, Run, StoreFailedError
+from objectspace import PersistedObjectSpace
+from tests.checkpoint.store_helpers import FAULTS, FULL, Fault, quick_store, run_of, values_in
+
+Inject = Callable[[Fault | None], None]
+
+
+def change(epoch: int) -> dict[int, Any]:
+    return {epoch % 7: epoch, (epoch + 3) % 7: None if epoch % 4 == 0 else -epoch}
+
+
+def state_at(epoch: int) -> dict[int, Any]:
+    state: dict[int, Any] = {}
+    for step in range(1, epoch + 1):
+        state |= change(step)
+    return {slot: value for slot, value in sorted(state.items()) if value is not None}
+
+
+def advance(store: CheckpointStore, epoch: int) -> None:
+    store.append(run_of(change(epoch), FULL if epoch % 6 == 0 else "differential"), epoch)
+
+
+def epoch_of(store: CheckpointStore) -> int:
+    records = store.checkpoints()
+    return records[-1].epoch if records else 0
+
+
+def prepare(folder: Path, epochs: int) -> Path:
+    """Return a store that is about to merge, in a folder that is copied for every crash point."""
+    folder.mkdir()
+    with quick_store(folder / "state.db", history=2) as store:
+        for epoch in range(1, epochs + 1):
+            store.append(run_of(change(epoch)), epoch)
+    return folder
+
+
+def crash_points(inject: Inject, fault: dict[str, Any], work: Callable[[], None]) -> Iterator[int]:
+    """Run the work with its n-th statement failing for every n, until it completes without meeting the fault."""
+    at = 1
+    while True:
+        injected = Fault(at, **fault)
+        inject(injected)
+        with suppress(CheckpointError):
+            work()
+        inject(None)
+        if injected.seen < at:
+            return
+        yield at
+        at += 1
+
+
+def assert_goes_on(path: Path, acknowledged: int, allowed: set[int]) -> None:
+    with quick_store(path, history=2) as store:
+        epoch = epoch_of(store)
+        assert epoch in allowed, (epoch, acknowledged)
+        assert values_in(store.reader()) == state_at(epoch)
+        store.verify()
+        advance(store, epoch + 1)
+        assert values_in(store.reader()) == state_at(epoch + 1)
+        store.verify()
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_checkpoints_and_merges_survive_every_crash_point(
+    tmp_path: Path, inject: Inject, fault: dict[str, Any]
+) -> None:
+    begin = prepare(tmp_path / "begin", 9)
+    path = tmp_path / "run" / "state.db"
+    acknowledged = 9
+
+    def work() -> None:
+        nonlocal acknowledged
+        shutil.copytree(begin, path.parent, dirs_exist_ok=True)
+        acknowledged = 9
+        with quick_store(path, history=2) as store:
+            for epoch in range(10, 15):
+                advance(store, epoch)
+                acknowledged = epoch
+
+    points = 0
+    for _ in crash_points(inject, fault, work):
+        assert_goes_on(path, acknowledged, {acknowledged, acknowledged + 1})
+        shutil.rmtree(path.parent)
+        points += 1
+    print(f"{points} crash points tried: {fault}")
+    assert points > 40
+    assert acknowledged == 14
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_creating_a_store_survives_every_crash_point(tmp_path: Path, inject: Inject, fault: dict[str, Any]) -> None:
+    path = tmp_path / "state.db"
+    points = 0
+    for _ in crash_points(inject, fault, lambda: quick_store(path).close()):
+        assert_goes_on(path, 0, {0})
+        for file in tmp_path.iterdir():
+            file.unlink()
+        points += 1
+    print(f"{points} crash points tried: {fault}")
+    assert points > 5
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_a_rollback_survives_every_crash_point(tmp_path: Path, inject: Inject, fault: dict[str, Any]) -> None:
+    begin = prepare(tmp_path / "begin", 9)
+    path = tmp_path / "run" / "state.db"
+
+    def work() -> None:
+        shutil.copytree(begin, path.parent, dirs_exist_ok=True)
+        with quick_store(path, history=2) as store:
+            store.truncate_after(8)
+
+    points = 0
+    for _ in crash_points(inject, fault, work):
+        assert_goes_on(path, 9, {8, 9})
+        shutil.rmtree(path.parent)
+        points += 1
+    print(f"{points} crash points tried: {fault}")
+    assert points > 10
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_after_an_error_of_the_disk_nothing_is_written_before_reopening(
+    tmp_path: Path, inject: Inject, late: bool
+) -> None:
+    fault = {"code": sqlite3.SQLITE_IOERR, "late": late}
+    points = 0
+    inject(None)
+    with quick_store(tmp_path / "state.db", history=2) as store:
+        for at in range(1, 6):
+            run, number = run_of({1: at, 10 + at: "x"}), store.next_number()
+            inject(Fault(at, **fault))
+            with pytest.raises(StoreFailedError, match=r"reopen\(\)"):
+                store.append(run)
+            inject(None)
+            with pytest.raises(StoreFailedError, match="takes no writes"):
+                store.append(run)
+            with pytest.raises(StoreFailedError):
+                store.holds(number, run)
+            store.reopen()
+            if not store.holds(number, run):
+                store.append(run)
+            assert values_in(store.reader())[1] == at
+            assert (store.next_number(), store.verify() > 0) == (number + 1, True)
+            points += 1
+    assert points == 5
+
+
+def test_when_the_disk_is_full_a_retry_works(tmp_path: Path, inject: Inject) -> None:
+    inject(None)
+    with quick_store(tmp_path / "state.db", history=2) as store:
+        for at in range(1, 6):
+            inject(Fault(at, sqlite3.SQLITE_FULL))
+            with pytest.raises(CheckpointError, match="free some and try again"):
+                store.append(run_of({1: at}))
+            inject(None)
+            assert store.append(run_of({1: at})).number == at
+            assert values_in(store.reader()) == {1: at}
+
+
+def test_what_cannot_be_taken_back_is_not_shown(tmp_path: Path, inject: Inject) -> None:
+    inject(None)
+    with quick_store(tmp_path / "state.db") as store:
+        store.append(run_of({1: "a"}))
+        inject(Fault(4, sqlite3.SQLITE_FULL, lasting=True))
+        with pytest.raises(CheckpointError, match="try again"):
+            store.append(run_of({1: "b"}))
+        inject(None)
+        with pytest.raises(StoreFailedError, match=r"reopen\(\)"):
+            store.append(run_of({1: "b"}))
+        store.reopen()
+        assert values_in(store.reader()) == {1: "a"}
+        assert store.append(run_of({1: "b"})).number == 2
+
+
+@pytest.mark.parametrize("fault", [fault for fault in FAULTS if not fault["lasting"]], ids=str)
+@pytest.mark.parametrize("kind", ["full", "differential"])
+def test_edits_in_a_space_outlive_every_failed_statement(
+    tmp_path: Path, inject: Inject, fault: dict[str, Any], kind: Any
+) -> None:
+    inject(None)
+    store = quick_store(tmp_path / "state.db", history=2)
+    space = PersistedObjectSpace(store)
+    cells, log = space.create_array("cells", 4, default=0), space.create_list("log")
+    space.checkpoint()
+    points = at = 0
+    while True:
+        at += 1
+        injected = Fault(at, **fault)
+        inject(injected)
+        cells[at % 4] += at
+        log.append(at)
+        failed = False
+        try:
+            space.checkpoint(kind=kind)
+        except CheckpointError:
+            failed = True
+        inject(None)
+        # Between the failure and the next save the object goes back to what was stored before it.
+        cells[at % 4] -= at
+        with suppress(StoreFailedError):
+            space.checkpoint()
+        store.reopen()
+        space.checkpoint()
+        with_what_is_stored = PersistedObjectSpace(store)
+        assert list(with_what_is_stored.get_array("cells")) == list(cells) == [0] * 4
+        assert list(with_what_is_stored.get_list("log")) == list(log) == list(range(1, at + 1))
+        points += failed
+        if injected.seen < at:
+            break
+    print(f"{points} failed checkpoints of a space: {kind} {fault}")
+    assert points >= 5
+    store.close()
+
+
+def test_a_merge_that_fails_does_not_fail_the_checkpoint_before_it(tmp_path: Path, inject: Inject) -> None:
+    shutil.copytree(prepare(tmp_path / "begin", 9), tmp_path / "run")
+    inject(None)
+    with quick_store(tmp_path / "run" / "state.db", history=2) as store:
+        inject(Fault(7, sqlite3.SQLITE_IOERR))
+        assert store.append(run_of(change(10))).number == 10
+        inject(None)
+        with pytest.raises(StoreFailedError):
+            store.append(run_of(change(11)))
+        store.reopen()
+        assert len(store.reader().runs) == 10
+        store.append(run_of(change(11)))
+        assert len(store.reader().runs) < 10
+        assert values_in(store.reader()) == state_at(11)
+
+
+def test_an_interrupt_between_commit_and_return_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = quick_store(":memory:")
+    store.append(Run(FULL))
+    transaction = store._session.transaction
+
+    def interrupted() -> Any:
+        with transaction() as connection:
+            yield connection
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store._session, "transaction", contextmanager(interrupted))
+    with pytest.raises(KeyboardInterrupt):
+        store.append(run_of({1: "a"}))
+    monkeypatch.undo()
+    assert store.next_number() == 3
+    assert store.append(run_of({2: "b"})).number == 3
+    assert values_in(store.reader()) == {1: "a", 2: "b"}

@@ -1,0 +1,92 @@
+"""One writer a store, in this process and among processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from checkpoint import CheckpointStore, StoreLockedError
+from tests.checkpoint.store_helpers import child, first_line, quick_store, run_of, values_in
+
+HOLDER = """
+import sys
+from tests.checkpoint.store_helpers import quick_store, run_of
+store = quick_store(sys.argv[1])
+store.append(run_of({1: "a"}))
+print("ready")
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state.db"
+
+
+def test_a_second_writer_in_this_process_is_told_who_the_first_is(path: Path) -> None:
+    with quick_store(path) as store:
+        with pytest.raises(StoreLockedError, match=f"process {os.getpid()} on {socket.gethostname()}.*read_only=True"):
+            quick_store(path)
+        store.append(run_of({1: "a"}))
+    with quick_store(path) as store:
+        assert values_in(store.reader()) == {1: "a"}
+
+
+def test_a_second_writer_in_another_process_is_told_who_the_first_is(path: Path) -> None:
+    with child(HOLDER, path) as process:
+        assert first_line(process) == "ready"
+        with pytest.raises(StoreLockedError, match=f"process {process.pid} on {socket.gethostname()}"):
+            quick_store(path)
+        with CheckpointStore(path, read_only=True) as store:
+            assert values_in(store.reader()) == {1: "a"}
+
+
+def test_the_lock_of_a_killed_process_is_taken_over(path: Path) -> None:
+    with child(HOLDER, path) as process:
+        assert first_line(process) == "ready"
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        with quick_store(path) as store:
+            assert values_in(store.reader()) == {1: "a"}
+            assert store.append(run_of({2: "b"})).number == 2
+
+
+def test_two_names_of_one_file_are_one_store(path: Path) -> None:
+    alias = path.with_name("alias.db")
+    with quick_store(path):
+        alias.symlink_to(path)
+        with pytest.raises(StoreLockedError):
+            quick_store(alias)
+    with quick_store(alias), pytest.raises(StoreLockedError):
+        quick_store(path)
+
+
+def test_a_store_may_be_closed_by_another_thread(path: Path) -> None:
+    store = quick_store(path)
+    thread = threading.Thread(target=store.close)
+    thread.start()
+    thread.join()
+    with quick_store(path) as again:
+        assert again.checkpoints() == []
+
+
+def test_an_owner_that_cannot_be_read_is_another_process(path: Path) -> None:
+    with quick_store(path):
+        path.with_name("state.db.owner").write_text("[]")
+        with pytest.raises(StoreLockedError, match="another process"):
+            quick_store(path)
+
+
+def test_a_store_that_failed_to_open_leaves_no_lock(path: Path) -> None:
+    path.write_bytes(b"no database, but long enough to look like one" * 20)
+    for _ in range(2):
+        with pytest.raises(Exception, match="no checkpoint store"):
+            quick_store(path)
+    path.unlink()
+    with quick_store(path) as store:
+        assert store.checkpoints() == []

@@ -1,0 +1,202 @@
+"""Merging: whatever is merged or dropped, every checkpoint that can be read shows the state that it was made of."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checkpoint import Reader, Run, UnknownCheckpointError
+from checkpoint.tiers import FAN_IN, RunMap
+from tests.checkpoint.store_helpers import DIFFERENTIAL, FULL, Model, image_of, quick_store, random_run, run_of
+
+
+@dataclass
+class Driver:
+    """A store beside a model of every checkpoint that was ever made, and the readers that somebody holds."""
+
+    history: int
+    rng: random.Random
+    states: list[Model] = field(default_factory=lambda: [Model()])
+    held: list[tuple[Reader, Model]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.store = quick_store(":memory:", history=self.history)
+
+    def step(self, kind: str = DIFFERENTIAL) -> None:
+        number = len(self.states)
+        run = random_run(self.rng, number, FULL if kind == FULL else DIFFERENTIAL)
+        self.states.append(self.states[-1].follow(run))
+        self.store.append(run, epoch=10 * number + self.rng.randrange(9))
+        assert image_of(self.store.reader()) == self.states[-1].image()
+
+    def retained(self) -> list[int]:
+        return [record.number for record in self.store.checkpoints() if record.run_slots is not None]
+
+    def hold(self) -> None:
+        number = self.rng.choice(self.retained())
+        record = self.store.checkpoints()[number - 1]
+        self.held.append((self.store.reader(epoch=record.epoch), self.states[number]))
+
+    def release(self) -> None:
+        if self.held:
+            self.held.pop(self.rng.randrange(len(self.held)))
+
+    def roll_back(self) -> None:
+        number = self.rng.choice(self.retained()[-3:])
+        self.store.truncate_after(number)
+        del self.states[number + 1 :]
+        for reader, _ in self.held:
+            if reader.newest > number:
+                with pytest.raises(UnknownCheckpointError, match="rollback"):
+                    reader.index()
+        self.held = [(reader, state) for reader, state in self.held if reader.newest <= number]
+        assert image_of(self.store.reader()) == self.states[-1].image()
+
+    def check_all(self) -> None:
+        for number in self.retained():
+            assert image_of(self.store.reader(number)) == self.states[number].image()
+        newest = len(self.states) - 1
+        assert set(self.retained()) >= set(range(max(1, newest - self.history + 1), newest + 1))
+        assert self.store.verify() == len(self.retained())
+
+    def check_held(self) -> None:
+        for reader, state in self.held:
+            assert image_of(reader) == state.image()
+
+
+@pytest.mark.parametrize("history", [1, 2, 5, 16])
+def test_every_retained_checkpoint_shows_its_state(history: int) -> None:
+    driver = Driver(history, random.Random(history))
+    for number in range(1, 301):
+        driver.step()
+        assert len(driver.store.reader().runs) <= history + 2 * FAN_IN
+        if number % 10 == 0:
+            driver.check_all()
+    assert len(driver.retained()) <= history + 2 * FAN_IN
+
+
+@pytest.mark.parametrize("every", [1, 3, 7, 40])
+def test_full_checkpoints_in_between_let_the_older_runs_go(every: int) -> None:
+    driver = Driver(4, random.Random(every))
+    for number in range(1, 161):
+        driver.step(FULL if number % every == 0 else DIFFERENTIAL)
+        # What the history needs reaches back to the full checkpoint before its oldest one, and no further.
+        assert len(driver.retained()) <= 4 + 2 * FAN_IN + min(every, 4)
+        if number % 10 == 0:
+            driver.check_all()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_held_readers_never_see_anything_but_their_checkpoint(seed: int) -> None:
+    driver = Driver(1 + seed % 3, random.Random(seed))
+    driver.step()
+    for _ in range(150):
+        action = driver.rng.choices(["step", FULL, "hold", "release", "back"], [60, 3, 15, 12, 2])[0]
+        if action == "hold":
+            driver.hold()
+        elif action == "release":
+            driver.release()
+        elif action == "back":
+            driver.roll_back()
+        else:
+            driver.step(action)
+        driver.check_held()
+    driver.check_all()
+    driver.held.clear()
+    for _ in range(60):
+        driver.step()
+    assert len(driver.retained()) <= driver.history + 2 * FAN_IN
+
+
+def test_what_was_merged_away_is_refused_with_a_reason() -> None:
+    driver = Driver(1, random.Random(0))
+    for _ in range(40):
+        driver.step()
+    with pytest.raises(UnknownCheckpointError, match="merged; the last 1 checkpoints"):
+        driver.store.reader(2)
+    with pytest.raises(UnknownCheckpointError):
+        driver.store.truncate_after(2)
+    with pytest.raises(UnknownCheckpointError, match="cannot be dropped"):
+        driver.store.truncate_after(0)
+    with pytest.raises(UnknownCheckpointError, match="has no checkpoint 99: it has epochs"):
+        driver.store.reader(99)
+    with pytest.raises(UnknownCheckpointError, match="has no epoch -1"):
+        driver.store.reader(epoch=-1)
+
+
+def test_a_store_that_is_truncated_to_nothing_begins_anew() -> None:
+    store = quick_store(":memory:")
+    for number in range(3):
+        store.append(random_run(random.Random(0), number))
+    store.truncate_after(0)
+    assert store.checkpoints() == []
+    assert image_of(store.reader()) == ([], [], [])
+    assert store.append(Run(FULL)).number == 1
+
+
+def grow(sizes: list[int], history: int) -> tuple[RunMap, int, int]:
+    """Play the checkpoints of these sizes; return the runs, the most that were live and the rows rewritten."""
+    runs, most, rewritten = RunMap(), 0, 0
+    for number, slots in enumerate(sizes, 1):
+        runs.added(number, slots, is_full=False)
+        group = runs.due(history)
+        if group:
+            slots = sum(runs._sizes[run] for run in group)
+            rewritten += slots
+            runs.merged(group, slots)
+        most = max(most, len(runs.live))
+    return runs, most, rewritten
+
+
+def tiers_of(sizes: list[int]) -> float:
+    return math.log(sum(sizes) + 8, FAN_IN)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.randoms(use_true_random=False), st.integers(1, 20), st.sampled_from([1, 100, 10_000, 1_000_000]))
+def test_few_runs_are_live_and_a_row_is_rewritten_few_times(rng: random.Random, history: int, largest: int) -> None:
+    sizes = [rng.choice([0, 1, rng.randint(1, largest)]) for _ in range(800)]
+    _, most, rewritten = grow(sizes, history)
+    assert most <= history + FAN_IN * (1 + tiers_of(sizes))
+    assert rewritten <= 3 * sum(sizes) * (1 + tiers_of(sizes))
+
+
+def test_a_large_base_is_not_rewritten_for_a_few_small_checkpoints() -> None:
+    sizes = [1_000_000] + [2000] * 400
+    _, most, rewritten = grow(sizes, 1)
+    assert rewritten < 4 * sum(sizes[1:])
+    assert most < 40
+
+
+@given(st.sets(st.integers(1, 60), max_size=4))
+def test_no_group_reaches_across_a_pinned_checkpoint(pins: set[int]) -> None:
+    runs = RunMap()
+    for number in range(1, 61):
+        runs.added(number, 1, is_full=number % 25 == 0)
+        while group := runs.due(1, [pin for pin in pins if pin <= number]):
+            assert not any(group[0] <= pin < group[-1] for pin in pins)
+            runs.merged(group, FAN_IN)
+        first = runs.obsolete(1, [pin for pin in pins if pin <= number])
+        if first:
+            assert all(pin >= first for pin in pins if pin <= number)
+            runs.dropped(first)
+    assert all(pin in runs for pin in pins)
+
+
+def test_nothing_that_is_gone_stays_in_the_base() -> None:
+    store = quick_store(":memory:", history=1)
+    for number in range(1, 100):
+        store.append(run_of({number: "x", number - 1: None}))
+        store.append(run_of({0: "y"}, object_id=1 + number))
+        store.append(Run(DIFFERENTIAL, [(1 + number, "gone", None, None)]))
+    base = store.reader().runs[-1]
+    assert base > 200
+    rows = store.database.execute("SELECT slot, value FROM state_item WHERE checkpoint = ?", (base,)).fetchall()
+    assert len(rows) == 1
+    assert rows[0][1] is not None
+    assert store.database["state_item"].count <= 3 * FAN_IN

@@ -1,0 +1,143 @@
+"""Stores that only read: one snapshot, whole checkpoints, and nothing that waits for the writer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checkpoint import CheckpointError, CheckpointStore, UnknownCheckpointError
+from checkpoint.session import LOG_BYTES
+from tests.checkpoint.store_helpers import FULL, child, first_line, quick_store, run_of, values_in
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state.db"
+
+
+def test_a_read_only_store_shows_one_snapshot_until_it_is_refreshed(path: Path) -> None:
+    with quick_store(path) as writer:
+        writer.append(run_of({1: "a"}))
+        with CheckpointStore(path, read_only=True) as store:
+            before = store.reader()
+            writer.append(run_of({1: "b"}))
+            assert values_in(store.reader()) == {1: "a"}
+            assert len(store.checkpoints()) == 1
+            store.refresh()
+            assert values_in(store.reader()) == {1: "b"}
+            assert values_in(before) == {1: "a"}
+
+
+def test_merging_in_the_writer_does_not_reach_into_a_snapshot(path: Path) -> None:
+    with quick_store(path, history=1) as writer:
+        writer.append(run_of({1: 0}))
+        with CheckpointStore(path, read_only=True) as store:
+            reader = store.reader()
+            for number in range(1, 40):
+                writer.append(run_of({1: number}))
+            assert values_in(reader) == {1: 0}
+            store.refresh()
+            assert values_in(store.reader()) == {1: 39}
+            with pytest.raises(UnknownCheckpointError, match="another reader"):
+                values_in(reader)
+
+
+def test_a_reader_is_not_fooled_by_a_checkpoint_with_the_number_of_one_that_was_dropped(path: Path) -> None:
+    with quick_store(path) as writer:
+        writer.append(run_of({1: "a"}))
+        writer.append(run_of({1: "b"}))
+        with CheckpointStore(path, read_only=True) as store:
+            kept, dropped = store.reader(1), store.reader(2)
+            writer.truncate_after(1)
+            writer.append(run_of({1: "c"}))
+            assert values_in(dropped) == {1: "b"}
+            store.refresh()
+            assert values_in(kept) == {1: "a"}
+            with pytest.raises(UnknownCheckpointError):
+                values_in(dropped)
+
+
+def test_refreshing_a_writing_store_changes_nothing(path: Path) -> None:
+    with quick_store(path) as store:
+        store.append(run_of({1: "a"}))
+        reader = store.reader()
+        store.refresh()
+        assert values_in(reader) == values_in(store.reader()) == {1: "a"}
+
+
+def test_a_read_only_store_refuses_to_write(path: Path) -> None:
+    with quick_store(path) as writer:
+        writer.append(run_of({1: "a"}))
+    with CheckpointStore(path, read_only=True) as store:
+        for write in (lambda: store.append(run_of({})), store.writer, lambda: store.truncate_after(0)):
+            with pytest.raises(CheckpointError, match="read_only=True"):
+                write()
+        assert store.verify() == 1
+
+
+WRITER = """
+import sys
+from tests.checkpoint.store_helpers import quick_store, run_of
+with quick_store(sys.argv[1], history=2) as store:
+    for number in range(1, 1_000_000):
+        store.append(run_of({slot: number for slot in range(20)}))
+        if number == 1:
+            print("ready")
+"""
+
+
+def test_a_reader_beside_a_writing_process_sees_whole_checkpoints_only(path: Path) -> None:
+    with child(WRITER, path) as process:
+        assert first_line(process) == "ready"
+        seen = []
+        with CheckpointStore(path, read_only=True) as store:
+            for _ in range(100):
+                store.refresh()
+                values = values_in(store.reader())
+                assert values == dict.fromkeys(range(20), store.checkpoints()[-1].number)
+                seen.append(values[0])
+    assert seen == sorted(seen)
+    assert seen[-1] > seen[0]
+
+
+def log_of(path: Path) -> int:
+    log = path.with_name(path.name + "-wal")
+    return log.stat().st_size if log.exists() else 0
+
+
+def test_the_log_is_copied_before_it_grows_long_and_is_gone_after_close(path: Path) -> None:
+    with quick_store(path, history=60) as store:
+        for number in range(60):
+            store.append(run_of(dict.fromkeys(range(number * 1000, number * 1000 + 300), "x" * 700)))
+            assert log_of(path) < 2 * LOG_BYTES
+        assert path.stat().st_size > 3 * LOG_BYTES
+    assert log_of(path) == 0
+    with quick_store(path) as store:
+        assert len(values_in(store.reader())) == 60 * 300
+
+
+def test_a_snapshot_that_is_held_lets_the_log_grow_and_nothing_else(path: Path) -> None:
+    with quick_store(path) as store:
+        store.append(run_of({1: "a"}))
+        with CheckpointStore(path, read_only=True) as reader:
+            for _ in range(40):
+                store.append(run_of(dict.fromkeys(range(300), "x" * 1000)))
+            assert log_of(path) > 2 * LOG_BYTES
+            assert values_in(reader.reader()) == {1: "a"}
+        for _ in range(20):
+            store.append(run_of(dict.fromkeys(range(300), "y" * 1000)))
+        assert log_of(path) < 2 * LOG_BYTES
+    assert log_of(path) == 0
+
+
+def test_closing_does_not_wait_for_a_reader_or_an_iteration(path: Path) -> None:
+    store = quick_store(path)
+    store.append(run_of(dict.fromkeys(range(3000), "x"), FULL))
+    with CheckpointStore(path, read_only=True) as reader:
+        rows = store.reader().items_by_rank(1)
+        next(rows)
+        store.close()
+        with pytest.raises(CheckpointError, match="closed"):
+            list(rows)
+        assert len(values_in(reader.reader())) == 3000

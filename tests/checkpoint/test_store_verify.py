@@ -1,0 +1,136 @@
+"""Damage is found: by verify() in every row, and in the bytes of the file without a wrong value ever being returned."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpoint import CheckpointError, CheckpointStore, CorruptStoreError, Run
+from tests.checkpoint.store_helpers import DIFFERENTIAL, FULL, image_of, quick_store, run_of
+
+TABLES = ("state_index", "state_metadata", "state_item")
+OTHER = {int: 77, float: 0.25, str: "other", bytes: b"other", type(None): "other"}
+
+
+def fill(store: CheckpointStore) -> None:
+    items = [(1, slot, "0", rank) for rank, slot in enumerate([0, 3, 1.5, "text", b"bytes"])]
+    store.append(Run(DIFFERENTIAL, [(1, "a", "Dictionary", "{}")], [(1, "length", "5")], items))
+    changes = [(1, 3, None, None), (1, 4, b"raw", 9), (2, 0, '"x"', None)]
+    store.append(Run(DIFFERENTIAL, [(2, "b", "Array", "{}")], [(1, "length", None), (2, "length", "1")], changes))
+    store.append(run_of({1: "z"}, FULL, object_id=3))
+
+
+def damages(store: CheckpointStore) -> list[tuple[str, tuple[Any, ...]]]:
+    """Return a statement for every cell that can be changed and every row that can be taken away or added."""
+    found: list[tuple[str, tuple[Any, ...]]] = []
+    for table in TABLES:
+        keys = [column.name for column in store.database[table].columns if column.is_pk]
+        where = " AND ".join(f"{key} IS ?" for key in keys)
+        for row in list(store.database[table].rows):
+            key = tuple(row[name] for name in keys)
+            for name, value in row.items():
+                found.append((f"UPDATE {table} SET {name} = ? WHERE {where}", (OTHER[type(value)], *key)))
+                found.append((f"UPDATE {table} SET {name} = NULL WHERE {where} AND {name} IS NOT NULL", key))
+            found.append((f"DELETE FROM {table} WHERE {where}", key))
+    found += [("INSERT INTO state_item VALUES (?, 9, 9, '9', NULL)", (number,)) for number in (0, 1, 2, 3, 4)]
+    return found
+
+
+def test_verify_finds_every_changed_cell_and_every_row_too_many_or_too_few() -> None:
+    store = quick_store(":memory:")
+    fill(store)
+    assert store.verify() == 3
+    connection, tried = store.database.conn, 0
+    for statement, parameters in damages(store):
+        connection.execute("BEGIN")
+        try:
+            changed = connection.execute(statement, parameters).rowcount
+        except sqlite3.IntegrityError:
+            changed = 0
+        if changed:
+            with pytest.raises(CorruptStoreError, match="restore"):
+                store.verify()
+            tried += 1
+        connection.execute("ROLLBACK")
+    assert tried > 100
+    assert store.verify() == 3
+
+
+def test_verify_names_the_damaged_checkpoint() -> None:
+    store = quick_store(":memory:")
+    fill(store)
+    store.database.conn.execute("UPDATE state_item SET value = '1' WHERE checkpoint = 2 AND object = 2")
+    with pytest.raises(CorruptStoreError, match=r"checkpoint 2 \(epoch 2\)"):
+        store.verify()
+
+
+def outcome(path: Path) -> Any:
+    """Return the state in a file, or None where the store says that it is damaged or no store."""
+    try:
+        with quick_store(path) as store:
+            store.verify()
+            return image_of(store.reader())
+    except CheckpointError:
+        return None
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    path = tmp_path / "state.db"
+    with quick_store(path) as store:
+        fill(store)
+    return path
+
+
+def test_flipped_bytes_never_give_a_wrong_value(stored: Path) -> None:
+    expected, data = outcome(stored), stored.read_bytes()
+    rng = random.Random(3)
+    # Most bytes of a small file are unused: those that are not zero hold something.
+    places = rng.sample([place for place, byte in enumerate(data) if byte], 300)
+    found = 0
+    for place in places:
+        damaged = bytearray(data)
+        damaged[place] ^= 1 << rng.randrange(8)
+        copy = stored.with_name("copy.db")
+        copy.write_bytes(damaged)
+        after = outcome(copy)
+        assert after in (None, expected), place
+        found += after is None
+    assert found > 50
+
+
+def test_a_cut_file_is_found(stored: Path) -> None:
+    expected, data = outcome(stored), stored.read_bytes()
+    cuts = [1, 16, 99, 100, 600, *range(4096, len(data), 4096), *range(6000, len(data), 4096)]
+    for cut in cuts:
+        copy = stored.with_name("copy.db")
+        copy.write_bytes(data[:cut])
+        with pytest.raises(CheckpointError), quick_store(copy) as store:
+            store.verify()
+            assert image_of(store.reader()) != expected
+        assert copy.read_bytes() == data[:cut]
+
+
+def test_what_is_in_the_log_survives_the_process(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with quick_store(path) as store:
+        fill(store)
+        image = image_of(store.reader())
+        copy = tmp_path / "copy"
+        copy.mkdir()
+        for name in ("state.db", "state.db-wal"):
+            shutil.copy(tmp_path / name, copy / name)
+    assert outcome(copy / "state.db") == image == outcome(path)
+
+
+def test_a_store_without_one_of_its_tables_is_damaged(stored: Path) -> None:
+    with sqlite3.connect(stored) as connection:
+        connection.execute("DROP TABLE state_metadata")
+    connection.close()
+    with quick_store(stored) as store, pytest.raises(CorruptStoreError, match="damaged"):
+        store.reader().metadata(1)

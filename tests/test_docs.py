@@ -1,0 +1,63 @@
+"""The documentation cannot drift: its programs run, its commands exist, its tables are those of the docstrings."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from objectspace.objects import KINDS, ObjectDictionary
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+OBJECTS = (ROOT / "docs" / "objects.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def rows_of(cls: type) -> list[list[str]]:
+    """Return the rows of the table in the docstring of a class, as cells of plain text."""
+    text = inspect.getdoc(cls) or ""
+    body = text.split("\n")
+    edges = [place for place, line in enumerate(body) if line.startswith("===")]
+    lines = body[edges[1] + 1 : edges[2]]
+    return [[cell.replace("``", "`") for cell in re.split(r"\s{2,}|(?<=``) (?=[\w\d])", line, maxsplit=1)] for line in lines]
+
+
+def test_the_programs_of_the_readme_run_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    plain = [block for block in blocks("python") if "spark" not in block]
+    scope: dict[str, object] = {}
+    for block in plain:
+        exec(block, scope)
+    assert len(plain) == 2
+    assert scope["counts"] == {"a": 7, "b": 1}
+    with sqlite3.connect("state.db") as connection:
+        shown = connection.execute("SELECT slot, value FROM current_item WHERE name = 'events'").fetchall()
+    assert shown == [(0, '"c"'), (1, '"b"'), (2, '"a"')]
+
+
+def test_the_commands_of_the_readme_exist() -> None:
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"make ([a-z][\w-]*)(?= |`|\n|$)", "\n".join(blocks("sh")))) | {"check", "bench-objects"}
+    assert {"demo", "test"} <= named <= targets
+
+
+@pytest.mark.parametrize("cls", [cls for cls in [*KINDS.values(), ObjectDictionary] if cls.kind != "Value"])
+def test_the_page_of_the_objects_says_what_each_method_dirties(cls: type) -> None:
+    rows = rows_of(cls)
+    assert rows
+    section = OBJECTS.split(f"### {cls.__name__}\n")[1].split("\n### ")[0]
+    for method, dirties in rows:
+        assert f"| {method} | {dirties} |" in section
+
+
+def test_the_links_of_the_pages_lead_somewhere() -> None:
+    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
