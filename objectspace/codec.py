@@ -6,7 +6,7 @@ A value that is no JSON value is written as an object with one key that begins w
 ``bytes``, ``bytearray``  ``{"$bytes": base64}``, ``{"$bytearray": base64}``
 ``tuple``                 ``{"$tuple": [...]}``
 ``set``, ``frozenset``    ``{"$set": [...]}``, ``{"$frozenset": [...]}``, in the order of their texts
-``int`` beyond 64 bits    ``{"$int": "123..."}``
+``int`` beyond 64 bits    ``{"$int": "123..."}``, in hexadecimal digits beyond 8,192 bits
 ``float`` nan, inf        ``{"$float": "nan"}``
 ``Decimal``               ``{"$decimal": "1.50"}``
 ``date``, ``time``        ``{"$date": "2013-01-31"}``, ``{"$time": "23:59:00"}``
@@ -89,9 +89,19 @@ def encode(value: Any) -> str:
         except TypeError:
             pass
     try:
-        return orjson.dumps(plain(value)).decode()
+        return encode_plain(plain(value))
     except RecursionError:
         raise Unencodable("it contains itself or is nested too deep") from None
+
+
+def encode_plain(value: Any) -> str:
+    """Return the text of what :func:`plain` made of a value.
+
+    Raises:
+        Unencodable: it is nested too deep.
+    """
+    try:
+        return orjson.dumps(value).decode()
     except orjson.JSONEncodeError as error:
         raise Unencodable(str(error)) from None
 
@@ -114,7 +124,7 @@ def plain(value: Any) -> Any:
     if kind in _PLAIN:
         return value if kind is not str or _is_utf8(value) else {"$str": value.encode("utf-8", "surrogatepass").hex()}
     if kind is int:
-        return value if value in _INT64 else {"$int": str(value)}
+        return value if value in _INT64 else {"$int": str(value) if value.bit_length() < 8192 else hex(value)}
     if kind is float:
         return value if math.isfinite(value) else {"$float": repr(value)}
     if kind is list:
@@ -161,12 +171,10 @@ def _sorted_plain(values: Iterable[Any]) -> list[Any]:
 
 def _plain_datetime(value: datetime) -> Any:
     zone = value.tzinfo
-    naive = value.replace(tzinfo=None, fold=0).isoformat()
     if isinstance(zone, ZoneInfo) and zone.key:
-        return {"$datetime": [naive, zone.key, value.fold]}
-    if zone is None:
-        return {"$datetime": [naive, None, 1] if value.fold else naive}
-    return {"$datetime": value.replace(fold=0).isoformat()}
+        return {"$datetime": [value.replace(tzinfo=None, fold=0).isoformat(), zone.key, value.fold]}
+    text = value.replace(fold=0).isoformat()
+    return {"$datetime": [text, None, 1] if value.fold else text}
 
 
 def _plain_time(value: time) -> Any:
@@ -180,7 +188,8 @@ def _restore_datetime(stored: Any) -> datetime:
     if isinstance(stored, str):
         return datetime.fromisoformat(stored)
     text, zone, fold = stored
-    return datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone) if zone else None, fold=fold)
+    moment = datetime.fromisoformat(text).replace(fold=fold)
+    return moment.replace(tzinfo=ZoneInfo(zone)) if zone else moment
 
 
 def _restore_time(stored: Any) -> time:
@@ -191,7 +200,7 @@ def _restore_dataclass(stored: Any) -> Any:
     name, fields = stored
     if name not in _registered:
         raise ValueError(f"a {name} is stored here, and no dataclass of that name is registered")
-    restored = object.__new__(_registered[name])
+    restored: Any = object.__new__(_registered[name])
     for key, value in fields.items():
         object.__setattr__(restored, key, value)
     return restored
@@ -233,7 +242,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "$tuple": lambda stored: tuple(map(restore, stored)),
     "$set": lambda stored: set(map(restore, stored)),
     "$frozenset": lambda stored: frozenset(map(restore, stored)),
-    "$int": int,
+    "$int": lambda stored: int(stored, 0),
     "$float": float,
     "$decimal": Decimal,
     "$date": date.fromisoformat,

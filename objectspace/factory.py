@@ -34,9 +34,9 @@ class ObjectFactory(ABC):
     """``create_``, ``get_`` and ``get_or_create_`` for every kind of object.
 
     ``create_`` raises NameInUseError where the name is in use. ``get_`` raises ObjectNotFoundError where there is no
-    such object and WrongKindError where it is of another kind. ``get_or_create_`` raises WrongKindError where the object
-    is of another kind or shape. To create an object dirties one index row, its metadata and its items; to get one dirties
-    nothing. Both take O(1) time.
+    such object and WrongKindError where it is of another kind. ``get_or_create_`` raises WrongKindError where the
+    object is of another kind or shape. To create an object dirties one index row, its metadata and its items; to get
+    one dirties nothing. Both take O(1) time.
     """
 
     @abstractmethod
@@ -256,14 +256,15 @@ def _array_options(length: int, default: Any) -> dict[str, Any]:
     return {"length": count, "default": _plain(default)}
 
 
-_MEMBERS = {list: "List", dict: "Dictionary", set: "Set"}
+_MEMBERS: dict[type, str] = {list: "List", dict: "Dictionary", set: "Set"}
 
 
 def _member_kind(of: type | str) -> str:
     names = {kind.lower(): kind for kind in KINDS if kind not in ("Array", "Tensor")}
-    kind = (
-        names.get(of.replace("_", "").lower()) if isinstance(of, str) else _MEMBERS.get(of, getattr(of, "kind", None))
-    )
+    if isinstance(of, str):
+        kind = names.get(of.replace("_", "").lower())
+    else:
+        kind = _MEMBERS.get(of) or getattr(of, "kind", None)
     if kind not in names.values():
         raise ValueError(f"of is {of!r}: expected list, dict, set or the name of a kind, one of {sorted(names)}")
     return str(kind)

@@ -12,7 +12,7 @@ import dataclasses
 import math
 import struct
 from collections.abc import Callable
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -45,13 +45,13 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def to_slot(key: Any) -> Slot:
-    """Return the slot of a key.
+    r"""Return the slot of a key.
 
     Raises:
         Unencodable: the key is of a type that cannot be stored, or is not equal to itself.
 
     >>> to_slot(7), to_slot(True), to_slot(2.0), to_slot("a"), to_slot(b"a")
-    (7, 1, 2, 'a', b'\\x13a\\x00\\x00')
+    (7, 1, 2, 'a', b'\x13a\x00\x00')
     """
     kind = type(key)
     if kind is int and INT64_MIN <= key <= INT64_MAX:
@@ -60,6 +60,8 @@ def to_slot(key: Any) -> Slot:
         return key  # type: ignore[no-any-return]
     if kind in _NUMBERS:
         return _number_slot(key)
+    if kind is complex and key.imag == 0:
+        return _number_slot(key.real)
     return comparable(key)
 
 
@@ -67,10 +69,10 @@ def is_exact(key: Any) -> bool:
     """Tell whether the slot is the key itself, its type included."""
     kind = type(key)
     if kind is int:
-        return INT64_MIN <= key <= INT64_MAX
+        return bool(INT64_MIN <= key <= INT64_MAX)
     if kind is str:
         return is_utf8(key)
-    return kind is float and not key.is_integer()
+    return kind is float and not bool(key.is_integer())
 
 
 def keeps_order(key: Any) -> bool:
@@ -79,12 +81,9 @@ def keeps_order(key: Any) -> bool:
     It does not for integers beyond 64 bits and for Decimals: they are equal to numbers that SQLite holds as such, and
     must share their slots, but cannot lie between them.
     """
-    kind = type(key)
-    if kind is int:
-        return INT64_MIN <= key <= INT64_MAX
-    if kind is float and key.is_integer():
-        return INT64_MIN <= key <= INT64_MAX
-    return kind is not Decimal
+    if type(key) is int or (type(key) is float and key.is_integer()):
+        return bool(INT64_MIN <= key <= INT64_MAX)
+    return type(key) is not Decimal
 
 
 def check_sortable(key: Any) -> None:
@@ -115,6 +114,14 @@ def comparable(key: Any) -> bytes:
     return _TAG[name] + body
 
 
+def nearest_double(key: Any) -> float:
+    """Return the double nearest to a number, an infinite one where the number is too large for any."""
+    try:
+        return float(key) + 0.0
+    except OverflowError:
+        return math.inf if key > 0 else -math.inf
+
+
 def is_utf8(text: str) -> bool:
     """Tell whether text has no lone surrogate, so that a database can hold it as text."""
     if text.isascii():
@@ -133,7 +140,7 @@ def _number_slot(key: Any) -> Slot:
     if key == int(key):
         whole = int(key)
         return whole if INT64_MIN <= whole <= INT64_MAX else comparable(key)
-    nearest = float(key)
+    nearest = nearest_double(key)
     return nearest if nearest == key else comparable(key)
 
 
@@ -155,10 +162,7 @@ def _number(key: Any) -> tuple[str, bytes]:
     _check_number(key)
     if _is_infinite(key):
         return "number", _double(float(key)) + (b"\xff" if key > 0 else b"\x00")
-    try:
-        nearest = float(key) + 0.0
-    except OverflowError:
-        nearest = math.inf if key > 0 else -math.inf
+    nearest = nearest_double(key)
     missed = Fraction(key) - (0 if math.isinf(nearest) else Fraction(nearest))
     return "number", _double(nearest) + _residual(missed)
 
@@ -173,7 +177,8 @@ def _residual(missed: Fraction) -> bytes:
         return b"\x80"
     positive = abs(missed)
     shift = positive.denominator.bit_length()
-    digits = str(positive.numerator * 10**shift // positive.denominator)
+    # Through Decimal, because Python limits the digits that str() gives of an int.
+    digits = str(Decimal(positive.numerator * 10**shift // positive.denominator))
     body = struct.pack(">I", len(digits) - shift + 2**31) + digits.rstrip("0").encode() + b"\x00"
     return b"\xc0" + body if missed > 0 else b"\x40" + bytes(255 - byte for byte in body)
 
@@ -188,9 +193,8 @@ def _microseconds(value: timedelta) -> bytes:
 
 
 def _datetime(key: datetime) -> tuple[str, bytes]:
-    if key.utcoffset() is None:
-        return "datetime", _microseconds(key.replace(tzinfo=None) - _EPOCH)
-    return "aware", _microseconds(key.astimezone(UTC).replace(tzinfo=None) - _EPOCH)
+    offset, local = key.utcoffset(), key.replace(tzinfo=None) - _EPOCH
+    return ("datetime", _microseconds(local)) if offset is None else ("aware", _microseconds(local - offset))
 
 
 def _time(key: time) -> tuple[str, bytes]:
@@ -204,7 +208,13 @@ def _tuple(key: tuple[Any, ...]) -> tuple[str, bytes]:
 
 
 def _frozenset(key: frozenset[Any]) -> tuple[str, bytes]:
-    return "other", b"frozenset" + b"".join(sorted(map(comparable, key)))
+    return "other", _escaped(b"frozenset") + _escaped(b"".join(sorted(map(comparable, key))))
+
+
+def _complex(key: complex) -> tuple[str, bytes]:
+    if key.imag == 0:
+        return _number(key.real)
+    return "other", _escaped(b"complex") + comparable(key.real) + comparable(key.imag)
 
 
 def _other(key: Any) -> tuple[str, bytes]:
@@ -213,9 +223,9 @@ def _other(key: Any) -> tuple[str, bytes]:
         raise Unencodable(f"a {kind.__name__} is not hashable, so it cannot be a key")
     text = encode(key)
     if dataclasses.is_dataclass(kind):
-        fields = tuple(getattr(key, field.name) for field in dataclasses.fields(key))
-        return "other", kind.__name__.encode() + _tuple(fields)[1]
-    return "other", text.encode()
+        fields = tuple(getattr(key, field.name) for field in dataclasses.fields(key) if field.compare)
+        return "other", _escaped(kind.__name__.encode()) + _tuple(fields)[1]
+    return "other", _escaped(text.encode())
 
 
 _NUMBERS = frozenset({int, float, bool, Decimal})
@@ -236,4 +246,5 @@ _BODIES: dict[type, Callable[[Any], tuple[str, bytes]]] = {
     UUID: lambda key: ("uuid", key.bytes),
     tuple: _tuple,
     frozenset: _frozenset,
+    complex: _complex,
 }

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
@@ -29,13 +28,13 @@ from objectspace.factory import ObjectFactory
 from objectspace.keys import is_utf8
 from objectspace.objects import KINDS, class_of
 from objectspace.objects.base import PersistedObject
-from objectspace.objects.variants import base_of, become, is_dead
+from objectspace.objects.variants import base_of, become, is_dead, is_known_elsewhere
 
 IndexEntry = tuple[str, str, str]
 """(name, kind, codec) of one object."""
 
-_UNSHARED = 3
-"""What ``sys.getrefcount`` counts of a handle that only its space knows: the table, a local name and the argument."""
+FORMER_IDS = 64
+"""How many of its former ids a handle remembers, to find its object again after a rollback."""
 
 CACHE_SLOTS = 1_000_000
 """How many clean slots a space keeps in memory unless it is told otherwise."""
@@ -48,7 +47,7 @@ class ObjectSpace(ObjectFactory):
         if cache_slots < 1:
             raise ValueError(f"cache_slots is {cache_slots}: keep at least 1 slot in memory")
         self.cache_slots = cache_slots
-        self._mutex = RLock()
+        self.mutex = RLock()
         self._entries: dict[int, IndexEntry] = {}
         self._ids: dict[str, int] = {}
         self._handles: dict[int, PersistedObject] = {}
@@ -100,7 +99,7 @@ class ObjectSpace(ObjectFactory):
         self._entries[object_id] = (new_name, kind, codec)
         self._ids[new_name] = self._ids.pop(name)
         if object_id in self._handles:
-            self._handles[object_id]._name = new_name
+            self._handles[object_id]._rename(new_name)
         self._index_changed(object_id)
 
     def kind_of(self, name: str) -> str:
@@ -118,7 +117,7 @@ class ObjectSpace(ObjectFactory):
         return len(self._ids)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(list(self._ids))
+        return iter(sorted(self._ids, key=self._ids.__getitem__))
 
     def check_mutations(self) -> list[tuple[str, Any]]:
         """Return (name, slot) of every value in memory that was changed in place, which no checkpoint will save.
@@ -152,7 +151,7 @@ class ObjectSpace(ObjectFactory):
         return self._handle(object_id)
 
     def _handle(self, object_id: int) -> PersistedObject:
-        with self._mutex:
+        with self.mutex:
             if object_id not in self._handles:
                 name, kind, codec = self._entries[object_id]
                 if kind not in KINDS:
@@ -183,7 +182,7 @@ class ObjectSpace(ObjectFactory):
             yield handle
             pending += handle._adopt()
 
-    def _bury(self, handle: PersistedObject, refusal: Any) -> None:
+    def _bury(self, handle: PersistedObject, refusal: Callable[[Any], None]) -> None:
         """Make a handle, and those of the objects it owns, refuse all work."""
         for owned in list(handle._adopt()):
             self._bury(owned, refusal)
@@ -200,9 +199,13 @@ class ObjectSpace(ObjectFactory):
 
     def renumber(self, target: PersistedObject) -> None:
         """Give an object a new id, under which nothing is stored: its old rows are out of reach."""
-        if target._owner is not None:
-            target._owner._renumbered(target)
-        old, target._id, target._fresh, target._flight_fresh = target._id, self.new_id(), True, None
+        owner, old = target._owner, target._id
+        if owner is not None:
+            owner._renumbered(target)
+        target._id, target._fresh, target._flight_fresh = self.new_id(), True, None
+        target._former = (*target._former, old)[-FORMER_IDS:]
+        if owner is not None:
+            owner._renumbered_to(target)
         if old in self._entries:
             self._entries[target._id] = self._entries.pop(old)
             self._ids[target._name] = target._id
@@ -215,6 +218,9 @@ class ObjectSpace(ObjectFactory):
 
     def account(self, target: PersistedObject, slots: int) -> None:
         """Note that an object now holds so many slots in memory."""
+
+    def make_room(self) -> None:
+        """Drop clean slots where too many are in memory."""
 
     def reader(self) -> Reader:
         """Refuse: nothing is stored."""
@@ -245,11 +251,12 @@ class PersistedObjectSpace(ObjectSpace):
     """An object space on a :class:`~checkpoint.CheckpointStore`.
 
     The three steps of a checkpoint are :meth:`save`, which collects what is dirty, ``writer.commit()``, which makes it
-    durable, and :meth:`on_saved`, which drops what was collected. Edits in between stay dirty for the next save; a commit
-    that failed loses nothing, because the next save covers it. :meth:`checkpoint` is the three in one.
+    durable, and :meth:`on_saved`, which drops what was collected. Edits in between stay dirty for the next save; a
+    commit that failed loses nothing, because the next save covers it. :meth:`checkpoint` is the three in one.
 
-    One thread at a time may change objects or save; other threads may read objects that nobody changes meanwhile. The
-    commit may run in a thread of its own.
+    One thread at a time may change objects or save; other threads may read objects that nobody changes meanwhile, and
+    an iteration of theirs may end with a RuntimeError when a checkpoint is acknowledged. The commit may run in a thread
+    of its own.
 
     Args:
         store: the store; many spaces may read it, one at a time may write.
@@ -274,6 +281,7 @@ class PersistedObjectSpace(ObjectSpace):
         self._dirty: dict[int, PersistedObject] = {}
         self._held: dict[int, int] = {}
         self._held_total = 0
+        self._room = cache_slots
         self._index_dirty: set[int] = set()
         self._flight: _Flight | None = None
         self._load(_at or store.reader())
@@ -334,7 +342,8 @@ class PersistedObjectSpace(ObjectSpace):
             )
         if not self._flight.writer.is_in(self._store):
             raise CheckpointProtocolError(
-                f"on_saved() before the commit: the writer is {self._flight.writer.describe()}; call writer.commit() first"
+                f"on_saved() before the commit: the writer is {self._flight.writer.describe()};"
+                " call writer.commit() first"
             )
         self._settle(durable=True)
 
@@ -410,22 +419,33 @@ class PersistedObjectSpace(ObjectSpace):
             self._will_change()
             self._dirty[target._id] = target
 
-    def _bury(self, handle: PersistedObject, refusal: Any) -> None:
-        self._dirty.pop(handle._id, None)
-        self._held_total -= self._held.pop(handle._id, 0)
+    def _bury(self, handle: PersistedObject, refusal: Callable[[Any], None]) -> None:
         super()._bury(handle, refusal)
+        self._dirty.pop(handle._id, None)
+        self.account(handle, 0)
+        self._held_total -= self._held.pop(handle._id, 0)
 
     def renumber(self, target: PersistedObject) -> None:
         """Give an object a new id, under which nothing is stored: its old rows are out of reach."""
         self._dirty.pop(target._id, None)
-        self._held_total -= self._held.pop(target._id, 0)
+        held = self._held.pop(target._id, None)
         super().renumber(target)
+        if held is not None:
+            self._held[target._id] = held
         self.touch(target)
 
     def account(self, target: PersistedObject, slots: int) -> None:
-        """Note that an object now holds so many slots in memory."""
-        self._held_total += slots - self._held.pop(target._id, 0)
-        self._held[target._id] = slots
+        """Note that an object now holds so many slots in memory; those of an owned object count as its owner's."""
+        more, target._accounted = slots - target._accounted, slots
+        root = target if target._owner is None else target._owner
+        with self.mutex:
+            self._held[root._id] = self._held.pop(root._id, 0) + more
+            self._held_total += more
+
+    def make_room(self) -> None:
+        """Drop clean slots where too many are in memory: those that no caller can be in the middle of using."""
+        if self._held_total > self._room:
+            self._evict(gently=True)
 
     def _check(self) -> None:
         """Assert every invariant of the space and of each object in memory."""
@@ -433,6 +453,8 @@ class PersistedObjectSpace(ObjectSpace):
         assert self._entries.keys() == set(self._ids.values())
         assert self._handles.keys() <= self._entries.keys()
         assert all(object_id < self._next_id for object_id in self._entries)
+        assert self._held_total == sum(self._held.values()), (self._held_total, self._held)
+        assert all(target._id == object_id and not is_dead(target) for object_id, target in self._dirty.items())
         for handle in self._all_handles():
             handle._check()
 
@@ -491,25 +513,41 @@ class PersistedObjectSpace(ObjectSpace):
                 else:
                     self._stored_index[object_id] = entry
             self._reader = self._store.reader()
-            touched = [target for target in flight.objects if target._id in self._handles or target._owner is not None]
-            flight.objects.clear()
-            self._evict(touched)
-        self._index_dirty |= flight.index.keys()
+            while flight.objects:
+                target = flight.objects.pop()
+                if not is_dead(target):
+                    self.account(target, target._held())
+            if self._held_total > self.cache_slots:
+                self._evict(gently=False)
+        else:
+            self._index_dirty |= flight.index.keys()
 
-    def _evict(self, touched: list[PersistedObject]) -> None:
-        """Drop clean slots, of the objects touched least recently first, until the rest fits the budget."""
-        while touched:
-            target = touched.pop()
-            self.account(target, target._held())
-        for object_id in list(self._held) if self._held_total > self.cache_slots else ():
-            handle = self._handles.get(object_id)
-            if handle is not None and object_id not in self._dirty:
-                self.account(handle, handle._shrink())
-                if sys.getrefcount(handle) == _UNSHARED:
+    def _evict(self, *, gently: bool) -> None:
+        """Drop clean slots, of the objects touched least recently first, until a quarter of the budget is free."""
+        goal = self.cache_slots - self.cache_slots // 4
+        with self.mutex:
+            for object_id in list(self._held):
+                is_idle = object_id in self._handles and object_id not in self._dirty
+                if is_idle and not is_known_elsewhere(self._handles, object_id):
                     del self._handles[object_id]
+                if object_id in self._handles:
+                    self._handles[object_id]._shrink(gently=gently)
+                    self._recount(self._handles[object_id])
+                else:
                     self._held_total -= self._held.pop(object_id)
-            if self._held_total <= self.cache_slots:
-                return
+                if self._held_total <= goal:
+                    break
+            # Where the rest is dirty or in use, look again only when there is a good deal more.
+            self._room = max(self.cache_slots, self._held_total + self.cache_slots // 4)
+
+    def _recount(self, handle: PersistedObject) -> None:
+        """Count the slots of an object and of those it owns anew; some of them may have left the memory."""
+        held = 0
+        for counted in (handle, *handle._adopt()):
+            counted._accounted = counted._held()
+            held += counted._accounted
+        self._held_total += held - self._held.pop(handle._id, 0)
+        self._held[handle._id] = held
 
     def _drop_edits(self) -> None:
         self._dirty, self._index_dirty = {}, set()
@@ -517,13 +555,17 @@ class PersistedObjectSpace(ObjectSpace):
         handles, self._handles = self._handles, {}
         self._load(self._store.reader())
         for handle in handles.values():
-            object_id = self._ids.get(handle._name)
-            if object_id is None or self._entries[object_id][1] != handle.kind:
+            ids = (*handle._former, handle._id)
+            object_id = next((known for known in reversed(ids) if known in self._entries), None)
+            if object_id is None:
                 self._bury(handle, _refuse_deleted)
                 continue
-            handle._id = object_id
+            handle._id, handle._former = object_id, ids[: ids.index(object_id)]
             handle._forget()
+            handle._accounted = 0
+            handle._rename(self._entries[object_id][0])
             self._handles[object_id] = handle
+        self._held, self._held_total = {}, 0
 
     def _will_change(self) -> None:
         if self._read_only:
@@ -532,10 +574,7 @@ class PersistedObjectSpace(ObjectSpace):
     def _index_changed(self, object_id: int) -> None:
         self._index_dirty.add(object_id)
         handle = self._handles.get(object_id)
-        if handle is None:
-            self._dirty.pop(object_id, None)
-            self._held_total -= self._held.pop(object_id, 0)
-        elif handle._fresh:
+        if handle is not None and handle._fresh:
             self._dirty[object_id] = handle
 
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import copy
 import operator
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
 from typing import Any, SupportsIndex, TypeVar, overload
 
 from objectspace import codec
-from objectspace.objects.base import ABSENT, Row
+from objectspace.codec import ATOMS
+from objectspace.objects import limits
+from objectspace.objects.base import ABSENT, Row, unchanged
 from objectspace.objects.keyed import KeyedObject
 
 T = TypeVar("T")
-
-DENSE_LENGTH_MAX = 1024
-"""Arrays up to this length store every slot when they are stored first; longer ones only what is assigned."""
 
 
 class Array(KeyedObject, Sequence[T]):
@@ -44,6 +42,8 @@ class Array(KeyedObject, Sequence[T]):
     def _configure(self, options: dict[str, Any]) -> None:
         self._default = codec.restore(options.get("default"))
         self._length = int(options["length"]) if self._fresh else -1
+        if self._length <= limits.DENSE_LENGTH:
+            self._table.live.update((place, copy.deepcopy(self._default)) for place in range(self._length))
 
     def _options(self) -> dict[str, Any]:
         return {"default": codec.plain(self._default)}
@@ -118,15 +118,19 @@ class Array(KeyedObject, Sequence[T]):
 
     def _read(self, place: int) -> Any:
         value = self._table.read(place)
-        return copy.deepcopy(self._default) if value is ABSENT else value
+        return self._fill_in(place) if value is ABSENT else value
 
     def _stream(self) -> Iterator[T]:
         following = 0
         for place, value, _ in self._table.scan():
-            yield from repeat(self._default, place - following)
+            yield from map(self._fill_in, range(following, place))
             yield value
             following = place + 1
-        yield from repeat(self._default, len(self) - following)
+        yield from map(self._fill_in, range(following, len(self)))
+
+    def _fill_in(self, _: int) -> Any:
+        """Return the default: a copy each time, because it may be changed in place."""
+        return copy.deepcopy(self._default)
 
     def _place(self, index: SupportsIndex) -> int:
         place = operator.index(index)
@@ -139,9 +143,11 @@ class Array(KeyedObject, Sequence[T]):
         return {"length": len(self)}
 
     def _rows(self) -> Iterable[Row]:
-        rows = super()._rows()
-        if not self._fresh or len(self) > DENSE_LENGTH_MAX:
-            return rows
-        text = self._encode(self._default, "default")
-        live = self._table.live
-        return [*rows, *((place, text, None) for place in range(len(self)) if place not in live)]
+        if self._length > limits.DENSE_LENGTH:
+            self._table.forget_new(self._is_default)
+        return super()._rows()
+
+    def _is_default(self, value: Any) -> bool:
+        if type(value) is not type(self._default):
+            return False
+        return type(value) in ATOMS and unchanged(self._default, value, "")

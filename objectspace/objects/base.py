@@ -1,22 +1,26 @@
 """What every persisted object has: a name, an id, its place in a space, and its part in Save, Commit and OnSaved.
 
-An object keeps two pages of edits. The open page collects what changes now. ``_turn`` hands it over to a save and opens
-a new one; the handed-over page is *in flight* until ``_settle`` says whether the commit took effect: then it is dropped,
-or it is given back and the next save covers it.
+An object keeps two pages of edits. The open page collects what changes now. ``_turn`` hands it over to a save and
+opens a new one; the handed-over page is *in flight* until ``_settle`` says whether the commit took effect: then it is
+dropped, or it is given back and the next save covers it.
 """
 
 from __future__ import annotations
 
+from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 
 from checkpoint.reader import Reader, StoredItem
 from checkpoint.run import Payload, Slot
 from objectspace import codec
 from objectspace.errors import DamagedObjectError, UnencodableValueError
-from objectspace.objects.variants import base_of, become
+from objectspace.objects.variants import base_of, become, is_cold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
+"""What decoding a damaged text may raise."""
 
 Row = tuple[Slot, Payload | None, int | None]
 """(slot, value, rank) of one item row; a value of ``None`` deletes the slot."""
@@ -39,6 +43,8 @@ class Home(Protocol):
     """What an object asks of the space that it lives in."""
 
     cache_slots: int
+    mutex: RLock
+    """Held while a reader brings slots into memory or drops them, because many threads may read."""
 
     def touch(self, target: PersistedObject) -> None:
         """Note that an object is about to change; refuse where nothing may change."""
@@ -55,6 +61,9 @@ class Home(Protocol):
     def account(self, target: PersistedObject, slots: int) -> None:
         """Note that an object now holds so many slots in memory."""
 
+    def make_room(self) -> None:
+        """Drop clean slots where too many are in memory, only such that no caller can be in the middle of using."""
+
     def bury(self, target: PersistedObject) -> None:
         """Make the handle of a deleted object refuse all work."""
 
@@ -70,8 +79,11 @@ class PersistedObject:
     _id: int
     _fresh: bool
     _flight_fresh: bool | None
+    _former: tuple[int, ...]
+    _accounted: int
     _metadata_stored: dict[str, str]
     _metadata_flight: dict[str, str]
+    _metadata_next: dict[str, str]
     _owner: PersistedObject | None
     _owner_key: Any
 
@@ -84,6 +96,7 @@ class PersistedObject:
         handle = cls.__new__(cls)
         handle._home, handle._name, handle._id = home, name, object_id
         handle._fresh, handle._flight_fresh = fresh, None
+        handle._former, handle._accounted = (), 0
         handle._metadata_stored, handle._metadata_flight = {}, {}
         handle._owner = None
         handle._begin(options)
@@ -126,8 +139,8 @@ class PersistedObject:
         """Drop all memory and arrange that the next touch reads the object."""
         raise AssertionError(f"{type(self).__name__} must define _go_cold")
 
-    def _warm(self) -> None:
-        """Read what the first touch needs, and take the class of a readable handle."""
+    def _warm(self) -> type:
+        """Read what the first touch needs; return the class that a readable handle has."""
         raise AssertionError(f"{type(self).__name__} must define _warm")
 
     def _sleep(self) -> None:
@@ -135,15 +148,23 @@ class PersistedObject:
         become(self, base_of(self), "cold", PersistedObject._wake)
 
     def _wake(self) -> None:
-        try:
-            self._warm()
-        except BaseException:
-            self._go_cold()
-            raise
+        with self._home.mutex:
+            if not is_cold(self):
+                return
+            self._home.make_room()
+            try:
+                self.__class__ = self._warm()
+            except BaseException:
+                self._go_cold()
+                raise
+            self._home.account(self, self._held())
 
-    def _shrink(self) -> int:
-        """Drop clean slots from memory where the kind can read them again; return how many stay."""
-        return self._held()
+    def _shrink(self, *, gently: bool) -> None:
+        """Drop clean slots from memory where the kind can read them again.
+
+        Args:
+            gently: somebody may be in the middle of using the object, an iteration for example.
+        """
 
     def _held(self) -> int:
         """Return how many slots are in memory."""
@@ -158,10 +179,16 @@ class PersistedObject:
         return ()
 
     def _renumbered(self, owned: PersistedObject) -> None:
-        """Note that an object that this one owns gets a new id."""
+        """Note that an object that this one owns is about to get a new id."""
+
+    def _renumbered_to(self, owned: PersistedObject) -> None:
+        """Note that an object that this one owns has got a new id."""
 
     def _check(self) -> None:
         """Assert every invariant of the object."""
+
+    def _rename(self, name: str) -> None:
+        self._name = name
 
     def _metadata_rows(self) -> list[tuple[str, str | None]]:
         """Return the metadata rows that differ from what is stored."""
@@ -200,7 +227,7 @@ class PersistedObject:
     def _decode(self, text: Payload, slot: Any) -> Any:
         try:
             return codec.decode(text)
-        except (ValueError, TypeError, KeyError) as error:
+        except DAMAGE as error:
             self._damaged(slot, text, error)
 
     def _damaged(self, slot: Any, found: Any, error: Exception | str) -> NoReturn:
@@ -226,9 +253,10 @@ def unchanged(stored: Any, value: Any, text: str) -> bool:
     """
     if type(stored) is Fingerprint:
         return stored == hash(text)
-    if type(stored) is not type(value) or stored != value:
+    if type(stored) is not type(value):
         return False
-    return type(value) is not float or repr(stored) == repr(value)
+    # The text of a float tells -0.0 from 0.0, and nan is the same as nan.
+    return bool(repr(stored) == repr(value) if type(value) is float else stored == value)
 
 
 class Fingerprint(int):

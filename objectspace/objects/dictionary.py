@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, ValuesView
-from typing import Any, NoReturn, TypeVar
+from itertools import compress, islice
+from operator import is_not
+from typing import Any, NoReturn, Self, TypeVar
 
+from objectspace.objects import limits
 from objectspace.objects.base import ABSENT
 from objectspace.objects.keyed import KeyedObject
-from objectspace.objects.table import WHOLE_SLOTS
+from objectspace.objects.variants import is_cold
 
 K = TypeVar("K")
 V = TypeVar("V")
-
-OPEN_SHARE = 16
-"""As soon as one slot in sixteen has changed, noting each change costs more than one comparison at the next save."""
-
-_contains = dict.__contains__
 
 
 class Dictionary(dict[K, V], KeyedObject):
     """A dictionary that keeps the order of insertion; one slot a key.
 
     It has the methods of ``dict``. A handle whose object is new, or of which a large part has changed since the last
-    save, is *open*: it is a plain ``dict``, and the next save finds the changes by comparison. Otherwise it is *watched*
-    and notes each change. Where the object is large, only the slots in use are in memory.
+    save, is *open*: it is a plain ``dict``, and the next save finds the changes by comparison. Otherwise it is
+    *watched* and notes each change. Where the object is large, only the slots in use are in memory.
 
-    Changing a stored value in place is not an edit: assign the value again. ``space.check_mutations()`` finds such slots.
+    Changing a stored value in place is not an edit: assign it again. ``space.check_mutations()`` finds such slots.
 
     ============================ =======================================================
     method                       dirties
@@ -52,6 +50,7 @@ class Dictionary(dict[K, V], KeyedObject):
 
     def _body(self) -> dict[Any, Any]:
         self._twin: dict[Any, Any] | None = None
+        self._noted = 0
         return self
 
     def __delitem__(self, key: K) -> None:
@@ -135,6 +134,7 @@ class Dictionary(dict[K, V], KeyedObject):
 
     def _try_open(self) -> None:
         """Stop noting single changes, unless a value may have been changed in place: comparing would not find it."""
+        self._noted = 0
         if not self._table.prints:
             self._twin = dict.copy(self)
             self.__class__ = Dictionary
@@ -145,13 +145,13 @@ class Dictionary(dict[K, V], KeyedObject):
         if twin is None:
             return
         self._twin = None
-        find = twin.get
-        for key in [key for key, value in dict.items(self) if find(key, ABSENT) is not value]:
+        # Nothing was removed meanwhile, so the keys of the twin come first, in the same order.
+        for key in compress(dict.keys(self), map(is_not, dict.values(self), dict.values(twin))):
             if key not in table.edits:
-                if key in twin:
-                    table.edits[key] = twin[key]
-                else:
-                    table.enter(key)
+                table.edits[key] = twin[key]
+        for key in islice(dict.keys(self), dict.__len__(twin), None):
+            if key not in table.edits:
+                table.enter(key)
         self.__class__ = _Watched
 
     def _rows(self) -> Iterable[Any]:
@@ -161,8 +161,11 @@ class Dictionary(dict[K, V], KeyedObject):
     def _turn(self) -> None:
         super()._turn()
         self.__class__ = _Watched if self._table.complete else _Paged
+        self._noted = 0
 
     def _settle(self, durable: bool) -> None:
+        if not durable:
+            self._close()
         super()._settle(durable)
         if self._fresh:
             self.__class__ = Dictionary
@@ -170,25 +173,22 @@ class Dictionary(dict[K, V], KeyedObject):
     def _go_cold(self) -> None:
         self._twin = None
         super()._go_cold()
-        self._sleep()
 
-    def _warm(self) -> None:
-        self.__class__ = _Paged
-        self._table.begin_cold(*self._extent())
-        if len(self._table) <= WHOLE_SLOTS:
-            self._load_whole()
+    def _warm(self) -> type:
+        super()._warm()
+        warm: type = _Watched if self._table.complete else _Paged
+        return warm
 
     def _load_whole(self) -> None:
         super()._load_whole()
-        self.__class__ = _Watched
+        if not is_cold(self):
+            self.__class__ = _Watched
 
-    def _shrink(self) -> int:
-        if self._fresh:
-            return dict.__len__(self)
-        self._close()
-        kept = super()._shrink()
-        self.__class__ = _Paged
-        return kept
+    def _shrink(self, *, gently: bool) -> None:
+        if self._can_shrink(gently):
+            self._close()
+            self._table.shrink()
+            self.__class__ = _Paged
 
     def _check(self) -> None:
         super()._check()
@@ -203,18 +203,24 @@ class _Watched(Dictionary[K, V]):
         table = self._table
         if key not in table.edits:
             table.note(key)
-            if len(table.edits) * OPEN_SHARE > dict.__len__(self):
+            self._noted += 1
+            if self._noted * limits.OPEN_SHARE > dict.__len__(self):
                 self._try_open()
         dict.__setitem__(self, key, value)
 
     def setdefault(self, key: K, default: Any = None) -> Any:
+        """Return the value of a key, set to the default where there is none.
+
+        Time: O(1). Dirties: one item and the length for a new key.
+        """
         if key not in self:
             self[key] = default
         return self[key]
 
     def update(self, *args: Any, **kwargs: Any) -> None:
+        """Set many keys. Time: O(changes). Dirties: one item a key that changes; for new ones also the length."""
         changes = dict(*args, **kwargs)
-        if len(changes) * OPEN_SHARE > dict.__len__(self):
+        if len(changes) * limits.OPEN_SHARE > dict.__len__(self):
             self._home.touch(self)
             self._try_open()
         if type(self) is Dictionary:
@@ -223,7 +229,7 @@ class _Watched(Dictionary[K, V]):
             for key, value in changes.items():
                 self[key] = value
 
-    def __ior__(self, other: Any) -> Any:
+    def __ior__(self, other: Any) -> Self:  # type: ignore[override, misc]  # as dict itself has it
         self.update(other)
         return self
 
@@ -241,10 +247,12 @@ class _Paged(_Watched[K, V]):
         self._table.write(key, value)
 
     def update(self, *args: Any, **kwargs: Any) -> None:
+        """Set many keys. Time: O(changes). Dirties: one item a key that changes; for new ones also the length."""
         for key, value in dict(*args, **kwargs).items():
             self[key] = value
 
     def get(self, key: K, default: Any = None) -> Any:
+        """Return the value of a key, or the default where there is none. Time: O(1), or one lookup in the store."""
         value = self._table.read(key)
         return default if value is ABSENT else value
 
@@ -261,16 +269,18 @@ class _Paged(_Watched[K, V]):
         return self._table.keys()
 
     def __reversed__(self) -> Iterator[K]:
-        self._load_whole()
-        return dict.__reversed__(self)
+        return (key for key, _, _ in self._table.stream_back())
 
     def keys(self) -> Any:
+        """Return a view of the keys, which are read as it is iterated."""
         return KeysView(self)
 
     def values(self) -> Any:
-        return ValuesView(self)
+        """Return a view of the values, which are read as it is iterated."""
+        return _Values(self)
 
     def items(self) -> Any:
+        """Return a view of the items, which are read as it is iterated."""
         return _Items(self)
 
     def __eq__(self, other: object) -> bool:
@@ -288,6 +298,15 @@ class _Paged(_Watched[K, V]):
 
     def __ror__(self, other: Any) -> Any:
         return {**other, **self.copy()} if isinstance(other, dict) else NotImplemented
+
+
+class _Values(ValuesView[V]):
+    """The values of a dictionary that is not wholly in memory, read in one pass."""
+
+    _mapping: Any
+
+    def __iter__(self) -> Iterator[V]:
+        return (value for _, value in self._mapping._table.items())
 
 
 class _Items(ItemsView[K, V]):

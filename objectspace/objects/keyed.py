@@ -10,9 +10,9 @@ import orjson
 from checkpoint.reader import StoredItem
 from checkpoint.run import Slot
 from objectspace import codec, keys
-from objectspace.objects.base import PersistedObject, Row, item_text
-from objectspace.objects.table import WHOLE_SLOTS, SlotTable
-from objectspace.objects.variants import base_of
+from objectspace.objects.base import DAMAGE, PersistedObject, Row, item_text
+from objectspace.objects.table import SlotTable
+from objectspace.objects.variants import base_of, is_cold
 
 _KEY, _VALUE = "$key", "$value"
 
@@ -45,12 +45,12 @@ class KeyedObject(PersistedObject):
         self._table.begin_cold(0)
         self._sleep()
 
-    def _warm(self) -> None:
+    def _warm(self) -> type:
         """Read the metadata, and all slots where there are few."""
-        self.__class__ = base_of(self)
         self._table.begin_cold(*self._extent())
-        if len(self._table) <= WHOLE_SLOTS:
+        if self._table.is_small:
             self._load_whole()
+        return base_of(self)
 
     def _extent(self) -> tuple[int, int]:
         """Return the stored length and the next rank."""
@@ -88,8 +88,13 @@ class KeyedObject(PersistedObject):
         self._fresh, self._flight_fresh = False, None
         self._go_cold()
 
-    def _shrink(self) -> int:
-        return self._table.shrink()
+    def _can_shrink(self, gently: bool) -> bool:
+        """Tell whether clean slots can be dropped: the store has the object, and nobody relies on having it whole."""
+        return not (self._fresh or self._flight_fresh or is_cold(self) or (gently and self._table.complete))
+
+    def _shrink(self, *, gently: bool) -> None:
+        if self._can_shrink(gently):
+            self._table.shrink()
 
     def _held(self) -> int:
         return dict.__len__(self._table.live)
@@ -114,10 +119,10 @@ class KeyedObject(PersistedObject):
         """Return the stored text of a slot: the value, with the key where the slot does not tell it."""
         if keys.is_exact(key):
             return self._encode(value, key)
+        self._table.is_mixed = True
         try:
-            pair = {_KEY: codec.plain(key), _VALUE: codec.plain(value)}
-            return orjson.dumps(pair).decode()
-        except codec.Unencodable as error:
+            return codec.encode_plain({_KEY: codec.plain(key), _VALUE: codec.plain(value)})
+        except (codec.Unencodable, RecursionError) as error:
             raise self._unencodable("slot", key, error) from None
 
     def _key_value(self, item: StoredItem) -> tuple[Any, Any]:
@@ -125,8 +130,9 @@ class KeyedObject(PersistedObject):
         text = item_text(item)
         if not text.startswith('{"$key":'):
             return item.slot, self._decode(text, item.slot)
+        self._table.is_mixed = True
         try:
             pair = orjson.loads(text)
             return codec.restore(pair[_KEY]), codec.restore(pair[_VALUE])
-        except (ValueError, TypeError, KeyError) as error:
+        except DAMAGE as error:
             self._damaged(item.slot, text, error)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 Label = int | float
 """A place in a sequence; also the slot of the element there."""
@@ -88,4 +89,4 @@ def _has_room(low: Label, high: Label, new: Sequence[float]) -> bool:
     """Tell whether labels are so far apart that each gap can be halved often again."""
     line = [low, *new, high]
     finest = max(abs(low), abs(high), 1.0) * 2.0**-40
-    return all(right - left > finest for left, right in zip(line, line[1:], strict=False))
+    return all(right - left > finest for left, right in pairwise(line))

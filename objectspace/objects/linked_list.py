@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
 from objectspace.errors import EmptyError
@@ -32,7 +33,7 @@ class Node(Generic[T]):
     @value.setter
     def value(self, value: T) -> None:
         if self._list is not None:
-            self._list._table.write(self._label, value)
+            self._list._set_value(self, value)
         self._value = value
 
     @property
@@ -275,7 +276,16 @@ class LinkedList(KeyedObject, Generic[T]):
         return f"LinkedList({self._name!r}, {list(self)!r})"
 
     def _value_at(self, node: Node[T]) -> T:
+        self._refuse_dead()
         return self._table.live[node._label]  # type: ignore[no-any-return]
+
+    def _set_value(self, node: Node[T], value: T) -> None:
+        self._refuse_dead()
+        self._table.write(node._label, value)
+
+    def _refuse_dead(self) -> None:
+        if type(self) is not LinkedList:
+            len(self)
 
     def _new(self, value: T | Node[T]) -> Node[T]:
         if not isinstance(value, Node):
@@ -350,12 +360,10 @@ class LinkedList(KeyedObject, Generic[T]):
             node._label = label
             self._table.write(label, value)
 
-    def _warm(self) -> None:
-        super()._warm()
-        self._load_whole()
-
-    def _load_whole(self) -> None:
-        super()._load_whole()
+    def _warm(self) -> type:
+        """Read all nodes."""
+        self._table.begin_cold(*self._extent())
+        self._table.load_all()
         self._first = self._last = None
         for label in self._table.live:
             node: Node[T] = Node(None)  # type: ignore[arg-type]
@@ -365,24 +373,30 @@ class LinkedList(KeyedObject, Generic[T]):
             else:
                 self._last._next = node
             self._last = node
+        return LinkedList
 
     def _go_cold(self) -> None:
+        """Let go of the nodes: each keeps its value, and is in no list."""
+        live = self._table.live
         for node in LinkedList.nodes(self):
-            node._list = node._previous = node._next = None
+            self._detach(node, live.get(node._label, node._value))
         self._first = self._last = None
         super()._go_cold()
 
-    def _shrink(self) -> int:
-        return self._held()
+    def _shrink(self, *, gently: bool) -> None:
+        """Keep everything: callers may hold nodes."""
 
     def _check(self) -> None:
         super()._check()
+        if type(self) is not LinkedList:
+            return
         labels = [node._label for node in self.nodes()]
-        assert all(left < right for left, right in zip(labels, labels[1:], strict=False)), labels
-        assert len(labels) == len(self._table) and set(labels) == self._table.live.keys(), "nodes and slots differ"
+        assert all(left < right for left, right in pairwise(labels)), labels
+        assert len(labels) == len(self._table), (len(labels), len(self._table))
+        assert set(labels) == self._table.live.keys(), "nodes and slots differ"
         assert all(node._list is self for node in self.nodes())
-        backwards: Iterable[Any] = reversed(self)
-        assert list(self) == list(backwards)[::-1], "the links backwards differ"
+        backwards = list(reversed(self))
+        assert all(left is right for left, right in zip(self, reversed(backwards), strict=True)), "the links differ"
 
 
 def _label_of(node: Node[Any] | None) -> Label | None:

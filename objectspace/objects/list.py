@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
-from typing import Any, SupportsIndex, TypeVar
+from itertools import compress
+from operator import is_not
+from typing import Any, Self, SupportsIndex, TypeVar
 
 from objectspace.codec import ATOMS
+from objectspace.objects import limits
 from objectspace.objects.base import PersistedObject, Row, item_text
 from objectspace.objects.sequence import Sequenced
 
 T = TypeVar("T")
-
-OPEN_SHARE = 16
-"""As soon as one slot in sixteen has changed, noting each change costs more than one comparison at the next save."""
 
 
 class List(list[T], PersistedObject):
     """A list; one slot an element.
 
     It has the methods of ``list``. A handle whose object is new, or of which a large part has changed since the last
-    save, is *open*: it is a plain ``list``, and the next save finds the changes by comparison. Otherwise it is *watched*
-    and notes each change. A list is read whole when it is touched first.
+    save, is *open*: it is a plain ``list``, and the next save finds the changes by comparison. Otherwise it is
+    *watched* and notes each change. A list is read whole when it is touched first.
 
     Changing a stored element in place is not an edit: assign it again. ``space.check_mutations()`` finds such slots.
 
@@ -50,9 +50,10 @@ class List(list[T], PersistedObject):
 
     _twin: list[T] | None
     _sequence: Sequenced
+    _noted: int
 
     def _begin(self, options: dict[str, Any]) -> None:
-        self._sequence, self._twin = Sequenced(), None
+        self._sequence, self._twin, self._noted = Sequenced(), None, 0
         if not self._fresh:
             self._go_cold()
 
@@ -117,10 +118,9 @@ class List(list[T], PersistedObject):
         """
         if not len(self):
             return
-        if self._watch() and len(self) <= 32:
+        if self._watch() and len(self) + len(self._sequence.gone) <= limits.CLEAR_ROWS:
             for place in range(len(self) - 1, -1, -1):
                 self._sequence.remove(place, list.pop(self))
-            self._sequence.labels = range(0)
             return
         if not self._fresh:
             self._home.renumber(self)
@@ -156,6 +156,9 @@ class List(list[T], PersistedObject):
         elif times > 1:
             self.extend(list(self) * (times - 1))
         return self
+
+    def __radd__(self, other: list[Any]) -> list[Any]:
+        return other + list(self) if isinstance(other, list) else NotImplemented
 
     def copy(self) -> list[T]:
         """Return a plain ``list`` with the same elements."""
@@ -193,6 +196,7 @@ class List(list[T], PersistedObject):
 
     def _try_open(self) -> None:
         """Stop noting single changes, unless a value may have been changed in place: comparing would not find it."""
+        self._noted = 0
         if not self._sequence.prints:
             self._twin = list(self)
             self.__class__ = List
@@ -204,13 +208,15 @@ class List(list[T], PersistedObject):
             return
         self._twin = None
         self.__class__ = _Watched
-        if len(twin) != len(self):
-            values = list(self)
-            list.__setitem__(self, slice(None), twin)
-            self[:] = values
+        changed = list(compress(range(len(twin)), map(is_not, twin, self)))
+        if len(self) >= len(twin) and len(changed) * 2 <= len(twin):
+            for place in changed:
+                sequence.set(place, twin[place])
+            sequence.append(len(self) - len(twin))
             return
-        for place in [place for place, (old, new) in enumerate(zip(twin, self, strict=True)) if old is not new]:
-            sequence.set(place, twin[place])
+        values = list(self)
+        list.__setitem__(self, slice(None), twin)
+        self[:] = values
 
     def _rows(self) -> Iterable[Row]:
         if self._fresh:
@@ -226,11 +232,13 @@ class List(list[T], PersistedObject):
         self._flight_fresh, self._fresh = self._fresh, False
         self._turn_metadata()
         self.__class__ = _Watched
+        self._noted = 0
 
     def _settle(self, durable: bool) -> None:
         was_fresh, self._flight_fresh = bool(self._flight_fresh), None
-        if not self._fresh:
+        if not durable:
             self._close()
+        if not self._fresh:
             self._sequence.settle(durable, was_fresh)
         if was_fresh and not durable:
             self._fresh = True
@@ -247,10 +255,9 @@ class List(list[T], PersistedObject):
         list.clear(self)
         self._sleep()
 
-    def _warm(self) -> None:
+    def _warm(self) -> type:
         """Read all elements."""
         length = self._load_metadata("length")["length"]
-        self.__class__ = _Watched
         labels: list[Any] = []
         for item in self._home.reader().items(self._id):
             value = self._decode(item_text(item), item.slot)
@@ -259,16 +266,12 @@ class List(list[T], PersistedObject):
             list.append(self, value)
         self._sequence.prints.update(self._sequence._new_prints)
         if len(labels) != length:
-            self._go_cold()
             self._damaged("length", length, f"{len(labels)} elements are stored")
-        is_dense = not labels or (labels[-1] == labels[0] + length - 1 and all(map(_is_whole, labels)))
-        self._sequence.labels = range(labels[0], labels[0] + length) if labels and is_dense else labels
-        if not labels:
-            self._sequence.labels = range(0)
-        self._home.account(self, length)
-
-    def _shrink(self) -> int:
-        return list.__len__(self)
+        first = labels[0] if labels else 0
+        is_dense = not labels or (labels[-1] == first + length - 1 and all(map(_is_whole, labels)))
+        self._sequence.labels = range(first, first + length) if is_dense else labels
+        warm: type = _Watched
+        return warm
 
     def _held(self) -> int:
         return list.__len__(self)
@@ -301,22 +304,25 @@ class _Watched(List[T]):
     """A list that notes each change."""
 
     def append(self, value: T) -> None:
+        """Put a value at the end. Time: O(1). Dirties: one item and the length."""
         self._home.touch(self)
         self._sequence.append()
         list.append(self, value)
-        if len(self._sequence.edits) * OPEN_SHARE > list.__len__(self):
+        self._noted += 1
+        if self._noted * limits.OPEN_SHARE > list.__len__(self):
             self._try_open()
 
     def extend(self, values: Iterable[T]) -> None:
+        """Put values at the end. Time: O(values). Dirties: one item a value, and the length."""
         added = list(values)
         self._home.touch(self)
-        if len(added) * OPEN_SHARE > list.__len__(self):
+        if len(added) * limits.OPEN_SHARE > list.__len__(self):
             self._try_open()
         if self._twin is None:
             self._sequence.append(len(added))
         list.extend(self, added)
 
-    def __iadd__(self, values: Iterable[T]) -> Any:
+    def __iadd__(self, values: Iterable[T]) -> Self:  # type: ignore[override, misc]  # as list itself has it
         self.extend(values)
         return self
 
@@ -330,17 +336,16 @@ class _Watched(List[T]):
         if label not in sequence.edits:
             self._home.touch(self)
             sequence.set(place, list.__getitem__(self, place))
-            if len(sequence.edits) * OPEN_SHARE > list.__len__(self):
+            self._noted += 1
+            if self._noted * limits.OPEN_SHARE > list.__len__(self):
                 self._try_open()
         list.__setitem__(self, place, value)
 
     def _set_slice(self, index: slice, values: list[T]) -> None:
         places = range(*index.indices(len(self)))
-        if index.step not in (None, 1) and len(places) != len(values):
-            raise ValueError(
-                f"attempt to assign sequence of size {len(values)} to extended slice of size {len(places)}"
-            )
-        if index.step not in (None, 1):
+        if places.step != 1:
+            if len(places) != len(values):
+                raise ValueError(f"{self._describe()}: {len(values)} values for an extended slice of {len(places)}")
             for place, value in zip(places, values, strict=True):
                 self[place] = value
             return

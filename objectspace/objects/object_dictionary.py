@@ -11,8 +11,9 @@ import orjson
 from checkpoint.reader import StoredItem
 from checkpoint.run import OWNED_KEY
 from objectspace import codec, keys
-from objectspace.objects.base import ABSENT, PersistedObject, item_text
+from objectspace.objects.base import ABSENT, DAMAGE, PersistedObject, item_text
 from objectspace.objects.keyed import KeyedObject
+from objectspace.objects.variants import is_cold, is_known_elsewhere
 
 K = TypeVar("K")
 
@@ -21,7 +22,8 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
     """A dictionary whose values are persisted objects of one kind; one slot a key, and the slots of each value.
 
     The objects belong to the dictionary: each is saved slot by slot, and deleted with its key. ``d.setdefault(key)``
-    returns the object of a key, made where there is none; assigning a plain container makes an object with its contents.
+    returns the object of a key, made where there is none; assigning a plain container makes an object with its
+    contents. What is removed or dropped by a rollback refuses work: ask the dictionary for the object again.
 
     ============================ ====================================================
     method                       dirties
@@ -76,10 +78,16 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
                 f"{self._describe()}, key {key!r}: assign a plain copy; {contents._describe()} has its own place"
             )
         self._slot(key)
+        self._home.touch(self)
         member = self._make_member(key, self._home.new_id(), fresh=True)
-        _fill(member, contents)
+        self._home.touch(member)
+        try:
+            _fill(member, contents)
+        except BaseException:
+            self._bury(member)
+            raise
         if present is not ABSENT:
-            self._home.bury(present)
+            self._bury(present)
         self._table.write(key, member)
 
     def setdefault(self, key: K, default: Any = ()) -> Any:
@@ -102,7 +110,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
         member = self._table.delete(key)
         if member is ABSENT:
             raise KeyError(key)
-        self._home.bury(member)
+        self._bury(member)
 
     def pop(self, key: K, *default: Any) -> Any:
         """Remove a key and return a plain copy of its object, which is deleted.
@@ -119,14 +127,14 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
         return contents
 
     def popitem(self) -> tuple[K, Any]:
-        """Remove the key that was inserted first and return it with a plain copy of its object.
+        """Remove the key that was inserted last and return it with a plain copy of its object.
 
         Raises:
             KeyError: the dictionary is empty.
 
         Time: O(contents). Dirties: one item and the length.
         """
-        for key in self:
+        for key in reversed(self):
             return key, self.pop(key)
         raise KeyError(f"{self._describe()} is empty")
 
@@ -138,7 +146,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
         members = list(self._known.values())
         self._table.clear()
         for member in members:
-            self._home.bury(member)
+            self._bury(member)
 
     def copy(self) -> dict[K, Any]:
         """Return a plain ``dict`` of plain copies."""
@@ -151,16 +159,25 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
         """Yield the keys in the order of insertion."""
         return self._table.keys()
 
+    def __reversed__(self) -> Iterator[K]:
+        if self._table.complete:
+            return iter(reversed(self._table.live))
+        return (key for key, _, _ in self._table.stream_back())
+
     def __len__(self) -> int:
         return len(self._table)
 
     def __repr__(self) -> str:
         return f"ObjectDictionary({self._name!r}, {self.copy()!r})"
 
+    def _rename(self, name: str) -> None:
+        super()._rename(name)
+        for member in self._known.values():
+            member._rename(f"{name}[{member._owner_key!r}]")
+
     def _make_member(self, key: Any, object_id: int, *, fresh: bool) -> PersistedObject:
-        member = self._member._make(
-            self._home, f"{self._name}[{key!r}]", object_id, fresh=fresh, options=dict(_MEMBER_OPTIONS)
-        )
+        name = f"{self._name}[{key!r}]"
+        member = self._member._make(self._home, name, object_id, fresh=fresh, options=dict(_MEMBER_OPTIONS))
         member._owner = self
         member._owner_key = key
         self._known[object_id] = member
@@ -170,32 +187,57 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
         """Note that an owned object gets a new id, which stands in the slot of its key."""
         if owned._owner_key not in self._table.edits:
             self._table.note(owned._owner_key)
+        del self._known[owned._id]
+
+    def _renumbered_to(self, owned: PersistedObject) -> None:
+        self._known[owned._id] = owned
+
+    def _bury(self, member: PersistedObject) -> None:
+        self._known.pop(member._id, None)
+        self._home.bury(member)
+
+    def _shrink(self, *, gently: bool) -> None:
+        if self._can_shrink(gently):
+            for member in self._adopt():
+                member._shrink(gently=gently)
+            self._table.shrink()
+        elif not is_cold(self):
+            self._renew_members()
+
+    def _renew_members(self) -> None:
+        """Put unread handles in place of those that nobody else knows: the space knows all that are dirty."""
+        live = self._table.live
+        for key in [key for key in live if not is_known_elsewhere(live, key)]:
+            live[key] = self._make_member(key, live[key]._id, fresh=False)
 
     def _adopt(self) -> Iterable[PersistedObject]:
         return list(self._known.values())
 
     def _go_cold(self) -> None:
         for member in list(self._known.values()):
-            self._home.bury(member)
-        self._known.clear()
+            self._bury(member)
         super()._go_cold()
 
     def _text(self, key: Any, value: Any) -> str:
         reference = {OWNED_KEY: value._id}
         if keys.is_exact(key):
             return orjson.dumps(reference).decode()
-        return orjson.dumps({"$key": codec.plain(key), "$value": reference}).decode()
+        self._table.is_mixed = True
+        return codec.encode_plain({"$key": codec.plain(key), "$value": reference})
 
     def _key_value(self, item: StoredItem) -> tuple[Any, Any]:
         text = item_text(item)
         try:
             stored = orjson.loads(text)
-            key = codec.restore(stored["$key"]) if "$key" in stored else item.slot
+            is_mixed = "$key" in stored
+            key = codec.restore(stored["$key"]) if is_mixed else item.slot
             object_id = int(stored.get("$value", stored)[OWNED_KEY])
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except DAMAGE as error:
             self._damaged(item.slot, text, error)
-        known = self._known.get(object_id)
-        return key, known if known is not None else self._make_member(key, object_id, fresh=False)
+        self._table.is_mixed = self._table.is_mixed or is_mixed
+        with self._home.mutex:
+            known = self._known.get(object_id)
+            return key, known if known is not None else self._make_member(key, object_id, fresh=False)
 
     def _stored_differences(self) -> Iterable[Any]:
         return ()
@@ -215,5 +257,8 @@ def _fill(member: Any, contents: Any) -> None:
             for value in contents:
                 getattr(member, method)(value)
             return
-    if contents != ():
+    if hasattr(member, "assigned"):
+        for index, value in dict(contents).items():
+            member[index] = value
+    elif contents != ():
         member.value = contents

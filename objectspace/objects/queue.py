@@ -8,12 +8,10 @@ from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from objectspace.errors import EmptyError
+from objectspace.objects import limits
 from objectspace.objects.base import PersistedObject, Row, item_text
 
 T = TypeVar("T")
-
-PAGE_SLOTS = 1024
-"""How many elements at the head of a stored queue are read at once."""
 
 
 class Queue(PersistedObject, Generic[T]):
@@ -80,8 +78,9 @@ class Queue(PersistedObject, Generic[T]):
             EmptyError: the queue is empty.
         """
         self._refuse_empty("peek")
-        self._fill_front()
-        return self._front[0]
+        if self._unread:
+            self._fill_front()
+        return self._front[0] if self._front else self._back[0]
 
     def clear(self) -> None:
         """Remove every element.
@@ -92,7 +91,7 @@ class Queue(PersistedObject, Generic[T]):
             return
         self._open()
         tail = self._range().stop
-        if not self._fresh and len(self._stored) > 32:
+        if not self._fresh and len(self._stored) > limits.CLEAR_ROWS:
             self._close()
             self._home.renumber(self)
             self._stored, tail = range(0), 0
@@ -150,14 +149,16 @@ class Queue(PersistedObject, Generic[T]):
 
     def _fill_front(self) -> None:
         """Bring the next elements to the front: from the store, or else from the back."""
-        if self._front:
-            return
         if self._unread:
-            page = self._unread[:PAGE_SLOTS]
-            self._front.extend(self._items(page))
-            self._unread = self._unread[len(page) :]
-            self._home.account(self, self._held())
-        else:
+            with self._home.mutex:
+                if self._front:
+                    return
+                page = self._unread[: limits.QUEUE_SLOTS]
+                values = list(self._items(page))
+                self._unread = self._unread[len(page) :]
+                self._front.extend(values)
+                self._home.account(self, self._held())
+        elif not self._front:
             end = self._unread.stop + len(self._back)
             self._front.extend(self._back)
             self._back.clear()
@@ -189,9 +190,12 @@ class Queue(PersistedObject, Generic[T]):
         yield from islice(self._back, first, first + len(in_back))
 
     def _rows(self) -> Iterable[Row]:
-        now = self._range()
         stored = range(0) if self._fresh else self._stored
-        added = range(max(stored.stop, now.start), now.stop) if not self._fresh else now
+        if self._range().start > stored.stop:
+            # Elements that came and went between two saves leave no trace, not even in the numbers of later ones.
+            self._unread = range(stored.stop + len(self._front), stored.stop + len(self._front))
+        now = self._range()
+        added = range(max(stored.stop, now.start), now.stop)
         rows: list[Row] = [(slot, None, None) for slot in range(stored.start, min(now.start, stored.stop))]
         encode = self._encode
         return rows + [
@@ -224,19 +228,19 @@ class Queue(PersistedObject, Generic[T]):
         self._close()
         self._front.clear()
         self._back.clear()
+        self._unread = self._stored = self._stored_flight = range(0)
         self._sleep()
 
-    def _warm(self) -> None:
-        self.__class__ = Queue  # type: ignore[assignment]
+    def _warm(self) -> type:
         stored = self._load_metadata("head", "tail")
         self._stored = self._unread = range(stored["head"], stored["tail"])
+        return Queue
 
-    def _shrink(self) -> int:
-        if not self._fresh and self._stored == self._range():
+    def _shrink(self, *, gently: bool) -> None:
+        if not gently and not self._fresh and self._flight_fresh is None and self._stored == self._range():
             self._front.clear()
             self._back.clear()
             self._unread = self._stored
-        return self._held()
 
     def _held(self) -> int:
         return len(self._front) + len(self._back)

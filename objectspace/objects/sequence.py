@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from objectspace.codec import ATOMS
@@ -110,7 +111,7 @@ class Sequenced:
         if durable:
             return
         if was_fresh:
-            self.edits, self.gone = {}, {}
+            self.edits, self.gone, self.prints = {}, {}, {}
             return
         for label, stored in flight.items():
             self.edits.pop(label, None)
@@ -123,14 +124,14 @@ class Sequenced:
     def place(self, label: Label) -> int:
         """Return the index of a label. Time: O(log n)."""
         if isinstance(self.labels, range):
-            return self.labels.index(label)
+            return int(label) - self.labels.start
         return bisect_left(self.labels, label)
 
     def check(self, length: int) -> None:
         """Assert the invariants for a sequence of ``length`` elements."""
         assert len(self.labels) == length, (len(self.labels), length)
         labels = set(self.labels)
-        assert all(left < right for left, right in zip(self.labels, self.labels[1:], strict=False))
+        assert all(left < right for left, right in pairwise(self.labels)), self.labels
         assert self.edits.keys() <= labels, f"edited but not there: {self.edits.keys() - labels}"
         assert not self.gone.keys() & labels, f"gone but there: {self.gone.keys() & labels}"
         assert ABSENT not in self.gone.values()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableSet
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import orjson
 
 from checkpoint.reader import StoredItem
 from objectspace import codec, keys
-from objectspace.objects.base import ABSENT, Row, item_text
+from objectspace.objects.base import ABSENT, DAMAGE, Row, item_text
 from objectspace.objects.keyed import KeyedObject
 
 T = TypeVar("T")
@@ -98,19 +98,19 @@ class SetMethods(MutableSet[T]):
         """Return a plain ``set`` with the same elements."""
         return set(self)
 
-    def __ior__(self, other: Any) -> Any:
+    def __ior__(self, other: Iterable[Any]) -> Self:  # type: ignore[misc]  # wider than the protocol asks
         self.update(_as_set(other))
         return self
 
-    def __iand__(self, other: Any) -> Any:
+    def __iand__(self, other: Iterable[Any]) -> Self:
         self.intersection_update(_as_set(other))
         return self
 
-    def __isub__(self, other: Any) -> Any:
+    def __isub__(self, other: Iterable[Any]) -> Self:
         self.difference_update(_as_set(other))
         return self
 
-    def __ixor__(self, other: Any) -> Any:
+    def __ixor__(self, other: Iterable[Any]) -> Self:  # type: ignore[misc]  # wider than the protocol asks
         self.symmetric_difference_update(_as_set(other))
         return self
 
@@ -121,26 +121,28 @@ class MemberCodec(KeyedObject):
     def _text(self, key: Any, value: Any) -> str:
         if keys.is_exact(key):
             return MEMBER
+        self._table.is_mixed = True
         try:
-            return orjson.dumps({"$key": codec.plain(key)}).decode()
-        except codec.Unencodable as error:
+            return codec.encode_plain({"$key": codec.plain(key)})
+        except (codec.Unencodable, RecursionError) as error:
             raise self._unencodable("element", key, error) from None
 
     def _key_value(self, item: StoredItem) -> tuple[Any, Any]:
         text = item_text(item)
         if text == MEMBER:
             return item.slot, None
+        self._table.is_mixed = True
         try:
             return codec.restore(orjson.loads(text)["$key"]), None
-        except (ValueError, TypeError, KeyError) as error:
+        except DAMAGE as error:
             self._damaged(item.slot, text, error)
 
 
 class Set(MemberCodec, SetMethods[T]):
     """A set that keeps the order of insertion; one slot an element.
 
-    It has the methods of ``set``. From the first change after a save to the next save or removal, ``add`` is a method of
-    the ``dict`` that holds the elements.
+    It has the methods of ``set``. From the first change after a save to the next save or removal, ``add`` is a method
+    of the ``dict`` that holds the elements.
 
     ============== ======================================================
     method         dirties
@@ -229,11 +231,13 @@ class Set(MemberCodec, SetMethods[T]):
 
     def __iter__(self) -> Iterator[T]:
         """Yield the elements in the order of insertion."""
-        return self._table.keys()
+        iterator: Iterator[T] = self._table.keys()
+        return iterator
 
     def __reversed__(self) -> Iterator[T]:
-        self._load_whole()
-        return reversed(self._table.live)
+        if self._table.complete:
+            return iter(reversed(self._table.live))
+        return (value for value, _, _ in self._table.stream_back())
 
     def __len__(self) -> int:
         return len(self._table)
@@ -272,17 +276,16 @@ class Set(MemberCodec, SetMethods[T]):
         super()._turn()
 
     def _settle(self, durable: bool) -> None:
-        self._close()
+        if not durable:
+            self._close()
         super()._settle(durable)
         if self._fresh:
             self._open()
 
-    def _go_cold(self) -> None:
-        super()._go_cold()
-
-    def _shrink(self) -> int:
-        self._close()
-        return super()._shrink()
+    def _shrink(self, *, gently: bool) -> None:
+        if self._can_shrink(gently):
+            self._close()
+            self._table.shrink()
 
 
 def _as_set(other: Any) -> Any:

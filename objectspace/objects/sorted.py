@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sortedcontainers import SortedList
+from sortedcontainers import SortedKeyList, SortedList
 
 from checkpoint.run import Slot
 from objectspace import keys
@@ -25,12 +26,17 @@ class SortedObject(KeyedObject):
     _in_slot_order: bool
 
     def _configure(self, options: dict[str, Any]) -> None:
-        self._order, self._in_slot_order = SortedList(), True
+        self._order, self._in_slot_order, self._sample = SortedList(), True, ABSENT
 
-    def _warm(self) -> None:
-        super()._warm()
+    def _warm(self) -> type:
+        warm = super()._warm()
         if not self._in_slot_order:
             self._load_whole()
+        return warm
+
+    def _go_cold(self) -> None:
+        super()._go_cold()
+        self._order, self._in_slot_order, self._sample = SortedList(), True, ABSENT
 
     def _extent(self) -> tuple[int, int]:
         stored = self._load_metadata("length")
@@ -43,33 +49,35 @@ class SortedObject(KeyedObject):
 
     def _load_whole(self) -> None:
         super()._load_whole()
-        self._order = SortedList(self._table.live)
+        self._order = _in_order(self._table.live)
 
-    def _shrink(self) -> int:
-        if not self._in_slot_order:
-            return self._held()
-        self._order = SortedList()
-        return super()._shrink()
+    def _shrink(self, *, gently: bool) -> None:
+        if self._in_slot_order and self._can_shrink(gently):
+            self._order = SortedList()
+            self._table.shrink()
 
     def _put(self, key: Any, value: Any) -> None:
         """Set the value of a key that may be new."""
-        is_new = self._table.read(key) is ABSENT
-        if is_new:
-            self._check_new(key)
+        if self._table.read(key) is not ABSENT:
+            self._table.write(key, value)
+            return
+        self._check_new(key)
+        self._home.touch(self)
+        if self._in_slot_order and not keys.keeps_order(key):
+            self._load_whole()
+            self._in_slot_order = False
+        if self._table.complete:
+            self._order.add(key)
         self._table.write(key, value)
-        if is_new:
-            self._in_slot_order = self._in_slot_order and keys.keeps_order(key)
-            if self._table.complete:
-                self._order.add(key)
-            elif not self._in_slot_order:
-                self._load_whole()
+        self._sample = key
 
     def _check_new(self, key: Any) -> None:
         """Refuse a key that has no place among the others."""
         keys.check_sortable(key)
-        for other in self._keys():
-            _ = key < other
-            return
+        if len(self._table):
+            if self._sample is ABSENT:
+                self._sample = next(self._keys())
+            _ = key < self._sample
 
     def _take(self, key: Any) -> Any:
         """Remove a key and return its value, :data:`ABSENT` where it is not there."""
@@ -80,9 +88,7 @@ class SortedObject(KeyedObject):
 
     def _empty(self) -> None:
         self._table.clear()
-        if not len(self._table):
-            self._order = SortedList()
-            self._in_slot_order = self._in_slot_order or self._fresh
+        self._order, self._in_slot_order = SortedList(), True
 
     def _keys(
         self,
@@ -110,22 +116,30 @@ class SortedObject(KeyedObject):
             live = self._table.live
             yield from ((key, live[key]) for key in self._order.irange(lower, upper, inclusive, reverse))
             return
-        for key, value, _ in self._table.scan(self._bound(lower), self._bound(upper), reverse=reverse):
+        start, stop = self._bound(lower, -math.inf), self._bound(upper, math.inf)
+        for key, value, _ in self._table.scan(start, stop, reverse=reverse):
             beyond_lower = lower is None or key > lower or (inclusive[0] and key == lower)
             beyond_upper = upper is None or key < upper or (inclusive[1] and key == upper)
             if beyond_lower and beyond_upper:
                 yield key, value
 
-    def _bound(self, key: Any) -> Slot | None:
+    def _bound(self, key: Any, beyond: float) -> Slot | None:
+        """Return the slot of a bound; for a number that has none in the order of slots one a little further out."""
         if key is None:
             return None
         keys.check_sortable(key)
-        if type(key) is float and not keys.keeps_order(key):
-            return key  # type: ignore[no-any-return]
-        return self._slot(key)
+        return self._slot(key) if keys.keeps_order(key) else math.nextafter(keys.nearest_double(key), beyond)
 
     def _check(self) -> None:
         super()._check()
         if self._table.complete:
-            assert list(self._order) == sorted(self._table.live), "the order and the slots differ"
+            assert list(self._order) == sorted(self._table.live, key=keys.comparable), "the order and the slots differ"
         assert self._table.complete or self._in_slot_order, "an object in memory order is whole"
+
+
+def _in_order(found: Iterable[Any]) -> SortedList:
+    """Return keys in order; by their bytes where Python does not order each two: ``(1, 2)`` and ``(1, "a")``."""
+    try:
+        return SortedList(found)
+    except TypeError:
+        return SortedKeyList(found, key=keys.comparable)

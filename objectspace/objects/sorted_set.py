@@ -92,7 +92,8 @@ class SortedSet(MemberCodec, SortedObject, SetMethods[T]):
 
         Time: O(log n).
         """
-        return _first(self._keys(), self)
+        least: T = _first(self._keys(), self)
+        return least
 
     def max(self) -> T:
         """Return the greatest element.
@@ -102,7 +103,8 @@ class SortedSet(MemberCodec, SortedObject, SetMethods[T]):
 
         Time: O(log n).
         """
-        return _first(self._keys(reverse=True), self)
+        greatest: T = _first(self._keys(reverse=True), self)
+        return greatest
 
     def irange(
         self,
@@ -226,7 +228,7 @@ class SortedSetView(SetMethods[T]):
         return f"SortedSetView({{{', '.join(map(repr, self))}}})"
 
     def _covers(self, value: Any) -> bool:
-        return bool(self._lower <= value <= self._upper)  # type: ignore[operator]
+        return bool(self._lower <= value <= self._upper)
 
 
 def _first(values: Iterable[T], source: SortedSet[T]) -> T:

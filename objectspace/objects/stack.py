@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from objectspace.codec import ATOMS
 from objectspace.errors import EmptyError
+from objectspace.objects import limits
 from objectspace.objects.base import ABSENT, Fingerprint, PersistedObject, Row, item_text, unchanged
 
 T = TypeVar("T")
-
-BATCH_SLOTS = 256
-"""How many stored elements at most are brought to the top at once."""
 
 
 class Stack(PersistedObject, Generic[T]):
@@ -85,9 +84,11 @@ class Stack(PersistedObject, Generic[T]):
             EmptyError: the stack is empty.
         """
         self._refuse_empty("peek")
-        for value in self:
-            return value
-        raise AssertionError("an element was there")
+        if self._top:
+            return self._top[-1]
+        if not self._kept:
+            self._read_kept()
+        return self._kept[-1]
 
     def clear(self) -> None:
         """Remove every element.
@@ -99,7 +100,7 @@ class Stack(PersistedObject, Generic[T]):
         self._open()
         if self._fresh:
             self._top.clear()
-        elif len(self) <= 32:
+        elif self._stored <= limits.CLEAR_ROWS:
             while len(self):
                 self._take()
         else:
@@ -113,9 +114,10 @@ class Stack(PersistedObject, Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         """Yield the elements from the top."""
+        kept, below = self._kept, self._low - len(self._kept)
         yield from reversed(self._top)
-        yield from reversed(self._kept)
-        yield from (value for _, value, _ in self._read_down(self._low - len(self._kept)))
+        yield from reversed(kept)
+        yield from (value for _, value, _ in self._read_down(below))
 
     def __contains__(self, value: object) -> bool:
         return any(element is value or element == value for element in self)
@@ -160,7 +162,7 @@ class Stack(PersistedObject, Generic[T]):
         if not self._kept:
             self._read_kept()
         batch = min(self._batch, len(self._kept))
-        self._batch = min(2 * self._batch, BATCH_SLOTS)
+        self._batch = min(2 * self._batch, limits.STACK_SLOTS)
         self._top.extend(self._kept[-batch:])
         del self._kept[-batch:]
         self._low -= batch
@@ -169,20 +171,22 @@ class Stack(PersistedObject, Generic[T]):
 
     def _read_kept(self) -> None:
         """Read the highest elements that are only in the store."""
-        for height, value, text in self._read_down(self._low):
-            self._kept.append(value)
-            if type(value) not in ATOMS:
-                self._prints[height] = hash(text)
-            if len(self._kept) == BATCH_SLOTS:
-                break
-        self._kept.reverse()
-        self._home.account(self, self._held())
+        with self._home.mutex:
+            if self._kept:
+                return
+            kept = []
+            for height, value, text in islice(self._read_down(self._low, limits.STACK_SLOTS), limits.STACK_SLOTS):
+                kept.append(value)
+                if type(value) not in ATOMS:
+                    self._prints[height] = hash(text)
+            self._kept = kept[::-1]
+            self._home.account(self, self._held())
 
-    def _read_down(self, height: int) -> Iterator[tuple[int, T, str]]:
+    def _read_down(self, height: int, page_rows: int | None = None) -> Iterator[tuple[int, T, str]]:
         """Yield (height, value, text) of the stored elements below a height, the highest first."""
         if not height:
             return
-        for item in self._home.reader().items(self._id, 0, height - 1, reverse=True):
+        for item in self._home.reader().items(self._id, 0, height - 1, reverse=True, page_rows=page_rows):
             height -= 1
             if item.slot != height:
                 self._damaged(height, None, "it is missing")
@@ -245,14 +249,13 @@ class Stack(PersistedObject, Generic[T]):
         self._reset(0)
         self._sleep()
 
-    def _warm(self) -> None:
-        self.__class__ = Stack  # type: ignore[assignment]
+    def _warm(self) -> type:
         self._reset(self._load_metadata("count")["count"])
+        return Stack
 
-    def _shrink(self) -> int:
-        if not self._top and self._flight is None:
+    def _shrink(self, *, gently: bool) -> None:
+        if not gently and not self._top and self._flight is None:
             self._kept, self._prints = [], {}
-        return self._held()
 
     def _held(self) -> int:
         return len(self._top) + len(self._kept)
@@ -266,7 +269,8 @@ class Stack(PersistedObject, Generic[T]):
     def _check(self) -> None:
         assert 0 <= len(self._kept) <= self._low, (len(self._kept), self._low)
         if self._fresh:
-            assert not self._low and not self._below, "a fresh stack is all top"
+            assert not self._low, "a fresh stack is all top"
+            assert not self._below, "nothing is stored of a fresh stack"
         else:
             assert self._low <= self._stored, (self._low, self._stored)
             assert self._below.keys() == set(range(self._low, self._stored)), (self._below, self._low, self._stored)

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any
+
+from sortedcontainers import SortedDict
 
 from checkpoint.reader import StoredItem
 from checkpoint.run import Slot
+from objectspace import keys
 from objectspace.codec import ATOMS
+from objectspace.objects import limits
 from objectspace.objects.base import ABSENT, Fingerprint, Row, unchanged
 
-WHOLE_SLOTS = 1024
-"""Objects of at most so many slots are read whole when they are touched first."""
-
-PROMOTE_SHARE = 8
-"""An object of which more than one eighth was read slot by slot is read whole, where it fits."""
+FIRST_PAGE_ROWS = 16
+"""How many slots the first page of a scan has."""
 
 STORED: Any = Fingerprint(-1)
-"""Stands for a stored value that must be written over whatever it is, because its rank has changed."""
+"""Stands for a stored value that must be written over whatever it is, because its rank or its key has changed."""
+
+Entry = tuple[Any, Any, StoredItem | None]
+"""(key, value, item) of one slot; the item is what was read of a slot that is not in memory, else ``None``."""
 
 _get = dict.get
 _put = dict.__setitem__
@@ -29,7 +34,8 @@ class SlotTable:
     """The slots of one object by key.
 
     Invariants: a key of ``edits`` is in ``live``; a key of ``gone`` is not; both hold what is stored of their keys
-    (:data:`ABSENT` where nothing is). ``flight`` holds the same of the page that is being committed.
+    (:data:`ABSENT` where nothing is). ``flight`` holds the same of the page that is being committed. The keys of
+    ``edits`` are those of ``live``: where an equal key of another type is assigned, the first one stays, as in a dict.
 
     Args:
         owner: the object that the slots belong to.
@@ -51,18 +57,23 @@ class SlotTable:
         self.complete = True
         self.count = 0
         self.faults = 0
+        self.saves = 0
+        self.is_mixed = False
+        self._places: SortedDict | None = None
         self._new_prints: dict[Any, int] = {}
 
     def __len__(self) -> int:
         return dict.__len__(self.live) if self.complete else self.count
 
+    @property
+    def is_small(self) -> bool:
+        """Whether the object is read whole when it is touched first."""
+        return len(self) <= limits.WHOLE_SLOTS
+
     def begin_cold(self, count: int, next_rank: int = 0) -> None:
         """Forget all memory of a stored object of ``count`` slots."""
-        dict.clear(self.live)
-        self.edits, self.gone, self.flight, self.prints = {}, {}, None, {}
-        self.ranks = None if self.ranks is None else {}
-        self.complete, self.count, self.faults = False, count, 0
-        self.next_rank = self.rank_base = self.rank_flight = next_rank
+        self._reset(next_rank)
+        self.complete, self.count = False, count
 
     def read(self, key: Any) -> Any:
         """Return the value of a key, from memory or else from the store; :data:`ABSENT` where there is none."""
@@ -80,26 +91,46 @@ class SlotTable:
     def note(self, key: Any) -> None:
         """Remember what is stored of a key that is about to be set for the first time on this page."""
         self.owner._home.touch(self.owner)
+        if self.complete:
+            self._note(key)
+        else:
+            with self.owner._home.mutex:
+                self._note(key)
+
+    def _note(self, key: Any) -> None:
         if self.owner._fresh:
             return
         stored = ABSENT if key in self.gone else self._stored(key)
         if stored is ABSENT:
             self.enter(key)
         else:
-            self.edits[key] = stored
+            self._edit(self._original(key), stored)
 
     def enter(self, key: Any) -> None:
-        """Note a key that is new, or comes back after it was removed: at the end where the order of insertion counts."""
+        """Note a key that is new, or comes back after it was removed: at the end, where order is that of insertion."""
         stored = self.gone.pop(key, ABSENT)
         self.count += 1
         if self.ranks is not None:
             self.ranks[key] = self.next_rank
             self.next_rank += 1
             stored = stored if stored is ABSENT else STORED
+        elif stored is not ABSENT and type(stored) is not Fingerprint and not keys.is_exact(key):
+            stored = STORED
+        self._edit(key, stored)
+
+    def _edit(self, key: Any, stored: Any) -> None:
         self.edits[key] = stored
+        if self._places is not None:
+            self._places[order_of(self.owner._slot(key))] = key
 
     def delete(self, key: Any) -> Any:
         """Remove a key and return its value, :data:`ABSENT` where there was none."""
+        if self.complete:
+            return self._delete(key)
+        with self.owner._home.mutex:
+            return self._delete(key)
+
+    def _delete(self, key: Any) -> Any:
         value = self.read(key)
         if value is ABSENT:
             return ABSENT
@@ -107,7 +138,7 @@ class SlotTable:
         if not self.owner._fresh:
             stored = self.edits.pop(key) if key in self.edits else self._stored(key)
             if stored is not ABSENT:
-                self.gone[key] = stored
+                self.gone[key] = self._with_key(key, stored)
             self.prints.pop(key, None)
             self.count -= 1
             if self.ranks is not None:
@@ -123,21 +154,24 @@ class SlotTable:
         if not len(self):
             return
         self.owner._home.touch(self.owner)
-        if not self.owner._fresh and len(self) <= 32:
-            for key in list(self.keys()):
-                self.delete(key)
+        if self.owner._fresh or len(self) + len(self.gone) > limits.CLEAR_ROWS:
+            self.restart()
             return
-        self.restart()
+        for key in list(self.keys()):
+            self.delete(key)
 
     def restart(self) -> None:
         """Become empty under a new id, where nothing is stored yet."""
         if not self.owner._fresh:
             self.owner._home.renumber(self.owner)
-        dict.clear(self.live)
-        self.edits, self.gone, self.flight, self.prints = {}, {}, None, {}
-        self.ranks = None if self.ranks is None else {}
+        self._reset(0)
         self.complete, self.count = True, 0
-        self.next_rank = self.rank_base = self.rank_flight = 0
+
+    def forget_new(self, is_default: Callable[[Any], bool]) -> None:
+        """Forget the slots that are not stored and hold what an absent slot stands for: they need no row."""
+        for key in list(self.live if self.owner._fresh else self.edits):
+            if (self.owner._fresh or self.edits[key] is ABSENT) and is_default(self.live[key]):
+                self.delete(key)
 
     def rows(self) -> list[Row]:
         """Return the rows of the open page."""
@@ -164,21 +198,24 @@ class SlotTable:
 
     def turn(self) -> None:
         """Open a new page; the one so far is in flight."""
-        self.prints.update(self._new_prints)
         if self.owner._fresh:
-            self.flight = {}
+            self.flight, self.prints = {}, {}
             if self.ranks is not None:
                 self.ranks = {key: rank for rank, key in enumerate(dict.keys(self.live))}
                 self.next_rank = len(self.ranks)
         else:
             self.flight = self.edits | self.gone
+        self.prints.update(self._new_prints)
         self.rank_flight, self.rank_base = self.rank_base, self.next_rank
         self.edits, self.gone = {}, {}
         self.count = len(self)
+        self._places = None
+        self.saves += 1
 
     def settle(self, durable: bool, was_fresh: bool) -> None:
         """Drop the page in flight, or take it back where it is not durable."""
         flight, self.flight = self.flight or {}, None
+        self._places = None
         if durable:
             return
         self.rank_base = self.rank_flight
@@ -189,40 +226,40 @@ class SlotTable:
             self.edits.pop(key, None)
             self.gone.pop(key, None)
             if dict.__contains__(self.live, key):
-                self.edits[key] = STORED if self.ranks is not None and stored is not ABSENT else stored
+                self.edits[self._original(key)] = self._taken_back(key, stored)
             elif stored is not ABSENT:
-                self.gone[key] = stored
+                self.gone[key] = self._taken_back(key, stored)
 
     def load_all(self) -> None:
         """Read what is not in memory yet.
 
         Time: O(stored slots).
         """
-        if self.complete:
-            return
-        merged = {}
-        for key, value, item in self.stream():
-            merged[key] = value
-            if item is not None:
-                self._remember(key, value, item)
-        if self.owner._counts_slots and len(merged) != self.count:
-            self.owner._damaged("length", self.count, f"{len(merged)} slots are stored")
-        dict.clear(self.live)
-        dict.update(self.live, merged)
-        self.complete, self.count = True, len(merged)
-        self.owner._home.account(self.owner, len(merged))
+        with self.owner._home.mutex:
+            if self.complete:
+                return
+            merged = {}
+            for key, value, item in self.stream():
+                merged[key] = value
+                if item is not None:
+                    self._remember(key, value, item)
+            if self.owner._counts_slots and len(merged) != self.count:
+                self.owner._damaged("length", self.count, f"{len(merged)} slots are stored")
+            dict.clear(self.live)
+            dict.update(self.live, merged)
+            self.complete, self.count = True, len(merged)
+            self.owner._home.account(self.owner, self.owner._held())
 
-    def stream(self) -> Iterator[tuple[Any, Any, StoredItem | None]]:
-        """Yield (key, value, item) of every slot in the order of the object, without keeping what is read.
+    def stream(self) -> Iterator[Entry]:
+        """Yield every slot in the order of the object, without keeping what is read."""
+        return self.scan() if self.ranks is None else chain(self._stream_settled(), self._stream_new())
 
-        The item is what was read of a slot that is not in memory, else ``None``.
-        """
-        return self._stream_ranked() if self.ranks is not None else self.scan()
+    def stream_back(self) -> Iterator[Entry]:
+        """Yield every slot of an object with ranks in the order opposite to that of insertion."""
+        return chain(self._stream_new(reverse=True), self._stream_settled(reverse=True))
 
-    def scan(
-        self, lower: Slot | None = None, upper: Slot | None = None, *, reverse: bool = False
-    ) -> Iterator[tuple[Any, Any, StoredItem | None]]:
-        """Yield (key, value, item) in slot order, with ``lower <= slot <= upper`` where bounds are given."""
+    def scan(self, lower: Slot | None = None, upper: Slot | None = None, *, reverse: bool = False) -> Iterator[Entry]:
+        """Yield the slots in slot order, with ``lower <= slot <= upper`` where bounds are given."""
         overlay = self._overlay(lower, upper, reverse)
         if self.owner._fresh:
             return iter(overlay)
@@ -241,44 +278,50 @@ class SlotTable:
             return iter(dict.items(self.live))
         return ((key, value) for key, value, _ in self.stream())
 
-    def shrink(self) -> int:
-        """Drop clean slots from memory; return how many stay."""
-        if self.owner._fresh:
-            return dict.__len__(self.live)
+    def shrink(self) -> None:
+        """Drop clean slots from memory, one by one: other threads may be reading the rest."""
         self.count = len(self)
-        kept = {key: value for key, value in dict.items(self.live) if self._is_dirty(key)}
-        dict.clear(self.live)
-        dict.update(self.live, kept)
-        self.prints = {key: value for key, value in self.prints.items() if key in kept}
-        if self.ranks is not None:
-            self.ranks = {key: rank for key, rank in self.ranks.items() if key in kept}
         self.complete, self.faults = False, 0
-        return len(kept)
+        for key in [key for key in dict.keys(self.live) if not self.is_dirty(key)]:
+            _drop(self.live, key)
+            self.prints.pop(key, None)
+            if self.ranks is not None:
+                self.ranks.pop(key, None)
 
     def stored_differences(self) -> Iterator[Any]:
         """Yield the keys whose value in memory is not the stored one although they were not set."""
         if self.owner._fresh:
             return
         for key, value in dict.items(self.live):
-            if type(value) not in ATOMS and not self._is_dirty(key):
+            if type(value) not in ATOMS and not self.is_dirty(key):
                 stored = self.prints.get(key)
                 if stored is not None and stored != hash(self.owner._text(key, value)):
                     yield key
+
+    def is_dirty(self, key: Any) -> bool:
+        """Tell whether the store does not hold of a key what it should: memory decides, and must keep it."""
+        return key in self.edits or key in self.gone or (self.flight is not None and key in self.flight)
 
     def check(self) -> None:
         """Assert the invariants of the table."""
         live = dict.keys(self.live)
         assert self.edits.keys() <= live, f"edited but not in memory: {self.edits.keys() - live}"
-        assert not self.gone.keys() & live, f"gone but in memory: {self.gone.keys() & live}"
+        assert self.owner._is_open() or not self.gone.keys() & live, f"gone but there: {self.gone.keys() & live}"
         assert not self.edits.keys() & self.gone.keys()
         assert ABSENT not in self.gone.values(), "gone but never stored"
         if not self.owner._fresh:
             assert not self.complete or self.owner._is_open() or self.count == len(live), (self.count, len(live))
             assert self.ranks is None or self.owner._is_open() or self.ranks.keys() == live
         assert not (self.owner._fresh and (self.edits or self.gone)), "a fresh object needs no edits"
+        assert not self.owner._fresh or self.complete, "a fresh object is nowhere but in memory"
 
-    def _is_dirty(self, key: Any) -> bool:
-        return key in self.edits or key in self.gone or (self.flight is not None and key in self.flight)
+    def _reset(self, next_rank: int) -> None:
+        dict.clear(self.live)
+        self.edits, self.gone, self.flight, self.prints = {}, {}, None, {}
+        self.ranks = None if self.ranks is None else {}
+        self.next_rank = self.rank_base = self.rank_flight = next_rank
+        self.faults, self._places = 0, None
+        self.saves += 1
 
     def _stored(self, key: Any) -> Any:
         """Return what is stored of a key: an atom, the fingerprint of another value, or :data:`ABSENT`."""
@@ -287,21 +330,45 @@ class SlotTable:
             return value
         return Fingerprint(self.prints[key])
 
+    def _original(self, key: Any) -> Any:
+        """Return the key of ``live`` that is equal to ``key``: ``1`` may have been asked for as ``True``."""
+        if not self.is_mixed and type(key) in _ALONE:
+            return key
+        probe = _Probe(key)
+        return probe.met if dict.__contains__(self.live, probe) else key
+
+    def _with_key(self, key: Any, stored: Any) -> Any:
+        """Return what is stored of a key that is removed, its type included: an equal one may come back."""
+        if self.ranks is not None or type(stored) is Fingerprint:
+            return stored
+        original = self._original(key)
+        return stored if keys.is_exact(original) else Fingerprint(hash(self.owner._text(original, stored)))
+
+    def _taken_back(self, key: Any, stored: Any) -> Any:
+        if stored is ABSENT:
+            return ABSENT
+        return STORED if self.ranks is not None or self.is_mixed or type(key) not in _ALONE else stored
+
     def _fault(self, key: Any) -> Any:
         """Read one slot that is not in memory."""
-        if key in self.gone or (self.flight is not None and key in self.flight):
+        if key != key or key in self.gone or (self.flight is not None and key in self.flight):
             return ABSENT
-        item = self.owner._home.reader().item(self.owner._id, self.owner._slot(key))
-        if item is None:
-            return ABSENT
-        stored_key, value = self.owner._key_value(item)
-        _put(self.live, stored_key, value)
-        self._remember(stored_key, value, item)
-        self.faults += 1
-        self.owner._home.account(self.owner, dict.__len__(self.live))
-        if self.faults * PROMOTE_SHARE > self.count and self.count * 2 <= self.owner._home.cache_slots:
-            self.owner._load_whole()
-        return value
+        with self.owner._home.mutex:
+            item = self.owner._home.reader().item(self.owner._id, self.owner._slot(key))
+            if item is None:
+                return ABSENT
+            stored_key, value = self.owner._key_value(item)
+            known = _get(self.live, stored_key, ABSENT)
+            if known is not ABSENT:
+                return known
+            self.owner._home.make_room()
+            self._remember(stored_key, value, item)
+            _put(self.live, stored_key, value)
+            self.faults += 1
+            self.owner._home.account(self.owner, self.owner._held())
+            if self.faults * limits.PROMOTE_SHARE > self.count and self.count * 2 <= self.owner._home.cache_slots:
+                self.owner._load_whole()
+            return value
 
     def _remember(self, key: Any, value: Any, item: StoredItem) -> None:
         if type(value) not in ATOMS:
@@ -321,52 +388,96 @@ class SlotTable:
         self._new_prints = prints
         return rows
 
-    def _stream_ranked(self) -> Iterator[tuple[Any, Any, StoredItem | None]]:
-        assert self.ranks is not None
-        size, seen = len(self), set()
-        if not self.owner._fresh:
-            for item in self.owner._home.reader().items_by_rank(self.owner._id):
-                key, value = self.owner._key_value(item)
-                if dict.__contains__(self.live, key):
-                    if self.ranks[key] != item.rank:
-                        continue
-                    seen.add(key)
-                    yield key, _get(self.live, key), None
-                elif not self._is_dirty(key):
-                    yield key, value, item
-                self._refuse_change(size)
-        moved = [key for key in dict.keys(self.live) if key not in seen]
-        for key in sorted(moved, key=self.ranks.__getitem__):
-            yield key, _get(self.live, key), None
-            self._refuse_change(size)
+    def _dirty_keys(self) -> Iterable[Any]:
+        """Return the keys in memory that are not as the store has them."""
+        if self.owner._fresh:
+            return list(dict.keys(self.live))
+        dirty = chain(self.edits, self.flight or ())
+        return dict.fromkeys(key for key in dirty if dict.__contains__(self.live, key))
 
-    def _stored_between(
-        self, lower: Slot | None, upper: Slot | None, reverse: bool
-    ) -> Iterator[tuple[Any, Any, StoredItem | None]]:
-        size = len(self)
-        for item in self.owner._home.reader().items(self.owner._id, lower, upper, reverse=reverse):
+    def _stream_settled(self, *, reverse: bool = False) -> Iterator[Entry]:
+        """Yield the slots that have the rank which the store has for them."""
+        assert self.ranks is not None
+        size, saves = len(self), self.saves
+        for item in self.owner._home.reader().items_by_rank(self.owner._id, reverse=reverse):
+            self._refuse_change(size, saves)
             key, value = self.owner._key_value(item)
-            if not self._is_dirty(key):
+            known = _get(self.live, key, ABSENT)
+            if not self.is_dirty(key):
+                yield (key, value, item) if known is ABSENT else (key, known, None)
+            elif known is not ABSENT and self.ranks[key] == item.rank:
+                yield key, known, None
+
+    def _stream_new(self, *, reverse: bool = False) -> Iterator[Entry]:
+        """Yield the slots that were inserted since: their ranks are higher than any in the store."""
+        assert self.ranks is not None
+        first = self.rank_base if self.flight is None else self.rank_flight
+        size, saves = len(self), self.saves
+        new = [key for key in self._dirty_keys() if self.ranks[key] >= first]
+        for key in sorted(new, key=self.ranks.__getitem__, reverse=reverse):
+            self._refuse_change(size, saves)
+            yield key, _get(self.live, key), None
+
+    def _stored_between(self, lower: Slot | None, upper: Slot | None, reverse: bool) -> Iterator[Entry]:
+        size, saves = len(self), self.saves
+        for item in self._stored_items(lower, upper, reverse):
+            self._refuse_change(size, saves)
+            key, value = self.owner._key_value(item)
+            if not self.is_dirty(key):
                 known = _get(self.live, key, ABSENT)
                 yield (key, value, item) if known is ABSENT else (key, known, None)
-                self._refuse_change(size)
 
-    def _overlay(
-        self, lower: Slot | None, upper: Slot | None, reverse: bool
-    ) -> list[tuple[Any, Any, StoredItem | None]]:
+    def _stored_items(self, lower: Slot | None, upper: Slot | None, reverse: bool) -> Iterator[StoredItem]:
+        """Yield stored slots, in pages that grow: most scans end early.
+
+        Where a checkpoint is acknowledged meanwhile, the next page is read from the new state.
+        """
+        home, last, page_rows = self.owner._home, None, FIRST_PAGE_ROWS
+        while True:
+            reader = home.reader()
+            page = reader.items(self.owner._id, lower, upper, reverse=reverse, page_rows=page_rows)
+            for count, item in enumerate(page, 1):
+                if item.slot != last:
+                    yield item
+                    last = item.slot
+                if home.reader() is not reader or count == page_rows < reader.PAGE_ROWS:
+                    break
+            else:
+                return
+            lower, upper = (lower, last) if reverse else (last, upper)
+            page_rows = min(8 * page_rows, reader.PAGE_ROWS)
+
+    def _overlay(self, lower: Slot | None, upper: Slot | None, reverse: bool) -> list[Entry]:
         """Return the slots that must come from memory: all of a fresh object, the changed ones of a stored one."""
-        found = []
-        for key, value in dict.items(self.live):
-            if self.owner._fresh or self._is_dirty(key):
-                place = order_of(self.owner._slot(key))
-                if (lower is None or order_of(lower) <= place) and (upper is None or place <= order_of(upper)):
-                    found.append((place, (key, value, None)))
-        found.sort(key=lambda entry: entry[0], reverse=reverse)
-        return [entry for _, entry in found]
+        if self._places is None or self.owner._fresh:
+            self._places = SortedDict((order_of(self.owner._slot(key)), key) for key in self._dirty_keys())
+        start = None if lower is None else order_of(lower)
+        stop = None if upper is None else order_of(upper)
+        dirty = [self._places[place] for place in self._places.irange(start, stop, reverse=reverse)]
+        return [(key, self.live[key], None) for key in dirty if dict.__contains__(self.live, key)]
 
-    def _refuse_change(self, size: int) -> None:
-        if len(self) != size:
-            raise RuntimeError(f"{self.owner._describe()} changed size during iteration")
+    def _refuse_change(self, size: int, saves: int) -> None:
+        if len(self) != size or self.saves != saves:
+            raise RuntimeError(f"{self.owner._describe()} changed during iteration")
+
+
+_ALONE = frozenset({int, str})
+"""Types of keys that, among keys whose slots tell them with their types, are equal to nothing but themselves."""
+
+
+class _Probe:
+    """Looks a key up like an equal one, and meets the one that is there."""
+
+    def __init__(self, key: Any) -> None:
+        self.met = key
+        self._key = key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        self.met = other
+        return bool(other == self._key)
 
 
 def order_of(slot: Slot) -> tuple[int, Any]:

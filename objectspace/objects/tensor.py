@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from checkpoint.reader import StoredItem
-from objectspace.objects.base import ABSENT
+from objectspace.objects.base import ABSENT, Row
 from objectspace.objects.keyed import KeyedObject
 
 if TYPE_CHECKING:
@@ -40,16 +40,15 @@ class Tensor(KeyedObject):
     """
 
     kind = "Tensor"
-    _counts_slots = False
     __hash__ = None  # type: ignore[assignment]
 
     def _configure(self, options: dict[str, Any]) -> None:
         import numpy
 
         self._np = numpy
-        self._shape = tuple(options["shape"])
-        self._dtype = numpy.dtype(options["dtype"])
-        self._chunks = tuple(options["chunks"])
+        self._shape: tuple[int, ...] = tuple(options["shape"])
+        self._dtype: np.dtype[Any] = numpy.dtype(options["dtype"])
+        self._chunks: tuple[int, ...] = tuple(options["chunks"])
         self._fill = self._dtype.type(complex(*options["fill"]) if self._dtype.kind == "c" else options["fill"])
 
     def _options(self) -> dict[str, Any]:
@@ -197,18 +196,22 @@ class Tensor(KeyedObject):
         self._table.write(number, chunk)
         return chunk  # type: ignore[no-any-return]
 
-    def _extent(self) -> tuple[int, int]:
-        return prod(self._grid()), 0
+    def _held(self) -> int:
+        """Count a chunk as so many slots of 64 bytes."""
+        return super()._held() * (1 + prod(self._chunks) * self._dtype.itemsize // 64)
 
-    def _metadata(self) -> dict[str, Any]:
-        return {}
+    def _rows(self) -> Iterable[Row]:
+        blank = self._np.full(self._chunks, self._fill, self._dtype).tobytes()
+        self._table.forget_new(lambda chunk: bool(chunk.tobytes() == blank))
+        return super()._rows()
 
     def _text(self, key: Any, value: Any) -> Any:
         return value.astype(self._dtype.newbyteorder("<"), copy=False).tobytes()
 
     def _key_value(self, item: StoredItem) -> tuple[Any, Any]:
         try:
-            numbers = self._np.frombuffer(item.value, self._dtype.newbyteorder("<"))  # type: ignore[call-overload]
+            data: Any = item.value
+            numbers = self._np.frombuffer(data, self._dtype.newbyteorder("<"))
             return item.slot, numbers.astype(self._dtype).reshape(self._chunks)
         except (ValueError, TypeError) as error:
             self._damaged(item.slot, item.value, error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Generic, TypeVar
 
 from objectspace.objects.base import ABSENT
@@ -45,6 +46,10 @@ class Value(KeyedObject, Generic[T]):
     @value.setter
     def value(self, value: T) -> None:
         self._table.write(_SLOT, value)
+
+    def copy(self) -> T:
+        """Return a copy of the value."""
+        return copy.deepcopy(self.value)
 
     def __repr__(self) -> str:
         return f"Value({self._name!r}, {self.value!r})"

@@ -6,6 +6,7 @@ giving it another class. A variant has the methods of its model, each replaced b
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -61,22 +62,36 @@ def is_dead(handle: Any) -> bool:
     return getattr(type(handle), "_label", "") == "dead"
 
 
+def is_known_elsewhere(handles: dict[Any, Any], key: Any) -> bool:
+    """Tell whether anything but this table refers to the handle under ``key``: a caller, a node, an iteration."""
+    return sys.getrefcount(handles[key]) > _BY_TABLE
+
+
+_BY_TABLE = sys.getrefcount({0: object()}[0]) + 1
+"""What ``sys.getrefcount`` counts of an object that is in one table only; that of a literal is gone at the call."""
+
+
+def is_cold(handle: Any) -> bool:
+    """Tell whether a handle reads itself at the next touch."""
+    return getattr(type(handle), "_label", "") == "cold"
+
+
 def _guarded(name: str, instead: Callable[[Any], None]) -> Callable[..., Any]:
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def _method(self: Any, *args: Any, **kwargs: Any) -> Any:
         instead(self)
         return getattr(self, name)(*args, **kwargs)
 
-    method.__name__ = name
-    return method
+    _method.__name__ = name
+    return _method
 
 
 def _guarded_property(name: str, instead: Callable[[Any], None]) -> property:
-    def getter(self: Any) -> Any:
+    def _getter(self: Any) -> Any:
         instead(self)
         return getattr(self, name)
 
-    def setter(self: Any, value: Any) -> None:
+    def _setter(self: Any, value: Any) -> None:
         instead(self)
         setattr(self, name, value)
 
-    return property(getter, setter)
+    return property(_getter, _setter)

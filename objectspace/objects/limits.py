@@ -1,0 +1,24 @@
+"""The sizes at which objects change how they work, in one place so that tests can reach every way with few slots."""
+
+from __future__ import annotations
+
+WHOLE_SLOTS = 1024
+"""Objects of at most so many slots are read whole when they are touched first."""
+
+PROMOTE_SHARE = 8
+"""An object of which more than one eighth was read slot by slot is read whole, where it fits."""
+
+CLEAR_ROWS = 32
+"""Up to so many stored slots are deleted one by one when an object is cleared; more are left under its old id."""
+
+OPEN_SHARE = 32
+"""Once one slot in 32 was noted as changed, noting more costs as much as one comparison at the next save."""
+
+DENSE_LENGTH = 1024
+"""Arrays up to this length store every slot when they are stored first; longer ones only what is assigned."""
+
+QUEUE_SLOTS = 1024
+"""How many elements at the head of a stored queue are read at once."""
+
+STACK_SLOTS = 256
+"""How many stored elements at most are brought to the top of a stack at once."""

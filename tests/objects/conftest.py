@@ -1,0 +1,15 @@
+"""How hard the state machines try: a little in every run, for long with ``OBJECTSPACE_SOAK=1``."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+SOAK = bool(os.environ.get("OBJECTSPACE_SOAK"))
+
+settings.register_profile(
+    "objects", deadline=None, max_examples=120, stateful_step_count=50, suppress_health_check=list(HealthCheck)
+)
+settings.register_profile("soak", settings.get_profile("objects"), max_examples=6000)
+settings.load_profile("soak" if SOAK else "objects")

@@ -1,0 +1,126 @@
+"""State larger than memory: what is held stays within the budget, whatever is done with it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from checkpoint import CheckpointStore
+from objectspace import PersistedObjectSpace
+
+SLOTS = 200_000
+BUDGET = 5_000
+
+
+@pytest.fixture(scope="module")
+def store() -> CheckpointStore:
+    """Return a store with large objects of some kinds, written in a few checkpoints."""
+    store = CheckpointStore(":memory:")
+    space = PersistedObjectSpace(store)
+    items, ordered = space.create_dictionary("d"), space.create_sorted_dictionary("s")
+    for start in range(0, SLOTS, SLOTS // 4):
+        items.update((number, str(number)) for number in range(start, start + SLOTS // 4))
+        ordered.update((number, str(number)) for number in range(start // 4, (start + SLOTS // 4) // 4))
+        space.checkpoint()
+    groups = space.create_dictionary("g", of=list)
+    for number in range(2_000):
+        groups[number] = range(20)
+    few = space.create_dictionary("few", of=list)
+    for number in range(500):
+        few[number] = range(50)
+    for number in range(1_000):
+        space.create_list(f"l{number}").extend(range(20))
+    space.checkpoint()
+    return store
+
+
+def reopened(store: CheckpointStore) -> PersistedObjectSpace:
+    return PersistedObjectSpace(store, cache_slots=BUDGET)
+
+
+def held(space: PersistedObjectSpace) -> int:
+    """Return how many slots are in memory, counted one by one and not by the space's own books."""
+    return sum(handle._held() for handle in space._all_handles())
+
+
+def read_at_random(space: PersistedObjectSpace) -> None:
+    items, numbers = space.get("d"), random.Random(1)
+    for number in range(20_000):
+        key = numbers.randrange(SLOTS)
+        assert items[key] == str(key)
+        if number % 500 == 0:
+            assert held(space) <= BUDGET + 1
+
+
+def iterate(space: PersistedObjectSpace) -> None:
+    for name, count in (("d", SLOTS), ("s", SLOTS // 4)):
+        items = space.get(name)
+        assert all(key == place for place, key in enumerate(items))
+        assert sum(1 for _ in items.items()) == len(items) == count
+    assert held(space) <= 1
+
+
+def iterate_and_read(space: PersistedObjectSpace) -> None:
+    items = space.get("s")
+    assert all(items[key] == str(key) for key in items)
+
+
+def write_and_checkpoint(space: PersistedObjectSpace) -> None:
+    for name, count in (("d", SLOTS), ("s", SLOTS // 4)):
+        items = space.get(name)
+        for key in range(0, count, 3):
+            items[key] = "new"
+            if key % 1000 == 0:
+                space.checkpoint()
+                assert held(space) <= BUDGET
+        items[-1] = "first"
+        space.rollback()
+
+
+def read_owned(space: PersistedObjectSpace) -> None:
+    for name, count, size in (("g", 2_000, 20), ("few", 500, 50)):
+        groups = space.get(name)
+        assert [len(groups[key]) for key in groups] == [size] * count
+        assert sum(len(group) for group in groups.values()) == count * size
+
+
+def read_many_objects(space: PersistedObjectSpace) -> None:
+    for number in range(1_000):
+        assert len(space.get(f"l{number}")) == 20
+
+
+@pytest.mark.parametrize(
+    "use", [read_at_random, iterate, iterate_and_read, write_and_checkpoint, read_owned, read_many_objects]
+)
+def test_memory_stays_within_the_budget(store: CheckpointStore, use: Callable[[Any], None]) -> None:
+    space = reopened(store)
+    use(space)
+    space._check()
+    assert held(space) <= BUDGET + 1
+    assert held(space) <= space._held_total
+
+
+def test_opening_reads_no_slot(store: CheckpointStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    statements: list[str] = []
+    store.database.conn.set_trace_callback(statements.append)
+    space = reopened(store)
+    assert len(space.get("d")) == SLOTS
+    store.database.conn.set_trace_callback(None)
+    assert statements
+    assert not any("state_item" in statement for statement in statements)
+
+
+def test_dirty_slots_stay_whatever_the_budget() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"), cache_slots=10)
+    items = space.create_dictionary("d")
+    items.update((number, number) for number in range(5000))
+    space.checkpoint()
+    for number in range(0, 5000, 2):
+        items[number] = -number
+        assert items[4999 - number] is not None
+    assert [items[number] for number in range(0, 5000, 2)] == [-number for number in range(0, 5000, 2)]
+    assert space.checkpoint().slots == 2499
+    assert dict(PersistedObjectSpace(space.store).get("d")) == dict(items)

@@ -1,0 +1,195 @@
+"""Values and keys as they are stored: what goes in comes out, and keys sort as slots do."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections import OrderedDict, namedtuple
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from enum import IntEnum
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from objectspace import codec, keys, register_dataclass
+from objectspace.objects.table import order_of
+from tests.objects.samples import KEYS, NUMBERS, TEXTS, TUPLES, VALUES, shape
+
+texts = st.text(st.characters(exclude_categories=[]), max_size=5)
+zones = st.sampled_from([None, UTC, timezone(timedelta(hours=-3, seconds=7)), ZoneInfo("Europe/Berlin")])
+decimals = st.decimals().filter(lambda number: not number.is_snan())
+atoms = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), texts, st.binary(max_size=5), st.dates(), st.timedeltas(),
+    st.times(), st.datetimes(timezones=zones), st.uuids(), decimals, st.complex_numbers(),
+)  # fmt: skip
+hashables = st.recursive(atoms, lambda inner: st.tuples(inner, inner) | st.frozensets(inner, max_size=2), max_leaves=4)
+anything = st.recursive(
+    atoms,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(hashables, inner, max_size=3), st.tuples(inner),
+        st.dictionaries(texts | st.just("$int"), inner, max_size=3), st.sets(hashables, max_size=3),
+    ),
+    max_leaves=8,
+)  # fmt: skip
+
+
+@given(anything)
+@settings(max_examples=400)
+def test_a_value_comes_back_as_it_was(value: Any) -> None:
+    assert shape(codec.decode(codec.encode(value))) == shape(value)
+
+
+@pytest.mark.parametrize("value", [*VALUES, *KEYS, 10**5000, -(10**5000), {"a": {"$set": [1]}}, [{"$x": 1}]], ids=shape)
+def test_a_sample_comes_back_as_it_was(value: Any) -> None:
+    assert shape(codec.decode(codec.encode(value))) == shape(value)
+
+
+def test_time_keeps_its_fold_and_zone() -> None:
+    twice = datetime(2013, 10, 27, 2, 30, fold=1, tzinfo=ZoneInfo("Europe/Berlin"))
+    found = codec.decode(codec.encode([twice, time(2, 30, fold=1)]))
+    assert [found[0].fold, found[0].tzinfo, found[1].fold] == [1, twice.tzinfo, 1]
+
+
+class Colour(IntEnum):
+    RED = 1
+
+
+Pair = namedtuple("Pair", "a b")
+
+
+@dataclass
+class Unregistered:
+    a: int
+
+
+@register_dataclass
+@dataclass(frozen=True)
+class Registered:
+    a: Any
+    note: str = field(default="", compare=False)
+
+
+LOOP: list[Any] = []
+LOOP.append(LOOP)
+
+
+@pytest.mark.parametrize(
+    "value", [object(), Colour.RED, Pair(1, 2), OrderedDict(), Unregistered(1), LOOP, lambda: 1, [object()]], ids=repr
+)
+def test_what_has_no_stored_form_is_refused(value: Any) -> None:
+    with pytest.raises(codec.Unencodable):
+        codec.encode(value)
+
+
+def test_deep_nesting_is_refused_or_comes_back() -> None:
+    for depth in (50, 100, 200, 300, 2000):
+        value: Any = 1
+        for _ in range(depth):
+            value = (value,)
+        try:
+            text = codec.encode(value)
+        except codec.Unencodable:
+            assert depth > 50
+        else:
+            assert codec.decode(text) == value
+
+
+def test_registered_dataclasses_come_back() -> None:
+    value = Registered([1, (2,)], "note")
+    found = codec.decode(codec.encode(value))
+    assert (found, found.note) == (value, "note")
+    assert keys.to_slot(Registered(1, "a")) == keys.to_slot(Registered(1, "b")) != keys.to_slot(Registered(2, "a"))
+
+
+@given(hashables, hashables)
+@settings(max_examples=600)
+def test_equal_keys_have_equal_slots(one: Any, other: Any) -> None:
+    check_pair(one, other)
+    check_pair(one, one)
+
+
+def test_equal_sample_keys_have_equal_slots() -> None:
+    samples = [*KEYS, *NUMBERS, *TEXTS, *TUPLES]
+    for one in samples:
+        for other in samples:
+            check_pair(one, other)
+    assert len(samples) > 50
+
+
+def check_pair(one: Any, other: Any) -> None:
+    try:
+        slots = keys.to_slot(one), keys.to_slot(other)
+    except codec.Unencodable:
+        assert "nan" in repr((one, other)).lower() or has_refused_part(one) or has_refused_part(other)
+        return
+    assert (slots[0] == slots[1] and type(slots[0]) is type(slots[1])) == (one == other)
+
+
+def has_refused_part(key: Any) -> bool:
+    """Tell whether a key holds a decimal beyond the exponents that keys may have."""
+    if isinstance(key, tuple | frozenset):
+        return any(map(has_refused_part, key))
+    return isinstance(key, Decimal) and key.is_finite() and abs(key.adjusted()) > keys.DECIMAL_EXPONENT_MAX
+
+
+numbers = st.one_of(
+    st.integers(),
+    st.floats(allow_nan=False),
+    st.booleans(),
+    st.decimals(allow_nan=False, min_value=-(10**30), max_value=10**30),
+    st.sampled_from(NUMBERS),
+)
+sortables = [
+    numbers, st.text(max_size=4), st.binary(max_size=4), st.dates(), st.timedeltas(), st.times(), st.uuids(),
+    st.datetimes(timezones=st.just(UTC)), st.datetimes(), st.tuples(numbers, st.text(max_size=2)),
+    st.lists(numbers, max_size=3).map(tuple),
+]  # fmt: skip
+
+
+@given(st.one_of([st.tuples(family, family) for family in sortables]))
+@settings(max_examples=600)
+def test_slots_sort_as_keys_do(pair: tuple[Any, Any]) -> None:
+    one, other = pair
+    assert (keys.comparable(one) < keys.comparable(other)) == (one < other)
+    if keys.keeps_order(one) and keys.keeps_order(other):
+        places = [order_of(keys.to_slot(key)) for key in pair]
+        assert (places[0] < places[1]) == (one < other)
+
+
+@pytest.mark.parametrize("family", sortables)
+def test_sqlite_sorts_slots_as_python_sorts_keys(family: Any) -> None:
+    connection = sqlite3.connect(":memory:")
+
+    @given(st.lists(family, max_size=12))
+    @settings(max_examples=40)
+    def check(found: list[Any]) -> None:
+        wanted = sorted(key for key in dict.fromkeys(found) if keys.keeps_order(key))
+        connection.execute("CREATE TEMP TABLE t (slot PRIMARY KEY) WITHOUT ROWID")
+        connection.executemany("INSERT INTO t VALUES (?)", [(keys.to_slot(key),) for key in reversed(wanted)])
+        slots = [row[0] for row in connection.execute("SELECT slot FROM t ORDER BY slot")]
+        connection.execute("DROP TABLE t")
+        assert slots == [keys.to_slot(key) for key in wanted]
+
+    check()
+    connection.close()
+    assert family is not None
+
+
+@pytest.mark.parametrize(
+    "key", [math.nan, Decimal("nan"), Decimal("sNaN"), (1, math.nan), [], object(), Decimal("1E9999")], ids=repr
+)
+def test_keys_without_a_slot_are_refused(key: Any) -> None:
+    with pytest.raises(codec.Unencodable):
+        keys.to_slot(key)
+
+
+def test_extreme_moments_have_slots() -> None:
+    early = datetime.min.replace(tzinfo=timezone(timedelta(hours=14)))
+    late = datetime.max.replace(tzinfo=timezone(timedelta(hours=-14)))
+    assert keys.to_slot(early) < keys.to_slot(datetime(2000, 1, 1, tzinfo=UTC)) < keys.to_slot(late)
+    assert keys.to_slot(date.min) < keys.to_slot(date.max)

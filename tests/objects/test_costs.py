@@ -1,0 +1,229 @@
+"""What a checkpoint writes: nothing for what came back to its stored value, little for everything else."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from checkpoint import CheckpointStore
+from objectspace import PersistedObjectSpace
+
+Change = Callable[[Any], None]
+NAN = float("nan")
+
+
+@pytest.fixture
+def space() -> PersistedObjectSpace:
+    return PersistedObjectSpace(CheckpointStore(":memory:"))
+
+
+def written(space: PersistedObjectSpace) -> list[Any]:
+    """Return every row that a checkpoint writes now."""
+    writer = space.store.writer()
+    space.save(writer)
+    run = writer._run
+    assert run is not None
+    writer.commit()
+    space.on_saved()
+    return [*run.index, *run.metadata, *run.items]
+
+
+def fill(target: Any) -> None:
+    """Put 0 to 9 into an object of any kind."""
+    for method in ("append", "enqueue", "push", "add_last", "add"):
+        if hasattr(target, method):
+            for number in range(10):
+                getattr(target, method)(number)
+            return
+    for number in range(10):
+        target[number] = number
+
+
+def set_and_back(target: Any) -> None:
+    target[3] = "other"
+    target[3] = 3
+
+
+def insert_and_remove(target: Any) -> None:
+    target[99] = "new"
+    del target[99]
+
+
+def rotate(target: Any) -> None:
+    node = target.find(4)
+    target.remove_node(node)
+    target.add_before(target.find(5), node)
+
+
+NETTED: list[tuple[str, Change]] = [
+    ("list", set_and_back),
+    ("list", lambda t: (t.append(1), t.pop())),
+    ("list", lambda t: (t.insert(4, "x"), t.pop(4))),
+    ("list", lambda t: t.insert(4, t.pop(4))),
+    ("list", lambda t: (t.reverse(), t.reverse())),
+    ("list", lambda t: (t.reverse(), t.sort())),
+    ("list", lambda t: t.__setitem__(slice(2, 5), [2, 3, 4])),
+    ("list", lambda t: (t.extend(range(50)), t.__delitem__(slice(10, None)))),
+    ("dictionary", set_and_back),
+    ("dictionary", insert_and_remove),
+    ("dictionary", lambda t: t.update(dict(t))),
+    ("sorted_dictionary", set_and_back),
+    ("sorted_dictionary", insert_and_remove),
+    ("sorted_dictionary", lambda t: (t.pop(3), t.__setitem__(3, 3))),
+    ("sparse_array", set_and_back),
+    ("sparse_array", insert_and_remove),
+    ("set", lambda t: (t.add("new"), t.discard("new"))),
+    ("set", lambda t: t.update(range(10))),
+    ("sorted_set", lambda t: (t.add(99), t.discard(99))),
+    ("sorted_set", lambda t: (t.discard(4), t.add(4))),
+    ("stack", lambda t: (t.push(1), t.pop())),
+    ("stack", lambda t: t.push(t.pop())),
+    ("linked_list", lambda t: t.remove_node(t.add_after(t.first, "x"))),
+    ("linked_list", rotate),
+]
+
+
+@pytest.mark.parametrize(("kind", "change"), NETTED)
+def test_netted(space: PersistedObjectSpace, kind: str, change: Change) -> None:
+    target = getattr(space, f"create_{kind}")("t")
+    fill(target)
+    assert written(space)
+    before = list(target)
+    change(target)
+    assert list(target) == before
+    assert written(space) == []
+
+
+def test_a_queue_nets_what_came_and_went(space: PersistedObjectSpace) -> None:
+    queue = space.create_queue("q")
+    written(space)
+    for number in range(100):
+        queue.enqueue(number)
+        assert queue.dequeue() == number
+    assert written(space) == []
+
+
+@pytest.mark.parametrize("value", [NAN, float("nan"), -0.0, 0, True, 1, 1.0, [1], {"a": []}, "x", None])
+def test_setting_an_equal_value_writes_nothing(space: PersistedObjectSpace, value: Any) -> None:
+    target = space.create_value("v", value)
+    written(space)
+    target.value = "other"
+    target.value = value
+    assert written(space) == []
+    target.value = "other"
+    assert len(written(space)) == 1
+
+
+def test_an_equal_value_of_another_type_is_another_value(space: PersistedObjectSpace) -> None:
+    target = space.create_value("v", 0)
+    written(space)
+    for value, text in ((0.0, "0.0"), (-0.0, "-0.0"), (False, "false"), (0, "0")):
+        target.value = value
+        assert written(space) == [(1, "value", text, None)]
+
+
+def test_an_array_nets_its_default(space: PersistedObjectSpace) -> None:
+    for name, length in (("small", 8), ("large", 5000)):
+        array = space.create_array(name, length, default=0)
+        written(space)
+        array[5] = 1
+        array[5] = 0
+        assert written(space) == []
+
+
+def test_a_tensor_writes_chunks_that_changed(space: PersistedObjectSpace) -> None:
+    tensor = space.create_tensor("t", (100, 100), chunks=(10, 10))
+    written(space)
+    tensor[0, 0] = 5
+    tensor[0, 0] = 0
+    assert written(space) == []
+    tensor[5, :] = 1
+    assert space.checkpoint().slots == 10
+    assert PersistedObjectSpace(space.store).get_tensor("t").touched() == 10
+
+
+KINDS = ["list", "dictionary", "sorted_dictionary", "set", "sorted_set", "queue", "stack", "linked_list"]
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "sparse_array"])
+@pytest.mark.parametrize("recovered", [False, True])
+def test_clear_and_delete_cost_the_same_at_any_size(kind: str, recovered: bool) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    target = getattr(space, f"create_{kind}")("t")
+    for _ in range(1000):
+        fill(target)
+    if kind not in ("list", "queue", "stack", "linked_list"):
+        for number in range(10_000):
+            target.add(number) if hasattr(target, "add") else target.__setitem__(number, number)
+    assert len(target) == 10_000
+    space.checkpoint()
+    if recovered:
+        space = PersistedObjectSpace(space.store)
+    space.get("t").clear()
+    assert len(written(space)) <= 5
+    assert list(PersistedObjectSpace(space.store).get("t")) == []
+    fill(space.get("t"))
+    space.checkpoint()
+    space.delete("t")
+    assert len(written(space)) == 1
+
+
+def test_an_owner_is_cleared_with_what_it_owns(space: PersistedObjectSpace) -> None:
+    groups = space.create_dictionary("groups", of=list)
+    for key in range(1000):
+        groups[key] = range(10)
+    assert space.checkpoint().slots == 11_000
+    del groups[5]
+    assert len(written(space)) == 2
+    groups.clear()
+    assert len(written(space)) <= 4
+    assert space.store.reader().image().items == []
+
+
+@pytest.mark.parametrize("kind", ["list", "linked_list"])
+def test_an_insertion_in_the_middle_is_one_row(space: PersistedObjectSpace, kind: str) -> None:
+    numbers = random.Random(1)
+    target = getattr(space, f"create_{kind}")("t")
+    if kind == "list":
+        target.extend(range(100_000))
+        places = [numbers.randrange(100_000) for _ in range(200)]
+        insert, remove = target.insert, target.pop
+    else:
+        nodes = [target.add_last(number) for number in range(10_000)]
+        places = numbers.sample(nodes, 200)
+        insert, remove = target.add_before, target.remove_node
+    space.checkpoint()
+    for place in places:
+        insert(place, "new")
+    assert space.checkpoint().slots < 2 * 200
+    for place in dict.fromkeys(places):
+        remove(place)
+    assert space.checkpoint().slots < 2 * 200
+    assert list(PersistedObjectSpace(space.store).get("t")) == list(target)
+
+
+@pytest.mark.parametrize("each", [1, 100])
+def test_insertions_at_one_place_cost_few_rows(space: PersistedObjectSpace, each: int) -> None:
+    target = space.create_list("l")
+    target.extend(range(1000))
+    space.checkpoint()
+    slots = 0
+    for number in range(2000):
+        target.insert(500, number)
+        if number % each == 0:
+            slots += space.checkpoint().slots
+    slots += space.checkpoint().slots
+    assert slots < 4 * 2000
+    assert list(PersistedObjectSpace(space.store).get("l")) == list(target)
+
+
+def test_a_receipt_tells_the_cost_of_each_object(space: PersistedObjectSpace) -> None:
+    space.create_list("l").extend(range(10))
+    space.create_value("v", 1)
+    receipt = space.checkpoint(epoch=7)
+    assert (receipt.number, receipt.epoch, receipt.slots) == (1, 7, 11)
+    assert {name: cost.slots for name, cost in receipt.objects.items()} == {"l": 10, "v": 1}
+    assert all(cost.bytes > 0 <= cost.seconds for cost in receipt.objects.values())

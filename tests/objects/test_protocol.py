@@ -1,0 +1,412 @@
+"""Save, Commit and OnSaved out of order, handles that outlive their object, values that cannot be stored, threads."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import pickle
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpoint import CheckpointError, CheckpointKind, CheckpointStore
+from objectspace import (
+    CheckpointProtocolError,
+    DamagedObjectError,
+    NameInUseError,
+    ObjectNotFoundError,
+    PersistedObjectSpace,
+    UnencodableValueError,
+    VolatileObjectSpace,
+    WrongKindError,
+)
+from objectspace.objects import limits
+
+PUTS: dict[str, Callable[[Any, Any], Any]] = {
+    "value": lambda t, v: setattr(t, "value", v),
+    "array": lambda t, v: t.__setitem__(0, v),
+    "list": lambda t, v: t.append(v),
+    "queue": lambda t, v: t.enqueue(v),
+    "stack": lambda t, v: t.push(v),
+    "linked_list": lambda t, v: t.add_last(v),
+    "set": lambda t, v: t.add(v),
+    "sorted_set": lambda t, v: t.add(v),
+    "dictionary": lambda t, v: t.__setitem__(1, v),
+    "sorted_dictionary": lambda t, v: t.__setitem__(1, v),
+    "sparse_array": lambda t, v: t.__setitem__(1, v),
+    "tensor": lambda t, v: t.__setitem__(0, v),
+}
+"""How a value gets into an object of each kind."""
+
+every_kind = pytest.mark.parametrize("kind", sorted(PUTS))
+
+
+@pytest.fixture
+def space() -> PersistedObjectSpace:
+    return PersistedObjectSpace(CheckpointStore(":memory:"))
+
+
+def create(space: Any, kind: str, name: str) -> Any:
+    return getattr(space, f"create_{kind}")(name, *({"array": (3, 0), "tensor": (3,)}.get(kind, ())))
+
+
+def test_on_saved_needs_a_save_and_a_commit(space: PersistedObjectSpace) -> None:
+    with pytest.raises(CheckpointProtocolError, match="without a save"):
+        space.on_saved()
+    writer = space.store.writer()
+    space.save(writer)
+    with pytest.raises(CheckpointProtocolError, match="before the commit"):
+        space.on_saved()
+    with pytest.raises(CheckpointProtocolError, match="two saves in flight"):
+        space.save(space.store.writer())
+    with pytest.raises(CheckpointProtocolError, match="two saves in flight"):
+        space.checkpoint()
+    writer.commit()
+    space.on_saved()
+    with pytest.raises(CheckpointProtocolError, match="without a save"):
+        space.on_saved()
+
+
+def test_a_writer_serves_one_save(space: PersistedObjectSpace) -> None:
+    items = space.create_list("l")
+    items.append(1)
+    writer = space.store.writer()
+    with pytest.raises(CheckpointError, match="nothing saved"):
+        writer.commit()
+    space.save(writer)
+    writer.commit()
+    space.on_saved()
+    items.append(2)
+    for misuse in (writer.commit, writer.rollback, lambda: space.save(writer)):
+        with pytest.raises(CheckpointError):
+            misuse()
+    assert space.checkpoint().slots == 1
+
+
+@every_kind
+def test_nothing_works_after_close(space: PersistedObjectSpace, kind: str) -> None:
+    handle = create(space, kind, "t")
+    space.close()
+    space.close()
+    for use in (lambda: PUTS[kind](handle, 1), lambda: space.get("t"), space.checkpoint, space.rollback):
+        with pytest.raises(CheckpointProtocolError, match="closed"):
+            use()
+
+
+@every_kind
+@pytest.mark.parametrize("stored", [False, True])
+def test_the_handle_of_a_deleted_object_refuses_work(space: PersistedObjectSpace, kind: str, stored: bool) -> None:
+    handle = create(space, kind, "t")
+    if stored:
+        space.checkpoint()
+    space.delete("t")
+    with pytest.raises(ObjectNotFoundError, match="deleted"):
+        PUTS[kind](handle, 1)
+    again = create(space, kind, "t")
+    with pytest.raises(ObjectNotFoundError, match="deleted"):
+        PUTS[kind](handle, 1)
+    PUTS[kind](again, 1)
+    space.checkpoint()
+    with pytest.raises(ObjectNotFoundError, match="deleted"):
+        PUTS[kind](handle, 1)
+    assert space.get("t") is again
+
+
+def test_the_nodes_of_a_deleted_list_refuse_work(space: PersistedObjectSpace) -> None:
+    node = space.create_linked_list("l").add_last(1)
+    space.checkpoint()
+    space.delete("l")
+    with pytest.raises(ObjectNotFoundError):
+        node.value = 2
+    assert space.checkpoint().slots == 0
+
+
+@every_kind
+def test_a_read_only_space_can_be_read_and_not_changed(space: PersistedObjectSpace, kind: str) -> None:
+    PUTS[kind](create(space, kind, "t"), 1)
+    space.checkpoint(epoch=5)
+    space.delete("t")
+    space.checkpoint(epoch=6)
+    old = space.at(5)
+    handle = old.get("t")
+    before = repr(handle)
+    for change in (
+        lambda: PUTS[kind](handle, 2),
+        lambda: old.delete("t"),
+        lambda: old.create_list("l"),
+        old.checkpoint,
+    ):
+        with pytest.raises(CheckpointError):
+            change()
+    assert repr(handle) == before
+    old._check()
+
+
+@every_kind
+def test_what_cannot_be_stored_is_refused_and_the_space_goes_on(space: PersistedObjectSpace, kind: str) -> None:
+    if kind == "tensor":
+        with pytest.raises((TypeError, ValueError)):
+            PUTS[kind](create(space, kind, "t"), object())
+        return
+    other = space.create_list("other")
+    handle = create(space, kind, "t")
+    space.checkpoint()
+    other.append(1)
+    thing = complex if kind in ("set", "dictionary") else object()
+    if kind in ("sorted_set",):
+        with pytest.raises(TypeError):
+            handle.add(thing)
+        return
+    PUTS[kind](handle, thing)
+    with pytest.raises(UnencodableValueError, match=rf"'t'.*{'type' if thing is complex else 'object'}"):
+        space.checkpoint()
+    other.append(2)
+    space._check()
+    space.rollback()
+    assert list(space.get("other")) == []
+    PUTS[kind](space.get("t"), 5)
+    space.get("other").append(3)
+    assert space.checkpoint().slots == 2
+    assert repr(PersistedObjectSpace(space.store).get("t")) == repr(space.get("t"))
+
+
+def test_a_refused_value_can_be_replaced(space: PersistedObjectSpace) -> None:
+    items = space.create_dictionary("d")
+    items.update({"good": 1, "bad": object()})
+    for _ in range(2):
+        with pytest.raises(UnencodableValueError, match=r"Dictionary 'd'.*'bad'.*object"):
+            space.checkpoint()
+    items["bad"] = 2
+    assert space.checkpoint().slots == 2
+
+
+def test_check_mutations_names_what_was_changed_in_place(space: PersistedObjectSpace) -> None:
+    space.create_value("value", [1])
+    space.create_list("list").extend([1, [2]])
+    space.create_dictionary("dict").update(a={}, b=1)
+    space.create_stack("stack").push([3])
+    space.create_queue("queue").enqueue([4])
+    space.create_linked_list("linked").add_last([5])
+    space.create_dictionary("of", of=list)["k"] = [[6]]
+    assert space.check_mutations() == []
+    space.checkpoint()
+    assert space.check_mutations() == []
+    space.get("value").value.append(1)
+    space.get("list")[1].append(1)
+    space.get("dict")["a"]["x"] = 1
+    space.get("stack").peek().append(1)
+    space.get("queue").peek().append(1)
+    space.get("linked").first.value.append(1)
+    space.get("of")["k"][0].append(1)
+    found = [("dict", "a"), ("linked", 0), ("list", 1), ("of['k']", 0), ("queue", 0), ("stack", 0), ("value", "value")]
+    assert sorted(space.check_mutations()) == found
+    assert space.checkpoint().slots == 0
+    space.get("list")[1] = space.get("list")[1]
+    assert space.checkpoint().slots == 1
+    assert list(PersistedObjectSpace(space.store).get("list")) == [1, [2, 1]]
+
+
+def test_names_and_kinds(space: PersistedObjectSpace) -> None:
+    space.create_list("l")
+    with pytest.raises(NameInUseError):
+        space.create_set("l")
+    with pytest.raises(WrongKindError):
+        space.get_set("l")
+    for missing in (lambda: space.get("x"), lambda: space.delete("x"), lambda: space.rename("x", "y")):
+        with pytest.raises(ObjectNotFoundError):
+            missing()
+    with pytest.raises(NameInUseError):
+        space.rename("l", "l")
+    with pytest.raises(ValueError, match="surrogate"):
+        space.create_list("\ud800")
+    with pytest.raises(TypeError):
+        space.create_list(5)  # type: ignore[arg-type]
+    assert (space.kind_of("l"), len(space), list(space)) == ("List", 1, ["l"])
+
+
+def test_a_rollback_finds_objects_under_their_old_names_and_ids(space: PersistedObjectSpace) -> None:
+    one, other = space.create_list("one"), space.create_list("other")
+    one.extend(range(100))
+    other.append("other")
+    space.checkpoint()
+    one.clear()
+    one.append("lost")
+    for old, new in (("one", "x"), ("other", "one"), ("x", "other")):
+        space.rename(old, new)
+    space.rollback()
+    assert space.get("one") is one
+    assert space.get("other") is other
+    assert (list(one), list(other)) == (list(range(100)), ["other"])
+    space._check()
+
+
+def test_a_rollback_to_an_epoch_finds_objects_that_were_cleared_since(space: PersistedObjectSpace) -> None:
+    items = space.create_list("l")
+    for epoch in range(1, 6):
+        items.extend([epoch] * 40)
+        space.checkpoint(epoch=epoch)
+        items.clear()
+    space.rollback(epoch=2)
+    assert list(items) == [2] * 40
+    items.append("more")
+    space.checkpoint()
+    assert list(PersistedObjectSpace(space.store).get("l")) == [2] * 40 + ["more"]
+
+
+@pytest.mark.parametrize("when", ["before", "in flight", "committed"])
+def test_an_owner_is_deleted_while_its_children_are_dirty(space: PersistedObjectSpace, when: str) -> None:
+    groups = space.create_dictionary("g", of="queue")
+    groups["a"] = [1, 2]
+    child = groups["a"]
+    space.checkpoint()
+    child.enqueue(3)
+    writer = space.store.writer()
+    if when != "before":
+        space.save(writer)
+    if when == "committed":
+        writer.commit()
+    child.enqueue(4)
+    del groups["a"]
+    groups["a"] = [9]
+    if when == "in flight":
+        writer.rollback()
+    with pytest.raises(ObjectNotFoundError):
+        child.enqueue(5)
+    space._check()
+    space.checkpoint()
+    assert groups.copy() == PersistedObjectSpace(space.store).get("g").copy()
+    assert list(groups["a"]) == [9]
+
+
+@pytest.mark.parametrize("of", ["list", "queue", "stack", "linked_list", "set", "sorted_set", "dictionary", "value"])
+def test_objects_of_every_kind_can_be_owned(space: PersistedObjectSpace, of: str) -> None:
+    groups = space.create_dictionary("g", of=of)
+    PUTS[of](groups.setdefault("a"), 1)
+    groups["b"] = {1: 2} if of == "dictionary" else [1]
+    space.checkpoint()
+    PUTS[of](groups["b"], 3)
+    space.rename("g", "h")
+    assert set(space.checkpoint().objects) == {"h['b']"}
+    found = PersistedObjectSpace(space.store).get("h")
+    assert [list(found), repr(found)] == [["a", "b"], repr(groups)]
+    assert len(space.store.reader().image().index) == 1
+
+
+def test_a_value_in_two_types_of_equal_keys_stays_under_the_first(space: PersistedObjectSpace) -> None:
+    for kind in ("dictionary", "sorted_dictionary"):
+        items = create(space, kind, kind)
+        items[1] = "a"
+        space.checkpoint()
+        items[True] = "b"
+        space.checkpoint()
+        assert repr(list(PersistedObjectSpace(space.store).get(kind))) == "[1]"
+        del items[1]
+        items[True] = "b"
+        space.checkpoint()
+        assert repr(list(PersistedObjectSpace(space.store).get(kind))) == "[True]"
+
+
+def test_a_damaged_slot_is_named_and_others_can_be_read(space: PersistedObjectSpace) -> None:
+    space.create_list("good").append(1)
+    space.create_list("bad").append(2)
+    space.checkpoint()
+    space.store.database.conn.execute("UPDATE state_item SET value = '{\"$decimal\":\"x\"}' WHERE value = '2'")
+    found = PersistedObjectSpace(space.store)
+    for _ in range(2):
+        with pytest.raises(DamagedObjectError, match="'bad', slot 0"):
+            len(found.get("bad"))
+    assert list(found.get("good")) == [1]
+
+
+def test_what_failed_before_the_first_save_is_saved_later(space: PersistedObjectSpace) -> None:
+    items = space.create_list("l")
+    items.extend([1, [2]])
+    for change in (lambda: items.insert(0, 0), lambda: items.pop(), lambda: items.clear()):
+        writer = space.store.writer()
+        space.save(writer)
+        change()
+        writer.rollback()
+        space._check()
+    items.append("end")
+    space.checkpoint()
+    assert list(PersistedObjectSpace(space.store).get("l")) == ["end"]
+
+
+@every_kind
+def test_handles_are_copied_as_plain_containers_and_never_pickled(space: PersistedObjectSpace, kind: str) -> None:
+    handle = create(space, kind, "t")
+    with pytest.raises(TypeError, match="not pickled"):
+        pickle.dumps(handle)
+    assert type(handle.copy()).__module__ != type(handle).__module__ if hasattr(handle, "copy") else kind
+    if kind in ("list", "dictionary"):
+        assert type(copy.copy(handle)) is type(copy.deepcopy(handle)) is {"list": list, "dictionary": dict}[kind]
+    with pytest.raises(TypeError, match="belongs to a space"):
+        type(handle)()
+
+
+def test_a_volatile_space_has_the_same_objects() -> None:
+    space = VolatileObjectSpace()
+    for kind, put in PUTS.items():
+        handle = create(space, kind, kind)
+        put(handle, 1)
+        assert space.get(kind) is handle
+    space.get("list").clear()
+    space.delete("list")
+    assert "list" not in space
+
+
+def test_commit_async_lets_others_go_on(tmp_path: Path) -> None:
+    async def run() -> list[int]:
+        with PersistedObjectSpace.open(tmp_path / "state.db") as space:
+            items = space.create_list("l")
+            items.extend(range(10_000))
+            writer = space.store.writer()
+            space.save(writer)
+            commit = asyncio.create_task(writer.commit_async())
+            await asyncio.sleep(0)
+            items.append("later")
+            await commit
+            space.on_saved()
+            return [space.checkpoint().slots, len(PersistedObjectSpace(space.store).get("l"))]
+
+    assert asyncio.run(run()) == [1, 10_001]
+
+
+@pytest.mark.parametrize("kind", ["dictionary", "sorted_dictionary", "set", "list", "queue", "stack"])
+def test_threads_read_while_another_one_commits(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "WHOLE_SLOTS", 10)
+    put = (lambda t, n: t.__setitem__(n, n)) if "dictionary" in kind else PUTS[kind]
+    with PersistedObjectSpace.open(tmp_path / "state.db", cache_slots=200) as space:
+        for number in range(2000):
+            put(space.get("t") if "t" in space else create(space, kind, "t"), number)
+        space.create_list("written")
+        space.checkpoint()
+    with PersistedObjectSpace.open(tmp_path / "state.db", cache_slots=200) as space:
+        target, written, failures, expected = space.get("t"), space.get("written"), [], sorted(range(2000))
+
+        def _read() -> None:
+            try:
+                for turn in range(5):
+                    assert sorted(target) == expected
+                    if hasattr(target, "keys"):
+                        assert all(target[key] == key for key in range(turn, 2000, 7))
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=_read) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for number in range(20):
+            written.append(number)
+            writer = space.store.writer(CheckpointKind.FULL if number == 10 else CheckpointKind.DIFFERENTIAL)
+            space.save(writer)
+            writer.commit()
+        for thread in threads:
+            thread.join()
+        space._check()
+        assert failures == []
+        space.checkpoint()
+        assert list(PersistedObjectSpace(space.store).get("written")) == list(range(20))
