@@ -43,6 +43,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
     """
 
     kind = "Dictionary"
+    _is_plain = False
     _is_ranked = True
     __hash__ = None  # type: ignore[assignment]
 

@@ -10,9 +10,9 @@ from typing import Any
 from sortedcontainers import SortedDict
 
 from checkpoint.reader import StoredItem
-from checkpoint.run import Slot
+from checkpoint.run import Payload, Slot
 from objectspace import keys
-from objectspace.codec import ATOMS
+from objectspace.codec import ATOMS, Unencodable, encode
 from objectspace.objects import limits
 from objectspace.objects.base import ABSENT, Fingerprint, Row, unchanged
 
@@ -84,8 +84,14 @@ class SlotTable:
 
     def write(self, key: Any, value: Any) -> None:
         """Set the value of a key."""
-        if key not in self.edits:
-            self.note(key)
+        edits = self.edits
+        if key not in edits:
+            old = _get(self.live, key, ABSENT)
+            # Where the page has an edit already the owner is known as dirty, and most slots hold an atom.
+            if edits and type(old) in ATOMS and type(key) in _ALONE and not self.is_mixed and self._places is None:
+                edits[key] = old
+            else:
+                self.note(key)
         _put(self.live, key, value)
 
     def note(self, key: Any) -> None:
@@ -129,6 +135,15 @@ class SlotTable:
             return self._delete(key)
         with self.owner._home.mutex:
             return self._delete(key)
+
+    def drop(self, key: Any, old: Any) -> None:
+        """Note that a key, whose value was ``old``, was removed from memory."""
+        stored = self.edits.pop(key) if key in self.edits else old
+        if stored is not ABSENT:
+            self.gone[key] = self._with_key(key, stored)
+        self.count -= 1
+        if self.ranks is not None:
+            self.ranks.pop(key, None)
 
     def _delete(self, key: Any) -> Any:
         value = self.read(key)
@@ -177,24 +192,37 @@ class SlotTable:
         """Return the rows of the open page."""
         if self.owner._fresh:
             return self._all_rows()
-        rows: list[Row] = []
-        prints: dict[Any, int] = {}
-        live, encode, slot_of, ranks = self.live, self.owner._text, self.owner._slot, self.ranks
+        ranks = self.ranks
         if ranks is not None:
             # Ranks of keys that came and went between two saves are free again: such keys leave no trace.
-            self.next_rank = max(self.rank_base, max((ranks[key] for key in self.edits), default=-1) + 1)
+            self.next_rank = max(self.rank_base, max(map(ranks.__getitem__, self.edits), default=-1) + 1)
+        rows: list[Row] = []
+        self._new_prints, live = {}, self.live
         for key, stored in self.edits.items():
             value = _get(live, key)
-            text = encode(key, value)
-            if type(value) not in ATOMS:
-                prints[key] = hash(text)
-            elif key in self.prints:
-                del self.prints[key]
+            if value is stored and type(value) in ATOMS:
+                continue
+            slot, text = self._slot_and_text(key, value)
             if stored is ABSENT or not unchanged(stored, value, text):
-                rows.append((slot_of(key), text, None if ranks is None else ranks[key]))
-        rows += [(slot_of(key), None, None) for key in self.gone]
-        self._new_prints = prints
-        return rows
+                rows.append((slot, text, None if ranks is None else ranks[key]))
+        slot_of = self.owner._slot
+        return rows + [(slot_of(key), None, None) for key in self.gone]
+
+    def _slot_and_text(self, key: Any, value: Any) -> tuple[Slot, Payload]:
+        """Return what is stored of a slot, and keep the fingerprint of a value that may change in place."""
+        if self.owner._is_plain and keys.is_exact(key):
+            slot: Slot = key
+            try:
+                text: Payload = encode(value)
+            except Unencodable as error:
+                raise self.owner._unencodable("slot", key, error) from None
+        else:
+            slot, text = self.owner._slot(key), self.owner._text(key, value)
+        if type(value) not in ATOMS:
+            self._new_prints[key] = hash(text)
+        elif self.prints:
+            self.prints.pop(key, None)
+        return slot, text
 
     def turn(self) -> None:
         """Open a new page; the one so far is in flight."""
@@ -377,16 +405,11 @@ class SlotTable:
             self.ranks[key] = item.rank
 
     def _all_rows(self) -> list[Row]:
-        text, slot_of, is_ranked = self.owner._text, self.owner._slot, self.ranks is not None
-        rows: list[Row] = []
-        prints: dict[Any, int] = {}
-        for rank, (key, value) in enumerate(dict.items(self.live)):
-            encoded = text(key, value)
-            if type(value) not in ATOMS:
-                prints[key] = hash(encoded)
-            rows.append((slot_of(key), encoded, rank if is_ranked else None))
-        self._new_prints = prints
-        return rows
+        self._new_prints = {}
+        pairs = (self._slot_and_text(key, value) for key, value in dict.items(self.live))
+        if self.ranks is None:
+            return [(slot, text, None) for slot, text in pairs]
+        return [(slot, text, rank) for rank, (slot, text) in enumerate(pairs)]
 
     def _dirty_keys(self) -> Iterable[Any]:
         """Return the keys in memory that are not as the store has them."""
