@@ -326,18 +326,35 @@ class _Watched(List[T]):
         return self
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        sequence = self._sequence
+        labels, edits = sequence.labels, sequence.edits
+        if type(index) is not int or not 0 <= index < len(labels):
+            self._set_with_care(index, value)
+            return
+        label = labels[index]
+        if label in edits:
+            list.__setitem__(self, index, value)
+            return
+        old = list.__getitem__(self, index)
+        if not edits:
+            self._home.touch(self)
+        edits[label] = old if type(old) in ATOMS else sequence.stored(label, old)
+        list.__setitem__(self, index, value)
+        self._noted += 1
+        if self._noted * limits.OPEN_SHARE > list.__len__(self):
+            self._try_open()
+
+    def _set_with_care(self, index: Any, value: Any) -> None:
+        """Assign a slice, an index from the end, or an element that was appended lately."""
         if isinstance(index, slice):
             self._set_slice(index, list(value))
             return
         place = self._place(index)
-        sequence = self._sequence
-        if place < len(sequence.labels) and sequence.labels[place] not in sequence.edits:
-            self._home.touch(self)
-            sequence.set(place, list.__getitem__(self, place))
-            self._noted += 1
-            if self._noted * limits.OPEN_SHARE > list.__len__(self):
-                self._try_open()
-        list.__setitem__(self, place, value)
+        self._home.touch(self)
+        if place < len(self._sequence.labels):
+            self[place] = value
+        else:
+            list.__setitem__(self, place, value)
 
     def _set_slice(self, index: slice, values: list[T]) -> None:
         places = range(*index.indices(len(self)))

@@ -129,13 +129,13 @@ class Queue(PersistedObject, Generic[T]):
     def _open(self) -> None:
         """Note that the queue changes, and stop noting it until the next save."""
         self._home.touch(self)
-        self.__class__ = Queue  # type: ignore[assignment]
+        self.__class__ = Queue
         self.__dict__["enqueue"] = self._back.append
 
     def _close(self) -> None:
         """Watch the queue for its next change."""
         self.__dict__.pop("enqueue", None)
-        self.__class__ = _Watched  # type: ignore[assignment]
+        self.__class__ = _Watched
 
     def _refuse_empty(self, method: str) -> None:
         if not len(self):

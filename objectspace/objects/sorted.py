@@ -78,11 +78,12 @@ class SortedObject(KeyedObject):
     def _put(self, key: Any, value: Any) -> None:
         """Set the value of a key that may be new."""
         table = self._table
-        if type(key) is not self._simple or not table.complete:
+        kind: Any = type(key)
+        if kind is not self._simple or not table.complete:
             self._put_with_care(key, value)
             return
         if key not in table.live:
-            if not (INT64_MIN <= key <= INT64_MAX if self._simple is int else key.isascii()):
+            if not (key.isascii() if isinstance(key, str) else INT64_MIN <= key <= INT64_MAX):
                 self._put_with_care(key, value)
                 return
             self._home.touch(self)

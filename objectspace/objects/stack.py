@@ -138,13 +138,13 @@ class Stack(PersistedObject, Generic[T]):
     def _open(self) -> None:
         """Note that the stack changes, and stop noting it until the next save."""
         self._home.touch(self)
-        self.__class__ = Stack  # type: ignore[assignment]
+        self.__class__ = Stack
         self.__dict__["push"] = self._top.append
 
     def _close(self) -> None:
         """Watch the stack for its next change."""
         self.__dict__.pop("push", None)
-        self.__class__ = _Watched  # type: ignore[assignment]
+        self.__class__ = _Watched
 
     def _refuse_empty(self, method: str) -> None:
         if not len(self):

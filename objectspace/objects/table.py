@@ -84,18 +84,17 @@ class SlotTable:
 
     def write(self, key: Any, value: Any) -> None:
         """Set the value of a key."""
-        edits = self.edits
-        if key not in edits:
-            old = _get(self.live, key, ABSENT)
-            # Where the page has an edit already the owner is known as dirty, and most slots hold an atom.
-            if edits and type(old) in ATOMS and type(key) in _ALONE and not self.is_mixed and self._places is None:
-                edits[key] = old
-            else:
-                self.note(key)
+        if key not in self.edits:
+            self.note(key)
         _put(self.live, key, value)
 
     def note(self, key: Any) -> None:
         """Remember what is stored of a key that is about to be set for the first time on this page."""
+        old = _get(self.live, key, ABSENT)
+        if self.edits and type(old) in ATOMS and type(key) in _ALONE and not self.is_mixed and self._places is None:
+            # The page has an edit already, so the owner is known as dirty; and what is in memory is what is stored.
+            self.edits[key] = old
+            return
         self.owner._home.touch(self.owner)
         if self.complete:
             self._note(key)
