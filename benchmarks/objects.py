@@ -186,7 +186,7 @@ class Floor:
     """The least that any durable store must do: append the bytes and wait until they are on the disk."""
 
     def __init__(self, place: Path) -> None:
-        self.file = open(place / "floor", "ab", buffering=0)
+        self.file = (place / "floor").open("ab", buffering=0)
 
     def change(self, keys: list[int], values: list[str]) -> Action:
         """Return the action that encodes and appends the slots."""
