@@ -131,7 +131,7 @@ class KeyedObject(PersistedObject):
         """Return the key and value of a stored slot."""
         text = item_text(item)
         if not text.startswith('{"$key":'):
-            return item.slot, self._decode(text, item.slot)
+            return keys.from_slot(item.slot), self._decode(text, item.slot)
         self._table.is_mixed = True
         try:
             pair = orjson.loads(text)

@@ -132,7 +132,7 @@ class MemberCodec(KeyedObject):
     def _key_value(self, item: StoredItem) -> tuple[Any, Any]:
         text = item_text(item)
         if text == MEMBER:
-            return item.slot, None
+            return keys.from_slot(item.slot), None
         self._table.is_mixed = True
         try:
             return codec.restore(orjson.loads(text)["$key"]), None

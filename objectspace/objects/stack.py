@@ -257,7 +257,8 @@ class Stack(PersistedObject, Generic[T]):
 
     def _shrink(self, *, gently: bool) -> None:
         if not gently and not self._top and self._flight is None:
-            self._kept, self._prints = [], {}
+            popped = range(self._low, self._stored)
+            self._kept, self._prints = [], {height: text for height, text in self._prints.items() if height in popped}
 
     def _held(self) -> int:
         return len(self._top) + len(self._kept)

@@ -210,7 +210,7 @@ class SlotTable:
     def _slot_and_text(self, key: Any, value: Any) -> tuple[Slot, Payload]:
         """Return what is stored of a slot, and keep the fingerprint of a value that may change in place."""
         if self.owner._is_plain and keys.is_exact(key):
-            slot: Slot = key
+            slot: Slot = key if type(key) is not bytes else keys.to_slot(key)
             try:
                 text: Payload = encode(value)
             except Unencodable as error:
@@ -332,7 +332,7 @@ class SlotTable:
     def check(self) -> None:
         """Assert the invariants of the table."""
         live = dict.keys(self.live)
-        assert self.edits.keys() <= live, f"edited but not in memory: {self.edits.keys() - live}"
+        assert self.owner._is_open() or self.edits.keys() <= live, f"edited but not there: {self.edits.keys() - live}"
         assert self.owner._is_open() or not self.gone.keys() & live, f"gone but there: {self.gone.keys() & live}"
         assert not self.edits.keys() & self.gone.keys()
         assert ABSENT not in self.gone.values(), "gone but never stored"
@@ -483,7 +483,7 @@ class SlotTable:
             raise RuntimeError(f"{self.owner._describe()} changed during iteration")
 
 
-_ALONE = frozenset({int, str})
+_ALONE = frozenset({int, str, bytes})
 """Types of keys that, among keys whose slots tell them with their types, are equal to nothing but themselves."""
 
 
