@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any
 
+import orjson
 from sortedcontainers import SortedDict
 
 from checkpoint.reader import StoredItem
 from checkpoint.run import Payload, Slot
 from objectspace import keys
 from objectspace.codec import ATOMS, Unencodable, encode
+from objectspace.keys import INT64_MAX, INT64_MIN
 from objectspace.objects import limits
 from objectspace.objects.base import ABSENT, Fingerprint, Row, unchanged
 
@@ -195,17 +197,41 @@ class SlotTable:
         if ranks is not None:
             # Ranks of keys that came and went between two saves are free again: such keys leave no trace.
             self.next_rank = max(self.rank_base, max(map(ranks.__getitem__, self.edits), default=-1) + 1)
-        rows: list[Row] = []
-        self._new_prints, live = {}, self.live
-        for key, stored in self.edits.items():
-            value = _get(live, key)
-            if value is stored and type(value) in ATOMS:
-                continue
-            slot, text = self._slot_and_text(key, value)
-            if stored is ABSENT or not unchanged(stored, value, text):
-                rows.append((slot, text, None if ranks is None else ranks[key]))
+        self._new_prints = {}
+        rows = self._uniform_rows()
+        if rows is None:
+            rows = [row for key, stored in self.edits.items() if (row := self._row(key, stored)) is not None]
         slot_of = self.owner._slot
         return rows + [(slot_of(key), None, None) for key in self.gone]
+
+    def _row(self, key: Any, stored: Any) -> Row | None:
+        """Return the row of a slot that was set, ``None`` where it holds what is stored."""
+        value = _get(self.live, key)
+        if value is stored and type(value) in ATOMS:
+            return None
+        slot, text = self._slot_and_text(key, value)
+        if stored is not ABSENT and unchanged(stored, value, text):
+            return None
+        return slot, text, None if self.ranks is None else self.ranks[key]
+
+    def _uniform_rows(self) -> list[Row] | None:
+        """Return the rows of a page where all keys are of one simple type and so are all values, else ``None``.
+
+        It does what :meth:`_row` does, in whole columns: less than half the time a slot.
+        """
+        edits, ranks = self.edits, self.ranks
+        if len(edits) < _COLUMN_SLOTS or self.prints or not self.owner._is_plain:
+            return None
+        values = [_get(self.live, key) for key in edits]
+        kinds = set(map(type, values))
+        if len(kinds) != 1 or not kinds.issuperset(set(map(type, edits.values())) - {type(ABSENT)}):
+            return None
+        texts, keys_are_slots = _texts(kinds.pop(), values), _are_slots(edits)
+        if texts is None or not keys_are_slots:
+            return None
+        numbers: Iterable[int | None] = repeat(None) if ranks is None else map(ranks.__getitem__, edits)
+        columns = zip(edits.items(), values, texts, numbers, strict=False)
+        return [(key, text, rank) for (key, stored), value, text, rank in columns if stored != value]
 
     def _slot_and_text(self, key: Any, value: Any) -> tuple[Slot, Payload]:
         """Return what is stored of a slot, and keep the fingerprint of a value that may change in place."""
@@ -481,6 +507,26 @@ class SlotTable:
     def _refuse_change(self, size: int, saves: int) -> None:
         if len(self) != size or self.saves != saves:
             raise RuntimeError(f"{self.owner._describe()} changed during iteration")
+
+
+_COLUMN_SLOTS = 16
+
+
+def _texts(kind: type, values: list[Any]) -> list[str] | None:
+    """Return the texts of values of one type, ``None`` where that takes a closer look at each."""
+    if kind is str and all(map(str.isascii, values)):
+        return list(map(bytes.decode, map(orjson.dumps, values)))
+    if kind is int and min(values) >= INT64_MIN and max(values) <= INT64_MAX:
+        return list(map(repr, values))
+    return None
+
+
+def _are_slots(edited: Iterable[Any]) -> bool:
+    """Tell whether keys are of one type and are their own slots."""
+    kinds = set(map(type, edited))
+    if kinds == {int}:
+        return bool(min(edited) >= INT64_MIN and max(edited) <= INT64_MAX)
+    return kinds == {str} and all(map(str.isascii, edited))
 
 
 _ALONE = frozenset({int, str, bytes})
