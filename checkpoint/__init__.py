@@ -9,6 +9,7 @@
 '42'
 """
 
+from checkpoint.diff import Change, IndexEntry, Table, invert
 from checkpoint.errors import (
     CheckpointError,
     CorruptStoreError,
@@ -24,6 +25,7 @@ from checkpoint.store import CheckpointRecord, CheckpointStore
 from checkpoint.writer import CheckpointWriter, ObjectReceipt, Receipt, RunWriter, Writer, WriterState
 
 __all__ = [
+    "Change",
     "CheckpointError",
     "CheckpointKind",
     "CheckpointRecord",
@@ -32,6 +34,7 @@ __all__ = [
     "CorruptStoreError",
     "EpochTypeError",
     "FencedError",
+    "IndexEntry",
     "ObjectReceipt",
     "Reader",
     "Receipt",
@@ -40,7 +43,9 @@ __all__ = [
     "StoreFailedError",
     "StoreLockedError",
     "StoredItem",
+    "Table",
     "UnknownCheckpointError",
     "Writer",
     "WriterState",
+    "invert",
 ]
