@@ -28,7 +28,7 @@ _SMALLEST = 512
 _BUSY_SECONDS = 5
 
 
-_PAGE_BYTES = 2048
+PAGE_BYTES = 2048
 """The page size of a new store: a run of small rows leaves less unused at its end than with SQLite's 4,096 bytes."""
 
 
@@ -247,7 +247,7 @@ class Session:
             if is_empty:
                 raise CheckpointError(f"{self.path} is empty: there is nothing to read yet")
             return
-        connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+        connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != "wal" and not self.in_memory:
             raise CheckpointError(f"{self.path} is on a file system without shared memory: put it on a local disk")

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from checkpoint import merge, schema
 from checkpoint.diff import Change, differences, run_applying
 from checkpoint.errors import CheckpointError, CorruptStoreError, EpochTypeError, UnknownCheckpointError
+from checkpoint.fork import fork
 from checkpoint.lock import WriterLock
 from checkpoint.reader import Reader
 from checkpoint.run import CheckpointKind, Run
@@ -209,6 +210,25 @@ class CheckpointStore:
         with self._mutex:
             self._session.require_writable()
             return self.append(run_applying(changes, self.reader()), epoch)
+
+    def fork(self, path: str | Path, epoch: int | None = None) -> None:
+        """Write an independent store file as of an epoch, with the checkpoints before it.
+
+        It appears whole or not at all, durable on return. This store goes on as before; its other threads wait.
+
+        Args:
+            path: the new file.
+            epoch: the newest epoch of the fork; the newest of this store by default.
+
+        Raises:
+            UnknownCheckpointError: no checkpoint has this epoch, or it was merged.
+            CheckpointError: the file exists already, or cannot be written.
+
+        Time: O(rows up to the epoch). The rows are streamed.
+        Dirties: the new file.
+        """
+        with self._mutex:
+            fork(self._session, Path(path), self.reader(epoch=epoch).newest)
 
     def holds(self, number: int, run: Run) -> bool:
         """Tell whether checkpoint ``number`` is durable and holds just the rows of ``run``.
