@@ -20,8 +20,9 @@ from checkpoint.errors import (
     UnknownCheckpointError,
 )
 from checkpoint.reader import Reader, StoredItem
+from checkpoint.record import CheckpointRecord
 from checkpoint.run import CheckpointKind, Run
-from checkpoint.store import CheckpointRecord, CheckpointStore
+from checkpoint.store import CheckpointStore
 from checkpoint.writer import CheckpointWriter, ObjectReceipt, Receipt, RunWriter, Writer, WriterState
 
 __all__ = [

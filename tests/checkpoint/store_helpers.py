@@ -34,6 +34,11 @@ def image_of(reader: Reader) -> tuple[list[Any], list[Any], list[Any]]:
     return image.index, image.metadata, image.items
 
 
+def retained(store: CheckpointStore) -> list[int]:
+    """Return the numbers of the checkpoints that can be read."""
+    return [record.number for record in store.checkpoints() if record.run_slots is not None]
+
+
 @dataclass
 class Model:
     """What a store should hold: three dictionaries."""

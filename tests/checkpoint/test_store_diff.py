@@ -13,15 +13,11 @@ from hypothesis import strategies as st
 from checkpoint import Change, CheckpointError, CheckpointStore, IndexEntry, Table, UnknownCheckpointError, invert
 from checkpoint.diff import _Comparison
 from objectspace import PersistedObjectSpace
-from tests.checkpoint.store_helpers import FULL, image_of, quick_store, run_of, values_in
+from tests.checkpoint.store_helpers import FULL, image_of, quick_store, retained, run_of, values_in
 from tests.checkpoint.world import World, store_of
 
 
-def retained(store: CheckpointStore) -> list[int]:
-    return [record.number for record in store.checkpoints() if record.run_slots is not None]
-
-
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.randoms(use_true_random=False), st.sampled_from([1, 3, 60]), st.integers(2, 40))
 def test_a_difference_leads_from_any_checkpoint_to_any_other(rng: random.Random, history: int, count: int) -> None:
     world = World(rng)
@@ -40,7 +36,7 @@ def test_a_difference_leads_from_any_checkpoint_to_any_other(rng: random.Random,
     assert list(before.diff(after.reader())) == changes
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_what_is_applied_and_taken_back_many_times_stays_right(rng: random.Random) -> None:
     world = World(rng)
