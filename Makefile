@@ -4,7 +4,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 COMMA := ,
 
-.PHONY: demo test check lint types wheel bench-objects bench-kvt clean
+.PHONY: demo test check lint types wheel bench-objects bench-kvt bench-relational clean
 
 demo: $(VENV)/.demo
 	@$(PY) -m objectspace.spark.demo
@@ -26,6 +26,9 @@ bench-objects: $(VENV)/.bench
 
 bench-kvt: $(VENV)/.bench
 	@$(PY) -m benchmarks.kvt
+
+bench-relational: $(VENV)/.bench
+	@$(PY) -m benchmarks.relational
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

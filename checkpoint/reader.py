@@ -233,6 +233,9 @@ class Reader:
 
 def _range(lower: Slot | None, upper: Slot | None, last: Slot | None, reverse: bool) -> tuple[str, dict[str, Slot]]:
     """Return the SQL condition and the parameters of one page: within the bounds and beyond the last row seen."""
+    if last is not None:
+        # One bound a side: with two, SQLite seeks the first and steps over all pages that were read already.
+        lower, upper = (lower, None) if reverse else (None, upper)
     conditions = {
         "lower": ("slot >= :lower", lower),
         "upper": ("slot <= :upper", upper),

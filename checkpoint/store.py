@@ -232,6 +232,10 @@ class CheckpointStore:
         """Return an object id greater than any that was ever stored, also of objects that exist no more."""
         return self._next_object_id
 
+    def next_epoch(self) -> int:
+        """Return the epoch that the next checkpoint will have unless it is given one."""
+        return self._last[1] + 1
+
     def next_number(self) -> int:
         """Return the number that the next checkpoint will have."""
         return self._last[0] + 1

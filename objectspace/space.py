@@ -284,6 +284,8 @@ class PersistedObjectSpace(ObjectSpace):
         self._room = cache_slots
         self._index_dirty: set[int] = set()
         self._flight: _Flight | None = None
+        self._barriers: list[Callable[[int], None]] = []
+        self._rollbacks: list[Callable[[], None]] = []
         self._load(_at or store.reader())
 
     @classmethod
@@ -360,6 +362,10 @@ class PersistedObjectSpace(ObjectSpace):
         Time: O(dirty slots · log dirty slots), whatever the size of the state.
         """
         self._begin_save()
+        if self._barriers:
+            epoch = self._store.next_epoch() if epoch is None else epoch
+            for seal in self._barriers:
+                seal(epoch)
         writer = self._store.writer(kind, epoch)
         self.save(writer)
         flight = self._flight
@@ -384,6 +390,19 @@ class PersistedObjectSpace(ObjectSpace):
         if epoch is not None:
             self._store.truncate_after(self._store.reader(epoch=epoch).runs[0])
         self._drop_edits()
+        for forget in self._rollbacks:
+            forget()
+
+    def on_barrier(self, seal: Callable[[int], None]) -> None:
+        """Have something called with the epoch before :meth:`checkpoint` collects; what it raises stops the checkpoint.
+
+        For layers above, which hold back what belongs to an epoch until it is sealed.
+        """
+        self._barriers.append(seal)
+
+    def on_rollback(self, forget: Callable[[], None]) -> None:
+        """Have something called after :meth:`rollback`, to drop what it holds back."""
+        self._rollbacks.append(forget)
 
     def at(self, epoch: int) -> PersistedObjectSpace:
         """Return a read-only space as of an epoch.

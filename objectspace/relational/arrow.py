@@ -1,0 +1,182 @@
+"""Tables and chunks as Arrow data. This module needs pyarrow: ``pip install objectspace[arrow]``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from objectspace.relational.errors import RowError, SchemaError
+from objectspace.relational.schema import Column, Row, TableSchema
+from objectspace.relational.types import DataType
+from objectspace.relational.values import from_cell, to_cell
+
+_ARROW = {
+    "bool": pa.bool_(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "decimal": pa.decimal128(38, 18),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+}
+
+_READ_FROM_TEXT = frozenset({"date", "timestamp", "timestamptz"})
+"""Types whose cells Arrow parses itself."""
+
+
+def to_schema(schema: TableSchema) -> pa.Schema:
+    """Return a schema as Arrow's."""
+    return schema_of(schema.columns)
+
+
+def schema_of(columns: Iterable[Column]) -> pa.Schema:
+    """Return columns as a schema of Arrow."""
+    return pa.schema([field_of(column) for column in columns])
+
+
+def batch_of(arrays: list[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
+    """Return arrays as a batch; without any, a batch that has only a number of rows."""
+    if arrays:
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+
+
+def field_of(column: Column) -> pa.Field:
+    """Return a column as a field of Arrow."""
+    return pa.field(column.name, arrow_type(column.type), column.nullable)
+
+
+def arrow_type(kind: DataType) -> pa.DataType:
+    """Return Arrow's type for a type; a decimal without parameters becomes one of 38 digits, 18 after the point."""
+    if kind.kind == "list":
+        assert kind.element is not None
+        return pa.list_(arrow_type(kind.element))
+    if kind.kind == "struct":
+        return pa.struct([pa.field(name, arrow_type(field)) for name, field in kind.fields])
+    return _ARROW[kind.kind] if kind.precision is None else pa.decimal128(kind.precision, kind.scale)
+
+
+def columns_of(schema: pa.Schema) -> list[Column]:
+    """Return the columns of a schema of Arrow.
+
+    Raises:
+        SchemaError: a type has no match.
+    """
+    return [Column(field.name, _kind(field.type), field.nullable) for field in schema]
+
+
+def split(data: pa.RecordBatch | pa.Table, op_column: str) -> tuple[list[Any], list[str], list[list[Any]]]:
+    """Return the operations of a batch or table, and the names and values of its other columns."""
+    names = [name for name in data.schema.names if name != op_column]
+    ops = data.column(op_column).to_pylist() if op_column in data.schema.names else ["+"] * data.num_rows
+    return ops, names, [data.column(name).to_pylist() for name in names]
+
+
+def without(schema: pa.Schema, name: str) -> pa.Schema:
+    """Return a schema without one of its fields."""
+    return pa.schema([field for field in schema if field.name != name])
+
+
+def picked(schema: TableSchema, names: Sequence[str], columns: Sequence[list[Any]]) -> Iterable[Row]:
+    """Return the rows of columns, in the order of a schema.
+
+    Raises:
+        SchemaError: a column of the schema is missing.
+    """
+    missing = [name for name in schema.names if name not in names]
+    if missing:
+        raise SchemaError(f"column {missing[0]!r} is missing: the data has {', '.join(names)}")
+    places = [names.index(name) for name in schema.names]
+    return zip(*[columns[place] for place in places], strict=True)
+
+
+def joined(op_column: str, ops: Sequence[str], schema: TableSchema, rows: Sequence[Row]) -> pa.RecordBatch:
+    """Return operations and rows as one batch."""
+    columns = zip(*rows, strict=True) if rows else [()] * len(schema.columns)
+    arrays = [array_of(values, column) for values, column in zip(columns, schema.columns, strict=True)]
+    fields = [pa.field(op_column, pa.string(), False), *map(field_of, schema.columns)]
+    return pa.RecordBatch.from_arrays([pa.array(list(ops), pa.string()), *arrays], schema=pa.schema(fields))
+
+
+def array_of(values: Iterable[Any], column: Column) -> pa.Array:
+    """Return the values of a column as an array.
+
+    Raises:
+        RowError: a value has no place in Arrow's type, for example a NaN in a decimal.
+    """
+    try:
+        return pa.array(list(values), arrow_type(column.type))
+    except (pa.ArrowInvalid, OverflowError, TypeError, ValueError) as error:
+        raise RowError(
+            f"column {column.name!r} ({column.type}) has a value that Arrow's {arrow_type(column.type)} cannot hold:"
+            f" {error}"
+        ) from None
+
+
+def array_of_cells(cells: list[Any], column: Column) -> pa.Array:
+    """Return the cells of stored rows as an array.
+
+    Raises:
+        RowError: a value has no place in Arrow's type.
+    """
+    kind = column.type
+    if kind.kind in _READ_FROM_TEXT:
+        try:
+            return pa.array(cells, pa.string()).cast(arrow_type(kind))
+        except pa.ArrowInvalid:
+            return array_of([value_of(kind, cell) for cell in cells], column)
+    if kind.kind in ("float32", "float64"):
+        try:
+            return pa.array(cells, arrow_type(kind))
+        except (pa.ArrowInvalid, TypeError):
+            return array_of([None if cell is None else float(cell) for cell in cells], column)
+    if to_cell(kind) is None:
+        return array_of(cells, column)
+    return array_of([value_of(kind, cell) for cell in cells], column)
+
+
+def value_of(kind: DataType, cell: Any) -> Any:
+    """Return the value of a cell."""
+    value = from_cell(kind)
+    return cell if value is None else value(cell)
+
+
+def _kind(arrow: pa.DataType) -> DataType:
+    if pt.is_dictionary(arrow):
+        return _kind(arrow.value_type)
+    if pt.is_list(arrow) or pt.is_large_list(arrow) or pt.is_fixed_size_list(arrow):
+        return DataType("list", element=_kind(arrow.value_type))
+    if pt.is_struct(arrow):
+        return DataType("struct", fields=tuple((field.name, _kind(field.type)) for field in arrow))
+    if pt.is_decimal128(arrow) and arrow.scale >= 0:
+        return DataType("decimal", arrow.precision, arrow.scale)
+    for matches, kind in _KINDS:
+        if matches(arrow):
+            return DataType(kind)
+    raise SchemaError(f"Arrow's type {arrow} has no match: cast it to one of {', '.join(map(str, _ARROW.values()))}")
+
+
+_KINDS = (
+    (pt.is_boolean, "bool"),
+    (lambda arrow: pt.is_int8(arrow) or pt.is_uint8(arrow) or pt.is_int16(arrow), "int16"),
+    (lambda arrow: pt.is_uint16(arrow) or pt.is_int32(arrow), "int32"),
+    (lambda arrow: pt.is_uint32(arrow) or pt.is_int64(arrow), "int64"),
+    (lambda arrow: pt.is_float16(arrow) or pt.is_float32(arrow), "float32"),
+    (pt.is_float64, "float64"),
+    (lambda arrow: pt.is_decimal256(arrow), "decimal"),
+    (lambda arrow: pt.is_string(arrow) or pt.is_large_string(arrow) or pt.is_string_view(arrow), "string"),
+    (lambda arrow: pt.is_binary(arrow) or pt.is_large_binary(arrow) or pt.is_fixed_size_binary(arrow), "binary"),
+    (pt.is_date, "date"),
+    (pt.is_time, "time"),
+    (lambda arrow: pt.is_timestamp(arrow) and arrow.tz is None, "timestamp"),
+    (pt.is_timestamp, "timestamptz"),
+)

@@ -1,0 +1,151 @@
+"""Which tables a space has: their ids, schemas and layouts, kept in one dictionary of the space beside the rows.
+
+A table is a sorted dictionary under its own name. What is needed to read it without its code stands in the dictionary
+``$tables``: ``{"id": 3, "schema": {...}, "layouts": [[1, 2]]}``. The watermarks of all tables stand in ``$watermarks``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from objectspace import ObjectSpace
+from objectspace.relational.errors import SchemaMismatchError
+from objectspace.relational.rows import Layout, RowCodec
+from objectspace.relational.schema import TableSchema
+
+TABLES = "$tables"
+"""The name of the dictionary that lists the tables of a space."""
+
+WATERMARKS = "$watermarks"
+"""The name of the dictionary that holds the watermarks."""
+
+
+@dataclass(frozen=True)
+class TableRecord:
+    """What a space knows of one table.
+
+    Args:
+        name: the name of the table, which is also that of the object that holds its rows.
+        id: its number, in the order in which the tables were created.
+        schema: its schema.
+        layouts: the layouts of stored rows, by their numbers.
+    """
+
+    name: str
+    id: int
+    schema: TableSchema
+    layouts: tuple[Layout, ...]
+
+    def codec(self) -> RowCodec:
+        """Return what reads and writes the rows."""
+        return RowCodec(self.schema, self.layouts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as it is stored."""
+        return {"id": self.id, "schema": self.schema.to_json(), "layouts": [list(layout) for layout in self.layouts]}
+
+    @classmethod
+    def from_json(cls, name: str, stored: Mapping[str, Any]) -> TableRecord:
+        """Return the record that :meth:`to_json` wrote."""
+        layouts = tuple(tuple(layout) for layout in stored["layouts"])
+        return cls(name, stored["id"], TableSchema.from_json(stored["schema"]), layouts)
+
+
+def tables(space: ObjectSpace) -> dict[str, TableRecord]:
+    """Return what a space knows of its tables, by their names, in the order in which they were created.
+
+    >>> from objectspace import VolatileObjectSpace
+    >>> from objectspace.relational import Column, StateTable
+    >>> space = VolatileObjectSpace()
+    >>> table = StateTable(space, "orders", TableSchema([Column("k", "int64")], ["k"]))
+    >>> print(tables(space)["orders"].schema)
+    k int64 not null, primary key (k asc nulls first)
+    """
+    if TABLES not in space:
+        return {}
+    return {name: TableRecord.from_json(name, stored) for name, stored in space.get_dictionary(TABLES).items()}
+
+
+def drop_table(space: ObjectSpace, name: str) -> None:
+    """Delete a table with its rows.
+
+    Raises:
+        SchemaMismatchError: there is no such table.
+
+    Time: O(1).
+    Dirties: two index rows, and the entries of the table in the catalogue.
+    """
+    find_record(space, name)
+    space.delete(name)
+    del space.get_dictionary(TABLES)[name]
+    if WATERMARKS in space:
+        space.get_dictionary(WATERMARKS).pop(name, None)
+
+
+def find_record(space: ObjectSpace, name: str) -> TableRecord:
+    """Return the record of a table.
+
+    Raises:
+        SchemaMismatchError: there is no such table.
+    """
+    stored = space.get_dictionary(TABLES).get(name) if TABLES in space else None
+    if stored is None:
+        raise SchemaMismatchError(f"there is no table {name!r} in this space: pass a schema to create it")
+    return TableRecord.from_json(name, stored)
+
+
+def open_record(space: ObjectSpace, name: str, schema: TableSchema | None, *, evolve: bool) -> TableRecord:
+    """Return the record of a table, made where there is none; the object of its rows then exists too.
+
+    Args:
+        space: the space.
+        name: the name of the table.
+        schema: the schema that the caller expects; what is stored where it is ``None``.
+        evolve: whether a stored table takes this schema over where it is another one.
+
+    Raises:
+        SchemaMismatchError: the stored schema is another one, or cannot become this one.
+
+    Dirties: for a new table two index rows and an entry of the catalogue; an entry where the schema changes.
+    """
+    stored = space.get_dictionary(TABLES).get(name) if TABLES in space else None
+    if stored is None:
+        return _create(space, name, schema)
+    record = TableRecord.from_json(name, stored)
+    if schema is None or _is_same(schema, record.schema):
+        return record
+    if not evolve:
+        raise _mismatch(record, schema, "open it with the stored schema, or pass evolve=True")
+    changed = schema.with_ids_of(record.schema)
+    reason = changed.is_evolved_from(record.schema)
+    if reason:
+        raise _mismatch(record, schema, reason)
+    codec = RowCodec(changed, record.layouts)
+    record = TableRecord(name, record.id, changed, tuple(codec.layouts))
+    space.get_dictionary(TABLES)[name] = record.to_json()
+    return record
+
+
+def _is_same(wanted: TableSchema, stored: TableSchema) -> bool:
+    """Tell whether schemas are equal; where the wanted one says which columns they are, by their ids too."""
+    ids = [[column.id for column in schema.columns] for schema in (wanted, stored)]
+    return wanted == stored and (not wanted.has_ids or ids[0] == ids[1])
+
+
+def _create(space: ObjectSpace, name: str, schema: TableSchema | None) -> TableRecord:
+    if schema is None:
+        raise SchemaMismatchError(f"there is no table {name!r} in this space: pass a schema to create it")
+    space.create_sorted_dictionary(name)
+    known = space.get_or_create_dictionary(TABLES)
+    number = max((stored["id"] for stored in known.values()), default=0) + 1
+    record = TableRecord(name, number, schema, (tuple(column.id for column in schema.columns),))
+    known[name] = record.to_json()
+    return record
+
+
+def _mismatch(record: TableRecord, wanted: TableSchema, advice: str) -> SchemaMismatchError:
+    return SchemaMismatchError(
+        f"table {record.name!r} is stored with another schema\n  stored: {record.schema}\n  wanted: {wanted}\n{advice}"
+    )

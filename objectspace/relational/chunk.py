@@ -1,0 +1,224 @@
+"""Chunks of the change log: rows, each with an operation.
+
+``+`` inserts a row and ``-`` deletes one; ``U-`` with the old row, followed at once by ``U+`` with the new row of the
+same key, is an update. At any point of a log each key is there at most once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from objectspace.relational.errors import InconsistentOperationError, RowError
+from objectspace.relational.schema import Row, TableSchema
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]
+    import pyarrow as pa
+
+Op = Literal["+", "-", "U-", "U+"]
+
+OPS: tuple[Op, ...] = ("+", "-", "U-", "U+")
+
+OP_COLUMN = "op"
+"""The name of the column of an Arrow batch or a data frame that holds the operations."""
+
+
+class Chunk:
+    """Some changes of one schema, in order.
+
+    >>> from objectspace.relational import Column
+    >>> schema = TableSchema([Column("k", "int64"), Column("v", "string")], primary_key=["k"])
+    >>> chunk = Chunk.from_rows(schema, [("+", (1, "a")), ("-", (1, "a")), ("+", (1, "b"))])
+    >>> chunk.compact().rows()
+    [('+', (1, 'b'))]
+    """
+
+    def __init__(self, schema: TableSchema, ops: Sequence[Op], rows: Sequence[Row]) -> None:
+        self.schema = schema
+        self._ops, self._rows = list(ops), list(rows)
+
+    @classmethod
+    def from_rows(cls, schema: TableSchema, rows: Iterable[Sequence[Any]]) -> Chunk:
+        """Return the chunk of pairs (operation, row); a third element ``False`` marks a row to leave out.
+
+        Raises:
+            RowError: there is no such operation, or a row does not fit the schema.
+        """
+        ops: list[Op] = []
+        checked: list[Row] = []
+        for entry in rows:
+            if len(entry) not in (2, 3) or entry[0] not in OPS:
+                raise RowError(f"expected (operation, row) with one of {', '.join(OPS)}: found {entry!r:.200}")
+            if len(entry) == 2 or entry[2]:
+                ops.append(entry[0])
+                checked.append(schema.check_row(entry[1]))
+        return cls(schema, ops, checked)
+
+    @classmethod
+    def from_arrow(
+        cls, data: pa.RecordBatch | pa.Table, schema: TableSchema | None = None, *, op_column: str = OP_COLUMN
+    ) -> Chunk:
+        """Return the chunk of an Arrow batch or table. It takes pyarrow.
+
+        Args:
+            data: the rows; the column of operations may be missing, and then all rows are inserts.
+            schema: the schema; that of the data by default.
+            op_column: the name of the column of operations.
+
+        Raises:
+            RowError: there is no such operation, or a row does not fit the schema.
+            SchemaError: a column of the schema is missing.
+        """
+        from objectspace.relational import arrow
+
+        ops, names, columns = arrow.split(data, op_column)
+        kind = schema or TableSchema.from_arrow(arrow.without(data.schema, op_column))
+        picked = arrow.picked(kind, names, columns)
+        for op in set(ops) - set(OPS):
+            raise RowError(f"the operation {op!r}: expected one of {', '.join(OPS)}")
+        return cls(kind, ops, [kind.check_row(row) for row in picked])
+
+    @classmethod
+    def from_pandas(
+        cls, frame: pd.DataFrame, schema: TableSchema | None = None, *, op_column: str = OP_COLUMN
+    ) -> Chunk:
+        """Return the chunk of a data frame; the same as :meth:`from_arrow`."""
+        import pyarrow as pa
+
+        return cls.from_arrow(pa.Table.from_pandas(frame, preserve_index=False), schema, op_column=op_column)
+
+    def to_arrow(self, *, op_column: str = OP_COLUMN) -> pa.RecordBatch:
+        """Return the chunk as a batch whose first column holds the operations. It takes pyarrow."""
+        from objectspace.relational import arrow
+
+        return arrow.joined(op_column, self._ops, self.schema, self._rows)
+
+    def to_pandas(self, *, op_column: str = OP_COLUMN) -> pd.DataFrame:
+        """Return the chunk as a data frame whose first column holds the operations. It takes pyarrow and pandas."""
+        return self.to_arrow(op_column=op_column).to_pandas()
+
+    def rows(self) -> list[tuple[Op, Row]]:
+        """Return the pairs (operation, row)."""
+        return list(zip(self._ops, self._rows, strict=True))
+
+    def compact(
+        self,
+        key: Sequence[str] | None = None,
+        *,
+        form: Literal["retract", "upsert"] = "retract",
+        strict: bool = True,
+    ) -> Chunk:
+        """Return the net change of each key, in the order in which the keys came (or came back) first.
+
+        Args:
+            key: the names of the key columns; the primary key by default.
+            form: ``"retract"`` gives an update as a pair, ``"upsert"`` only its new row, as ``+``.
+            strict: whether two inserts or two deletes of one key in a row are refused; else the last one counts.
+
+        Raises:
+            InconsistentOperationError: there are two such operations.
+
+        Time: O(rows).
+        """
+        return compacted([self], key, form=form, strict=strict)
+
+    def without_noops(self) -> Chunk:
+        """Return the chunk without neighbours of opposite operation and equal content; half a pair becomes plain.
+
+        Time: O(rows).
+        """
+        kept: list[tuple[Op, Row]] = []
+        for op, row in self.rows():
+            if kept and is_insert(kept[-1][0]) != is_insert(op) and kept[-1][1] == row:
+                kept.pop()
+            else:
+                kept.append((op, row))
+        ops = _paired([op for op, _ in kept])
+        return Chunk(self.schema, ops, [row for _, row in kept])
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[tuple[Op, Row]]:
+        return iter(self.rows())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Chunk) and self.schema == other.schema and self.rows() == other.rows()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __add__(self, other: Chunk) -> Chunk:
+        return Chunk(self.schema, self._ops + other._ops, self._rows + other._rows)
+
+    def __repr__(self) -> str:
+        shown = "; ".join(f"{op} {row!r}" for op, row in self.rows()[:8])
+        return f"Chunk({len(self)} rows: {shown}{' ...' if len(self) > 8 else ''})"
+
+
+def is_insert(op: Op) -> bool:
+    """Tell whether an operation adds its row."""
+    return op in ("+", "U+")
+
+
+def compacted(
+    chunks: Iterable[Chunk],
+    key: Sequence[str] | None = None,
+    *,
+    form: Literal["retract", "upsert"] = "retract",
+    strict: bool = True,
+) -> Chunk:
+    """Return the net change of each key over several chunks of one schema: see :meth:`Chunk.compact`."""
+    found = list(chunks)
+    schema = found[0].schema
+    encode, key_of = _key_encoder(schema, key)
+    net: dict[bytes, tuple[Row | None, Row | None]] = {}
+    for chunk in found:
+        for op, row in chunk.rows():
+            _join(net, encode(key_of(row)), op, row, strict)
+    return _net_chunk(schema, net, form)
+
+
+def _key_encoder(schema: TableSchema, key: Sequence[str] | None) -> tuple[Any, Any]:
+    if key is not None:
+        schema = TableSchema(schema.columns, list(key))
+    return schema.key_encoder.encode, schema.key_of
+
+
+def _join(net: dict[bytes, tuple[Row | None, Row | None]], key: bytes, op: Op, row: Row, strict: bool) -> None:
+    """Join one change to the net change of its key: (the row before, the row after)."""
+    before, after = net.get(key, (None, None))
+    if key in net and is_insert(op) == (after is not None) and strict:
+        last = after if after is not None else before
+        raise InconsistentOperationError(f"{op} {row!r} follows {last!r} of the same key: two inserts or two deletes")
+    if is_insert(op):
+        net[key] = (before, row)
+    elif key in net and before is None:
+        del net[key]
+    else:
+        net[key] = (row if before is None else before, None)
+
+
+def _net_chunk(schema: TableSchema, net: dict[bytes, tuple[Row | None, Row | None]], form: str) -> Chunk:
+    ops: list[Op] = []
+    rows: list[Row] = []
+    for before, after in net.values():
+        if before is None or after is None:
+            ops.append("-" if after is None else "+")
+            rows.append(before if after is None else after)  # type: ignore[arg-type]
+        elif before != after:
+            ops += ["U-", "U+"] if form == "retract" else ["+"]
+            rows += [before, after] if form == "retract" else [after]
+    return Chunk(schema, ops, rows)
+
+
+def _paired(ops: list[Op]) -> list[Op]:
+    """Turn the halves of update pairs that stand alone into plain operations."""
+    plain: list[Op] = []
+    for place, op in enumerate(ops):
+        if op == "U-" and ops[place + 1 : place + 2] != ["U+"]:
+            op = "-"
+        elif op == "U+" and (place == 0 or ops[place - 1] != "U-"):
+            op = "+"
+        plain.append(op)
+    return plain

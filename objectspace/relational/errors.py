@@ -1,0 +1,33 @@
+"""The errors of relational tables: each names the table, the key or column, and what to do."""
+
+from __future__ import annotations
+
+from objectspace.errors import ObjectSpaceError
+
+
+class RelationalError(ObjectSpaceError):
+    """Something went wrong in a table; the rows of the epoch are as they were before the call."""
+
+
+class SchemaError(RelationalError, ValueError):
+    """A schema, a column type or an order has no meaning."""
+
+
+class SchemaMismatchError(RelationalError, TypeError):
+    """A stored table has another schema than the one it was opened with."""
+
+
+class RowError(RelationalError, ValueError):
+    """A row or key does not fit the schema: its length, a type, a range, or a NULL."""
+
+
+class InconsistentOperationError(RelationalError, ValueError):
+    """An operation contradicts what the table holds: an insert of a key that is there, a delete of another row."""
+
+
+class EpochError(RelationalError, ValueError):
+    """An epoch is sealed twice, or goes backwards."""
+
+
+class VnodeNotOwnedError(RelationalError, LookupError):
+    """A row or key belongs to a vnode that this instance of the table does not own."""

@@ -1,0 +1,129 @@
+"""Where the rows of a table lie: keys, and ranges of keys, with the vnode in front where rows are distributed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from objectspace.relational.errors import RowError
+from objectspace.relational.keys import NOTHING, KeyRange, key_range, next_key
+from objectspace.relational.schema import Row, TableSchema
+from objectspace.relational.vnodes import VNODE_BYTES, VNODES, VnodeBitmap, hasher
+from objectspace.relational.watermarks import visible_range
+
+Bound = Sequence[Any] | None
+
+
+class KeySpace:
+    """Makes keys and ranges of keys for one instance of a table.
+
+    Args:
+        table: the name of the table, for errors.
+        schema: its schema.
+        owned: the vnodes that the instance owns; all by default.
+
+    ``of_row(row)`` returns the key of a checked row.
+    """
+
+    def __init__(self, table: str, schema: TableSchema, owned: VnodeBitmap | None = None) -> None:
+        self.table, self.schema = table, schema
+        self.owned = VnodeBitmap(range(VNODES)) if owned is None else owned
+        names = (schema.vnode_column,) if schema.vnode_column is not None else schema.distribution_key
+        self.is_distributed = bool(names)
+        key_names = [name for name, _ in schema.primary_key]
+        self._places = tuple(key_names.index(name) for name in names if name is not None)
+        self._vnode: Callable[[Sequence[Any]], int] = _read_vnode
+        self.of_row: Callable[[Row], bytes] = self._key_of_row if self.is_distributed else _encoder_of_rows(schema)
+        if schema.distribution_key:
+            self._vnode = hasher([schema.column(name).type for name in schema.distribution_key])
+
+    def key(self, values: Row) -> bytes:
+        """Return the key of the checked values of the whole primary key.
+
+        Raises:
+            VnodeNotOwnedError: it belongs to a vnode of somebody else.
+        """
+        body = self.schema.key_encoder.encode(values)
+        return self._lead(self.vnode_of_key(values)) + body if self.is_distributed else body
+
+    def vnode_of_key(self, values: Row) -> int:
+        """Return the vnode of a key; 0 where the table is not distributed.
+
+        Raises:
+            VnodeNotOwnedError: it belongs to somebody else.
+        """
+        if not self.is_distributed:
+            return 0
+        vnode = self._vnode([values[place] for place in self._places])
+        return self.owned.require(vnode, self.table, values)
+
+    def ranges(
+        self,
+        prefix: Row,
+        lower: Bound,
+        upper: Bound,
+        inclusive: tuple[bool, bool],
+        vnode: int | None = None,
+    ) -> list[KeyRange]:
+        """Return the ranges of keys to read, one for each vnode that may have rows in them.
+
+        Raises:
+            VnodeNotOwnedError: the prefix belongs to a vnode of somebody else.
+        """
+        body = key_range(self.schema.key_encoder.encode, prefix, lower, upper, inclusive)
+        if body == NOTHING:
+            return []
+        if not self.is_distributed:
+            return [body]
+        return [_shifted(body, self._lead(number)) for number in self._vnodes_of(prefix, vnode)]
+
+    def visible(self, found: KeyRange, watermark: Any) -> list[KeyRange]:
+        """Return the parts of a range that a watermark on the first key column leaves visible."""
+        name, order = self.schema.primary_key[0]
+        kind = self.schema.column(name).type
+        if not self.is_distributed:
+            return visible_range(found, kind, order, watermark)
+        lead = found[0][:VNODE_BYTES]
+        body = (found[0][VNODE_BYTES:], b"" if found[1] == next_key(lead) else found[1][VNODE_BYTES:])
+        return [_shifted(part, lead) for part in visible_range(body, kind, order, watermark)]
+
+    def vnode_of(self, key: bytes) -> int:
+        """Return the vnode that a key begins with; 0 where the table is not distributed."""
+        return int.from_bytes(key[:VNODE_BYTES], "big") if self.is_distributed else 0
+
+    def body_of(self, key: bytes) -> bytes:
+        """Return a key without its vnode: what sorts rows of several vnodes."""
+        return key[VNODE_BYTES:] if self.is_distributed else key
+
+    def _vnodes_of(self, prefix: Row, vnode: int | None) -> Iterable[int]:
+        if vnode is not None:
+            return [self.owned.require(vnode, self.table, f"a scan of vnode {vnode}")]
+        if all(place < len(prefix) for place in self._places):
+            return [self.owned.require(self._vnode([prefix[p] for p in self._places]), self.table, prefix)]
+        return self.owned
+
+    def _key_of_row(self, row: Row) -> bytes:
+        return self.key(self.schema.key_of(row))
+
+    def _lead(self, vnode: int) -> bytes:
+        return vnode.to_bytes(VNODE_BYTES, "big")
+
+
+def _encoder_of_rows(schema: TableSchema) -> Callable[[Row], bytes]:
+    """Return what encodes the key of a row where rows are not distributed."""
+    pairs = list(zip(schema.key_encoder.columns, schema.key_places, strict=True))
+    if len(pairs) != 1:
+        return lambda row: b"".join([encode(row[place]) for encode, place in pairs])
+    ((only, where),) = pairs
+    return lambda row: only(row[where])
+
+
+def _read_vnode(values: Sequence[Any]) -> int:
+    (vnode,) = values
+    if vnode is None or not 0 <= vnode < 2 ** (8 * VNODE_BYTES - 1):
+        raise RowError(f"the vnode column holds {vnode!r}: expected a number from 0")
+    return int(vnode)
+
+
+def _shifted(body: KeyRange, lead: bytes) -> KeyRange:
+    return lead + body[0], lead + body[1] if body[1] else next_key(lead)

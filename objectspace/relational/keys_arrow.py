@@ -1,0 +1,151 @@
+"""Keys of a whole Arrow batch at once, column by column; byte for byte those of :mod:`objectspace.relational.keys`.
+
+This module needs pyarrow and numpy: ``pip install objectspace[arrow]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from objectspace.relational import arrow
+from objectspace.relational.errors import RowError, SchemaError
+from objectspace.relational.keys import FLIP, Order, escaped, fixed_form
+from objectspace.relational.schema import Column, TableSchema
+
+Keys = list[bytes]
+
+_SIGNED = {1: "i1", 2: "i2", 4: "i4", 8: "i8"}
+
+
+def encode_keys(schema: TableSchema, data: pa.RecordBatch | pa.Table) -> Keys:
+    """Return the encoded primary key of each row of a batch, without a vnode.
+
+    Args:
+        schema: the schema; the batch has its key columns, with values that fit their types.
+        data: the batch.
+
+    Raises:
+        SchemaError: a key column is missing.
+        RowError: a value does not fit its column.
+
+    Time: below 1 us a row for numbers and text.
+
+    >>> from objectspace.relational import Column
+    >>> schema = TableSchema([Column("k", "int16"), Column("v", "string")], primary_key=["k", "v"])
+    >>> [key.hex(" ") for key in encode_keys(schema, pa.record_batch({"k": [1], "v": ["a"]}))]
+    ['01 80 01 01 61 00 00']
+    """
+    parts = []
+    for name, order in schema.primary_key:
+        if name not in data.schema.names:
+            raise SchemaError(f"key column {name!r} is missing: the data has {', '.join(data.schema.names)}")
+        parts.append(_column(data.column(name), schema.column(name), order))
+    if not parts:
+        return [b""] * data.num_rows
+    return parts[0] if len(parts) == 1 else _concatenated(parts)
+
+
+def _concatenated(parts: list[Keys]) -> Keys:
+    if len(parts) == 2:
+        return [one + two for one, two in zip(*parts, strict=True)]
+    return list(map(b"".join, zip(*parts, strict=True)))
+
+
+def _column(values: Any, column: Column, order: Order) -> Keys:
+    wanted = arrow.arrow_type(column.type)
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if values.type != wanted and column.type.kind not in ("decimal", "list", "struct"):
+        try:
+            values = values.cast(wanted)
+        except pa.ArrowInvalid as error:
+            raise RowError(f"key column {column.name!r} ({column.type}): {error}") from None
+    if fixed_form(column.type) is not None:
+        return _fixed(values, column, order)
+    if column.type.kind in ("string", "binary"):
+        return _text(values, order)
+    return _slow(values, column, order)
+
+
+def _slow(values: pa.Array, column: Column, order: Order) -> Keys:
+    from objectspace.relational.keys import column_encoder
+
+    check, encode = column.check(), column_encoder(column.type, order)
+    return [encode(None if value is None else check(value)) for value in values.to_pylist()]
+
+
+def _fixed(values: pa.Array, column: Column, order: Order) -> Keys:
+    form = fixed_form(column.type)
+    assert form is not None
+    width = form.width
+    numbers = _UNSIGNED[column.type.kind](values, width)
+    value_tag, null_tag = order.tags
+    rows = np.empty((len(values), width + 1), dtype=np.uint8)
+    rows[:, 0] = value_tag
+    rows[:, 1:] = numbers.astype(f">u{width}").view(np.uint8).reshape(len(values), width)
+    if order.descending:
+        rows[:, 1:] ^= 255
+    data, size = rows.tobytes(), width + 1
+    keys = [data[start : start + size] for start in range(0, len(data), size)]
+    return _with_nulls(keys, values, bytes([null_tag]))
+
+
+def _text(values: pa.Array, order: Order) -> Keys:
+    value_tag, null_tag = order.tags
+    payload = values.cast(pa.binary()) if not pa.types.is_binary(values.type) else values
+    texts = payload.fill_null(b"").to_pylist()
+    whole = b"".join(texts)
+    if order.descending:
+        tag = bytes([255 - value_tag])
+        keys = [(tag + escaped(text)).translate(FLIP) for text in texts]
+    elif b"\x00" in whole:
+        keys = [bytes([value_tag]) + escaped(text) for text in texts]
+    else:
+        keys = [b"%c%b\x00\x00" % (value_tag, text) for text in texts]
+    return _with_nulls(keys, values, bytes([null_tag]))
+
+
+def _with_nulls(keys: Keys, values: pa.Array, null: bytes) -> Keys:
+    if values.null_count:
+        for place in np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)):
+            keys[place] = null
+    return keys
+
+
+def _signed(values: pa.Array, width: int) -> Any:
+    """Return integers, dates and timestamps as unsigned numbers in their order."""
+    plain = values.view(_INTEGERS[width]) if not pa.types.is_integer(values.type) else values
+    numbers = plain.fill_null(0).to_numpy(zero_copy_only=False).astype(_SIGNED[width])
+    return numbers.view(f"u{width}") ^ np.array(1 << (8 * width - 1), dtype=f"u{width}")
+
+
+def _unsigned(values: pa.Array, width: int) -> Any:
+    return values.view(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False).view("u8")
+
+
+def _booleans(values: pa.Array, width: int) -> Any:
+    return values.fill_null(False).to_numpy(zero_copy_only=False).astype(np.uint8)
+
+
+def _floats(values: pa.Array, width: int) -> Any:
+    numbers = values.fill_null(0).to_numpy(zero_copy_only=False).astype(f"f{width}") + 0.0
+    numbers = np.where(np.isnan(numbers), np.array(np.nan, dtype=f"f{width}"), numbers).astype(f"f{width}")
+    bits = numbers.view(f"u{width}")
+    sign = np.array(1 << (8 * width - 1), dtype=f"u{width}")
+    bits = np.where(np.isnan(numbers), bits & ~sign, bits)
+    return np.where(bits & sign, ~bits, bits | sign)
+
+
+_INTEGERS = {4: pa.int32(), 8: pa.int64()}
+
+_UNSIGNED: dict[str, Callable[[Any, int], Any]] = {
+    "bool": _booleans,
+    "float32": _floats,
+    "float64": _floats,
+    "time": _unsigned,
+    **dict.fromkeys(("int16", "int32", "int64", "date", "timestamp", "timestamptz"), _signed),
+}

@@ -1,0 +1,232 @@
+"""The MemTable: the net operations of one epoch, with the old rows where they are known.
+
+How a second operation on a key joins the first (``b``, ``x``, ``c`` are rows)::
+
+    buffered      Insert(c)       Delete(x)                     Update(x, c)
+    nothing       Insert(c)       Delete(x)                     Update(x, c)
+    Insert(b)     error           x = b: nothing, else error    x = b: Insert(c), else error
+    Delete(a)     Update(a, c)    error                         error
+    Update(a, b)  error           x = b: Delete(a), else error  x = b: Update(a, c), else error
+
+So the old row in the buffer is what is stored, the new row is what a read returns, and the buffer is a minimal change
+that can be inverted. An update to the row that is there already leaves nothing. A *strict* table raises the errors; a
+*trusted* one lets the operation win over what contradicts it. A *blind* table does not know what is stored: its last
+operation on a key stands alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Any, Literal, NamedTuple
+
+from sortedcontainers import SortedList
+
+from objectspace.relational.errors import InconsistentOperationError
+
+Consistency = Literal["strict", "trusted", "blind"]
+
+CONSISTENCIES: tuple[Consistency, ...] = ("strict", "trusted", "blind")
+
+
+class Kind(StrEnum):
+    """What an operation does to its key."""
+
+    INSERT = "insert"
+    DELETE = "delete"
+    UPDATE = "update"
+
+
+class Operation(NamedTuple):
+    """The net operation on one key; the old row of an insert and the new one of a delete are ``None``."""
+
+    kind: Kind
+    old: Any
+    new: Any
+
+
+_INSERT, _DELETE, _UPDATE = Kind.INSERT, Kind.DELETE, Kind.UPDATE
+_new = tuple.__new__
+
+
+class MemTable:
+    """Net operations by key.
+
+    Args:
+        consistency: how operations on one key join, see above.
+        same: tells whether two rows are equal.
+
+    >>> buffer = MemTable("strict")
+    >>> buffer.delete(b"k", "a"); buffer.insert(b"k", "b"); buffer.get(b"k")
+    Operation(kind=<Kind.UPDATE: 'update'>, old='a', new='b')
+    """
+
+    def __init__(
+        self, consistency: Consistency = "blind", same: Callable[[Any, Any], bool] = lambda a, b: a == b
+    ) -> None:
+        if consistency not in CONSISTENCIES:
+            raise ValueError(f"consistency is {consistency!r}: expected one of {', '.join(CONSISTENCIES)}")
+        self.consistency = consistency
+        self._same = same
+        self._operations: dict[bytes, Operation] = {}
+        self._order: SortedList | None = None
+        self._journal: dict[bytes, Operation | None] | None = None
+
+    def insert(self, key: bytes, new: Any) -> None:
+        """Note that a row was inserted.
+
+        Raises:
+            InconsistentOperationError: the table is strict and the key is there.
+
+        Time: O(1); O(log n) after a scan.
+        """
+        if self.consistency == "blind":
+            self._put(key, _INSERT, None, new)
+            return
+        found = self._operations.get(key)
+        if found is None:
+            self._put(key, _INSERT, None, new)
+        elif found.kind is _DELETE:
+            self._put_update(key, found.old, new)
+        else:
+            self._contradiction(f"insert of {new!r}", found)
+            self._put(key, _INSERT, None, new)
+
+    def delete(self, key: bytes, old: Any) -> None:
+        """Note that a row was deleted.
+
+        Raises:
+            InconsistentOperationError: the table is strict, and the key is not there or holds another row.
+
+        Time: O(1); O(log n) after a scan.
+        """
+        found = None if self.consistency == "blind" else self._operations.get(key)
+        if found is None:
+            self._put(key, _DELETE, old, None)
+            return
+        if found.kind is _DELETE or not self._same(found.new, old):
+            self._contradiction(f"delete of {old!r}", found)
+        if found.kind is _INSERT:
+            self._drop(key)
+        else:
+            self._put(key, _DELETE, old if found.kind is _DELETE else found.old, None)
+
+    def update(self, key: bytes, old: Any, new: Any) -> None:
+        """Note that a row was replaced by another one with the same key.
+
+        Raises:
+            InconsistentOperationError: the table is strict, and the key is not there or holds another row.
+
+        Time: O(1); O(log n) after a scan.
+        """
+        if self.consistency == "blind":
+            self._put(key, _UPDATE, old, new)
+            return
+        found = self._operations.get(key)
+        if found is None:
+            self._put_update(key, old, new)
+            return
+        if found.kind is _DELETE or not self._same(found.new, old):
+            self._contradiction(f"update of {old!r} to {new!r}", found)
+        if found.kind is _INSERT:
+            self._put(key, _INSERT, None, new)
+        else:
+            self._put_update(key, old if found.kind is _DELETE else found.old, new)
+
+    def get(self, key: bytes) -> Operation | None:
+        """Return the net operation on a key, ``None`` where there is none."""
+        return self._operations.get(key)
+
+    def between(self, start: bytes, end: bytes, *, reverse: bool = False) -> list[tuple[bytes, Operation]]:
+        """Return (key, operation) of the keys from ``start`` up to but without ``end``, in key order; empty is no end.
+
+        Time: O(log n + found); the first scan of an epoch sorts.
+        """
+        if not self._operations:
+            return []
+        if self._order is None:
+            self._order = SortedList(self._operations)
+        keys = self._order.irange(start, end or None, (True, False), reverse)
+        return [(key, self._operations[key]) for key in keys]
+
+    def items(self) -> Iterator[tuple[bytes, Operation]]:
+        """Yield (key, operation) in key order."""
+        return ((key, self._operations[key]) for key in sorted(self._operations))
+
+    def clear(self) -> None:
+        """Forget all operations."""
+        self._operations, self._order = {}, None
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Take back what is noted inside if it ends with an error.
+
+        Time: O(operations noted inside).
+        """
+        journal: dict[bytes, Operation | None] = {}
+        self._journal = journal
+        try:
+            yield
+        except BaseException:
+            self._order = None
+            for key, before in journal.items():
+                self._operations.pop(key, None)
+                if before is not None:
+                    self._operations[key] = before
+            raise
+        finally:
+            self._journal = None
+
+    def __len__(self) -> int:
+        return len(self._operations)
+
+    def __bool__(self) -> bool:
+        return bool(self._operations)
+
+    def _put_update(self, key: bytes, old: Any, new: Any) -> None:
+        if old == new:
+            self._drop(key)
+        else:
+            self._put(key, _UPDATE, old, new)
+
+    def _put(self, key: bytes, kind: Kind, old: Any, new: Any) -> None:
+        if self._journal is not None:
+            self._remember(key)
+        if self._order is not None and key not in self._operations:
+            self._order.add(key)
+        self._operations[key] = _new(Operation, (kind, old, new))
+
+    def _drop(self, key: bytes) -> None:
+        if self._journal is not None:
+            self._remember(key)
+        if self._operations.pop(key, None) is not None and self._order is not None:
+            self._order.remove(key)
+
+    def _remember(self, key: bytes) -> None:
+        assert self._journal is not None
+        self._journal.setdefault(key, self._operations.get(key))
+
+    def _contradiction(self, what: str, found: Operation) -> None:
+        if self.consistency == "strict":
+            rows = found.old if found.kind is _DELETE else found.new
+            raise InconsistentOperationError(f"{what} after the {found.kind} of {rows!r} in the same epoch")
+
+
+def overlaid(
+    sealed: Iterator[tuple[bytes, str]], buffered: list[tuple[bytes, Operation]], reverse: bool
+) -> Iterator[tuple[bytes, str]]:
+    """Merge operations over sealed rows, both in key order: for equal keys the operation wins, and a delete hides."""
+    waiting = iter(buffered)
+    ahead = next(waiting, None)
+    for key, text in sealed:
+        while ahead is not None and (ahead[0] > key if reverse else ahead[0] < key):
+            if ahead[1].new is not None:
+                yield ahead[0], ahead[1].new
+            ahead = next(waiting, None)
+        if ahead is None or ahead[0] != key:
+            yield key, text
+    while ahead is not None:
+        if ahead[1].new is not None:
+            yield ahead[0], ahead[1].new
+        ahead = next(waiting, None)

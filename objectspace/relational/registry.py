@@ -1,0 +1,104 @@
+"""The open tables of a space: they seal at one barrier, and forget together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+from weakref import WeakKeyDictionary, WeakSet
+
+from objectspace import ObjectSpace
+
+
+class OpenTable(Protocol):
+    """What a barrier asks of a table."""
+
+    @property
+    def epoch(self) -> int:
+        """The last epoch that was sealed."""
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether the table exists no more."""
+
+    def check_epoch(self, epoch: int) -> None:
+        """Refuse an epoch that cannot be sealed."""
+
+    def commit(self, epoch: int) -> None:
+        """Seal an epoch."""
+
+    def forget(self) -> None:
+        """Drop what is not sealed and read again what is stored."""
+
+
+class Registry:
+    """The open tables of one space. Those with rows that are not sealed are kept alive."""
+
+    def __init__(self) -> None:
+        self._tables: WeakSet[OpenTable] = WeakSet()
+        self._dirty: set[OpenTable] = set()
+
+    def add(self, table: OpenTable) -> None:
+        """Note that a table is open."""
+        self._tables.add(table)
+
+    def wrote(self, table: OpenTable) -> None:
+        """Note that a table has rows that are not sealed."""
+        self._dirty.add(table)
+
+    def sealed(self, table: OpenTable) -> None:
+        """Note that a table has none any more."""
+        self._dirty.discard(table)
+
+    def seal(self, epoch: int) -> None:
+        """Seal an epoch of every open table: of all of them, or of none.
+
+        Raises:
+            EpochError: one of them is further already.
+        """
+        behind = [table for table in self.open() if table.epoch != epoch]
+        for table in behind:
+            table.check_epoch(epoch)
+        for table in behind:
+            table.commit(epoch)
+
+    def forget(self) -> None:
+        """Drop what no table has sealed."""
+        for table in self.open():
+            table.forget()
+
+    def open(self) -> Iterable[OpenTable]:
+        """Return the open tables, and forget those that exist no more."""
+        found = {*self._tables, *self._dirty}
+        dropped = {table for table in found if table.is_dropped}
+        self._tables -= dropped
+        self._dirty -= dropped
+        return found - dropped
+
+
+_registries: WeakKeyDictionary[ObjectSpace, Registry] = WeakKeyDictionary()
+
+
+def registry_of(space: ObjectSpace) -> Registry:
+    """Return the registry of a space; a space with checkpoints tells it of them, and of rollbacks."""
+    registry = _registries.get(space)
+    if registry is None:
+        registry = _registries[space] = Registry()
+        for hook, action in (("on_barrier", registry.seal), ("on_rollback", registry.forget)):
+            subscribe = getattr(space, hook, None)
+            if subscribe is not None:
+                subscribe(action)
+    return registry
+
+
+def seal_tables(space: ObjectSpace, epoch: int) -> None:
+    """Seal an epoch of every open table of a space: of all of them, or of none.
+
+    ``space.checkpoint(epoch=)`` does it by itself; call it before ``space.save(writer)``.
+
+    Raises:
+        EpochError: one of them is further already.
+
+    Time: O(rows that are not sealed).
+    Dirties: one item a net operation.
+    """
+    registry_of(space).seal(epoch)

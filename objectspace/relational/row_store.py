@@ -1,0 +1,85 @@
+"""The rows of a table as slots of a sorted dictionary: encoded keys, and the texts of rows.
+
+The dictionary takes text for keys here, one character a byte: text is stored as it is and sorts as the bytes do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import orjson
+
+from checkpoint.run import Payload, Slot
+from objectspace import ObjectNotFoundError, ObjectSpace, SortedDictionary
+
+_LETTERS = "latin-1"
+
+
+class RowStore:
+    """What is sealed of a table.
+
+    Args:
+        space: the space of the table.
+        name: the name of the table.
+    """
+
+    def __init__(self, space: ObjectSpace, name: str) -> None:
+        self._rows: SortedDictionary[str, str] = space.get_sorted_dictionary(name)
+
+    def get(self, key: bytes) -> str | None:
+        """Return the text of a row, ``None`` where there is none. Time: O(log n)."""
+        return self._rows.get(key.decode(_LETTERS))
+
+    def put_all(self, rows: Iterable[tuple[bytes, str]]) -> None:
+        """Store rows. Time: O(log n) a row. Dirties: one item a row; for a new key also the length."""
+        self._rows.update((key.decode(_LETTERS), text) for key, text in rows)
+
+    def remove(self, key: bytes) -> None:
+        """Remove a row where there is one. Time: O(log n). Dirties: one item and the length."""
+        self._rows.pop(key.decode(_LETTERS), None)
+
+    def between(self, start: bytes, end: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, str]]:
+        """Yield (key, text) from ``start`` up to but without ``end``, in key order; an empty end is no end.
+
+        Time: O(log n) for the first row, then O(1) a row.
+        """
+        lower, upper = slot_of(start) or None, slot_of(end) or None
+        for key, text in self._rows.items_between(lower, upper, (True, False), reverse):
+            yield key.encode(_LETTERS), text
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the dictionary exists no more."""
+        try:
+            self.refuse_dead()
+        except ObjectNotFoundError:
+            return True
+        return False
+
+    def refuse_dead(self) -> None:
+        """Raise what the dictionary raises where it is deleted or its space is closed."""
+        len(self._rows)
+
+
+def slot_of(key: bytes) -> Any:
+    """Return the slot of a key in a store."""
+    return key.decode(_LETTERS)
+
+
+def key_of(slot: Slot) -> bytes:
+    """Return the key of a slot in a store."""
+    assert isinstance(slot, str)
+    return slot.encode(_LETTERS)
+
+
+def text_of(payload: Payload) -> str:
+    """Return the text of a stored row."""
+    text: str = orjson.loads(payload)
+    return text
+
+
+def texts_of(payloads: list[Payload]) -> list[str]:
+    """Return the texts of many stored rows."""
+    texts: list[str] = orjson.loads(f"[{','.join(map(str, payloads))}]")
+    return texts

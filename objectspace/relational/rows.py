@@ -1,0 +1,151 @@
+"""Rows as text: a JSON array of the number of its layout and the values.
+
+A *layout* is the list of column ids that a row was written with. A schema that has changed has more than one, and old
+rows stay as they are: a column that is not in the layout of a row takes its default, one that is in no schema any more
+is passed over, a renamed one is found by its id, and a widened one reads the narrower value::
+
+    layout 0: (k, v)         [0,7,"a"]         read with (k, v, w int64 default 5):    (7, "a", 5)
+    layout 1: (k, v, w)      [1,8,"b",6]                                               (8, "b", 6)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from typing import Any
+
+import orjson
+
+from objectspace.relational.errors import RowError
+from objectspace.relational.schema import Row, TableSchema
+from objectspace.relational.types import DataType
+from objectspace.relational.values import Cell, from_cell, nearest_float32, to_cell
+
+Layout = tuple[int, ...]
+"""The ids of the columns of a stored row."""
+
+
+class RowCodec:
+    """Turns checked rows into text and back.
+
+    Args:
+        schema: the schema to read and write with.
+        layouts: the layouts of stored rows, by their numbers; the layout of the schema is added where it is new.
+
+    >>> from objectspace.relational import Column
+    >>> codec = RowCodec(TableSchema([Column("k", "int64"), Column("v", "date")], ["k"]))
+    >>> from datetime import date
+    >>> codec.encode((7, date(2013, 1, 31)))
+    '[0,7,"2013-01-31"]'
+    >>> codec.decode('[0,7,"2013-01-31"]')
+    (7, datetime.date(2013, 1, 31))
+    """
+
+    def __init__(self, schema: TableSchema, layouts: Iterable[Layout] = ()) -> None:
+        self.schema = schema
+        mine = tuple(column.id for column in schema.columns)
+        self.layouts = [*map(tuple, layouts)]
+        if mine not in self.layouts:
+            self.layouts.append(mine)
+        self.current = self.layouts.index(mine)
+        self._to = _present(to_cell(column.type) for column in schema.columns)
+        self._from = _present(from_cell(column.type) for column in schema.columns)
+        self._is_inexact = any(map(_has_other_spellings, (column.type for column in schema.columns)))
+
+    def encode(self, row: Row) -> str:
+        """Return the text of a checked row.
+
+        Raises:
+            RowError: a value has no text.
+        """
+        cells = [self.current, *row]
+        for place, cell in self._to:
+            cells[place] = cell(cells[place])
+        try:
+            return orjson.dumps(cells).decode()
+        except orjson.JSONEncodeError as error:
+            raise RowError(f"a row cannot be stored: {error}; the row is {row!r:.200}") from None
+
+    def decode(self, text: str | bytes) -> Row:
+        """Return the row of a text, with the columns of the schema."""
+        cells = orjson.loads(text)
+        if cells[0] != self.current:
+            cells = self._fitted(cells)
+        for place, cell in self._from:
+            cells[place] = cell(cells[place])
+        return tuple(cells[1:])
+
+    def decode_all(self, texts: Sequence[str]) -> list[Row]:
+        """Return the rows of many texts. Time: half of that of as many single ones."""
+        rows = self._parsed(texts)
+        for place, cell in self._from:
+            for cells in rows:
+                cells[place] = cell(cells[place])
+        return [tuple(cells[1:]) for cells in rows]
+
+    def cells(self, texts: Sequence[str], places: Sequence[int]) -> list[list[Any]]:
+        """Return the cells of some columns of many rows, column by column."""
+        rows = self._parsed(texts)
+        return [[row[place + 1] for row in rows] for place in places]
+
+    def same(self, one: str, other: str) -> bool:
+        """Tell whether two texts stand for rows that are equal in SQL: 1.0 and 1.00, 0.0 and -0.0 are."""
+        if one == other:
+            return True
+        if not self._is_inexact and one.startswith(f"[{self.current},") and other.startswith(f"[{self.current},"):
+            return False
+        return self._plain(self.decode(one)) == self._plain(self.decode(other))
+
+    def _plain(self, row: Row) -> list[Any]:
+        return [
+            None if value is None else _canonical(value, column.type)
+            for value, column in zip(row, self.schema.columns, strict=True)
+        ]
+
+    def _parsed(self, texts: Sequence[str]) -> list[list[Any]]:
+        rows: list[list[Any]] = orjson.loads(f"[{','.join(texts)}]")
+        if len(self.layouts) > 1:
+            rows = [cells if cells[0] == self.current else self._fitted(cells) for cells in rows]
+        return rows
+
+    def _fitted(self, cells: list[Any]) -> list[Any]:
+        """Return the cells of a row of another layout as cells of the current one."""
+        stored = dict(zip(self.layouts[cells[0]], cells[1:], strict=True))
+        fitted = [self.current]
+        for column in self.schema.columns:
+            if column.id in stored:
+                fitted.append(stored[column.id])
+            else:
+                cell = to_cell(column.type)
+                fitted.append(cell(column.default) if cell else column.default)
+        return fitted
+
+
+def _present(cells: Iterable[Cell | None]) -> list[tuple[int, Cell]]:
+    """Return the place in a stored row of each column that needs a conversion, with it."""
+    return [(place, cell) for place, cell in enumerate(cells, 1) if cell is not None]
+
+
+def _has_other_spellings(kind: DataType) -> bool:
+    """Tell whether equal values of a type may have different texts."""
+    if kind.element is not None:
+        return _has_other_spellings(kind.element)
+    return kind.kind in ("float32", "float64", "decimal") or any(
+        _has_other_spellings(field) for _, field in kind.fields
+    )
+
+
+def _canonical(value: Any, kind: DataType) -> Any:
+    """Return what equal values have in common."""
+    if value is None:
+        return None
+    if kind.kind == "list" and kind.element is not None:
+        return [_canonical(item, kind.element) for item in value]
+    if kind.kind == "struct":
+        return [_canonical(value[name], field) for name, field in kind.fields]
+    if kind.kind in ("float32", "float64"):
+        number = nearest_float32(value) if kind.kind == "float32" else value
+        return "nan" if number != number else number
+    if isinstance(value, Decimal):
+        return "nan" if value.is_nan() else value
+    return value

@@ -1,0 +1,443 @@
+"""What a table looks like: columns with types, and a primary key with an order for each of its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from objectspace.relational.errors import RowError, SchemaError
+from objectspace.relational.keys import KeyEncoder, Order
+from objectspace.relational.types import DataType, can_widen, parse_type
+from objectspace.relational.values import BadValue, Check, checker, form_test, from_cell, to_cell
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Row = tuple[Any, ...]
+"""The values of a row, one for each column."""
+
+KeyPart = str | tuple[str, str] | tuple[str, Order]
+"""A key column: its name, alone or with an order: ``("v", "desc nulls last")`` or ``"v desc nulls last"``."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table.
+
+    Args:
+        name: its name.
+        type: its type, as text such as ``"int64"`` or ``"list<string>"``.
+        nullable: whether it takes ``None``.
+        default: what rows that were stored before the column was added hold in it.
+        id: what the column keeps when it is renamed; given by the schema where it is not.
+
+    >>> Column("price", "numeric").type.kind
+    'decimal'
+    """
+
+    name: str
+    type: Any
+    nullable: bool = False
+    default: Any = None
+    id: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise SchemaError(f"the name of a column is text: found {self.name!r}")
+        object.__setattr__(self, "type", parse_type(self.type))
+        if self.default is not None:
+            try:
+                object.__setattr__(self, "default", checker(self.type)(self.default))
+            except BadValue as error:
+                raise SchemaError(f"the default of column {self.name!r}: {error}") from None
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.type}{'' if self.nullable else ' not null'}"
+
+    def check(self) -> Check:
+        """Return what gives a value of the column its one form, or raises :class:`BadValue`."""
+        inner, nullable = checker(self.type), self.nullable
+
+        def _check(value: Any) -> Any:
+            if value is not None:
+                return inner(value)
+            if nullable:
+                return None
+            raise BadValue("it takes no NULL: pass a value, or declare the column with nullable=True")
+
+        return _check
+
+
+class TableSchema:
+    """The columns of a table and its primary key.
+
+    Args:
+        columns: the columns, in the order of the values of a row.
+        primary_key: the key columns; columns may be repeated, and a table without any holds one row.
+        watermark_column: the column that watermarks are about.
+        distribution_key: the columns of the key whose hash is the vnode of a row; the table is then distributed.
+        vnode_column: instead, the column that holds the vnode.
+        last_id: the greatest id that a column of the table ever had, so that none is used again.
+
+    Raises:
+        SchemaError: a column is named twice, or does not exist.
+
+    >>> schema = TableSchema([Column("k", "int64"), Column("v", "string", nullable=True)], primary_key=["k desc"])
+    >>> schema.check_row((1, None)), schema.key_of((1, None))
+    ((1, None), (1,))
+    >>> print(schema)
+    k int64 not null, v string, primary key (k desc nulls last)
+    """
+
+    def __init__(
+        self,
+        columns: Iterable[Column],
+        primary_key: Sequence[KeyPart] = (),
+        *,
+        watermark_column: str | None = None,
+        distribution_key: Sequence[str] = (),
+        vnode_column: str | None = None,
+        last_id: int = 0,
+    ) -> None:
+        given = tuple(columns)
+        self.has_ids = all(column.id for column in given)
+        self.columns = _with_ids(given)
+        self.last_id = max([last_id, *(column.id for column in self.columns)])
+        self.names = tuple(column.name for column in self.columns)
+        self._places = {name: place for place, name in enumerate(self.names)}
+        if len(self._places) < len(self.names):
+            raise SchemaError(f"a column is named twice: {', '.join(self.names)}")
+        self.primary_key = tuple(map(self._key_part, primary_key))
+        self.key_places = tuple(self._places[name] for name, _ in self.primary_key)
+        self.watermark_column, self.vnode_column = watermark_column, vnode_column
+        self.distribution_key = tuple(distribution_key)
+        self._check_roles()
+        self._checks = [column.check() for column in self.columns]
+        self._is_in_form = form_test([(column.type, column.nullable) for column in self.columns])
+        self._key_checks = [checker(self.columns[place].type) for place in self.key_places]
+        orders = [order for _, order in self.primary_key]
+        self.key_encoder = KeyEncoder([self.columns[place].type for place in self.key_places], orders)
+        self.key_of = _picker(self.key_places)
+
+    def place_of(self, name: str) -> int:
+        """Return the position of a column in a row.
+
+        Raises:
+            SchemaError: there is no such column.
+        """
+        if name not in self._places:
+            raise SchemaError(f"there is no column {name!r}: the columns are {', '.join(self.names)}")
+        return self._places[name]
+
+    def column(self, name: str) -> Column:
+        """Return a column by its name.
+
+        Raises:
+            SchemaError: there is no such column.
+        """
+        return self.columns[self.place_of(name)]
+
+    def check_row(self, row: Sequence[Any] | Mapping[str, Any]) -> Row:
+        """Return a row with each value in its one form.
+
+        Args:
+            row: the values in the order of the columns, or by their names.
+
+        Raises:
+            RowError: the row does not fit; it says which column and value.
+        """
+        if self._is_in_form(row):
+            return row  # type: ignore[return-value]
+        if isinstance(row, Mapping):
+            row = self._row_of(row)
+        if isinstance(row, str | bytes) or len(row) != len(self._checks):
+            raise RowError(f"a row has {len(self._checks)} values ({', '.join(self.names)}): found {row!r:.200}")
+        try:
+            return tuple([check(value) for check, value in zip(self._checks, row, strict=True)])
+        except BadValue:
+            raise self._row_error(row) from None
+
+    def check_key(self, values: Sequence[Any], *, whole: bool = True, skip: int = 0) -> Row:
+        """Return key values in their one form.
+
+        Args:
+            values: the values of the leading key columns, of all of them where ``whole``; any of them may be ``None``.
+            whole: whether it must be the whole key.
+            skip: how many key columns come before.
+
+        Raises:
+            RowError: there are too few or too many, or one does not fit.
+        """
+        checks = self._key_checks[skip:]
+        if isinstance(values, str | bytes) or not isinstance(values, Sequence):
+            raise RowError(f"a key is a tuple of values ({self._key_names()}): found {values!r:.200}")
+        if len(values) > len(checks) or (whole and len(values) < len(checks)):
+            amount = f"{len(checks)}" if whole else f"{len(checks)} at most"
+            raise RowError(f"a key has {amount} values ({self._key_names()}): found {values!r:.200}")
+        checked: list[Any] = []
+        for check, value in zip(checks, values):
+            try:
+                checked.append(None if value is None else check(value))
+            except BadValue as error:
+                name, _ = self.primary_key[skip + len(checked)]
+                raise RowError(f"key column {name!r} ({self.column(name).type}): {error}") from None
+        return tuple(checked)
+
+    def is_evolved_from(self, old: TableSchema) -> str:
+        """Return why rows of an older schema cannot be read with this one; empty where they can."""
+        mine = {column.id: column for column in self.columns}
+        for column in old.columns:
+            if column.id in mine and not can_widen(column.type, mine[column.id].type):
+                return f"column {column.name!r} cannot change from {column.type} to {mine[column.id].type}"
+            if column.id in mine and column.nullable and not mine[column.id].nullable:
+                return f"column {column.name!r} may hold NULL: it cannot become NOT NULL"
+        if [old.key_shape(), old.vnode_shape()] != [self.key_shape(), self.vnode_shape()]:
+            return "the columns, types and orders of the key, and what is distributed by, stay as they are"
+        known = {column.id for column in old.columns}
+        for column in self.columns:
+            if column.id not in known and not column.nullable and column.default is None:
+                return f"the new column {column.name!r} needs a default, or nullable=True: there are rows without it"
+        return ""
+
+    def key_shape(self) -> list[Any]:
+        """Return what decides the bytes of a key: ids, types and orders."""
+        return [
+            (self.columns[place].id, str(self.columns[place].type), str(order))
+            for place, (_, order) in zip(self.key_places, self.primary_key, strict=True)
+        ]
+
+    def vnode_shape(self) -> list[int]:
+        """Return the ids of the columns that decide the vnode of a row."""
+        names = [self.vnode_column] if self.vnode_column is not None else self.distribution_key
+        return [self.column(name).id for name in names]
+
+    def with_column(self, column: Column) -> TableSchema:
+        """Return the schema with one more column at the end.
+
+        >>> schema = TableSchema([Column("k", "int64")], ["k"]).with_column(Column("v", "int64", default=0))
+        >>> schema.names
+        ('k', 'v')
+        """
+        return self._changed([*self.columns, replace(column, id=column.id or self.last_id + 1)])
+
+    def without_column(self, name: str) -> TableSchema:
+        """Return the schema without a column, which must not be in the key."""
+        dropped = self.column(name)
+        if name in {key for key, _ in self.primary_key} | {*self.distribution_key, self.vnode_column}:
+            raise SchemaError(f"column {name!r} is part of the key and cannot be dropped")
+        return self._changed([column for column in self.columns if column is not dropped])
+
+    def renamed(self, name: str, new_name: str) -> TableSchema:
+        """Return the schema with another name for a column; stored rows keep their values."""
+        changed = replace(self.column(name), name=new_name)
+        return self._changed([changed if column.name == name else column for column in self.columns], {name: new_name})
+
+    def widened(self, name: str, kind: str | DataType) -> TableSchema:
+        """Return the schema with a wider type for a column: every stored value must be a value of it."""
+        old, new = self.column(name), parse_type(kind)
+        if not can_widen(old.type, new):
+            raise SchemaError(f"column {name!r} cannot be widened from {old.type} to {new}: some values would not fit")
+        return self._changed([replace(column, type=new) if column is old else column for column in self.columns])
+
+    def with_ids_of(self, stored: TableSchema) -> TableSchema:
+        """Return the schema with the column ids of a stored one: by name, where it has none of its own."""
+        if self.has_ids:
+            return self
+        known = {column.name: column.id for column in stored.columns}
+        fresh = iter(range(stored.last_id + 1, stored.last_id + len(self.columns) + 1))
+        columns = [replace(column, id=known.get(column.name) or next(fresh)) for column in self.columns]
+        return TableSchema(
+            columns,
+            list(self.primary_key),
+            watermark_column=self.watermark_column,
+            distribution_key=self.distribution_key,
+            vnode_column=self.vnode_column,
+            last_id=stored.last_id,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the schema as it is stored beside its table."""
+        columns = []
+        for column in self.columns:
+            shape = {"id": column.id, "name": column.name, "type": str(column.type), "nullable": column.nullable}
+            if column.default is not None:
+                cell = to_cell(column.type)
+                shape["default"] = cell(column.default) if cell else column.default
+            columns.append(shape)
+        return {
+            "columns": columns,
+            "primary_key": [[name, str(order)] for name, order in self.primary_key],
+            "watermark_column": self.watermark_column,
+            "distribution_key": list(self.distribution_key),
+            "vnode_column": self.vnode_column,
+            "last_id": self.last_id,
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> TableSchema:
+        """Return the schema that :meth:`to_json` wrote."""
+        columns = []
+        for shape in stored["columns"]:
+            kind = parse_type(shape["type"])
+            cell, default = from_cell(kind), shape.get("default")
+            value = default if default is None or cell is None else cell(default)
+            columns.append(Column(shape["name"], kind, shape["nullable"], value, shape["id"]))
+        return cls(
+            columns,
+            [(name, order) for name, order in stored["primary_key"]],
+            watermark_column=stored["watermark_column"],
+            distribution_key=stored["distribution_key"],
+            vnode_column=stored["vnode_column"],
+            last_id=stored["last_id"],
+        )
+
+    def to_arrow(self) -> pa.Schema:
+        """Return the schema as Arrow's. It takes pyarrow."""
+        from objectspace.relational import arrow
+
+        return arrow.to_schema(self)
+
+    @classmethod
+    def from_arrow(cls, schema: pa.Schema, primary_key: Sequence[KeyPart] = (), **roles: Any) -> TableSchema:
+        """Return the schema with the columns of Arrow's. It takes pyarrow.
+
+        Args:
+            schema: Arrow's schema.
+            primary_key: the key columns.
+            roles: what else :class:`TableSchema` takes.
+
+        Raises:
+            SchemaError: a type of Arrow has no match.
+        """
+        from objectspace.relational import arrow
+
+        return cls(arrow.columns_of(schema), primary_key, **roles)
+
+    def to_spark(self) -> dict[str, Any]:
+        """Return the schema as the JSON value of Spark's: pass it to ``StructType.fromJson``.
+
+        >>> TableSchema([Column("k", "int32")]).to_spark()["fields"][0]["type"]
+        'integer'
+        """
+        from objectspace.relational import spark_types
+
+        return spark_types.to_struct(self.columns)
+
+    @classmethod
+    def from_spark(cls, struct: Any, primary_key: Sequence[KeyPart] = (), **roles: Any) -> TableSchema:
+        """Return the schema with the columns of a Spark ``StructType``, or of its JSON value.
+
+        Args:
+            struct: the ``StructType``.
+            primary_key: the key columns.
+            roles: what else :class:`TableSchema` takes.
+
+        Raises:
+            SchemaError: a type of Spark has no match.
+        """
+        from objectspace.relational import spark_types
+
+        shape = struct if isinstance(struct, Mapping) else struct.jsonValue()
+        return cls(spark_types.columns_of(shape), primary_key, **roles)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare names, types, keys and roles; ids may differ."""
+        return isinstance(other, TableSchema) and self._shape() == other._shape()
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __str__(self) -> str:
+        parts = [str(column) for column in self.columns]
+        parts.append(f"primary key ({', '.join(f'{name} {order}' for name, order in self.primary_key)})")
+        parts += [f"watermark ({self.watermark_column})"] if self.watermark_column is not None else []
+        parts += [f"distributed by ({', '.join(self.distribution_key)})"] if self.distribution_key else []
+        parts += [f"vnode in ({self.vnode_column})"] if self.vnode_column is not None else []
+        return ", ".join(parts)
+
+    def __repr__(self) -> str:
+        return f"TableSchema({self})"
+
+    def _shape(self) -> tuple[Any, ...]:
+        columns = tuple((column.name, column.type, column.nullable) for column in self.columns)
+        return columns, self.primary_key, self.watermark_column, self.distribution_key, self.vnode_column
+
+    def _changed(self, columns: list[Column], names: Mapping[str, str] | None = None) -> TableSchema:
+        def _known(name: str) -> str:
+            return (names or {}).get(name, name)
+
+        watermark = None if self.watermark_column is None else _known(self.watermark_column)
+        return TableSchema(
+            columns,
+            [(_known(name), order) for name, order in self.primary_key],
+            watermark_column=watermark if watermark in {column.name for column in columns} else None,
+            distribution_key=[_known(name) for name in self.distribution_key],
+            vnode_column=None if self.vnode_column is None else _known(self.vnode_column),
+            last_id=self.last_id,
+        )
+
+    def _key_part(self, part: KeyPart) -> tuple[str, Order]:
+        if isinstance(part, str):
+            name = part if part in self._places else next((n for n in self.names if part.startswith(f"{n} ")), None)
+            if name is None:
+                name, _, order = part.partition(" ")
+            else:
+                order = part[len(name) :]
+            part = (name, order.strip() or "asc")
+        self.place_of(part[0])
+        return part[0], Order.parse(part[1])
+
+    def _check_roles(self) -> None:
+        for name in (self.watermark_column, self.vnode_column, *self.distribution_key):
+            if name is not None:
+                self.place_of(name)
+        outside = {*self.distribution_key, self.vnode_column} - {None} - {name for name, _ in self.primary_key}
+        if outside:
+            raise SchemaError(
+                f"{', '.join(map(repr, sorted(map(str, outside))))} must be in the primary key: it routes rows"
+            )
+        if self.vnode_column is not None and self.column(self.vnode_column).type.kind not in (
+            "int16",
+            "int32",
+            "int64",
+        ):
+            raise SchemaError(f"the vnode column {self.vnode_column!r} must hold whole numbers")
+        if self.vnode_column is not None and self.distribution_key:
+            raise SchemaError("a table has a distribution key or a vnode column, not both")
+        if self.watermark_column is not None and self.column(self.watermark_column).type.is_nested:
+            raise SchemaError(f"the watermark column {self.watermark_column!r} must not be nested")
+
+    def _row_of(self, values: Mapping[str, Any]) -> list[Any]:
+        unknown = [name for name in values if name not in self._places]
+        if unknown:
+            raise RowError(f"there is no column {unknown[0]!r}: the columns are {', '.join(self.names)}")
+        return [values.get(column.name, column.default) for column in self.columns]
+
+    def _row_error(self, row: Sequence[Any]) -> RowError:
+        """Say which column of a row does not fit."""
+        for column, check, value in zip(self.columns, self._checks, row, strict=True):
+            try:
+                check(value)
+            except BadValue as error:
+                return RowError(f"column {column.name!r} ({column.type}): {error}; the row is {row!r:.200}")
+        raise AssertionError(f"the row fits: {row!r}")
+
+    def _key_names(self) -> str:
+        return ", ".join(name for name, _ in self.primary_key)
+
+
+def _with_ids(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    taken = {column.id for column in columns} - {0}
+    if len(taken) < sum(1 for column in columns if column.id):
+        raise SchemaError("two columns have the same id")
+    fresh = iter(number for number in range(1, len(columns) + len(taken) + 1) if number not in taken)
+    return tuple(column if column.id else replace(column, id=next(fresh)) for column in columns)
+
+
+def _picker(places: tuple[int, ...]) -> Callable[[Sequence[Any]], Row]:
+    """Return what picks the values at some places of a row."""
+    if len(places) == 1:
+        (only,) = places
+        return lambda row: (row[only],)
+    return lambda row: tuple([row[place] for place in places])

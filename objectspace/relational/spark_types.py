@@ -1,0 +1,68 @@
+"""Spark's schemas as JSON, so that this layer needs no Spark: ``StructType.fromJson`` and ``jsonValue`` speak it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from objectspace.relational.errors import SchemaError
+from objectspace.relational.schema import Column
+from objectspace.relational.types import DataType, parse_type
+
+_TO_SPARK = {
+    "bool": "boolean",
+    "int16": "short",
+    "int32": "integer",
+    "int64": "long",
+    "float32": "float",
+    "float64": "double",
+    "decimal": "decimal(38,18)",
+    "string": "string",
+    "binary": "binary",
+    "date": "date",
+    "time": "time(6)",
+    "timestamp": "timestamp_ntz",
+    "timestamptz": "timestamp",
+}
+_FROM_SPARK = {spark: kind for kind, spark in _TO_SPARK.items()} | {"byte": "int16"}
+
+
+def to_struct(columns: Iterable[Column]) -> dict[str, Any]:
+    """Return columns as the JSON value of a ``StructType``."""
+    return {"type": "struct", "fields": [_field(column.name, column.type, column.nullable) for column in columns]}
+
+
+def columns_of(struct: Mapping[str, Any]) -> list[Column]:
+    """Return the columns of the JSON value of a ``StructType``.
+
+    Raises:
+        SchemaError: a type has no match.
+    """
+    return [Column(field["name"], _kind(field["type"]), bool(field["nullable"])) for field in struct["fields"]]
+
+
+def _field(name: str, kind: DataType, nullable: bool) -> dict[str, Any]:
+    return {"name": name, "type": _spark(kind), "nullable": nullable, "metadata": {}}
+
+
+def _spark(kind: DataType) -> Any:
+    if kind.kind == "list":
+        assert kind.element is not None
+        return {"type": "array", "elementType": _spark(kind.element), "containsNull": True}
+    if kind.kind == "struct":
+        return {"type": "struct", "fields": [_field(name, field, True) for name, field in kind.fields]}
+    return str(kind) if kind.precision is not None else _TO_SPARK[kind.kind]
+
+
+def _kind(spark: Any) -> DataType:
+    if isinstance(spark, Mapping) and spark["type"] == "array":
+        return DataType("list", element=_kind(spark["elementType"]))
+    if isinstance(spark, Mapping) and spark["type"] == "struct":
+        return DataType("struct", fields=tuple((field["name"], _kind(field["type"])) for field in spark["fields"]))
+    if isinstance(spark, str) and spark.startswith("decimal("):
+        return parse_type(spark)
+    if isinstance(spark, str) and spark.startswith("time("):
+        return DataType("time")
+    if spark not in _FROM_SPARK:
+        raise SchemaError(f"Spark's type {spark} has no match: cast it to one of {', '.join(sorted(_FROM_SPARK))}")
+    return DataType(_FROM_SPARK[spark])

@@ -1,0 +1,496 @@
+"""The state table: rows of one schema in key order, written through a MemTable that an epoch seals."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from objectspace import ObjectSpace
+from objectspace.relational.catalogue import WATERMARKS, open_record
+from objectspace.relational.chunk import Chunk
+from objectspace.relational.errors import EpochError, InconsistentOperationError, RowError, VnodeNotOwnedError
+from objectspace.relational.key_space import KeySpace
+from objectspace.relational.keys import KeyRange
+from objectspace.relational.memtable import Consistency, Kind, MemTable, overlaid
+from objectspace.relational.registry import registry_of
+from objectspace.relational.row_store import RowStore
+from objectspace.relational.schema import Row, TableSchema
+from objectspace.relational.values import BadValue, checker
+from objectspace.relational.visibility import Visibility
+from objectspace.relational.vnodes import VnodeBitmap, cache_is_stale
+
+CLEAN_ROWS = 1024
+"""How many rows below the watermark a commit removes, beside twice as many as it writes; the rest waits, hidden."""
+
+RowLike = Sequence[Any] | Mapping[str, Any]
+
+
+class StateTable:
+    """A table in an object space, created or opened by its name.
+
+    What is written stays in the MemTable until the epoch is sealed, by :meth:`commit` or by
+    ``space.checkpoint(epoch=)``, which seals every open table of the space and makes all durable at once. Reads see
+    what is written at once.
+
+    Args:
+        space: the space.
+        name: the name of the table, which is also that of the sorted dictionary that holds its rows.
+        schema: its schema; may be left out for a table that exists.
+        consistency: ``"strict"`` checks every operation against memory and storage, at the call; ``"trusted"`` relies
+            on the caller to be consistent; ``"blind"`` overwrites.
+        vnodes: of a distributed table, the vnodes that this instance owns; all by default.
+        evolve: whether a stored table takes ``schema`` over where it is another one.
+
+    Raises:
+        SchemaMismatchError: the table is stored with another schema.
+
+    >>> from objectspace import VolatileObjectSpace
+    >>> from objectspace.relational import Column
+    >>> schema = TableSchema([Column("a", "int64"), Column("b", "string", nullable=True)], primary_key=["a"])
+    >>> table = StateTable(VolatileObjectSpace(), "t", schema, consistency="strict")
+    >>> table.insert_row((2, None)); table.insert_row((1, "x")); table.update_row((2, None), (2, "y"))
+    >>> list(table.scan()), table.get_row((2,))
+    ([(1, 'x'), (2, 'y')], (2, 'y'))
+    >>> table.commit(epoch=1)
+    """
+
+    def __init__(
+        self,
+        space: ObjectSpace,
+        name: str,
+        schema: TableSchema | None = None,
+        consistency: Consistency = "blind",
+        *,
+        vnodes: Iterable[int] | None = None,
+        evolve: bool = False,
+    ) -> None:
+        buffer = MemTable(consistency)
+        self._record = open_record(space, name, schema, evolve=evolve)
+        self._space, self._registry = space, registry_of(space)
+        self._codec = self._record.codec()
+        self._rows = RowStore(space, name)
+        self._keys = KeySpace(name, self._record.schema, None if vnodes is None else VnodeBitmap(vnodes))
+        if vnodes is not None and not self._keys.is_distributed:
+            raise ValueError(
+                f"table {name!r} is not distributed: its schema has neither distribution_key nor vnode_column"
+            )
+        self._buffer = buffer
+        self._is_strict = consistency == "strict"
+        self._pending: Any = None
+        self._is_clean = True
+        self._key_of = self._keys.of_row
+        self.late_rows = 0
+        self._epoch = _last_epoch(space)
+        self._seen = Visibility(self._keys, self._stored_watermarks())
+        self._may_hide = self._seen.column is not None
+        self._registry.add(self)
+
+    @property
+    def name(self) -> str:
+        """The name of the table."""
+        return self._record.name
+
+    @property
+    def schema(self) -> TableSchema:
+        """The schema of the table."""
+        return self._record.schema
+
+    @property
+    def epoch(self) -> int:
+        """The last epoch that was sealed; 0 before the first."""
+        return self._epoch
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether the table exists no more: it was dropped, or its creation was rolled back."""
+        return self._rows.is_deleted
+
+    @property
+    def consistency(self) -> Consistency:
+        """How operations are checked."""
+        return self._buffer.consistency
+
+    @property
+    def vnodes(self) -> VnodeBitmap:
+        """The vnodes that this instance owns."""
+        return self._keys.owned
+
+    @property
+    def watermark(self) -> Any:
+        """The greatest committed watermark of the owned vnodes, ``None`` where there is none."""
+        return max((mark for mark in self._seen.marks.values() if mark is not None), default=None)
+
+    def get_row(self, key: Sequence[Any]) -> Row | None:
+        """Return the row of a whole primary key, ``None`` where there is none.
+
+        Raises:
+            RowError: the key does not fit the schema.
+            VnodeNotOwnedError: it belongs to a vnode of another instance.
+
+        Time: O(log n).
+        """
+        text = self._visible_text(self._encoded(self._checked_key(key)))
+        return None if text is None else self._codec.decode(text)
+
+    def exists(self, key: Sequence[Any]) -> bool:
+        """Tell whether there is a row of a whole primary key; the same as :meth:`get_row` without decoding."""
+        return self._visible_text(self._encoded(self._checked_key(key))) is not None
+
+    def scan(
+        self,
+        prefix: Sequence[Any] = (),
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+        inclusive: tuple[bool, bool] = (True, True),
+        reverse: bool = False,
+        *,
+        vnode: int | None = None,
+    ) -> Iterator[Row]:
+        """Return an iterator over rows in key order, of a distributed table merged over the owned vnodes.
+
+        Args:
+            prefix: values of the leading key columns that all rows have.
+            lower: where to begin in key order: values of the key columns that follow; fewer than all stand for the
+                whole group of keys that begin with them, and ``None`` among them for NULL.
+            upper: where to end, likewise. On a descending column the greater value is the lower bound.
+            inclusive: whether the bounds themselves belong to the range.
+            reverse: whether to go backwards.
+            vnode: of a distributed table, only this vnode.
+
+        Raises:
+            RowError: a value does not fit the schema.
+            VnodeNotOwnedError: the prefix belongs to a vnode of another instance.
+
+        Time: O(log n) for the first row, then O(1) a row.
+        """
+        group = self._checked_key(prefix, whole=False)
+        bounds = [None if b is None else self._checked_key(b, whole=False, skip=len(group)) for b in (lower, upper)]
+        ranges = self._keys.ranges(group, bounds[0], bounds[1], inclusive, vnode)
+        parts = [part for found in ranges for part in self._seen.parts(found)[:: -1 if reverse else 1]]
+        return self._rows_of(parts, reverse)
+
+    def insert_row(self, row: RowLike) -> None:
+        """Insert a row; where a row of its key is there, a blind or trusted table overwrites it.
+
+        Raises:
+            RowError: the row does not fit the schema.
+            InconsistentOperationError: the table is strict and has a row of this key.
+            VnodeNotOwnedError: the row belongs to a vnode of another instance.
+
+        Time: O(1), in a strict table O(log n).
+        Dirties: at the commit one item.
+        """
+        self._insert(self._checked(row))
+
+    def delete_row(self, old: RowLike) -> None:
+        """Delete a row, given whole.
+
+        Raises:
+            RowError: the row does not fit the schema.
+            InconsistentOperationError: the table is strict, and has no row of this key or another one.
+            VnodeNotOwnedError: the row belongs to a vnode of another instance.
+
+        Time: O(1), in a strict table O(log n).
+        Dirties: at the commit one item.
+        """
+        self._delete(self._checked(old))
+
+    def update_row(self, old: RowLike, new: RowLike) -> None:
+        """Replace a row by another one with the same key.
+
+        Raises:
+            RowError: a row does not fit the schema, or the keys differ.
+            InconsistentOperationError: the table is strict, and has no row of this key or another one.
+            VnodeNotOwnedError: the row belongs to a vnode of another instance.
+
+        Time: O(1), in a strict table O(log n).
+        Dirties: at the commit one item; nothing where the rows are equal.
+        """
+        before, after = self._checked(old), self._checked(new)
+        key = self._key_of(before)
+        if key != self._key_of(after):
+            raise RowError(
+                f"table {self.name!r}: update of {before!r} to {after!r}: the keys differ; delete the one and insert"
+                " the other"
+            )
+        late = self._seen.hides(key, before), self._seen.hides(key, after)
+        if late == (False, False):
+            self._update(key, before, after)
+            return
+        self.late_rows += sum(late)
+        if not late[0]:
+            self._delete(before)
+        if not late[1]:
+            self._insert(after)
+
+    def write_chunk(self, chunk: Chunk | Iterable[Sequence[Any]]) -> None:
+        """Apply a chunk of the change log, row by row in order: ``-`` and ``U-`` delete, ``+`` and ``U+`` insert.
+
+        Args:
+            chunk: a :class:`Chunk`, or pairs (operation, row); a third element ``False`` marks a row to pass over.
+
+        Raises:
+            RowError: a row does not fit the schema.
+            InconsistentOperationError: the table is strict and an operation contradicts what it holds.
+            VnodeNotOwnedError: a row belongs to a vnode of another instance.
+
+        An error leaves the table as it was before the chunk.
+
+        Time: O(rows), in a strict table O(rows · log n).
+        Dirties: at the commit one item a net operation.
+        """
+        rows = chunk if isinstance(chunk, Chunk) else Chunk.from_rows(self.schema, chunk)
+        late = self.late_rows
+        try:
+            with self._buffer.all_or_nothing():
+                for operation, row in rows.rows():
+                    checked = self._checked(row)
+                    (self._insert if operation in ("+", "U+") else self._delete)(checked)
+        except BaseException:
+            self.late_rows = late
+            raise
+
+    def operations(self) -> Iterator[tuple[Kind, Row | None, Row | None]]:
+        """Yield (kind, old row, new row) of the net operations that are not sealed yet, in key order.
+
+        The old row is what is stored; a blind table does not know it for an insert.
+        """
+        decode = self._codec.decode
+        for _, (kind, old, new) in self._buffer.items():
+            yield kind, None if old is None else decode(old), None if new is None else decode(new)
+
+    def update_watermark(self, value: Any) -> None:
+        """Promise that no row with a smaller value in the watermark column is touched any more.
+
+        From the next commit on such rows are hidden from every read, and what is written there is passed over (and
+        counted in ``late_rows``). A watermark that goes backwards is ignored.
+
+        Raises:
+            RowError: the schema names no watermark column, or the value does not fit it.
+
+        Time: O(1). Dirties: at the commit one item.
+        """
+        column = self._seen.column
+        if column is None:
+            raise RowError(f"table {self.name!r} has no watermark column: TableSchema(..., watermark_column=...)")
+        if value is None:
+            raise RowError(f"table {self.name!r}: the watermark of {column.name!r} is NULL: pass a value")
+        try:
+            self._pending = checker(column.type)(value)
+        except BadValue as error:
+            raise RowError(f"table {self.name!r}: the watermark of {column.name!r} ({column.type}): {error}") from None
+        if self._is_clean:
+            self._soil()
+
+    def check_epoch(self, epoch: int) -> None:
+        """Refuse an epoch that cannot be sealed.
+
+        Raises:
+            EpochError: it is not after the last one.
+        """
+        if not isinstance(epoch, int) or isinstance(epoch, bool):
+            raise EpochError(f"table {self.name!r}: an epoch is a whole number: found {epoch!r}")
+        if epoch <= self._epoch:
+            raise EpochError(
+                f"table {self.name!r}: epoch {epoch} is not after epoch {self._epoch}, the last one sealed: each epoch"
+                " is sealed once, in order"
+            )
+
+    def commit(self, epoch: int) -> None:
+        """Seal an epoch: what was written since the last one becomes part of it, durable with the next checkpoint.
+
+        Raises:
+            EpochError: it is not after the last epoch sealed.
+
+        Time: O(net operations · log n).
+        Dirties: one item a net operation, and the length.
+        """
+        self.check_epoch(epoch)
+        self._rows.refuse_dead()
+        written = len(self._buffer)
+        for key, (kind, _, _) in self._buffer.items():
+            if kind is Kind.DELETE:
+                self._rows.remove(key)
+        self._rows.put_all((key, new) for key, (kind, _, new) in self._buffer.items() if kind is not Kind.DELETE)
+        self._buffer.clear()
+        self._epoch = epoch
+        self._raise_watermark(epoch)
+        self._clean(CLEAN_ROWS + 2 * written)
+        self._is_sealed()
+
+    def vacuum(self) -> int:
+        """Remove every sealed row below the watermark, and return how many they were.
+
+        Time: O(rows below it) where the watermark column leads the key, else O(n).
+        Dirties: one item a row.
+        """
+        return self._clean(None)
+
+    def update_vnodes(self, vnodes: Iterable[int]) -> bool:
+        """Own other vnodes from now on; only right after a commit.
+
+        Returns:
+            whether a cache of rows by key must be cleared: where a vnode was gained.
+
+        Raises:
+            VnodeNotOwnedError: there are rows that are not sealed.
+        """
+        self._rows.refuse_dead()
+        if not self._keys.is_distributed:
+            raise ValueError(f"table {self.name!r} is not distributed: it has no vnodes")
+        if self._buffer:
+            raise VnodeNotOwnedError(
+                f"table {self.name!r} has {len(self._buffer)} rows that are not sealed: move vnodes right after a"
+                " commit"
+            )
+        previous, current = self._keys.owned, VnodeBitmap(vnodes)
+        self._keys.owned = current
+        if not current <= previous:
+            self._pending = None
+        self._seen.read(self._stored_watermarks())
+        return cache_is_stale(previous, current)
+
+    def forget(self) -> None:
+        """Drop what is not sealed, and read again what is stored; a rollback of the space does it by itself."""
+        self._buffer.clear()
+        self._is_sealed()
+        self._epoch = _last_epoch(self._space)
+        self._seen.read(self._stored_watermarks())
+
+    def __repr__(self) -> str:
+        return f"StateTable({self.name!r}, {self.schema})"
+
+    def _soil(self) -> None:
+        """Note the first write since the last commit; refuse it where the table exists no more."""
+        self._rows.refuse_dead()
+        self._registry.wrote(self)
+        self._is_clean = False
+
+    def _is_sealed(self) -> None:
+        self._pending, self._is_clean = None, True
+        self._registry.sealed(self)
+
+    def _checked(self, row: RowLike) -> Row:
+        try:
+            return self.schema.check_row(row)
+        except RowError as error:
+            raise RowError(f"table {self.name!r}: {error}") from None
+
+    def _checked_key(self, values: Sequence[Any], *, whole: bool = True, skip: int = 0) -> Row:
+        try:
+            return self.schema.check_key(values, whole=whole, skip=skip)
+        except RowError as error:
+            raise RowError(f"table {self.name!r}: {error}") from None
+
+    def _encoded(self, values: Row) -> bytes:
+        return self._keys.key(values)
+
+    def _insert(self, row: Row) -> None:
+        key = self._key_of(row)
+        if self._may_hide and self._seen.hides(key, row):
+            self.late_rows += 1
+            return
+        if self._is_strict and (present := self._visible_text(key)) is not None:
+            self._refuse("insert", key, row, present, "use update_row(), or delete it first")
+        if self._is_clean:
+            self._soil()
+        self._buffer.insert(key, self._codec.encode(row))
+
+    def _delete(self, row: Row) -> None:
+        key = self._key_of(row)
+        if self._may_hide and self._seen.hides(key, row):
+            self.late_rows += 1
+            return
+        text = self._codec.encode(row)
+        if self._is_strict:
+            text = self._require("delete", key, row, text)
+        if self._is_clean:
+            self._soil()
+        self._buffer.delete(key, text)
+
+    def _update(self, key: bytes, before: Row, after: Row) -> None:
+        text = self._codec.encode(before)
+        if self._is_strict:
+            text = self._require("update", key, before, text)
+        if self._is_clean:
+            self._soil()
+        self._buffer.update(key, text, self._codec.encode(after))
+
+    def _require(self, what: str, key: bytes, row: Row, text: str) -> str:
+        """Return the text of the row of a key, which must be equal to ``row``."""
+        present = self._visible_text(key)
+        if present is None or not self._codec.same(present, text):
+            self._refuse(what, key, row, present, "pass the row that is there: get_row(key)")
+        assert present is not None
+        return present
+
+    def _refuse(self, what: str, key: bytes, row: Row, present: str | None, advice: str) -> None:
+        names = [name for name, _ in self.schema.primary_key]
+        pairs = zip(names, self.schema.key_of(row), strict=True)
+        shown = ", ".join(f"{name}={value!r}" for name, value in pairs)
+        there = "no row" if present is None else f"the row {self._codec.decode(present)!r}"
+        where = "not sealed yet" if self._buffer.get(key) is not None else "sealed"
+        raise InconsistentOperationError(
+            f"table {self.name!r}, key ({shown}): {what} of {row!r}, but the table has {there} of this key ({where});"
+            f" {advice}"
+        )
+
+    def _visible_text(self, key: bytes) -> str | None:
+        found = self._buffer.get(key)
+        text = self._rows.get(key) if found is None else found.new
+        if text is None or not self._may_hide or not self._seen.hides(key, self._codec.decode(text)):
+            return text
+        return None
+
+    def _rows_of(self, parts: list[KeyRange], reverse: bool) -> Iterator[Row]:
+        decode, hides = self._codec.decode, self._seen.hides
+        texts = self._texts(parts, reverse)
+        if not self._may_hide or self._seen.leads:
+            return (decode(text) for _, text in texts)
+        pairs = ((key, decode(text)) for key, text in texts)
+        return (row for key, row in pairs if not hides(key, row))
+
+    def _texts(self, parts: list[KeyRange], reverse: bool) -> Iterator[tuple[bytes, str]]:
+        streams = [self._merged(start, end, reverse) for start, end in parts]
+        if not self._keys.is_distributed or len(streams) < 2:
+            return (pair for stream in streams for pair in stream)
+        body = self._keys.body_of
+        return heapq.merge(*streams, key=lambda pair: body(pair[0]), reverse=reverse)
+
+    def _merged(self, start: bytes, end: bytes, reverse: bool) -> Iterator[tuple[bytes, str]]:
+        """Merge the MemTable over what is sealed: for equal keys memory wins."""
+        buffered = self._buffer.between(start, end, reverse=reverse)
+        sealed = self._rows.between(start, end, reverse=reverse)
+        return overlaid(sealed, buffered, reverse) if buffered else sealed
+
+    def _stored_watermarks(self) -> Any:
+        if self.schema.watermark_column is None or WATERMARKS not in self._space:
+            return None
+        return self._space.get_dictionary(WATERMARKS).get(self.name)
+
+    def _raise_watermark(self, epoch: int) -> None:
+        if self._pending is not None:
+            raised = self._seen.raised(self._stored_watermarks(), epoch, self._pending)
+            if raised is not None:
+                self._space.get_or_create_dictionary(WATERMARKS)[self.name] = raised
+
+    def _clean(self, limit: int | None) -> int:
+        """Remove sealed rows below the watermark: up to a limit those that lie at one end of the keys."""
+        if not self._seen.hides_anything() or (limit is not None and not self._seen.leads):
+            return 0
+        candidates = (pair for part in self._seen.hidden_parts() for pair in self._rows.between(*part))
+        hidden = (key for key, text in candidates if self._seen.hides(key, self._codec.decode(text)))
+        found = list(islice(hidden, limit))
+        for key in found:
+            self._rows.remove(key)
+        return len(found)
+
+
+def _last_epoch(space: ObjectSpace) -> int:
+    store = getattr(space, "store", None)
+    if store is None:
+        return 0
+    found: int | None = store.database.execute("SELECT max(epoch) FROM checkpoint").fetchone()[0]
+    return found or 0

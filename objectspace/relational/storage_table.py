@@ -1,0 +1,363 @@
+"""The storage table: what is committed of a table at one epoch, to read."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import orjson
+
+from checkpoint import CheckpointStore, Reader, StoredItem, UnknownCheckpointError
+from objectspace import PersistedObjectSpace
+from objectspace.relational.catalogue import TABLES, WATERMARKS, TableRecord
+from objectspace.relational.errors import RowError, SchemaMismatchError
+from objectspace.relational.key_space import KeySpace
+from objectspace.relational.keys import KeyRange
+from objectspace.relational.memtable import Kind, Operation
+from objectspace.relational.row_store import key_of, slot_of, text_of, texts_of
+from objectspace.relational.schema import Row, TableSchema
+from objectspace.relational.visibility import Visibility
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]
+    import pyarrow as pa
+
+T = TypeVar("T")
+
+BATCH_ROWS = 8192
+"""How many rows a batch has unless it is told otherwise."""
+
+FIRST_ROWS = 16
+"""How many rows a scan decodes at first."""
+
+
+class StorageTable:
+    """A table as it was committed at an epoch; later commits do not change what it reads.
+
+    Args:
+        store: the store, or a space on it.
+        name: the name of the table.
+        columns: the names of the columns that rows have, in this order; all by default.
+        epoch: the epoch; the last one by default.
+
+    Raises:
+        SchemaMismatchError: there is no such table at that epoch.
+        UnknownCheckpointError: no checkpoint has this epoch, or its rows were merged into a newer one.
+
+    >>> from objectspace.relational import Column, StateTable
+    >>> store = CheckpointStore(":memory:"); space = PersistedObjectSpace(store)
+    >>> table = StateTable(space, "t", TableSchema([Column("a", "int64"), Column("b", "string")], ["a"]))
+    >>> table.insert_row((2, "x")); table.insert_row((1, "y")); table.commit(epoch=1)
+    >>> _ = space.checkpoint(epoch=1)
+    >>> list(StorageTable(store, "t", columns=["b"], epoch=1).scan())
+    [('y',), ('x',)]
+    """
+
+    def __init__(
+        self,
+        store: CheckpointStore | PersistedObjectSpace,
+        name: str,
+        columns: Sequence[str] | None = None,
+        epoch: int | None = None,
+    ) -> None:
+        self._store = store.store if isinstance(store, PersistedObjectSpace) else store
+        self.name = name
+        self._view = _View(self._store, self._store.reader(epoch=epoch), name)
+        schema = self._view.record.schema
+        self.columns = tuple(schema.names if columns is None else columns)
+        self._places = tuple(schema.place_of(column) for column in self.columns)
+
+    @property
+    def schema(self) -> TableSchema:
+        """The schema of the table at the epoch, with all its columns."""
+        return self._view.record.schema
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that is read; 0 where nothing was committed yet."""
+        return self._view.epoch
+
+    def get_row(self, key: Sequence[Any]) -> Row | None:
+        """Return the row of a whole primary key, ``None`` where there is none.
+
+        Raises:
+            RowError: the key does not fit the schema.
+
+        Time: O(live runs · log n).
+        """
+        row = self._view.row(self._checked(key))
+        return None if row is None else self._output(row)
+
+    def scan(
+        self,
+        prefix: Sequence[Any] = (),
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+        inclusive: tuple[bool, bool] = (True, True),
+        reverse: bool = False,
+    ) -> Iterator[Row]:
+        """Return an iterator over rows in key order; a distributed table is merged over its vnodes.
+
+        Bounds are those of SQL: they compare values, whatever the direction of the column, and nothing compares with
+        NULL, so that a bounded range has no row with NULL in a column that decides.
+
+        Args:
+            prefix: values of the leading key columns that all rows have; ``None`` stands for NULL.
+            lower: the least values of the key columns that follow, as many as wanted.
+            upper: the greatest values, likewise.
+            inclusive: whether the bounds themselves belong to the range.
+            reverse: whether to go backwards.
+
+        Raises:
+            RowError: a value does not fit the schema, or a bound of several columns goes over different directions.
+
+        Time: O(log n) for the first row, then O(1) a row.
+        """
+        group = self._checked(prefix, whole=False)
+        bounds = [None if b is None else self._checked(b, whole=False, skip=len(group)) for b in (lower, upper)]
+        rows = self._view.rows(group, bounds[0], bounds[1], inclusive, reverse)
+        return rows if self.columns == self.schema.names else map(self._output, rows)
+
+    def to_batches(self, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """Yield the whole table in key order as Arrow batches. It takes pyarrow; memory for one batch."""
+        from objectspace.relational import arrow
+
+        schema = self.arrow_schema()
+        codec, columns = self._view.codec, [self.schema.columns[place] for place in self._places]
+        for texts in self._view.text_pages(batch_rows):
+            cells = codec.cells(texts, self._places)
+            arrays = [arrow.array_of_cells(cell, column) for cell, column in zip(cells, columns, strict=True)]
+            yield arrow.batch_of(arrays, schema, len(texts))
+
+    def to_arrow(self) -> pa.Table:
+        """Return the whole table in key order as an Arrow table. It takes pyarrow."""
+        import pyarrow as pa
+
+        return pa.Table.from_batches(self.to_batches(), self.arrow_schema())
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the whole table in key order as a data frame. It takes pyarrow and pandas."""
+        return self.to_arrow().to_pandas()
+
+    def arrow_schema(self) -> pa.Schema:
+        """Return Arrow's schema of the rows that are read. It takes pyarrow."""
+        from objectspace.relational import arrow
+
+        return arrow.schema_of([self.schema.columns[place] for place in self._places])
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Give the whole table to any reader of Arrow streams, such as DuckDB, Polars or pyarrow."""
+        import pyarrow as pa
+
+        reader = pa.RecordBatchReader.from_batches(self.arrow_schema(), self.to_batches())
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def changes(self, from_epoch: int, to_epoch: int) -> Iterator[Operation]:
+        """Yield the net change of each key from one epoch to another, both included, in key order.
+
+        What was inserted and deleted in between does not appear, nor what a watermark hides, nor what changed in other
+        columns only. Both epochs are read with
+        the schema at ``to_epoch``, and rows have the columns of this storage table.
+
+        Raises:
+            RowError: ``from_epoch`` is after ``to_epoch``.
+            UnknownCheckpointError: ``to_epoch`` is not committed yet, or the state before was merged.
+
+        Time: O(rows that the checkpoints in between wrote · log n).
+        """
+        if from_epoch > to_epoch:
+            raise RowError(f"changes from epoch {from_epoch} to {to_epoch}: the first is after the last")
+        first = _number_before(self._store, from_epoch)
+        last = _number_before(self._store, to_epoch + 1)
+        self._require_epoch(to_epoch)
+        if first == last:
+            return iter(())
+        after = _View(self._store, self._store.reader(last), self.name)
+        before = None if not first else _earlier(self._store, first, self.name, after)
+        return self._net(before, after, first, last)
+
+    def __repr__(self) -> str:
+        return f"StorageTable({self.name!r}, epoch {self.epoch}, columns {', '.join(self.columns)})"
+
+    def _net(self, before: _View | None, after: _View, first: int, last: int) -> Iterator[Operation]:
+        same = before is not None and before.object_id == after.object_id
+        for key in after.touched(first if same else 0, last, before if not same else None):
+            old = None if before is None else after.visible(key, before.text(key))
+            new = after.visible(key, after.text(key))
+            if old != new:
+                rows = [None if text is None else self._decoded(after, text) for text in (old, new)]
+                kind = Kind.INSERT if old is None else Kind.DELETE if new is None else Kind.UPDATE
+                if rows[0] != rows[1]:
+                    yield Operation(kind, *rows)
+
+    def _decoded(self, view: _View, text: str) -> Row:
+        row = view.codec.decode(text)
+        return tuple(row[view.record.schema.place_of(name)] for name in self.columns)
+
+    def _require_epoch(self, epoch: int) -> None:
+        last = self._store.database.execute("SELECT max(epoch) FROM checkpoint").fetchone()[0] or 0
+        if epoch > last:
+            raise UnknownCheckpointError(f"{self._store.path} has no epoch {epoch} yet: the last one is {last}")
+
+    def _output(self, row: Row) -> Row:
+        return tuple([row[place] for place in self._places])
+
+    def _checked(self, values: Sequence[Any], *, whole: bool = True, skip: int = 0) -> Row:
+        try:
+            return self.schema.check_key(values, whole=whole, skip=skip)
+        except RowError as error:
+            raise RowError(f"table {self.name!r}: {error}") from None
+
+
+class _View:
+    """One table at one checkpoint."""
+
+    def __init__(self, store: CheckpointStore, reader: Reader, name: str) -> None:
+        self.store, self.reader, self.name = store, reader, name
+        self.epoch = _epoch_of(store, reader.runs[0] if reader.runs else 0)
+        ids = {object_name: object_id for object_id, object_name, _, _ in reader.index()}
+        stored = reader.item(ids[TABLES], name) if TABLES in ids else None
+        if stored is None or name not in ids:
+            raise SchemaMismatchError(f"there is no table {name!r} at epoch {self.epoch} of {store.path}")
+        self.object_id = ids[name]
+        self.take(TableRecord.from_json(name, orjson.loads(stored.value)), ids)
+
+    def take(self, record: TableRecord, ids: dict[str, int]) -> None:
+        """Take over the schema and the watermarks."""
+        self.record, self.codec = record, record.codec()
+        self.keys = KeySpace(self.name, record.schema)
+        stored = self.reader.item(ids[WATERMARKS], self.name) if WATERMARKS in ids else None
+        self.seen = Visibility(self.keys, None if stored is None else orjson.loads(stored.value))
+
+    def row(self, values: Row) -> Row | None:
+        """Return the row of a key."""
+        key = self.keys.key(values)
+        text = self.visible(key, self.text(key))
+        return None if text is None else self.codec.decode(text)
+
+    def text(self, key: bytes) -> str | None:
+        """Return the stored text of a row, hidden or not."""
+        item = self.reader.item(self.object_id, slot_of(key))
+        return None if item is None else text_of(item.value)
+
+    def visible(self, key: bytes, text: str | None) -> str | None:
+        """Return a text unless the watermark hides its row."""
+        return None if text is None or self.seen.hides(key, self.codec.decode(text)) else text
+
+    def rows(
+        self, prefix: Row, lower: Row | None, upper: Row | None, inclusive: tuple[bool, bool], reverse: bool
+    ) -> Iterator[Row]:
+        """Yield the rows of a range as SQL sees it."""
+        ranges = self._sql_ranges(prefix, lower, upper, inclusive)
+        pages = self._pages(ranges, reverse, FIRST_ROWS, BATCH_ROWS)
+        rows = (row for page in pages for row in self.codec.decode_all(page))
+        bounds = [bound for bound in (lower, upper) if bound is not None]
+        places = self.record.schema.key_places[len(prefix) :][: max(map(len, bounds), default=0)]
+        if any(self.record.schema.columns[place].nullable for place in places):
+            return (row for row in rows if all(_is_known(row, places, bound) for bound in bounds))
+        return rows
+
+    def text_pages(self, size: int) -> Iterator[list[str]]:
+        """Yield the texts of all rows in key order, in pages."""
+        return self._pages(self.keys.ranges((), None, None, (True, True)), False, size, size)
+
+    def touched(self, first: int, last: int, other: _View | None) -> list[bytes]:
+        """Return the keys that the checkpoints after ``first`` up to ``last`` wrote, in key order."""
+        statement = "SELECT DISTINCT slot FROM state_item WHERE checkpoint > ? AND checkpoint <= ? AND object = ?"
+        found = self.store.database.execute(statement, (first, last, self.object_id)).fetchall()
+        keys = {key_of(slot) for (slot,) in found}
+        if other is not None:
+            keys |= {key_of(item.slot) for item in other.reader.items(other.object_id)}
+        return sorted(keys, key=self.keys.body_of)
+
+    def _sql_ranges(
+        self, prefix: Row, lower: Row | None, upper: Row | None, inclusive: tuple[bool, bool]
+    ) -> list[KeyRange]:
+        if (lower is not None and None in lower) or (upper is not None and None in upper):
+            return []
+        reach = max(len(bound) for bound in (lower or (), upper or ()))
+        orders = self.record.schema.key_encoder.orders[len(prefix) : len(prefix) + reach]
+        if len({order.descending for order in orders}) > 1:
+            raise RowError(
+                f"table {self.name!r}: a bound over ascending and descending columns is no range: bound one column and"
+                " filter the others"
+            )
+        if orders and orders[0].descending:
+            lower, upper, inclusive = upper, lower, (inclusive[1], inclusive[0])
+        return [part for found in self.keys.ranges(prefix, lower, upper, inclusive) for part in self.seen.parts(found)]
+
+    def _pages(self, ranges: list[KeyRange], reverse: bool, first: int, most: int) -> Iterator[list[str]]:
+        """Yield the texts of the visible rows of some ranges in key order, in pages that grow up to a size."""
+        if len(ranges) > 1 and self.keys.is_distributed:
+            streams = [self._pairs(found, reverse) for found in ranges]
+            body = self.keys.body_of
+            merged = heapq.merge(*streams, key=lambda pair: body(pair[0]), reverse=reverse)
+            yield from ([text for _, text in page] for page in _paged(merged, first, most))
+        elif self.seen.hides_anything():
+            for found in ranges[:: -1 if reverse else 1]:
+                yield from (
+                    [text for _, text in self._shown(items)] for items in self._items(found, reverse, first, most)
+                )
+        else:
+            for found in ranges[:: -1 if reverse else 1]:
+                yield from (
+                    texts_of([item.value for item in items]) for items in self._items(found, reverse, first, most)
+                )
+
+    def _pairs(self, found: KeyRange, reverse: bool) -> Iterator[tuple[bytes, str]]:
+        return (pair for items in self._items(found, reverse, FIRST_ROWS, BATCH_ROWS) for pair in self._shown(items))
+
+    def _shown(self, items: list[StoredItem]) -> list[tuple[bytes, str]]:
+        """Return (key, text) of the items that no watermark hides."""
+        keys, texts = [key_of(item.slot) for item in items], texts_of([item.value for item in items])
+        pairs = zip(keys, texts, strict=True)
+        if not self.seen.hides_anything():
+            return list(pairs)
+        return [(key, text) for key, text in pairs if self.visible(key, text) is not None]
+
+    def _items(self, found: KeyRange, reverse: bool, first: int, most: int) -> Iterator[list[StoredItem]]:
+        """Yield the stored items of one range in pages."""
+        start, end = slot_of(found[0]), slot_of(found[1])
+        items = self.reader.items(self.object_id, start or None, end or None, reverse=reverse)
+        inside = filter(lambda item: item.slot != end, items) if end else items
+        return _paged(inside, first, most)
+
+
+def _paged(entries: Iterator[T], size: int, most: int) -> Iterator[list[T]]:
+    """Yield entries in pages, from a size on four times as large each: most scans are either short or long."""
+    while page := list(islice(entries, size)):
+        yield page
+        size = min(4 * size, most)
+
+
+def _is_known(row: Row, places: tuple[int, ...], bound: Row) -> bool:
+    """Tell whether SQL knows how a row compares with a bound: it does not where a NULL decides."""
+    for place, value in zip(places, bound):
+        if row[place] is None:
+            return False
+        if row[place] != value:
+            return True
+    return True
+
+
+def _earlier(store: CheckpointStore, number: int, name: str, after: _View) -> _View | None:
+    """Return a table at an earlier checkpoint, read with a later schema; ``None`` where it did not exist."""
+    try:
+        view = _View(store, store.reader(number), name)
+    except SchemaMismatchError:
+        return None
+    view.take(after.record, {})
+    return view
+
+
+def _epoch_of(store: CheckpointStore, number: int) -> int:
+    row = store.database.execute("SELECT epoch FROM checkpoint WHERE number = ?", (number,)).fetchone()
+    return row[0] if row else 0
+
+
+def _number_before(store: CheckpointStore, epoch: int) -> int:
+    """Return the number of the last checkpoint before an epoch; 0 where there is none."""
+    row = store.database.execute("SELECT max(number) FROM checkpoint WHERE epoch < ?", (epoch,)).fetchone()
+    return row[0] or 0

@@ -1,0 +1,220 @@
+"""The types of columns, which Python values they take, and how a value stands in a stored row.
+
+=========================== ============================= =========================================
+type                        Python value                  in a stored row (JSON)
+=========================== ============================= =========================================
+``bool``                    ``bool``                      ``true``
+``int16 int32 int64``       ``int``                       ``42``
+``float32 float64``         ``float``                     ``1.5``, ``"nan"``, ``"inf"``
+``decimal``                 ``Decimal``                   ``"1.50"``
+``decimal(p,s)``            ``Decimal`` that fits         ``"1.50"``
+``string``                  ``str``                       ``"text"``
+``binary``                  ``bytes``                     base64
+``date``                    ``datetime.date``             ``"2013-01-31"``
+``time``                    ``datetime.time``             ``"23:59:00"``
+``timestamp``               ``datetime`` without a zone   ``"2013-01-31T23:59:00"``
+``timestamptz``             ``datetime`` with a zone      the same in UTC
+``list<T>``                 ``list``                      an array
+``struct<a:T,b:U>``         ``dict``                      an array, in the order of the fields
+=========================== ============================= =========================================
+
+Times have microseconds, as in Spark. A ``float32`` keeps the number it was given; it is ordered and compared as the
+nearest 32-bit number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NoReturn
+
+from objectspace.relational.errors import SchemaError
+
+_PLAIN = frozenset(
+    """
+    bool int16 int32 int64 float32 float64 decimal string binary date time timestamp timestamptz
+    """.split()  # noqa: SIM905
+)
+_ALIASES = {
+    "boolean": "bool",
+    "smallint": "int16",
+    "int": "int32",
+    "integer": "int32",
+    "bigint": "int64",
+    "real": "float32",
+    "float": "float64",
+    "double": "float64",
+    "numeric": "decimal",
+    "varchar": "string",
+    "text": "string",
+    "bytea": "binary",
+    "bytes": "binary",
+}
+
+
+@dataclass(frozen=True)
+class DataType:
+    """A column type.
+
+    Args:
+        kind: its name without parameters.
+        precision: the digits of a decimal, where they are fixed.
+        scale: the digits after the point of such a decimal.
+        element: the type of the elements of a list.
+        fields: the names and types of the fields of a struct.
+
+    >>> str(parse_type("struct<at:timestamp, tags:list<varchar>>"))
+    'struct<at:timestamp,tags:list<string>>'
+    """
+
+    kind: str
+    precision: int | None = None
+    scale: int | None = None
+    element: DataType | None = None
+    fields: tuple[tuple[str, DataType], ...] = ()
+
+    def __str__(self) -> str:
+        if self.kind == "list":
+            return f"list<{self.element}>"
+        if self.kind == "struct":
+            return f"struct<{','.join(f'{name}:{kind}' for name, kind in self.fields)}>"
+        return self.kind if self.precision is None else f"decimal({self.precision},{self.scale})"
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether its values are lists or dicts, which somebody could change in place."""
+        return self.kind in ("list", "struct")
+
+
+def parse_type(text: str | DataType) -> DataType:
+    """Return the type that a text names.
+
+    Raises:
+        SchemaError: there is no such type.
+
+    >>> parse_type("decimal(10,2)").precision
+    10
+    """
+    if isinstance(text, DataType):
+        return text
+    if not isinstance(text, str):
+        raise SchemaError(f"a type is text such as 'int64': found {text!r}")
+    tokens = _Tokens(text)
+    found = tokens.read_type()
+    tokens.read_end()
+    return found
+
+
+class _Tokens:
+    """The words and signs of a type that is being parsed."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._left = re.findall(r"\w+|\S", text)
+
+    def read_type(self) -> DataType:
+        """Take a type from the words that are left."""
+        name = self._next()
+        kind = _ALIASES.get(name.lower(), name.lower())
+        if kind == "list":
+            self._expect("<")
+            element = self.read_type()
+            self._expect(">")
+            return DataType("list", element=element)
+        if kind == "struct":
+            return DataType("struct", fields=tuple(self._fields()))
+        if kind not in _PLAIN:
+            self._refuse(f"there is no type {name!r}")
+        if kind == "decimal" and self._peek() == "(":
+            return self._decimal()
+        return DataType(kind)
+
+    def read_end(self) -> None:
+        """Refuse words that are left over."""
+        if self._left:
+            self._refuse(f"{self._left[0]!r} is too much")
+
+    def _fields(self) -> Iterator[tuple[str, DataType]]:
+        self._expect("<")
+        seen: set[str] = set()
+        while True:
+            named = len(self._left) > 1 and self._left[1] == ":"
+            name = self._next() if named else f"f{len(seen)}"
+            if named:
+                self._expect(":")
+            if name in seen:
+                self._refuse(f"two fields have the name {name!r}")
+            seen.add(name)
+            yield name, self.read_type()
+            if self._peek() != ",":
+                break
+            self._next()
+        self._expect(">")
+
+    def _decimal(self) -> DataType:
+        self._expect("(")
+        precision = self._number()
+        scale = 0
+        if self._peek() == ",":
+            self._next()
+            scale = self._number()
+        self._expect(")")
+        if not (1 <= precision <= 38 and 0 <= scale <= precision):
+            self._refuse("a decimal has 1 to 38 digits, of which no more may follow the point")
+        return DataType("decimal", precision, scale)
+
+    def _number(self) -> int:
+        word = self._next()
+        if not word.isdigit():
+            self._refuse(f"{word!r} is no number")
+        return int(word)
+
+    def _peek(self) -> str:
+        return self._left[0] if self._left else ""
+
+    def _next(self) -> str:
+        if not self._left:
+            self._refuse("it ends too early")
+        word: str = self._left.pop(0)
+        return word
+
+    def _expect(self, sign: str) -> None:
+        if self._peek() != sign:
+            self._refuse(f"expected {sign!r}, found {self._peek()!r}")
+        self._next()
+
+    def _refuse(self, why: str) -> NoReturn:
+        known = ", ".join([*sorted(_PLAIN), "decimal(p,s)", "list<T>", "struct<name:T,...>"])
+        raise SchemaError(f"the type {self._text!r}: {why}; types are {known}")
+
+
+def can_widen(old: DataType, new: DataType) -> bool:
+    """Tell whether every stored value of one type is a value of the other.
+
+    >>> can_widen(parse_type("int16"), parse_type("int64")), can_widen(parse_type("int64"), parse_type("float64"))
+    (True, False)
+    """
+    if old == new:
+        return True
+    if old.kind == new.kind == "decimal":
+        return new.precision is None or _decimal_fits(old, new)
+    if old.kind == new.kind == "list":
+        assert old.element is not None
+        assert new.element is not None
+        return can_widen(old.element, new.element)
+    return new.kind in _WIDER.get(old.kind, ())
+
+
+_WIDER = {
+    "int16": ("int32", "int64", "float32", "float64", "decimal"),
+    "int32": ("int64", "float64", "decimal"),
+    "int64": ("decimal",),
+    "float32": ("float64",),
+}
+
+
+def _decimal_fits(old: DataType, new: DataType) -> bool:
+    if old.precision is None or old.scale is None or new.precision is None or new.scale is None:
+        return False
+    return new.scale >= old.scale and new.precision - new.scale >= old.precision - old.scale

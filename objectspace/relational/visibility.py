@@ -1,0 +1,90 @@
+"""Which rows of a table the committed watermarks hide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from objectspace.relational.key_space import KeySpace
+from objectspace.relational.keys import KeyRange
+from objectspace.relational.schema import Row
+from objectspace.relational.values import from_cell, to_cell
+from objectspace.relational.vnodes import VnodeBitmap
+from objectspace.relational.watermarks import WatermarkIndex
+
+
+class Visibility:
+    """Tells rows below the watermark from others.
+
+    Args:
+        keys: where the rows of the table lie.
+        stored: the watermarks as they are stored; none where ``None``.
+    """
+
+    def __init__(self, keys: KeySpace, stored: Any = None) -> None:
+        self._keys, schema = keys, keys.schema
+        name = schema.watermark_column
+        self.column = None if name is None else schema.column(name)
+        self._place = -1 if name is None else schema.place_of(name)
+        self.leads = name is not None and schema.key_places[:1] == (self._place,)
+        self._index = WatermarkIndex()
+        self.marks: dict[int, Any] = {}
+        self.read(stored)
+
+    def read(self, stored: Any) -> None:
+        """Take over the watermarks as they are stored, for the vnodes that are owned now."""
+        if self.column is not None:
+            self._index = WatermarkIndex.from_json(stored or [], from_cell(self.column.type) or _same)
+            self._refresh()
+
+    def raised(self, stored: Any, epoch: int, watermark: Any) -> Any:
+        """Raise the watermark of the owned vnodes that are behind it, and return what must be stored.
+
+        It returns ``None`` where all of them are that far already.
+        """
+        assert self.column is not None
+        self.read(stored)
+        behind = [vnode for vnode, mark in self.marks.items() if mark is None or mark < watermark]
+        if not behind:
+            return None
+        self._index.write(epoch, VnodeBitmap(behind), watermark)
+        self._refresh()
+        return self._index.to_json(to_cell(self.column.type) or _same)
+
+    def hides_anything(self) -> bool:
+        """Tell whether there is a watermark at all."""
+        return any(mark is not None for mark in self.marks.values())
+
+    def hides(self, key: bytes, row: Row) -> bool:
+        """Tell whether a row lies below the watermark of its vnode."""
+        if not self.marks:
+            return False
+        mark, value = self.marks.get(self._keys.vnode_of(key)), row[self._place]
+        return mark is not None and value is not None and bool(value < mark)
+
+    def parts(self, found: KeyRange) -> list[KeyRange]:
+        """Return the parts of a range that may hold visible rows, in key order, as far as keys tell."""
+        mark = self.marks.get(self._keys.vnode_of(found[0])) if self.leads else None
+        return [found] if mark is None else self._keys.visible(found, mark)
+
+    def hidden_parts(self) -> Iterator[KeyRange]:
+        """Yield the ranges of keys that may hold hidden rows."""
+        for start, end in self._keys.ranges((), None, None, (True, True)):
+            visible = self.parts((start, end)) if self.leads else []
+            gaps = [start, *(edge for part in visible for edge in part), end]
+            yield from (
+                (low, high) for low, high in zip(gaps[::2], gaps[1::2], strict=True) if _is_range(start, low, high)
+            )
+
+    def _refresh(self) -> None:
+        owned = self._keys.owned if self._keys.is_distributed else (0,)
+        self.marks = {vnode: self._index.read(vnode) for vnode in owned}
+
+
+def _is_range(first: bytes, low: bytes, high: bytes) -> bool:
+    """Tell whether a gap holds keys; a part without an end leaves none after it."""
+    return (bool(low) or low == first) and (not high or low < high)
+
+
+def _same(value: Any) -> Any:
+    return value

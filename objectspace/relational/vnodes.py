@@ -1,0 +1,177 @@
+"""Virtual nodes: 256 parts of every distributed table, each owned by one instance of it.
+
+The vnode of a row leads its key, so a vnode is one contiguous range of keys, and moving it to another owner moves no
+row. The vnode of a key is the top eight bits of xxHash64 with seed 42, as Spark's own ``xxhash64`` computes it: of text
+and bytes over their bytes, of anything else over the eight bytes of a whole number, lowest first, with the hash so far
+as the seed of the next column; a NULL is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from objectspace.relational.errors import SchemaError, VnodeNotOwnedError
+from objectspace.relational.keys import fixed_form
+from objectspace.relational.types import DataType
+
+VNODES = 256
+"""How many vnodes there are, unless a table is told otherwise; it never changes for a table."""
+
+VNODE_BYTES = 2
+"""The bytes of the vnode at the beginning of a key, big-endian."""
+
+_SEED = 42
+_MASK = 2**64 - 1
+
+
+class VnodeBitmap:
+    """A set of vnodes.
+
+    >>> bitmap = VnodeBitmap(range(64, 128))
+    >>> 64 in bitmap, 63 in bitmap, len(bitmap)
+    (True, False, 64)
+    """
+
+    def __init__(self, vnodes: Iterable[int] = ()) -> None:
+        self.bits = 0
+        for vnode in vnodes:
+            if not 0 <= vnode < 2 ** (8 * VNODE_BYTES - 1):
+                raise ValueError(f"a vnode is 0 to {2 ** (8 * VNODE_BYTES - 1) - 1}: found {vnode}")
+            self.bits |= 1 << vnode
+
+    @classmethod
+    def from_bits(cls, bits: int) -> VnodeBitmap:
+        """Return the set of a bit pattern, bit 0 for vnode 0."""
+        made = cls()
+        made.bits = bits
+        return made
+
+    def __contains__(self, vnode: object) -> bool:
+        return isinstance(vnode, int) and vnode >= 0 and bool(self.bits >> vnode & 1)
+
+    def __iter__(self) -> Iterator[int]:
+        return (vnode for vnode in range(self.bits.bit_length()) if self.bits >> vnode & 1)
+
+    def __len__(self) -> int:
+        return self.bits.bit_count()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, VnodeBitmap) and self.bits == other.bits
+
+    def __hash__(self) -> int:
+        return hash(self.bits)
+
+    def __le__(self, other: VnodeBitmap) -> bool:
+        """Tell whether every vnode is in the other set too."""
+        return not self.bits & ~other.bits
+
+    def __repr__(self) -> str:
+        return f"VnodeBitmap({_spans(list(self))})"
+
+    def require(self, vnode: int, table: str, what: object) -> int:
+        """Return a vnode that is in the set.
+
+        Raises:
+            VnodeNotOwnedError: it is not.
+        """
+        if vnode not in self:
+            raise VnodeNotOwnedError(
+                f"table {table!r}: {what!r} belongs to vnode {vnode}, and this instance owns {_spans(list(self))}: send"
+                " it to the owner, or move the vnode with update_vnodes() after a commit"
+            )
+        return vnode
+
+
+def cache_is_stale(previous: VnodeBitmap, current: VnodeBitmap) -> bool:
+    """Tell whether a cache by row key must be cleared when the ownership changes: it must where a vnode was gained.
+
+    >>> cache_is_stale(VnodeBitmap([0, 1]), VnodeBitmap([0]))
+    False
+    """
+    return not current <= previous
+
+
+def assign_vnodes(
+    workers: int, previous: Sequence[VnodeBitmap] | None = None, vnode_count: int = VNODES
+) -> list[VnodeBitmap]:
+    """Return the vnodes of each worker: sizes differ by at most one, and as few as possible move.
+
+    Args:
+        workers: how many there are from now on.
+        previous: what each worker owned so far; contiguous ranges where nobody owned anything.
+        vnode_count: how many vnodes there are.
+
+    >>> [len(bitmap) for bitmap in assign_vnodes(3)]
+    [86, 85, 85]
+    """
+    if not 1 <= workers <= vnode_count:
+        raise ValueError(f"{workers} workers: expected 1 to {vnode_count}, one vnode each at least")
+    owned = [list(bitmap) for bitmap in (previous or [])][:workers]
+    owned += [[] for _ in range(workers - len(owned))]
+    sizes = _sizes([len(vnodes) for vnodes in owned], vnode_count)
+    kept = [vnodes[:size] for vnodes, size in zip(owned, sizes, strict=True)]
+    taken = {vnode for vnodes in kept for vnode in vnodes}
+    free = iter([vnode for vnode in range(vnode_count) if vnode not in taken])
+    for vnodes, size in zip(kept, sizes, strict=True):
+        vnodes.extend(next(free) for _ in range(size - len(vnodes)))
+    return [VnodeBitmap(vnodes) for vnodes in kept]
+
+
+def _sizes(present: list[int], total: int) -> list[int]:
+    """Share out a total evenly; the workers that have most get what does not divide."""
+    base, extra = divmod(total, len(present))
+    favoured = set(sorted(range(len(present)), key=lambda worker: -present[worker])[:extra])
+    return [base + (worker in favoured) for worker in range(len(present))]
+
+
+def _spans(vnodes: list[int]) -> str:
+    """Return vnodes as text, neighbours together."""
+    spans: list[list[int]] = []
+    for vnode in vnodes:
+        if spans and spans[-1][1] == vnode - 1:
+            spans[-1][1] = vnode
+        else:
+            spans.append([vnode, vnode])
+    shown = [f"{first}" if first == last else f"{first}-{last}" for first, last in spans]
+    return f"vnodes {', '.join(shown)}" if shown else "no vnodes"
+
+
+def hasher(kinds: Sequence[DataType]) -> Callable[[Sequence[Any]], int]:
+    """Return the function that gives the vnode of the values of the distribution columns.
+
+    Raises:
+        SchemaError: a column is of a type that has no hash in Spark that is the same everywhere.
+    """
+    parts = [_hash_bytes(kind) for kind in kinds]
+    xxh64 = _xxhash()
+
+    def _vnode(values: Sequence[Any]) -> int:
+        state = _SEED
+        for part, value in zip(parts, values, strict=True):
+            if value is not None:
+                state = xxh64(part(value), state)
+        return state >> 56
+
+    return _vnode
+
+
+def _xxhash() -> Callable[[bytes, int], int]:
+    try:
+        from xxhash import xxh64_intdigest
+    except ImportError as error:
+        raise SchemaError("a distributed table needs xxhash: pip install xxhash") from error
+    return xxh64_intdigest
+
+
+def _hash_bytes(kind: DataType) -> Callable[[Any], bytes]:
+    if kind.kind == "string":
+        return str.encode
+    if kind.kind == "binary":
+        return bytes
+    form = fixed_form(kind)
+    if form is None or kind.kind.startswith("float"):
+        raise SchemaError(
+            f"rows cannot be distributed by a {kind}: use text, binary, whole numbers, dates or timestamps"
+        )
+    return lambda value: (form.number(value) & _MASK).to_bytes(8, "little")

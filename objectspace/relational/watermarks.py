@@ -1,0 +1,82 @@
+"""Watermarks: below a watermark nothing is touched any more, so rows there are hidden, and removed when there is time.
+
+There is one rule for every read, point or scan, of rows in memory or stored, whatever the position of the column: a row
+whose value in the watermark column is smaller than the committed watermark does not exist. A row that is equal to it
+does, and so does one with NULL. Watermarks only grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from objectspace.relational.keys import NOTHING, KeyRange, Order, column_encoder, intersect, next_key
+from objectspace.relational.types import DataType
+from objectspace.relational.vnodes import VnodeBitmap
+
+
+class WatermarkIndex:
+    """Which watermark holds for a vnode at an epoch: the newest that was written for it up to then.
+
+    >>> index = WatermarkIndex()
+    >>> index.write(1, VnodeBitmap([0, 1]), 10); index.write(3, VnodeBitmap([1]), 20)
+    >>> index.read(0, 3), index.read(1, 2), index.read(1, 3), index.read(2, 3)
+    (10, 10, 20, None)
+    """
+
+    def __init__(self) -> None:
+        self._writes: list[tuple[int, VnodeBitmap, Any]] = []
+
+    def write(self, epoch: int, vnodes: VnodeBitmap, watermark: Any) -> None:
+        """Note the watermark of some vnodes from an epoch on. Time: O(1)."""
+        self._writes.append((epoch, vnodes, watermark))
+
+    def read(self, vnode: int, epoch: int | None = None) -> Any:
+        """Return the watermark of a vnode as of an epoch, the last one by default; ``None`` where there is none."""
+        found = [
+            (written, place)
+            for place, (written, vnodes, _) in enumerate(self._writes)
+            if vnode in vnodes and (epoch is None or written <= epoch)
+        ]
+        return self._writes[max(found)[1]][2] if found else None
+
+    def newest(self) -> list[tuple[VnodeBitmap, Any]]:
+        """Return the watermarks that hold now, each with the vnodes that it holds for. Time: O(writes)."""
+        covered, found = 0, []
+        places = sorted(range(len(self._writes)), key=lambda place: (self._writes[place][0], place), reverse=True)
+        for _, vnodes, watermark in map(self._writes.__getitem__, places):
+            if bits := vnodes.bits & ~covered:
+                found.append((VnodeBitmap.from_bits(bits), watermark))
+                covered |= bits
+        return found
+
+    def to_json(self, cell: Callable[[Any], Any]) -> list[list[Any]]:
+        """Return what must be stored: bit patterns in hexadecimal digits, with cells of the watermarks."""
+        return [[f"{vnodes.bits:x}", cell(watermark)] for vnodes, watermark in self.newest()]
+
+    @classmethod
+    def from_json(cls, stored: Iterable[Any], value: Callable[[Any], Any]) -> WatermarkIndex:
+        """Return the index that :meth:`to_json` wrote."""
+        index = cls()
+        for bits, cell in stored:
+            index.write(0, VnodeBitmap.from_bits(int(bits, 16)), value(cell))
+        return index
+
+
+def visible_range(found: KeyRange, kind: DataType, order: Order, watermark: Any) -> list[KeyRange]:
+    """Return the parts of a range of keys that a watermark on the first key column leaves visible, in key order.
+
+    Rows below the watermark lie at the low end of an ascending column and at the high end of a descending one; NULL is
+    not below it, so it may leave a second part.
+
+    Args:
+        found: the range.
+        kind: the type of the first key column.
+        order: its order.
+        watermark: the watermark.
+    """
+    encode = column_encoder(kind, order)
+    mark, null, tag = encode(watermark), encode(None), bytes([order.tags[0]])
+    values = (tag, next_key(mark)) if order.descending else (mark, next_key(tag))
+    parts = [intersect(found, part) for part in sorted([values, (null, next_key(null))])]
+    return [part for part in parts if part != NOTHING]

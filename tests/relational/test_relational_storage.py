@@ -1,0 +1,218 @@
+"""Storage tables: one epoch whatever comes later, projections, SQL's ranges, Arrow in every direction, changes."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from checkpoint import CheckpointStore, UnknownCheckpointError
+from objectspace import PersistedObjectSpace
+from objectspace.relational import Chunk, Column, RowError, SchemaError, SchemaMismatchError, StateTable, StorageTable
+from tests.relational.helpers import new_space, schema_of
+from tests.relational.samples import EXAMPLES
+
+PEOPLE = schema_of("a int64", "b int64", "c string", key=["a", "b desc"])
+
+
+def committed(*epochs: list[Any], schema: Any = PEOPLE, **options: Any) -> Any:
+    space = new_space(**options)
+    table = StateTable(space, "t", schema)
+    for epoch, changes in enumerate(epochs, 1):
+        table.write_chunk(changes)
+        space.checkpoint(epoch=epoch)
+    return space
+
+
+ROWS = [("+", (1, b, f"r{b}")) for b in (1, 5, 9)] + [("+", (1, None, "null")), ("+", (None, 2, "none"))]
+
+
+def test_an_epoch_stays_what_it_was() -> None:
+    space = committed([("+", (1, 1, "a"))], [("-", (1, 1, "a")), ("+", (2, 2, "b"))])
+    first, second = StorageTable(space, "t", epoch=1), StorageTable(space.store, "t")
+    table = StateTable(space, "t")
+    for epoch in range(3, 40):
+        table.insert_row((3, epoch, "c"))
+        space.checkpoint(epoch=epoch)
+    assert list(first.scan()) == [(1, 1, "a")]
+    assert first.get_row((1, 1)) == (1, 1, "a")
+    assert list(second.scan()) == [(2, 2, "b")]
+    assert (first.epoch, second.epoch) == (1, 2)
+    assert len(list(StorageTable(space, "t").scan())) == 38
+
+
+def test_columns_can_be_chosen_and_repeated() -> None:
+    table = StorageTable(committed(ROWS), "t", columns=["c", "a", "c"])
+    assert table.get_row((1, 5)) == ("r5", 1, "r5")
+    assert next(table.scan(prefix=(1,))) == ("r9", 1, "r9")
+    with pytest.raises(SchemaError, match="no column 'z'"):
+        StorageTable(committed(ROWS), "t", columns=["z"])
+
+
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [
+        ({"prefix": (1,)}, [9, 5, 1, None]),
+        ({"prefix": (1,), "lower": (5,)}, [9, 5]),
+        ({"prefix": (1,), "lower": (5,), "inclusive": (False, True)}, [9]),
+        ({"prefix": (1,), "upper": (5,)}, [5, 1]),
+        ({"prefix": (1,), "upper": (5,), "reverse": True}, [1, 5]),
+        ({"prefix": (1,), "lower": (2,), "upper": (8,)}, [5]),
+        ({"prefix": (1,), "lower": (8,), "upper": (2,)}, []),
+        ({"prefix": (1,), "lower": (None,)}, []),
+        ({"prefix": (1, None)}, [None]),
+        ({"prefix": (None,)}, [2]),
+        ({"lower": (0,)}, [9, 5, 1, None]),
+        ({}, [2, 9, 5, 1, None]),
+    ],
+)
+def test_ranges_are_those_of_sql(bounds: Any, expected: list[Any]) -> None:
+    assert [row[1] for row in StorageTable(committed(ROWS), "t").scan(**bounds)] == expected
+
+
+def test_a_range_over_different_directions_is_refused() -> None:
+    with pytest.raises(RowError, match="ascending and descending"):
+        StorageTable(committed(ROWS), "t").scan(lower=(1, 1))
+
+
+def test_what_does_not_exist_is_refused() -> None:
+    space = committed(ROWS)
+    with pytest.raises(SchemaMismatchError, match="no table 'u'"):
+        StorageTable(space, "u")
+    with pytest.raises(UnknownCheckpointError):
+        StorageTable(space, "t", epoch=9)
+    with pytest.raises(SchemaMismatchError):
+        StorageTable(CheckpointStore(":memory:"), "t")
+
+
+def test_a_store_that_is_read_only_has_tables(tmp_path: Any) -> None:
+    with PersistedObjectSpace.open(tmp_path / "state.db") as space:
+        table = StateTable(space, "t", PEOPLE)
+        table.insert_row((1, 1, "a"))
+        table.commit(1)
+        space.checkpoint(epoch=1)
+    with CheckpointStore(tmp_path / "state.db", read_only=True) as store:
+        assert list(StorageTable(store, "t", epoch=1).scan()) == [(1, 1, "a")]
+
+
+# Arrow ----------------------------------------------------------------------------------------------------------------
+
+
+def every_type() -> Any:
+    kinds = ["decimal(5,2)" if kind == "decimal" else kind for kind in EXAMPLES]
+    schema = schema_of("k int64", *(f"c{place} {kind}" for place, kind in enumerate(kinds)), key=["k desc"])
+    rows = [("+", (1, *EXAMPLES.values())), ("+", (2, *[None] * len(EXAMPLES))), ("+", (3, *EXAMPLES.values()))]
+    return committed(rows, schema=schema), schema
+
+
+def test_every_type_goes_to_arrow_and_back() -> None:
+    space, schema = every_type()
+    table = StorageTable(space, "t")
+    found = table.to_arrow()
+    found.validate(full=True)
+    assert found.schema == schema.to_arrow()
+    rows = [tuple(row.values()) for row in found.to_pylist()]
+    assert rows == list(table.scan())
+    assert Chunk.from_arrow(found, schema).rows() == [("+", row) for row in table.scan()]
+    assert table.to_pandas()["k"].tolist() == [3, 2, 1]
+
+
+def test_batches_are_as_large_as_wanted() -> None:
+    space = committed([("+", (1, b, "x")) for b in range(100)])
+    table = StorageTable(space, "t", columns=["b"])
+    batches = list(table.to_batches(batch_rows=30))
+    assert [batch.num_rows for batch in batches] == [30, 30, 30, 10]
+    assert pa.Table.from_batches(batches)["b"].to_pylist() == list(range(99, -1, -1))
+    assert StorageTable(space, "t", columns=[]).to_arrow().num_columns == 0
+
+
+def test_arrow_readers_read_a_table_by_itself() -> None:
+    space, _ = every_type()
+    table = StorageTable(space, "t", columns=["k", "c3", "c7", "c10"])
+    assert pa.table(table).to_pylist() == table.to_arrow().to_pylist()
+    assert pa.RecordBatchReader.from_stream(table).read_all().num_rows == 3
+
+
+def test_a_value_that_arrow_cannot_hold_is_named() -> None:
+    from decimal import Decimal
+
+    space = committed([("+", (1, Decimal("NaN")))], schema=schema_of("k int64", "d decimal", key=["k"]))
+    with pytest.raises(RowError, match="column 'd'"):
+        StorageTable(space, "t").to_arrow()
+
+
+def test_floats_without_a_number_and_early_dates_go_to_arrow() -> None:
+    schema = schema_of("k int64", "f float64", "d date", key=["k"])
+    rows = [("+", (1, float("inf"), date(1, 1, 1))), ("+", (2, 1.5, date(9999, 12, 31))), ("+", (3, None, None))]
+    found = StorageTable(committed(rows, schema=schema), "t").to_arrow()
+    assert found["f"].to_pylist() == [float("inf"), 1.5, None]
+    assert found["d"].to_pylist() == [date(1, 1, 1), date(9999, 12, 31), None]
+
+
+# Changes --------------------------------------------------------------------------------------------------------------
+
+
+def changes(space: Any, first: int, last: int, **options: Any) -> list[Any]:
+    found = StorageTable(space, "t", **options).changes(first, last)
+    return [(kind.value, *(row for row in (old, new) if row is not None)) for kind, old, new in found]
+
+
+def test_changes_are_net_and_in_key_order() -> None:
+    space = committed(
+        [("+", (1, 1, "a")), ("+", (2, 2, "b"))],
+        [("+", (3, 3, "c")), ("-", (2, 2, "b"))],
+        [("-", (3, 3, "c")), ("U-", (1, 1, "a")), ("U+", (1, 1, "z"))],
+        [("+", (2, 2, "b"))],
+    )
+    assert changes(space, 1, 1) == [("insert", (1, 1, "a")), ("insert", (2, 2, "b"))]
+    assert changes(space, 2, 3) == [("update", (1, 1, "a"), (1, 1, "z")), ("delete", (2, 2, "b"))]
+    assert changes(space, 2, 4) == [("update", (1, 1, "a"), (1, 1, "z"))]
+    assert changes(space, 2, 4, columns=["a", "b"]) == []
+    assert changes(space, 4, 4, columns=["c"]) == [("insert", ("b",))]
+    with pytest.raises(RowError, match="after"):
+        changes(space, 3, 2)
+    with pytest.raises(UnknownCheckpointError, match="no epoch 9"):
+        changes(space, 1, 9)
+
+
+def test_changes_go_over_a_change_of_schema() -> None:
+    space = committed([("+", (1, 1, "a")), ("+", (2, 2, "b"))])
+    table = StateTable(space, "t")
+    wider = table.schema.with_column(Column("d", "int64", default=0))
+    table = StateTable(space, "t", wider, evolve=True)
+    table.update_row((2, 2, "b", 0), (2, 2, "b", 5))
+    table.insert_row((1, 1, "a", 0))
+    space.checkpoint(epoch=2)
+    assert changes(space, 2, 2) == [("update", (2, 2, "b", 0), (2, 2, "b", 5))]
+
+
+def test_changes_of_merged_epochs_are_refused() -> None:
+    space = committed(*([("+", (1, epoch, "a"))] for epoch in range(40)), history=2)
+    assert changes(space, 40, 40) == [("insert", (1, 39, "a"))]
+    with pytest.raises(UnknownCheckpointError):
+        changes(space, 3, 5)
+
+
+# Chunks ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_chunk_goes_to_arrow_and_pandas_and_back() -> None:
+    chunk = Chunk.from_rows(PEOPLE, [("U-", (1, 2, "a")), ("U+", (1, 2, None)), ("-", (5, None, "b"), True)])
+    batch = chunk.to_arrow()
+    assert batch.schema.names == ["op", "a", "b", "c"]
+    assert Chunk.from_arrow(batch, PEOPLE) == chunk
+    assert Chunk.from_arrow(batch).rows() == chunk.rows()
+    whole = Chunk.from_rows(PEOPLE, [("+", (1, 2, "a"))])
+    assert Chunk.from_pandas(whole.to_pandas(), PEOPLE) == whole
+    assert Chunk.from_rows(PEOPLE, []).to_arrow().num_rows == 0
+
+
+def test_a_chunk_of_other_data_is_refused() -> None:
+    with pytest.raises(SchemaError, match="column 'b' is missing"):
+        Chunk.from_arrow(pa.table({"a": [1]}), PEOPLE)
+    with pytest.raises(RowError, match="operation"):
+        Chunk.from_arrow(pa.table({"op": ["?"], "a": [1], "b": [1], "c": ["x"]}), PEOPLE)
+    with pytest.raises(SchemaError, match="no match"):
+        Chunk.from_arrow(pa.table({"a": pa.array([1], pa.duration("s"))}))

@@ -1,0 +1,334 @@
+"""State tables: the examples of the seed, barriers over many tables, errors that change nothing, recovery."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from checkpoint import CheckpointStore
+from objectspace import ObjectNotFoundError, PersistedObjectSpace, VolatileObjectSpace
+from objectspace.errors import CheckpointProtocolError
+from objectspace.relational import (
+    Chunk,
+    Column,
+    EpochError,
+    InconsistentOperationError,
+    Kind,
+    RowError,
+    SchemaMismatchError,
+    StateTable,
+    TableSchema,
+    drop_table,
+    seal_tables,
+    tables,
+)
+from tests.relational.helpers import new_space, schema_of, space_on
+
+ORDERS = schema_of("a int64", "b int64", "c int64", key=["a"])
+
+
+def filled(consistency: Any = "strict") -> StateTable:
+    table = StateTable(new_space(), "orders", ORDERS, consistency)
+    table.write_chunk([("+", (1, 11, 111)), ("+", (2, 22, 222))])
+    table.commit(1)
+    return table
+
+
+# The examples of the seed ---------------------------------------------------------------------------------------------
+
+
+def test_the_get_example() -> None:
+    table = StateTable(new_space(), "t", ORDERS)
+    table.insert_row((1, None, 111))
+    table.insert_row((2, 22, 222))
+    table.delete_row((2, 22, 222))
+    table.insert_row((3, 33, 333))
+    table.commit(1)
+    table.insert_row((1, None, 3333))
+    assert table.get_row((1,)) == (1, None, 3333)
+    assert table.get_row((2,)) is None
+    table.insert_row((3, 3333, 3333))
+    assert table.get_row((3,)) == (3, 3333, 3333)
+    table.commit(2)
+    assert table.get_row((1,)) == (1, None, 3333)
+
+
+def test_the_merged_scan_example() -> None:
+    table = StateTable(new_space(), "t", ORDERS)
+    for key in (1, 2, 3, 6):
+        table.insert_row((key, 0, 0))
+    table.commit(1)
+    table.delete_row((2, 0, 0))
+    table.delete_row((3, 0, 0))
+    for key in (4, 5):
+        table.insert_row((key, 0, 0))
+    assert [row[0] for row in table.scan()] == [1, 4, 5, 6]
+    assert [row[0] for row in table.scan(reverse=True)] == [6, 5, 4, 1]
+    table.commit(2)
+    assert [row[0] for row in table.scan()] == [1, 4, 5, 6]
+
+
+# Barriers -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_seals_every_table_and_makes_all_durable_at_once() -> None:
+    store = CheckpointStore(":memory:")
+    space = space_on(store)
+    one, two = StateTable(space, "one", ORDERS), StateTable(space, "two", ORDERS)
+    one.insert_row((1, 1, 1))
+    two.insert_row((2, 2, 2))
+    space.checkpoint(epoch=7)
+    assert (one.epoch, two.epoch) == (7, 7)
+    one.insert_row((3, 3, 3))
+    two.insert_row((4, 4, 4))
+    recovered = PersistedObjectSpace(store)
+    assert list(StateTable(recovered, "one").scan()) == [(1, 1, 1)]
+    assert list(StateTable(recovered, "two").scan()) == [(2, 2, 2)]
+    assert StateTable(recovered, "one").epoch == 7
+    assert space.checkpoint().epoch == 8
+    assert one.epoch == 8
+
+
+def test_a_barrier_that_one_table_refuses_seals_none() -> None:
+    space = new_space()
+    one, two = StateTable(space, "one", ORDERS), StateTable(space, "two", ORDERS)
+    one.insert_row((1, 1, 1))
+    two.commit(5)
+    with pytest.raises(EpochError, match="epoch 3 is not after epoch 5"):
+        space.checkpoint(epoch=3)
+    assert one.epoch == 0
+    assert [kind for kind, _, _ in one.operations()] == [Kind.INSERT]
+    space.checkpoint(epoch=5)
+    assert one.epoch == 5
+
+
+def test_a_save_writes_what_is_sealed() -> None:
+    store = CheckpointStore(":memory:")
+    space = space_on(store)
+    table = StateTable(space, "t", ORDERS)
+    table.insert_row((1, 1, 1))
+    table.commit(1)
+    table.insert_row((2, 2, 2))
+    writer = store.writer()
+    space.save(writer)
+    writer.commit()
+    space.on_saved()
+    assert list(StateTable(PersistedObjectSpace(store), "t").scan()) == [(1, 1, 1)]
+    assert list(table.scan()) == [(1, 1, 1), (2, 2, 2)]
+
+
+def test_a_row_costs_one_slot_and_what_returns_costs_none() -> None:
+    space = new_space()
+    table = StateTable(space, "t", ORDERS)
+    table.write_chunk(("+", (key, key, key)) for key in range(100))
+    space.checkpoint(epoch=1)
+    table.update_row((7, 7, 7), (7, 8, 9))
+    table.delete_row((8, 8, 8))
+    table.insert_row((8, 8, 8))
+    table.insert_row((500, 5, 5))
+    table.delete_row((500, 5, 5))
+    assert space.checkpoint(epoch=2).slots == 1
+
+
+def test_a_table_whose_handle_is_dropped_keeps_its_rows() -> None:
+    space = new_space()
+    StateTable(space, "t", ORDERS).insert_row((1, 1, 1))
+    space.checkpoint(epoch=1)
+    assert list(StateTable(space, "t").scan()) == [(1, 1, 1)]
+
+
+def test_a_rollback_drops_what_is_not_sealed_too() -> None:
+    space = new_space()
+    table = StateTable(space, "t", ORDERS)
+    for epoch in (1, 2, 3):
+        table.insert_row((epoch, 0, 0))
+        space.checkpoint(epoch=epoch)
+    table.insert_row((4, 0, 0))
+    space.rollback()
+    assert [row[0] for row in table.scan()] == [1, 2, 3]
+    space.rollback(epoch=1)
+    assert [row[0] for row in table.scan()] == [1]
+    assert table.epoch == 1
+    table.insert_row((5, 0, 0))
+    space.checkpoint(epoch=2)
+    assert [row[0] for row in table.scan()] == [1, 5]
+
+
+def test_seal_tables_may_be_called_before_a_checkpoint() -> None:
+    space = new_space()
+    table = StateTable(space, "t", ORDERS)
+    table.insert_row((1, 1, 1))
+    seal_tables(space, 1)
+    space.checkpoint(epoch=1)
+    assert table.epoch == 1
+
+
+# Errors ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_strict_table_refuses_at_the_call_and_says_all() -> None:
+    table = filled()
+    with pytest.raises(InconsistentOperationError) as caught:
+        table.insert_row((1, 0, 0))
+    text = str(caught.value)
+    for part in ("'orders'", "a=1", "insert of (1, 0, 0)", "the row (1, 11, 111)", "sealed", "update_row"):
+        assert part in text
+    with pytest.raises(InconsistentOperationError, match=r"no row.*get_row"):
+        table.delete_row((9, 0, 0))
+    with pytest.raises(InconsistentOperationError, match="the row"):
+        table.update_row((2, 0, 0), (2, 1, 1))
+    table.delete_row((1, 11, 111))
+    with pytest.raises(InconsistentOperationError, match="not sealed yet"):
+        table.delete_row((1, 11, 111))
+    assert list(table.scan()) == [(2, 22, 222)]
+
+
+def test_equal_numbers_of_other_spelling_are_the_same_row() -> None:
+    from decimal import Decimal
+
+    schema = schema_of("k float64", "d decimal", "f float32", "n float64", key=["k"])
+    table = StateTable(new_space(), "t", schema, "strict")
+    table.insert_row((0.0, Decimal("1.0"), 3.15, float("nan")))
+    table.delete_row((-0.0, Decimal("1.00"), 3.1500000953674316, float("nan")))
+    assert list(table.scan()) == []
+
+
+BAD_ROWS: list[Any] = [(1, 2), (1, 2, "x"), (1, 2, 3, 4), (1, 2, 2**63), {"z": 1}, "abc"]
+
+
+@pytest.mark.parametrize("row", BAD_ROWS, ids=repr)
+@pytest.mark.parametrize("method", ["insert_row", "delete_row"])
+def test_a_bad_row_leaves_the_epoch_as_it_was(method: str, row: Any) -> None:
+    table = filled()
+    table.insert_row((3, 33, 333))
+    with pytest.raises(RowError, match="table 'orders'"):
+        getattr(table, method)(row)
+    with pytest.raises(RowError):
+        table.update_row((3, 33, 333), row)
+    assert list(table.scan()) == [(1, 11, 111), (2, 22, 222), (3, 33, 333)]
+    table.commit(2)
+    assert list(table.scan()) == [(1, 11, 111), (2, 22, 222), (3, 33, 333)]
+
+
+def test_a_chunk_is_applied_as_a_whole_or_not_at_all() -> None:
+    table = filled()
+    table.delete_row((2, 22, 222))
+    with pytest.raises(InconsistentOperationError):
+        table.write_chunk([("-", (1, 11, 111)), ("+", (2, 0, 0)), ("+", (4, 0, 0)), ("-", (9, 0, 0))])
+    with pytest.raises(RowError, match="operation"):
+        table.write_chunk([("-", (1, 11, 111)), ("?", (2, 0, 0))])
+    assert list(table.scan()) == [(1, 11, 111)]
+    table.write_chunk(Chunk.from_rows(ORDERS, [("U-", (1, 11, 111)), ("U+", (1, 0, 0)), ("+", (5, 0, 0), False)]))
+    assert list(table.scan()) == [(1, 0, 0)]
+
+
+@pytest.mark.parametrize("key", [(), (1, 2), ("x",), 1, "ab"], ids=repr)
+def test_a_key_that_does_not_fit_is_refused(key: Any) -> None:
+    table = filled()
+    with pytest.raises(RowError, match="table 'orders'"):
+        table.get_row(key)
+    if key not in ((), (1, 2)):
+        with pytest.raises(RowError):
+            table.scan(prefix=key)
+
+
+def test_an_update_must_keep_the_key() -> None:
+    table = filled()
+    with pytest.raises(RowError, match="the keys differ"):
+        table.update_row((1, 11, 111), (3, 11, 111))
+    assert list(table.scan()) == [(1, 11, 111), (2, 22, 222)]
+
+
+@pytest.mark.parametrize("epoch", [1, 0, -5, "2", 2.0, True])
+def test_an_epoch_that_does_not_follow_is_refused(epoch: Any) -> None:
+    table = filled()
+    with pytest.raises(EpochError):
+        table.commit(epoch)
+    table.commit(2)
+    assert table.epoch == 2
+
+
+def test_strings_with_a_nul_are_kept_and_lone_surrogates_refused() -> None:
+    table = StateTable(new_space(), "t", schema_of("k string", key=["k"]))
+    for key in ("a", "a\x00", "a\x00b", "\x00", ""):
+        table.insert_row((key,))
+    with pytest.raises(RowError, match="lone surrogate"):
+        table.insert_row(("\udc80",))
+    table.commit(1)
+    assert [row[0] for row in table.scan()] == ["", "\x00", "a", "a\x00", "a\x00b"]
+
+
+def test_lists_that_are_changed_after_a_write_or_a_read_change_nothing() -> None:
+    table = StateTable(new_space(), "t", schema_of("k int64", "l list<int64>", key=["k"]))
+    given = [1]
+    table.insert_row((1, given))
+    given.append(2)
+    found = table.get_row((1,))
+    assert found == (1, [1])
+    found[1].append(3)
+    assert table.get_row((1,)) == (1, [1])
+
+
+def test_handles_of_closed_spaces_and_dropped_tables_refuse_work() -> None:
+    table = filled()
+    drop_table(table._space, "orders")
+    with pytest.raises(ObjectNotFoundError):
+        table.insert_row((1, 1, 1))
+    other = filled()
+    other._space.close()
+    for action in (lambda: other.insert_row((3, 3, 3)), lambda: other.commit(2), lambda: list(other.scan())):
+        with pytest.raises(CheckpointProtocolError):
+            action()
+
+
+# The catalogue --------------------------------------------------------------------------------------------------------
+
+
+def test_tables_are_listed_dropped_and_made_again() -> None:
+    space = new_space()
+    for name in ("b", "a"):
+        StateTable(space, name, ORDERS).insert_row((1, 1, 1))
+    assert [(record.name, record.id) for record in tables(space).values()] == [("b", 1), ("a", 2)]
+    assert tables(space)["a"].schema == ORDERS
+    drop_table(space, "b")
+    assert list(tables(space)) == ["a"]
+    assert "b" not in space
+    assert list(StateTable(space, "b", ORDERS).scan()) == []
+    space.checkpoint(epoch=1)
+    assert list(tables(space.at(epoch=1))) == ["a", "b"]
+    with pytest.raises(SchemaMismatchError, match="no table 'c'"):
+        drop_table(space, "c")
+
+
+def test_a_name_that_another_object_has_is_refused() -> None:
+    space = new_space()
+    space.create_list("t")
+    with pytest.raises(ValueError, match="'t'"):
+        StateTable(space, "t", ORDERS)
+    assert tables(space) == {}
+
+
+def test_a_volatile_space_has_tables_too() -> None:
+    table = StateTable(VolatileObjectSpace(), "t", TableSchema([Column("k", "int64")], ["k"]))
+    table.insert_row((1,))
+    table.commit(1)
+    assert list(table.scan()) == [(1,)]
+
+
+def test_a_table_larger_than_memory_is_read_and_written() -> None:
+    store = CheckpointStore(":memory:")
+    space = PersistedObjectSpace(store, cache_slots=10)
+    table = StateTable(space, "t", ORDERS, "strict")
+    model = {}
+    for epoch in range(1, 6):
+        for key in range(epoch, 3000, 5):
+            model[key] = (key, epoch, key)
+            table.insert_row(model[key])
+        table.commit(epoch)
+        space.checkpoint(epoch=epoch)
+        table.update_row(model[epoch], (epoch, -1, 0))
+        model[epoch] = (epoch, -1, 0)
+    assert list(table.scan()) == [model[key] for key in sorted(model)]
+    assert list(table.scan(lower=(2990,), reverse=True)) == [model[key] for key in range(2999, 2989, -1)]
+    assert table.get_row((1234,)) == model[1234]
