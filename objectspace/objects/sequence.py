@@ -87,6 +87,7 @@ class Sequenced:
         for label, stored in self.edits.items():
             value = values[self.place(label)]
             if value is stored and type(value) in ATOMS:
+                self.prints.pop(label, None)
                 continue
             text = encode(value, label)
             self._remember(label, value, text)

@@ -261,7 +261,8 @@ class Set(MemberCodec, SetMethods[T]):
     def _close(self) -> None:
         """Note the elements that were added while the set was open, and watch it from now on."""
         table = self._table
-        if self._fresh or self.__dict__.pop("add", None) is None:
+        self.__dict__.pop("add", None)
+        if self._fresh or not table.complete:
             return
         assert table.ranks is not None
         added = []

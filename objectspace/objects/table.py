@@ -208,6 +208,7 @@ class SlotTable:
         """Return the row of a slot that was set, ``None`` where it holds what is stored."""
         value = _get(self.live, key)
         if value is stored and type(value) in ATOMS:
+            self.prints.pop(key, None)
             return None
         slot, text = self._slot_and_text(key, value)
         if stored is not ABSENT and unchanged(stored, value, text):
@@ -279,7 +280,7 @@ class SlotTable:
             self.edits.pop(key, None)
             self.gone.pop(key, None)
             if dict.__contains__(self.live, key):
-                self.edits[self._original(key)] = self._taken_back(key, stored)
+                self.edits[self._met(key)] = self._taken_back(key, stored)
             elif stored is not ABSENT:
                 self.gone[key] = self._taken_back(key, stored)
 
@@ -385,8 +386,9 @@ class SlotTable:
 
     def _original(self, key: Any) -> Any:
         """Return the key of ``live`` that is equal to ``key``: ``1`` may have been asked for as ``True``."""
-        if not self.is_mixed and type(key) in _ALONE:
-            return key
+        return key if not self.is_mixed and type(key) in _ALONE else self._met(key)
+
+    def _met(self, key: Any) -> Any:
         probe = _Probe(key)
         return probe.met if dict.__contains__(self.live, probe) else key
 

@@ -53,17 +53,16 @@ def outcome(target: Any, method: str, args: tuple[Any, ...]) -> str:
 class SpaceMachine(RuleBasedStateMachine):
     """The rules of the protocol; subclasses say how objects are made, changed and read."""
 
-    @initialize(whole=st.sampled_from([0, 3, 1024]), cache=st.sampled_from([1, 8, 1000]), few=st.sampled_from([2, 32]))
-    def begin(self, whole: int, cache: int, few: int) -> None:
+    @initialize(
+        whole=st.sampled_from([0, 3, 1024]),
+        cache=st.sampled_from([1, 8, 1000]),
+        few=st.sampled_from([2, 32]),
+        promote=st.sampled_from([0, 8]),
+    )
+    def begin(self, whole: int, cache: int, few: int, promote: int) -> None:
         self.patch = pytest.MonkeyPatch()
-        small = {
-            "WHOLE_SLOTS": whole,
-            "OPEN_SHARE": few,
-            "CLEAR_ROWS": few,
-            "DENSE_LENGTH": whole,
-            "QUEUE_SLOTS": few,
-            "STACK_SLOTS": few,
-        }
+        small = {"WHOLE_SLOTS": whole, "DENSE_LENGTH": whole, "PROMOTE_SHARE": promote}
+        small |= dict.fromkeys(("OPEN_SHARE", "CLEAR_ROWS", "QUEUE_SLOTS", "STACK_SLOTS"), few)
         for name, value in small.items():
             self.patch.setattr(limits, name, value)
         self.cache = cache
@@ -128,9 +127,19 @@ class SpaceMachine(RuleBasedStateMachine):
         self.end_flight(ending)
 
     @precondition(has_flight)
-    @rule(ending=st.sampled_from(ENDINGS))
-    def end_flight(self, ending: str) -> None:
-        """Commit what is saved, in one of the ways in which that can end; or else acknowledge it, or forget to."""
+    @rule(ending=st.sampled_from(ENDINGS), look=st.booleans())
+    def end_flight(self, ending: str, look: bool = False) -> None:
+        """Commit what is saved, in one of the ways in which that can end; or else acknowledge it, or forget to.
+
+        Who looks before and after sees the same, whatever the objects have to read again.
+        """
+        if look:
+            self.expect_all()
+        self.end(ending)
+        if look:
+            self.expect_all()
+
+    def end(self, ending: str) -> None:
         writer, models = self.flight
         if self.is_committed():
             self.flight = None

@@ -83,6 +83,13 @@ class Mapping(ObjectMachine):
     def number(self, place: int) -> Any:
         return place
 
+    @precondition(ObjectMachine.is_uncommitted)
+    @rule()
+    def put_back_in_flight(self) -> None:
+        """Give the keys back that the save under way removes."""
+        before = self.committed.get(self.name, {})
+        self.both("update", {key: "back" for key in before if key not in self.model})
+
     @rule()
     def clear(self) -> None:
         self.both("clear")

@@ -295,6 +295,55 @@ def test_objects_of_every_kind_can_be_owned(space: PersistedObjectSpace, of: str
     assert len(space.store.reader().image().index) == 1
 
 
+@pytest.mark.parametrize("ending", ["rollback", "commit"])
+def test_a_dictionary_opened_in_flight_gets_back_what_the_save_removed(
+    space: PersistedObjectSpace, ending: str
+) -> None:
+    items = space.create_dictionary("d")
+    items.update(dict.fromkeys(range(10), "old"))
+    space.checkpoint()
+    del items[3]
+    writer = space.store.writer()
+    space.save(writer)
+    items.update(dict.fromkeys(range(2, 6), "new"))
+    getattr(writer, ending)()
+    items[7] = "newer"
+    space.checkpoint()
+    space._check()
+    found = PersistedObjectSpace(space.store).get("d")
+    assert list(found.items()) == list(items.items())
+    assert list(found) == [0, 1, 2, 4, 5, 6, 7, 8, 9, 3]
+
+
+def test_a_scan_in_flight_leaves_no_trace(space: PersistedObjectSpace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "WHOLE_SLOTS", 0)
+    space.create_sorted_dictionary("s").update(dict.fromkeys(range(10), 0))
+    space.checkpoint()
+    items = PersistedObjectSpace(space.store).get("s")
+    items[4.5] = 1
+    writer = space.store.writer()
+    items._home.save(writer)
+    before = list(items.irange(3, 6))
+    writer.commit()
+    items._home.on_saved()
+    assert before == list(items.irange(3, 6)) == [3, 4, 4.5, 5, 6]
+
+
+def test_a_child_that_was_cleared_has_one_handle_whatever_its_owner_forgets(space: PersistedObjectSpace) -> None:
+    groups = space.create_dictionary("g", of=list)
+    groups["a"] = range(100)
+    space.checkpoint()
+    child = groups["a"]
+    child.clear()
+    child.append("new")
+    space.checkpoint()
+    space._evict(gently=False)
+    assert groups["a"] is child
+    child.append("more")
+    space.checkpoint()
+    assert PersistedObjectSpace(space.store).get("g").copy() == {"a": ["new", "more"]}
+
+
 def test_a_value_in_two_types_of_equal_keys_stays_under_the_first(space: PersistedObjectSpace) -> None:
     for kind in ("dictionary", "sorted_dictionary"):
         items = create(space, kind, kind)
