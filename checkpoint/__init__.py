@@ -9,6 +9,7 @@
 '42'
 """
 
+from checkpoint.diff import Change, IndexEntry, Table, invert
 from checkpoint.errors import (
     CheckpointError,
     CorruptStoreError,
@@ -19,11 +20,13 @@ from checkpoint.errors import (
     UnknownCheckpointError,
 )
 from checkpoint.reader import Reader, StoredItem
+from checkpoint.record import CheckpointRecord
 from checkpoint.run import CheckpointKind, Run
-from checkpoint.store import CheckpointRecord, CheckpointStore
+from checkpoint.store import CheckpointStore
 from checkpoint.writer import CheckpointWriter, ObjectReceipt, Receipt, RunWriter, Writer, WriterState
 
 __all__ = [
+    "Change",
     "CheckpointError",
     "CheckpointKind",
     "CheckpointRecord",
@@ -32,6 +35,7 @@ __all__ = [
     "CorruptStoreError",
     "EpochTypeError",
     "FencedError",
+    "IndexEntry",
     "ObjectReceipt",
     "Reader",
     "Receipt",
@@ -40,7 +44,9 @@ __all__ = [
     "StoreFailedError",
     "StoreLockedError",
     "StoredItem",
+    "Table",
     "UnknownCheckpointError",
     "Writer",
     "WriterState",
+    "invert",
 ]

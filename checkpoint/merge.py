@@ -91,7 +91,7 @@ def merge(session: Session, group: Sequence[int], *, is_base: bool) -> int:
     if is_base:
         drop_deletions(connection, newest)
         drop_unreachable(session, newest)
-    _discard(connection, older)
+    drop(connection, older)
     found = measured(connection, newest)
     connection.execute(
         "UPDATE checkpoint SET run_slots = ?, run_digest = ? WHERE number = ?", (found.slots, found.digest, newest)
@@ -130,7 +130,18 @@ def drop_before(connection: sqlite3.Connection, first: int) -> None:
     Dirties: their rows.
     """
     rows = connection.execute("SELECT number FROM checkpoint WHERE run_slots IS NOT NULL AND number < ?", (first,))
-    _discard(connection, [row[0] for row in rows])
+    drop(connection, [row[0] for row in rows])
+
+
+def drop(connection: sqlite3.Connection, numbers: Sequence[int]) -> None:
+    """Drop runs that nobody needs.
+
+    Dirties: their rows.
+    """
+    runs = _list(numbers)
+    for table, _, _, _ in _TABLES:
+        connection.execute(f"DELETE FROM {table} WHERE checkpoint IN ({runs})")
+    connection.execute(f"UPDATE checkpoint SET run_slots = NULL, run_digest = NULL WHERE number IN ({runs})")
 
 
 def measured(connection: sqlite3.Connection, number: int) -> Measure:
@@ -156,13 +167,6 @@ def numbers_in(connection: sqlite3.Connection, table: str) -> Iterator[int]:
         if number is None:
             return
         yield number
-
-
-def _discard(connection: sqlite3.Connection, numbers: Sequence[int]) -> None:
-    runs = _list(numbers)
-    for table, _, _, _ in _TABLES:
-        connection.execute(f"DELETE FROM {table} WHERE checkpoint IN ({runs})")
-    connection.execute(f"UPDATE checkpoint SET run_slots = NULL, run_digest = NULL WHERE number IN ({runs})")
 
 
 def _list(numbers: Sequence[int]) -> str:

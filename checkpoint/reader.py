@@ -60,6 +60,19 @@ class Reader:
         )
         return [(row[0], row[1], row[2], row[3]) for row in rows if row[2] is not None]
 
+    def entry(self, object_id: int) -> IndexRow | None:
+        """Return the index row of one object, or ``None`` where no object of this id has a name.
+
+        Time: O(live runs · log n).
+        """
+        self._allow()
+        row = self._session.row(
+            f"SELECT object, name, kind, codec FROM state_index WHERE checkpoint {self._in} AND object = ?"
+            " ORDER BY checkpoint DESC LIMIT 1",
+            (object_id,),
+        )
+        return None if row is None or row[2] is None else row
+
     def metadata(self, object_id: int) -> dict[str, str]:
         """Return the metadata of one object: JSON text by key."""
         rows = self._query(
@@ -93,6 +106,20 @@ class Reader:
 
         Rows are fetched page by page, so the memory used does not depend on the size of the object.
         """
+        for slot, value, rank in self.rows(object_id, lower, upper, reverse=reverse, page_rows=page_rows):
+            if value is not None:
+                yield StoredItem(slot, value, rank)
+
+    def rows(
+        self,
+        object_id: int,
+        lower: Slot | None = None,
+        upper: Slot | None = None,
+        *,
+        reverse: bool = False,
+        page_rows: int | None = None,
+    ) -> Iterator[tuple[Slot, Payload | None, int | None]]:
+        """Yield the newest row of each slot as :meth:`items` does, those that mark deletions (value ``None``) too."""
         page_rows = page_rows or self.PAGE_ROWS
         last: Slot | None = None
         while True:
@@ -100,8 +127,7 @@ class Reader:
             for slot, value, rank, _ in page:
                 if slot != last:
                     last = slot
-                    if value is not None:
-                        yield StoredItem(slot, value, rank)
+                    yield slot, value, rank
             if len(page) < page_rows:
                 return
 
@@ -127,6 +153,28 @@ class Reader:
         with self._session.cursor(statement, (object_id, -1 if limit is None else limit)) as fetch:
             while page := fetch(self.PAGE_ROWS):
                 yield from map(StoredItem._make, page)
+
+    def since(self, older: Reader) -> Reader | None:
+        """Return a reader of just the runs that came on top of an older checkpoint, which deletions are part of too.
+
+        Returns:
+            ``None`` where this state is not the older one with later runs on top: the runs between are gone, were
+            replaced by a complete image, or lie in another file.
+        """
+        if self._session is not older._session or older.newest not in self.runs:
+            return None
+        return Reader(self._session, [run for run in self.runs if run > older.newest])
+
+    def touched(self) -> set[int]:
+        """Return the ids of all objects that the runs have any row of, be they alive or not.
+
+        Time: O(rows).
+        """
+        statements = (
+            f"SELECT DISTINCT object FROM {table} WHERE checkpoint {self._in}"
+            for table in ("state_index", "state_metadata", "state_item")
+        )
+        return {row[0] for statement in statements for row in self._query(statement)}
 
     def reachable(self) -> set[int]:
         """Return the ids of all objects that exist: the named ones and those that they own.

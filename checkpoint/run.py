@@ -143,11 +143,22 @@ def reachable(index: Iterable[IndexRow], values_of: Callable[[int], Iterable[Pay
         values_of: gives the stored values of one object by its id.
     """
     found: set[int] = set()
-    for object_id, _, _, codec in index:
+    for row in index:
+        object_id = row[0]
         found.add(object_id)
-        if codec is not None and OWNER_MARK in codec:
-            found.update(owned for owned in map(_owned, values_of(object_id)) if owned is not None)
+        if is_owner(row):
+            found |= owned_ids(values_of(object_id))
     return found
+
+
+def is_owner(row: IndexRow) -> bool:
+    """Tell whether the slots of an object refer to objects that it owns."""
+    return row[3] is not None and OWNER_MARK in row[3]
+
+
+def owned_ids(payloads: Iterable[Payload | None]) -> set[int]:
+    """Return the ids of the objects that stored values of an owner refer to."""
+    return {owned for owned in map(_owned, payloads) if owned is not None}
 
 
 def _owned(payload: Payload | None) -> int | None:

@@ -28,7 +28,7 @@ _SMALLEST = 512
 _BUSY_SECONDS = 5
 
 
-_PAGE_BYTES = 2048
+PAGE_BYTES = 2048
 """The page size of a new store: a run of small rows leaves less unused at its end than with SQLite's 4,096 bytes."""
 
 
@@ -187,6 +187,33 @@ class Session:
                 # Refused while an iteration is under way: the log waits. A failure of the file shows at the next write.
                 self.failed(error)
 
+    def unused(self) -> float:
+        """Return which part of the file holds nothing, from 0 to 1."""
+        pages = self.row("PRAGMA page_count")[0]
+        return float(self.row("PRAGMA freelist_count")[0] / max(1, pages))
+
+    def shrink(self) -> None:
+        """Give the space that holds nothing back to the file system.
+
+        While another process reads an older snapshot, the file keeps its size until the log can be copied.
+
+        Raises:
+            CheckpointError: an iteration over the store is under way, or the disk has no room for a second copy.
+        Time: O(size of the file). Dirties: the whole file, but nothing in it changes.
+        """
+        with self.mutex:
+            try:
+                self.connection.execute("VACUUM")
+                self.connection.execute("PRAGMA busy_timeout = 0")
+                self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                self.connection.execute(f"PRAGMA busy_timeout = {1000 * _BUSY_SECONDS}")
+            except SQLITE_ERRORS as error:
+                if "in progress" in str(error):
+                    raise CheckpointError(
+                        f"{self.path} keeps its size while an iteration is under way: finish it, then try again"
+                    ) from error
+                raise self.failed(error) from error
+
     def require_writable(self) -> None:
         """Refuse where nothing may be written.
 
@@ -247,7 +274,7 @@ class Session:
             if is_empty:
                 raise CheckpointError(f"{self.path} is empty: there is nothing to read yet")
             return
-        connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+        connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != "wal" and not self.in_memory:
             raise CheckpointError(f"{self.path} is on a file system without shared memory: put it on a local disk")

@@ -4,42 +4,28 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import astuple, dataclass
-from datetime import UTC, datetime
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from checkpoint import merge, schema
-from checkpoint.errors import CheckpointError, CorruptStoreError, EpochTypeError, UnknownCheckpointError
+from checkpoint import merge, retention
+from checkpoint.diff import Change, differences, run_applying
+from checkpoint.errors import CheckpointError, EpochTypeError, UnknownCheckpointError
+from checkpoint.fork import fork
 from checkpoint.lock import WriterLock
 from checkpoint.reader import Reader
+from checkpoint.record import CheckpointRecord, read_records, write_record
 from checkpoint.run import CheckpointKind, Run
-from checkpoint.session import IN_MEMORY, SQLITE_ERRORS, Durability, Session, require_usable
+from checkpoint.session import IN_MEMORY, Durability, Session, require_usable
 from checkpoint.tiers import DEFAULT_HISTORY, RunMap
+from checkpoint.verify import verify
 from checkpoint.writer import CheckpointWriter, Receipt
 
 if TYPE_CHECKING:
     import sqlite_utils
-
-
-@dataclass(frozen=True)
-class CheckpointRecord:
-    """What the store knows of one checkpoint."""
-
-    number: int
-    epoch: int
-    kind: CheckpointKind
-    parent: int | None
-    slots: int
-    bytes: int
-    digest: str
-    time: str
-    format: int
-    run_slots: int | None
-    run_digest: str | None
 
 
 class CheckpointStore:
@@ -102,7 +88,7 @@ class CheckpointStore:
 
     def checkpoints(self) -> list[CheckpointRecord]:
         """Return what is known of each checkpoint, oldest first."""
-        return self._records("ORDER BY number")
+        return read_records(self._session, "ORDER BY number")
 
     def writer(self, kind: CheckpointKind = CheckpointKind.DIFFERENTIAL, epoch: int | None = None) -> CheckpointWriter:
         """Return a writer for one save.
@@ -132,7 +118,7 @@ class CheckpointStore:
                 if record.number not in self._runs:
                     raise UnknownCheckpointError(
                         f"{self.path} has no rows of checkpoint {record.number} (epoch {record.epoch}) any more: they"
-                        f" were merged; the last {self._history} checkpoints can be read"
+                        f" were merged; the oldest that can be read is checkpoint {self._runs.readable(1)}"
                     )
                 runs = self._runs.at(record.number)
             reader = Reader(self._session, runs)
@@ -164,6 +150,68 @@ class CheckpointStore:
         is gone.
         """
         return self._append(run, epoch, is_partial=False)
+
+    def diff(
+        self,
+        a: int | Reader | None = None,
+        b: int | Reader | None = None,
+        *,
+        a_epoch: int | None = None,
+        b_epoch: int | None = None,
+    ) -> Iterator[Change]:
+        """Return an iterator of the slot changes that lead from checkpoint ``a`` to checkpoint ``b``.
+
+        Args:
+            a: the state before, by number or as a reader (of any store); 0 stands for the empty state.
+            b: the state after, which may be the older of the two; the newest by default.
+            a_epoch: the state before, by epoch in place of ``a``; without both it is the empty state.
+            b_epoch: the state after, by epoch in place of ``b``.
+
+        Raises:
+            UnknownCheckpointError: there is no such checkpoint, or its rows were merged into a newer one.
+
+        Time: O(rows of the runs between the two); O(state) where these are not there any more. The changes are
+        streamed.
+        """
+        before = self._reader_of(0 if a is None and a_epoch is None else a, a_epoch)
+        return differences(before, self._reader_of(b, b_epoch))
+
+    def apply_changes(self, changes: Iterable[Change], epoch: int | None = None) -> Receipt:
+        """Apply changes to the newest state as the next checkpoint, all or none.
+
+        A space that is open on the store sees them after its ``rollback()``.
+
+        Args:
+            changes: what :meth:`diff` or :func:`~checkpoint.invert` yields.
+            epoch: the epoch that the checkpoint seals; one more than the last by default.
+
+        Raises:
+            CheckpointError: a slot does not hold what a change says that it held; nothing was written.
+
+        Time: O(changes · live runs · log n). Memory: the changes.
+        Dirties: a row for each change; none for the slots of an object that goes.
+        """
+        with self._mutex:
+            self._session.require_writable()
+            return self.append(run_applying(changes, self.reader()), epoch)
+
+    def fork(self, path: str | Path, epoch: int | None = None) -> None:
+        """Write an independent store file as of an epoch, with the checkpoints before it.
+
+        It appears whole or not at all, durable on return. This store goes on as before; its other threads wait.
+
+        Args:
+            path: the new file.
+            epoch: the newest epoch of the fork; the newest of this store by default.
+
+        Raises:
+            UnknownCheckpointError: no checkpoint has this epoch, or it was merged.
+            CheckpointError: the file exists already, or cannot be written.
+        Time: O(rows up to the epoch). The rows are streamed.
+        Dirties: the new file.
+        """
+        with self._mutex:
+            fork(self._session, Path(path), self.reader(epoch=epoch).newest)
 
     def holds(self, number: int, run: Run) -> bool:
         """Tell whether checkpoint ``number`` is durable and holds just the rows of ``run``.
@@ -200,15 +248,63 @@ class CheckpointStore:
         Time: O(rows). The rows are streamed.
         """
         with self._mutex:
-            damage = self._session.row("PRAGMA integrity_check(1)")[0]
-            if damage != "ok":
-                raise CorruptStoreError(f"{self.path} is damaged: SQLite says {damage}; restore it from a copy")
-            numbers = {}
-            for record in self._records("WHERE run_slots IS NOT NULL OR run_digest IS NOT NULL ORDER BY number"):
-                self._verify_run(record)
-                numbers[record.number] = record
-            self._verify_no_orphans(set(numbers))
-            return len(numbers)
+            return verify(self._session)
+
+    def compact(self, progress: retention.Progress = retention.silent) -> None:
+        """Merge all runs into one and give the space back to the file system; then just the newest checkpoint is read.
+
+        What a reader holds stays readable. It may be interrupted anywhere: what was done by then stays done.
+
+        Args:
+            progress: is called with the item rows merged and those to merge in all, before each step and at the end.
+
+        Raises:
+            StoreFailedError: the file system failed: call :meth:`reopen`, then compact again.
+            CheckpointError: the store takes no writes, or the disk has no room for a second copy of the file.
+
+        Time: O(rows). The rows are streamed.
+        Dirties: the whole file.
+        """
+        with self._mutex:
+            self._session.require_writable()
+            self._reduce(self._last[0], progress)
+            self._session.shrink()
+
+    def prune(self, keep: int | None = None, older_than: timedelta | None = None) -> int:
+        """Let go of old checkpoints: of those that are beyond the newest ``keep`` and ``older_than`` an age.
+
+        The newest one stays, and what a reader holds. The rows that a kept checkpoint needs become part of the oldest
+        of them. It may be interrupted anywhere: what was done by then stays done.
+
+        Args:
+            keep: how many of the newest to keep at least; without both arguments as many as the history of the store.
+            older_than: keep all that are younger.
+
+        Returns:
+            how many checkpoints could be read before and cannot any more.
+
+        Raises:
+            StoreFailedError: the file system failed: call :meth:`reopen`, then prune again.
+            CheckpointError: the store takes no writes.
+
+        Time: O(rows of the oldest checkpoint kept and of those before); O(rows) where a quarter of the file is unused.
+        Dirties: these rows.
+        """
+        if (keep is not None and keep < 1) or (older_than is not None and older_than < timedelta(0)):
+            raise ValueError(f"keep is {keep}, older_than {older_than}: keep at least 1, and give an age in the past")
+        with self._mutex:
+            self._session.require_writable()
+            before, pins = len(self._runs), self._pins()
+            if older_than is None:
+                keep = keep or self._history
+            first = retention.first_kept(self._session, self._runs, keep, older_than)
+            self._reduce(first)
+            with self._transaction() as connection:
+                retention.forget(connection, self._runs, first, pins)
+            self._load()
+            if self._session.unused() > retention.UNUSED:
+                self._session.shrink()
+            return before - len(self._runs)
 
     def truncate_after(self, number: int) -> None:
         """Drop every checkpoint after ``number``; 0 drops all. Readers of what is dropped refuse work from then on.
@@ -223,7 +319,7 @@ class CheckpointStore:
             self._session.require_writable()
             if number:
                 self.reader(number)
-            elif self._session.row("SELECT 1 FROM checkpoint WHERE run_slots IS NULL LIMIT 1"):
+            elif retention.beginning_is_gone(self._session):
                 raise UnknownCheckpointError(f"{self.path}: the first checkpoints were merged and cannot be dropped")
             with self._transaction() as connection:
                 for table, column in merge.NUMBERED:
@@ -282,19 +378,20 @@ class CheckpointStore:
         self._last: tuple[int, int] = last or (0, 0)
         self._next_object_id = int(self.setting("next_object_id") or 1)
 
-    def _records(self, clause: str, parameters: tuple[object, ...] = ()) -> list[CheckpointRecord]:
-        rows = self._session.rows(f"SELECT {_COLUMNS} FROM checkpoint {clause}", parameters)
-        return [CheckpointRecord(row[0], row[1], CheckpointKind(row[2]), *row[3:]) for row in rows]
-
     def _record(self, number: int | None, epoch: int | None = None) -> CheckpointRecord:
         column, wanted = ("epoch", epoch) if number is None else ("number", number)
-        records = self._records(f"WHERE {column} = ?", (wanted,))
+        records = read_records(self._session, f"WHERE {column} = ?", (wanted,))
         if records:
             return records[0]
         first, last = self._session.row("SELECT min(epoch), max(epoch) FROM checkpoint")
         span = "it has no checkpoint yet" if first is None else f"it has epochs {first} to {last}"
         what = f"epoch {wanted}" if number is None else f"checkpoint {wanted}"
         raise UnknownCheckpointError(f"{self.path} has no {what}: {span}")
+
+    def _reader_of(self, state: int | Reader | None, epoch: int | None) -> Reader:
+        if isinstance(state, Reader):
+            return state
+        return Reader(self._session, ()) if state == 0 else self.reader(state, epoch=epoch)
 
     def _append(self, run: Run, epoch: int | None, *, is_partial: bool) -> Receipt:
         started = time.perf_counter()
@@ -306,17 +403,14 @@ class CheckpointStore:
                 merge.insert(connection, number, run)
                 if is_partial:
                     merge.complete(self._session, number, self._runs.live)
-                slots, size, digest = merge.measured(connection, number) if is_partial else run.measure()
-                record = CheckpointRecord(
-                    number, epoch, run.kind, parent, slots, size, digest, _now(), schema.FORMAT_VERSION, slots, digest
-                )
-                connection.execute(f"INSERT INTO checkpoint ({_COLUMNS}) VALUES ({_MARKS})", astuple(record))
+                found = merge.measured(connection, number) if is_partial else run.measure()
+                write_record(connection, CheckpointRecord.made_now(number, epoch, run.kind, parent, found))
                 next_object_id = self._reserve_ids(connection, run)
             self._next_object_id, self._last = next_object_id, (number, epoch)
-            self._runs.added(number, slots, is_full=run.kind is CheckpointKind.FULL)
+            self._runs.added(number, found.slots, is_full=run.kind is CheckpointKind.FULL)
             seconds = time.perf_counter() - started
             self._tidy()
-        return Receipt(number, epoch, run.kind, slots, size, seconds)
+        return Receipt(number, epoch, run.kind, found.slots, found.bytes, seconds)
 
     def _next(self, epoch: int | None) -> tuple[int, int, int | None]:
         number, last = self._last
@@ -356,42 +450,39 @@ class CheckpointStore:
 
     def _tidy(self) -> None:
         """Merge old runs where there are many, drop those that a full checkpoint has made useless, and copy the log."""
-        pins = [reader.newest for reader in self._readers]
         try:
-            group = self._runs.due(self._history, pins)
+            group = self._runs.due(self._history, self._pins())
             if group:
-                with self._transaction():
-                    slots = merge.merge(self._session, group, is_base=group[0] == self._runs.live[0])
-                self._runs.merged(group, slots)
-            first = self._runs.obsolete(self._history, pins)
-            if first:
-                with self._transaction() as connection:
-                    merge.drop_before(connection, first)
-                self._runs.dropped(first)
+                self._merge(group)
+            self._drop_obsolete(self._history)
         except CheckpointError:
             # The checkpoint before is durable, so it must not fail for this. What is due stays due.
             return
         self._session.copy_log()
 
-    def _verify_run(self, record: CheckpointRecord) -> None:
-        try:
-            found = merge.measured(self._session.connection, record.number)
-        except SQLITE_ERRORS as error:
-            raise self._session.failed(error) from error
-        if (found.slots, found.digest) != (record.run_slots, record.run_digest):
-            raise CorruptStoreError(
-                f"{self.path}: the rows of checkpoint {record.number} (epoch {record.epoch}) do not have the digest"
-                f" {record.run_digest} that was recorded with them: restore the file from a copy"
-            )
+    def _pins(self) -> list[int]:
+        return [reader.newest for reader in self._readers]
 
-    def _verify_no_orphans(self, numbers: set[int]) -> None:
-        for table, column in merge.NUMBERED[1:]:
-            for number in merge.numbers_in(self._session.connection, table):
-                if number not in numbers:
-                    raise CorruptStoreError(
-                        f"{self.path}: {table} has rows under {column} {number}, which has no run: restore the file"
-                        " from a copy"
-                    )
+    def _merge(self, group: Sequence[int]) -> None:
+        with self._transaction():
+            slots = merge.merge(self._session, group, is_base=group[0] == self._runs.at(group[-1])[0])
+        self._runs.merged(group, slots)
+
+    def _drop_obsolete(self, history: int) -> None:
+        first = self._runs.obsolete(history, self._pins())
+        if first:
+            with self._transaction() as connection:
+                merge.drop_before(connection, first)
+            self._runs.dropped(first)
+
+    def _reduce(self, first: int, progress: retention.Progress = retention.silent) -> None:
+        """Drop what neither a checkpoint from ``first`` on nor a reader needs, and merge what need not stand alone."""
+        pins = self._pins()
+        unneeded = self._runs.unneeded(first, pins)
+        with self._transaction() as connection:
+            merge.drop(connection, unneeded)
+        self._runs.removed(unneeded)
+        retention.reduce(self._runs, first, pins, self._merge, progress)
 
     def _retire_readers(self, reason: str) -> None:
         """End the readers whose checkpoint cannot be read any more."""
@@ -407,11 +498,3 @@ class CheckpointStore:
             return True
         now = self._record(number)
         return (now.epoch, now.time, now.digest) == (known.epoch, known.time, known.digest)
-
-
-_COLUMNS = ", ".join(CheckpointRecord.__dataclass_fields__)
-_MARKS = ", ".join("?" for _ in CheckpointRecord.__dataclass_fields__)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")

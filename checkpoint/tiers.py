@@ -18,6 +18,9 @@ DEFAULT_HISTORY = 16
 FAN_IN = 8
 """How many neighbouring runs of a tier are merged into one."""
 
+STEP_RUNS = 64
+"""How many runs one step of a compaction merges at most."""
+
 
 class RunMap:
     """The runs of a store by number, with their sizes, and the numbers of its full checkpoints.
@@ -40,6 +43,9 @@ class RunMap:
 
     def __contains__(self, number: object) -> bool:
         return number in self._sizes
+
+    def __len__(self) -> int:
+        return len(self._sizes)
 
     def at(self, number: int) -> tuple[int, ...]:
         """Return the runs that make up the state at checkpoint ``number``, oldest first."""
@@ -66,6 +72,11 @@ class RunMap:
         self._sizes = {run: slots for run, slots in self._sizes.items() if run >= first}
         self._fulls = [number for number in self._fulls if number >= first]
 
+    def removed(self, numbers: Iterable[int]) -> None:
+        """Note that some runs are gone, none of them live."""
+        for number in numbers:
+            del self._sizes[number]
+
     def due(self, history: int, pins: Iterable[int] = ()) -> tuple[int, ...]:
         """Return the neighbouring runs to merge next, oldest first; nothing where reads visit few runs already.
 
@@ -81,6 +92,35 @@ class RunMap:
             return ()
         return next(filter(None, map(self._group, _segments(candidates, pins))), ())
 
+    def readable(self, number: int) -> int:
+        """Return the oldest checkpoint from ``number`` on that has rows of its own; 0 where there is none."""
+        return next((run for run in self._sizes if run >= number), 0)
+
+    def rows(self, group: Iterable[int]) -> int:
+        """Return the item rows of some runs."""
+        return sum(self._sizes[run] for run in group)
+
+    def unneeded(self, first: int, pins: Iterable[int] = ()) -> tuple[int, ...]:
+        """Return the runs that neither a checkpoint from ``first`` on nor a pin is made up of."""
+        needed = {run for target in _targets(first, pins) for run in self.at(target)}
+        return tuple(run for run in self._sizes if run < first and run not in needed)
+
+    def surplus(self, first: int, pins: Iterable[int] = ()) -> tuple[int, ...]:
+        """Return the runs that do not have to stand alone where nothing older than ``first`` must be readable."""
+        return tuple({run for segment in self._needed(first, pins) for run in segment[:-1]})
+
+    def next_surplus(self, first: int, pins: Iterable[int] = ()) -> tuple[int, ...]:
+        """Return the neighbouring runs to merge next to be rid of the surplus, oldest first.
+
+        The newest go first, since what they hold is copied just once then; and not too many at a time, so that each
+        merge is a step that can be interrupted.
+        """
+        return next((tuple(segment[-STEP_RUNS:]) for segment in self._needed(first, pins) if len(segment) > 1), ())
+
+    def needed_full(self, first: int, pins: Iterable[int] = ()) -> int:
+        """Return the full checkpoint that the state at ``first`` and at every pin begins with or after, or 0."""
+        return self._full_at(min([first, *filter(None, pins)]))
+
     def obsolete(self, history: int, pins: Iterable[int] = ()) -> int:
         """Return the full checkpoint before which no run is needed any more, 0 where there is nothing to drop.
 
@@ -91,8 +131,13 @@ class RunMap:
         if not self._fulls:
             return 0
         oldest_kept = max(1, self.live[-1] - history + 1)
-        first = self._full_at(min([oldest_kept, *filter(None, pins)]))
+        first = self.needed_full(oldest_kept, pins)
         return first if next(iter(self._sizes)) < first else 0
+
+    def _needed(self, first: int, pins: Iterable[int]) -> Iterator[Sequence[int]]:
+        """Yield the stretches of runs that may become one each, the newest first."""
+        for target in _targets(first, pins):
+            yield from reversed(list(_segments(self.at(target), pins)))
 
     def _full_at(self, number: int) -> int:
         position = bisect_right(self._fulls, number)
@@ -131,6 +176,11 @@ def _segments(candidates: Sequence[int], pins: Iterable[int]) -> Iterator[Sequen
         yield candidates[start:end]
         start = end
     yield candidates[start:]
+
+
+def _targets(first: int, pins: Iterable[int]) -> list[int]:
+    """Return the checkpoints up to ``first`` that must stay as they are, the newest first."""
+    return sorted({first, *(pin for pin in pins if pin < first)}, reverse=True)
 
 
 def _tier(slots: int) -> int:

@@ -2,7 +2,8 @@
 
 A location holds ``space.json``, which founds the space; ``run/<uuid>.parquet``, one private file for each saved shard;
 and ``manifest/<epoch>.json``, published with put-if-absent, which names the run files that count. A driver opens a
-``Chain``, begins an epoch, lets every shard save a run, and publishes.
+``Chain``, begins an epoch, lets every shard save a run, and publishes; ``chain.collect()`` removes what no kept epoch
+needs.
 
 >>> from checkpoint import CheckpointKind, Run
 >>> from checkpoint.chain import Chain, SourcePosition, location_at, save_run
@@ -18,6 +19,7 @@ True
 
 from checkpoint.chain.cache import cache_root, catch_up, open_cache
 from checkpoint.chain.chain import Chain, SpaceFile
+from checkpoint.chain.collect import Collected
 from checkpoint.chain.location import LocalLocation, Location, RemoteLocation, location_at
 from checkpoint.chain.manifest import FORMAT_VERSION, AcceptedRun, Manifest, SourcePosition
 from checkpoint.chain.plan import EpochPlan, Lineage, OperatorPlan, ShardSaved, save_run
@@ -28,6 +30,7 @@ __all__ = [
     "FORMAT_VERSION",
     "AcceptedRun",
     "Chain",
+    "Collected",
     "EpochPlan",
     "EpochReceipt",
     "Lineage",

@@ -8,6 +8,20 @@ from datetime import UTC, datetime
 from typing import Self
 from uuid import uuid4
 
+from checkpoint.chain.collect import (
+    FLOORS,
+    MANIFESTS,
+    RUNS,
+    Collected,
+    epochs_in,
+    file_name,
+    first_needed,
+    needed_runs,
+    raise_floor,
+    remove_leftovers,
+    remove_manifests,
+    remove_runs,
+)
 from checkpoint.chain.location import Location
 from checkpoint.chain.manifest import FORMAT_VERSION, AcceptedRun, Manifest, SourcePosition, seal, unseal
 from checkpoint.chain.plan import EpochPlan, Lineage, OperatorPlan, ShardSaved, require_one_each
@@ -15,7 +29,6 @@ from checkpoint.errors import CheckpointError, CorruptStoreError, FencedError, U
 from checkpoint.run import CheckpointKind
 
 _SPACE = "space.json"
-_MANIFESTS = "manifest"
 
 
 @dataclass(frozen=True)
@@ -47,7 +60,7 @@ class Chain:
         self.location = location
         self.space = space
         self._manifests: dict[int, Manifest] = {}
-        self._epoch = 0
+        self._epoch, self._floor = 0, 1
         self.refresh()
 
     @classmethod
@@ -109,6 +122,11 @@ class Chain:
         return self._epoch
 
     @property
+    def first_epoch(self) -> int:
+        """The oldest epoch that was not collected, as far as this chain knows; 1 before the first."""
+        return self._floor
+
+    @property
     def newest(self) -> Manifest | None:
         """The manifest of the newest epoch, or None before the first."""
         return self.manifest(self._epoch) if self._epoch else None
@@ -119,32 +137,27 @@ class Chain:
         Raises:
             CheckpointError: the location cannot be read.
         """
-        names = self.location.names(_MANIFESTS)
-        epochs = [int(name.removesuffix(".json")) for name in names if name.removesuffix(".json").isdecimal()]
-        self._epoch = max(epochs, default=0)
+        # The floor is read first: if it rises in between, the manifests below it are missed as those of gone epochs.
+        self._floor = max(epochs_in(self.location, FLOORS), default=1)
+        self._epoch = max(epochs_in(self.location, MANIFESTS), default=0)
 
     def manifest(self, epoch: int) -> Manifest:
         """Return the manifest of an epoch.
 
         Raises:
-            UnknownCheckpointError: the epoch has not been published.
+            UnknownCheckpointError: the epoch has not been published, or was collected.
             CorruptStoreError: its file is missing or damaged, or belongs to another space.
             CheckpointError: the location cannot be read, or the manifest has a newer format.
         """
-        if not 1 <= epoch <= self._epoch:
-            raise UnknownCheckpointError(
-                f"space at {self.location.url}: no epoch {epoch}: expected one from 1 to {self._epoch}"
-            )
-        if epoch not in self._manifests:
-            self._manifests[epoch] = self._read(epoch)
-        return self._manifests[epoch]
+        self._require_kept(epoch)
+        return self._step(epoch, epoch)
 
     def manifests(self, after: int = 0) -> Iterator[Manifest]:
-        """Yield the manifests after an epoch, oldest first.
+        """Yield the manifests after an epoch, oldest first, without those that were collected.
 
         Raises: as ``manifest``.
         """
-        for epoch in range(after + 1, self._epoch + 1):
+        for epoch in range(max(after + 1, self._floor), self._epoch + 1):
             yield self.manifest(epoch)
 
     def lineage(self, operator: str, shard: int, epoch: int | None = None) -> Lineage:
@@ -156,7 +169,7 @@ class Chain:
         begin = self.manifest(at).lineage.get(operator, [0] * self.shards)[shard] if at else 0
         if not begin:
             return ()
-        return tuple(run for step in range(begin, at + 1) for run in _runs_of(self.manifest(step), operator, shard))
+        return tuple(run for step in range(begin, at + 1) for run in _runs_of(self._step(step, at), operator, shard))
 
     def operator_plan(
         self, operator: str, epoch: int | None = None, full_after: int = 64, cache: str | None = None
@@ -223,7 +236,7 @@ class Chain:
             require_one_each(operator, self.shards, saved.get(operator, ()))
         messages = [message for messages in saved.values() for message in messages]
         manifest = self._manifest_of(plan, messages, {**_summed(messages), **(metrics or {})})
-        if not self.location.create(_manifest_name(plan.epoch), manifest.to_json()):
+        if not self._create(manifest):
             raise FencedError(
                 f"space at {self.location.url}: epoch {plan.epoch} was published by another driver first: this one"
                 " must stop; make sure that a single driver feeds the space, then start it again"
@@ -232,6 +245,58 @@ class Chain:
         self._epoch = plan.epoch
         self._forget_old()
         return manifest
+
+    def collect(self, grace_seconds: float = 86_400, keep_epochs: int = 16) -> Collected:
+        """Remove the run files and manifests that the newest epochs do not need, and run files that nobody published.
+
+        It may be interrupted anywhere, done twice, and done while others read or publish. A run file that is named by
+        no manifest may belong to an epoch under way: so the grace period must be longer than any epoch takes, plus what
+        the clocks of this machine and of the location differ by.
+
+        Args:
+            grace_seconds: how old a run file must be to be removed.
+            keep_epochs: how many of the newest epochs stay readable.
+
+        Returns:
+            what was removed.
+
+        Raises:
+            CorruptStoreError: a manifest that a kept epoch needs is missing or damaged; nothing was removed.
+            CheckpointError: the location cannot be read or written; what was removed until then stays removed.
+        Time: O(files listed + runs named by the kept epochs). Dirties: the floor, then the files that go.
+        """
+        if keep_epochs < 1 or grace_seconds < 0:
+            raise ValueError(f"keep_epochs is {keep_epochs}, grace_seconds {grace_seconds}: expected 1, and 0 or more")
+        # In this order: what is published after the listing names files that are not in it, or younger than the grace.
+        listed = [f"{RUNS}/{name}" for name in self.location.names(RUNS)]
+        self.refresh()
+        floor = max(self._floor, self._epoch - keep_epochs + 1)
+        if not self._epoch:
+            return Collected(floor, 0, remove_runs(self.location, listed, set(), grace_seconds), 0)
+        kept = [self.manifest(epoch) for epoch in range(floor, self._epoch + 1)]
+        first = first_needed(kept[0])
+        needed = needed_runs(kept, kept[0], (self._step(epoch, floor) for epoch in range(first, floor)))
+        if floor > self._floor:
+            raise_floor(self.location, floor, self.incarnation)
+            self._floor = floor
+        return Collected(
+            floor,
+            runs=remove_runs(self.location, listed, needed, grace_seconds),
+            manifests=remove_manifests(self.location, first),
+            leftovers=remove_leftovers(self.location, grace_seconds),
+        )
+
+    def _require_kept(self, epoch: int) -> None:
+        if not self._floor <= epoch <= self._epoch:
+            raise UnknownCheckpointError(
+                f"space at {self.location.url}: no epoch {epoch}: expected one from {self._floor} to {self._epoch}"
+            )
+
+    def _step(self, epoch: int, wanted: int) -> Manifest:
+        """Return the manifest of an epoch that is part of the lineages of a wanted one, which is the same or later."""
+        if epoch not in self._manifests:
+            self._manifests[epoch] = self._read(epoch, wanted)
+        return self._manifests[epoch]
 
     def _manifest_of(self, plan: EpochPlan, saved: Sequence[ShardSaved], metrics: dict[str, float]) -> Manifest:
         before = self.manifest(plan.base) if plan.base else None
@@ -250,6 +315,17 @@ class Chain:
             metrics=metrics,
         )
 
+    def _create(self, manifest: Manifest) -> bool:
+        name = file_name(MANIFESTS, manifest.epoch)
+        if not self.location.create(name, manifest.to_json()):
+            return False
+        # A driver that slept for long may find the place of its epoch free again, because the epoch was collected. The
+        # floor rises before any manifest goes.
+        if manifest.epoch >= max(epochs_in(self.location, FLOORS), default=1):
+            return True
+        self.location.delete(name)
+        return False
+
     def _lineage_after(self, before: Manifest | None, runs: Sequence[AcceptedRun]) -> dict[str, list[int]]:
         lineage = {operator: list(begins) for operator, begins in before.lineage.items()} if before else {}
         for run in runs:
@@ -258,11 +334,13 @@ class Chain:
                 begins[run.shard] = run.epoch
         return lineage
 
-    def _read(self, epoch: int) -> Manifest:
-        name = _manifest_name(epoch)
+    def _read(self, epoch: int, wanted: int) -> Manifest:
+        name = file_name(MANIFESTS, epoch)
         place = f"{name} of {self.location.url}"
         data = self.location.read(name)
         if data is None:
+            self._floor = max(epochs_in(self.location, FLOORS), default=1)
+            self._require_kept(wanted)
             raise CorruptStoreError(f"{place} is missing, but later epochs are there: restore it from a backup")
         manifest = Manifest.from_json(data, place)
         if (manifest.incarnation, manifest.epoch) != (self.incarnation, epoch):
@@ -277,10 +355,6 @@ class Chain:
         begins = [begin for shards in self._manifests[self._epoch].lineage.values() for begin in shards if begin]
         for epoch in [epoch for epoch in self._manifests if epoch < min(begins, default=self._epoch)]:
             del self._manifests[epoch]
-
-
-def _manifest_name(epoch: int) -> str:
-    return f"{_MANIFESTS}/{epoch:012d}.json"
 
 
 def _runs_of(manifest: Manifest, operator: str, shard: int) -> Lineage:

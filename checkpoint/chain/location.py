@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,27 @@ class Location(ABC):
             CheckpointError: the location cannot be written.
         Dirties: the one file, durable on return.
         """
+
+    @abstractmethod
+    def delete(self, name: str) -> None:
+        """Remove a file; one that is absent is fine.
+
+        Raises:
+            CheckpointError: the location cannot be written.
+        Dirties: the one file.
+        """
+
+    @abstractmethod
+    def modified(self, name: str) -> float | None:
+        """Return when a file was written, in seconds since 1970 by the clock of the location; None where there is none.
+
+        Raises:
+            CheckpointError: the location cannot be read, or does not tell.
+        """
+
+    def leftovers(self, folders: Iterable[str]) -> list[str]:
+        """Return the names of temporary files in some folders, each of a write that is under way or was cut off."""
+        return []
 
     @abstractmethod
     def require_exclusive_create(self) -> None:
@@ -161,6 +182,25 @@ class LocalLocation(Location):
                 staged.unlink()
             _sync_folder(staged.parent)
             return True
+
+    def delete(self, name: str) -> None:
+        """Remove a file; one that is absent is fine."""
+        with _explained(self, "delete", name):
+            (self.root / name).unlink(missing_ok=True)
+
+    def modified(self, name: str) -> float | None:
+        """Return when a file was written."""
+        with _explained(self, "look at", name):
+            try:
+                return (self.root / name).stat().st_mtime
+            except FileNotFoundError:
+                return None
+
+    def leftovers(self, folders: Iterable[str]) -> list[str]:
+        """Return the names of the files that were to be renamed or linked."""
+        with _explained(self, "list", "its folders"):
+            paths = (path for folder in folders for path in (self.root / folder).glob(f"{_TEMPORARY}*"))
+            return sorted(path.relative_to(self.root).as_posix() for path in paths)
 
     def require_exclusive_create(self) -> None:
         """Make a hard link and take it away again: some mounted file systems have none."""
@@ -253,6 +293,27 @@ class RemoteLocation(Location):
                 # A put that was sent twice, because its first answer got lost, meets its own file here.
                 return self.read(name) == data
         return True
+
+    def delete(self, name: str) -> None:
+        """Remove a file; one that is absent is fine."""
+        system, folder = self.open_file_system()
+        with _explained(self, "delete", name), suppress(FileNotFoundError):
+            system.rm_file(f"{folder}/{name}")
+
+    def modified(self, name: str) -> float | None:
+        """Return when a file was written."""
+        system, folder = self.open_file_system()
+        with _explained(self, "look at", name):
+            system.invalidate_cache()
+            try:
+                return float(system.modified(f"{folder}/{name}").timestamp())
+            except FileNotFoundError:
+                return None
+            except NotImplementedError as error:
+                raise CheckpointError(
+                    f"location {self.address}: its file system does not tell how old a file is, which collecting"
+                    " garbage needs: use a folder, S3, GCS or Azure"
+                ) from error
 
     def require_exclusive_create(self) -> None:
         """Ask for a protocol that is known to decide, and see that a second create is really refused."""

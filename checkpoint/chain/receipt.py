@@ -36,14 +36,14 @@ class EpochReceipt:
 
 
 def receipts(chain: Chain) -> Iterator[EpochReceipt]:
-    """Yield the receipt of every epoch, oldest first.
+    """Yield the receipt of every epoch that was not collected, oldest first.
 
     Raises:
         CorruptStoreError: a manifest or run file is missing or damaged.
         CheckpointError: the location cannot be read.
     Time: O(rows of all runs).
     """
-    shards: dict[tuple[str, int], _Sizes] = {}
+    shards = _sizes_before(chain)
     for manifest in chain.manifests():
         for accepted in manifest.runs:
             sizes = shards.setdefault((accepted.operator, accepted.shard), _Sizes())
@@ -58,6 +58,19 @@ def receipts(chain: Chain) -> Iterator[EpochReceipt]:
             state_slots=sum(sizes.slots for sizes in shards.values()),
             state_bytes=sum(sizes.bytes for sizes in shards.values()),
         )
+
+
+def _sizes_before(chain: Chain) -> dict[tuple[str, int], _Sizes]:
+    """Return what every shard held before the first epoch that was not collected."""
+    shards: dict[tuple[str, int], _Sizes] = {}
+    if chain.first_epoch > 1:
+        for operator in chain.manifest(chain.first_epoch).lineage:
+            for shard in range(chain.shards):
+                sizes = shards.setdefault((operator, shard), _Sizes())
+                for accepted in chain.lineage(operator, shard, chain.first_epoch):
+                    if accepted.epoch < chain.first_epoch:
+                        sizes.apply(read_run(chain.location, accepted))
+    return shards
 
 
 class _Sizes:

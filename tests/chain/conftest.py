@@ -22,3 +22,10 @@ def location(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
 def publish(tmp_path: Path) -> Publisher:
     """A publisher whose plans keep their caches in a folder of the test."""
     return Publisher(tmp_path / "cache")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Try a test of ``some_mode`` with two ways to fail, or with all four where ``--crash`` asks for them."""
+    if "some_mode" in metafunc.fixturenames:
+        modes = [{"late": late, "lasting": lasting} for late in (False, True) for lasting in (False, True)]
+        metafunc.parametrize("some_mode", modes if metafunc.config.getoption("crash") else modes[1:3], ids=str)

@@ -8,12 +8,12 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from checkpoint import CheckpointKind, CheckpointStore, Reader, Run
+from checkpoint import CheckpointError, CheckpointKind, CheckpointStore, Reader, Run
 
 FULL, DIFFERENTIAL = CheckpointKind.FULL, CheckpointKind.DIFFERENTIAL
 ROOT = Path(__file__).parents[2]
@@ -32,6 +32,11 @@ def values_in(reader: Reader, object_id: int = 1) -> dict[Any, Any]:
 def image_of(reader: Reader) -> tuple[list[Any], list[Any], list[Any]]:
     image = reader.image()
     return image.index, image.metadata, image.items
+
+
+def retained(store: CheckpointStore) -> list[int]:
+    """Return the numbers of the checkpoints that can be read."""
+    return [record.number for record in store.checkpoints() if record.run_slots is not None]
 
 
 @dataclass
@@ -131,6 +136,24 @@ FAULTS = [
     for lasting in (False, True)
     for late in (False, True)
 ]
+
+
+Inject = Callable[[Fault | None], None]
+
+
+def crash_points(inject: Inject, fault: dict[str, Any], work: Callable[[], None]) -> Iterator[int]:
+    """Run the work with its n-th statement failing for every n, until it completes without meeting the fault."""
+    at = 1
+    while True:
+        injected = Fault(at, **fault)
+        inject(injected)
+        with suppress(CheckpointError):
+            work()
+        inject(None)
+        if injected.seen < at:
+            return
+        yield at
+        at += 1
 
 
 @contextmanager

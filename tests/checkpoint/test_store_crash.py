@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,7 @@ import pytest
 
 from checkpoint import CheckpointError, CheckpointStore, Run, StoreFailedError
 from objectspace import PersistedObjectSpace
-from tests.checkpoint.store_helpers import FAULTS, FULL, Fault, quick_store, run_of, values_in
-
-Inject = Callable[[Fault | None], None]
+from tests.checkpoint.store_helpers import FAULTS, FULL, Fault, Inject, crash_points, quick_store, run_of, values_in
 
 
 def change(epoch: int) -> dict[int, Any]:
@@ -45,21 +42,6 @@ def prepare(folder: Path, epochs: int) -> Path:
         for epoch in range(1, epochs + 1):
             store.append(run_of(change(epoch)), epoch)
     return folder
-
-
-def crash_points(inject: Inject, fault: dict[str, Any], work: Callable[[], None]) -> Iterator[int]:
-    """Run the work with its n-th statement failing for every n, until it completes without meeting the fault."""
-    at = 1
-    while True:
-        injected = Fault(at, **fault)
-        inject(injected)
-        with suppress(CheckpointError):
-            work()
-        inject(None)
-        if injected.seen < at:
-            return
-        yield at
-        at += 1
 
 
 def assert_goes_on(path: Path, acknowledged: int, allowed: set[int]) -> None:

@@ -1,0 +1,124 @@
+"""Garbage collection of a chain: what no kept epoch needs goes, and so does what nobody ever published.
+
+The first epoch that can be read is told by a file ``floor/<epoch>.json``, which is there before anything is removed.
+So whoever opens the chain meanwhile, or after an interruption anywhere, sees either an epoch with all that it needs or
+one that is said to be gone; collecting again finishes the work.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from checkpoint.chain.location import Location
+from checkpoint.chain.manifest import AcceptedRun, Manifest, seal
+
+FLOORS = "floor"
+MANIFESTS = "manifest"
+RUNS = "run"
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What a garbage collection has done.
+
+    Args:
+        first_epoch: the oldest epoch that can be read from now on.
+        manifests: how many manifests were removed.
+        runs: how many run files were removed.
+        leftovers: how many temporary files of processes that died were removed.
+    """
+
+    first_epoch: int
+    manifests: int
+    runs: int
+    leftovers: int
+
+
+def file_name(folder: str, epoch: int) -> str:
+    """Return the name of the file of an epoch."""
+    return f"{folder}/{epoch:012d}.json"
+
+
+def epochs_in(location: Location, folder: str) -> list[int]:
+    """Return the epochs that have a file in a folder, in order."""
+    names = (name.removesuffix(".json") for name in location.names(folder))
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def raise_floor(location: Location, epoch: int, incarnation: str) -> None:
+    """Say that the epochs before this one can be read no more.
+
+    Dirties: one new file, unless it is there; the files of lower floors go.
+    """
+    # Two collectors may raise the floor at once; the highest counts, so the order does not matter.
+    body = {"incarnation": incarnation, "epoch": epoch, "format": 1}
+    location.create(file_name(FLOORS, epoch), seal(body))
+    for lower in epochs_in(location, FLOORS):
+        if lower < epoch:
+            location.delete(file_name(FLOORS, lower))
+
+
+def needed_runs(kept: Iterable[Manifest], floor: Manifest, older: Iterable[Manifest]) -> set[str]:
+    """Return the names of the run files that the kept epochs need.
+
+    Args:
+        kept: the manifests of the kept epochs.
+        floor: the first of them.
+        older: the manifests before it that its lineages begin in.
+    """
+    needed = {run.file for manifest in kept for run in manifest.runs}
+    return needed | {run.file for manifest in older for run in manifest.runs if _is_in_lineage(run, floor)}
+
+
+def first_needed(floor: Manifest) -> int:
+    """Return the oldest epoch whose manifest the lineages of ``floor`` need."""
+    begins = [begin for shards in floor.lineage.values() for begin in shards if begin]
+    return min([floor.epoch, *begins])
+
+
+def remove_runs(location: Location, listed: Iterable[str], needed: set[str], grace_seconds: float) -> int:
+    """Remove the run files that are not needed and older than the grace period, and return how many these were.
+
+    Dirties: these files.
+    """
+    unneeded = (name for name in listed if name not in needed)
+    return _remove(location, _old(location, unneeded, grace_seconds))
+
+
+def remove_leftovers(location: Location, grace_seconds: float) -> int:
+    """Remove the temporary files that processes which died have left, and return how many these were.
+
+    Dirties: these files.
+    """
+    return _remove(location, _old(location, location.leftovers(("", FLOORS, MANIFESTS, RUNS)), grace_seconds))
+
+
+def remove_manifests(location: Location, first: int) -> int:
+    """Remove the manifests before an epoch, oldest first, and return how many these were.
+
+    Dirties: these files.
+    """
+    return _remove(location, (file_name(MANIFESTS, epoch) for epoch in epochs_in(location, MANIFESTS) if epoch < first))
+
+
+def _is_in_lineage(run: AcceptedRun, floor: Manifest) -> bool:
+    begin = floor.lineage[run.operator][run.shard]
+    return 0 < begin <= run.epoch
+
+
+def _old(location: Location, names: Iterable[str], grace_seconds: float) -> Iterator[str]:
+    now = time.time()
+    for name in names:
+        modified = location.modified(name)
+        if modified is not None and now - modified >= grace_seconds:
+            yield name
+
+
+def _remove(location: Location, names: Iterable[str]) -> int:
+    count = 0
+    for name in names:
+        location.delete(name)
+        count += 1
+    return count

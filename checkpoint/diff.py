@@ -1,0 +1,364 @@
+"""Differences between two checkpoints, slot by slot: they can be read, inverted, and applied as a new checkpoint.
+
+Where one checkpoint is the other with later runs on top, only the rows of those runs are looked at, so that the time
+depends on what changed. Otherwise the two states are compared as streams, object by object.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+from typing import NamedTuple
+
+from checkpoint.errors import CheckpointError
+from checkpoint.reader import Reader, StoredItem
+from checkpoint.run import CheckpointKind, IndexRow, Payload, Run, Slot, is_owner, owned_ids
+
+
+class Table(StrEnum):
+    """Which of the three tables a change is in."""
+
+    INDEX = "index"
+    METADATA = "metadata"
+    ITEM = "item"
+
+
+class IndexEntry(NamedTuple):
+    """What the index says of an object."""
+
+    name: str
+    kind: str
+    codec: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one slot held before, and what it holds after.
+
+    Args:
+        table: the table of the slot.
+        object: the id of the object.
+        name: its name afterwards, or before where it is gone; None for an object that another one owns, which is found
+            by its id in the slots of its owner.
+        kind: its kind, as the name.
+        slot: the slot of an item, the key of a metadata value; None for the index.
+        old: what was there: the text or bytes as stored, for the index an :class:`IndexEntry`; None for nothing.
+        new: what is there now.
+        old_rank: the place of an item in the order of insertion, where its kind keeps one.
+        new_rank: the same afterwards.
+    """
+
+    table: Table
+    object: int
+    name: str | None
+    kind: str | None
+    slot: Slot | None
+    old: Payload | IndexEntry | None
+    new: Payload | IndexEntry | None
+    old_rank: int | None = None
+    new_rank: int | None = None
+
+
+Pair = tuple[StoredItem | None, StoredItem | None]
+"""What a slot holds in two states; not None in both at once."""
+
+
+def differences(a: Reader, b: Reader) -> Iterator[Change]:
+    """Yield every change that leads from one state to another, object by object: index, metadata, then items.
+
+    Both states stay as they are while the changes are read, whatever happens to their stores.
+
+    Args:
+        a: the state before.
+        b: the state after; it may be older than ``a``, or lie in another store.
+
+    Time: O(rows of the runs between the two, and slots of the objects that came or went); O(state) where these runs
+    are not there any more. Memory: the ids of the objects that are looked at.
+    """
+    if between := b.since(a):
+        return _LaterRuns(a, b, between).changes()
+    if between := a.since(b):
+        return invert(_LaterRuns(b, a, between).changes())
+    return _Comparison(a, b).changes()
+
+
+def invert(changes: Iterable[Change]) -> Iterator[Change]:
+    """Yield the changes that lead back: ``invert(differences(a, b))`` is ``differences(b, a)``.
+
+    >>> list(invert([Change(Table.ITEM, 1, "a", "Array", 3, "42", None)]))[0].new
+    '42'
+    """
+    renamed: dict[int, IndexEntry] = {}
+    for change in changes:
+        if isinstance(change.old, IndexEntry):
+            # The index comes before the items of its object, which are called by the name that they will have.
+            renamed[change.object] = change.old
+        entry = renamed.get(change.object)
+        yield replace(
+            change,
+            name=entry.name if entry else change.name,
+            kind=entry.kind if entry else change.kind,
+            old=change.new,
+            new=change.old,
+            old_rank=change.new_rank,
+            new_rank=change.old_rank,
+        )
+
+
+def run_applying(changes: Iterable[Change], base: Reader) -> Run:
+    """Return the run that applies changes to a state.
+
+    Args:
+        changes: what changed.
+        base: the state to apply them to.
+
+    Raises:
+        CheckpointError: a slot does not hold what the change says that it held.
+    Time: O(changes · live runs · log n). Memory: the changes.
+    """
+    changes = list(changes)
+    gained, lost = _comings_and_goings(changes, base)
+    run = Run(CheckpointKind.DIFFERENTIAL)
+    for change in changes:
+        if change.table is Table.INDEX or change.object not in gained:
+            _require_fit(change, base)
+        if change.object not in lost or change.table is Table.INDEX:
+            _add(run, change)
+    _require_one_each(run, base)
+    _hide_remains(run, gained, base)
+    return run
+
+
+class _Comparison:
+    """A comparison of two states as streams; a subclass knows a faster way.
+
+    Args:
+        a: the state before.
+        b: the state after.
+    """
+
+    def __init__(self, a: Reader, b: Reader) -> None:
+        self._a, self._b = a, b
+
+    def changes(self) -> Iterator[Change]:
+        """Yield all changes."""
+        for object_id in sorted(self._objects()):
+            before, after = self._a.entry(object_id), self._b.entry(object_id)
+            row = after or before
+            name, kind = (row[1], row[2]) if row else (None, None)
+            if before != after:
+                yield Change(Table.INDEX, object_id, name, kind, None, _entry(before), _entry(after))
+            in_a, in_b = self._presence(object_id)
+            old, new = (self._a.metadata(object_id) if in_a else {}, self._b.metadata(object_id) if in_b else {})
+            for key in sorted(old.keys() | new.keys()):
+                if old.get(key) != new.get(key):
+                    yield Change(Table.METADATA, object_id, name, kind, key, old.get(key), new.get(key))
+            for pair in self._items(object_id, in_a, in_b):
+                yield _item_change(object_id, name, kind, *pair)
+
+    def _objects(self) -> set[int]:
+        """Return the ids of the objects that may differ."""
+        self._reachable = self._a.reachable(), self._b.reachable()
+        return self._reachable[0] | self._reachable[1]
+
+    def _presence(self, object_id: int) -> tuple[bool, bool]:
+        """Tell whether an object exists before, and after."""
+        return object_id in self._reachable[0], object_id in self._reachable[1]
+
+    def _items(self, object_id: int, in_a: bool, in_b: bool) -> Iterator[Pair]:
+        """Yield the slots of an object that differ."""
+        before = self._a.items(object_id) if in_a else iter(())
+        after = self._b.items(object_id) if in_b else iter(())
+        return _differences(before, after)
+
+
+class _LaterRuns(_Comparison):
+    """A comparison of a state with a later one that has these runs on top."""
+
+    def __init__(self, a: Reader, b: Reader, between: Reader) -> None:
+        super().__init__(a, b)
+        self._between = between
+        self._owned_before: set[int] = set()
+        self._owned_after: set[int] = set()
+
+    def _objects(self) -> set[int]:
+        touched = self._between.touched()
+        for object_id in touched:
+            before, after = self._a.entry(object_id), self._b.entry(object_id)
+            if any(row is not None and is_owner(row) for row in (before, after)):
+                for old, new in self._items(object_id, before is not None, after is not None):
+                    self._owned_before |= owned_ids([old.value] if old else [])
+                    self._owned_after |= owned_ids([new.value] if new else [])
+        return touched | self._owned_before | self._owned_after
+
+    def _presence(self, object_id: int) -> tuple[bool, bool]:
+        named = self._a.entry(object_id) is not None, self._b.entry(object_id) is not None
+        if any(named):
+            return named
+        if object_id in self._owned_before or object_id in self._owned_after:
+            return object_id in self._owned_before, object_id in self._owned_after
+        # The slot that refers to it did not change. Nothing is written to an object that is gone, so what had rows
+        # before still exists; what had none either was empty, or came and went between the two states.
+        alive = _has_rows(self._a, object_id) or object_id in self._alive_after
+        return alive, alive
+
+    @cached_property
+    def _alive_after(self) -> set[int]:
+        return self._b.reachable()
+
+    def _items(self, object_id: int, in_a: bool, in_b: bool) -> Iterator[Pair]:
+        if not (in_a and in_b):
+            yield from super()._items(object_id, in_a, in_b)
+            return
+        for slot, value, rank in self._between.rows(object_id):
+            old = self._a.item(object_id, slot)
+            new = None if value is None else StoredItem(slot, value, rank)
+            if old != new:
+                yield old, new
+
+
+def _differences(before: Iterator[StoredItem], after: Iterator[StoredItem]) -> Iterator[Pair]:
+    """Yield what differs between two streams in slot order."""
+    old, new = next(before, None), next(after, None)
+    while old is not None or new is not None:
+        order = _compare(old, new)
+        if order < 0:
+            yield old, None
+            old = next(before, None)
+        elif order > 0:
+            yield None, new
+            new = next(after, None)
+        else:
+            if old != new:
+                yield old, new
+            old, new = next(before, None), next(after, None)
+
+
+def _compare(old: StoredItem | None, new: StoredItem | None) -> int:
+    """Return which of two slots comes first, -1 or 1; 0 for one and the same. The end comes after every slot."""
+    if old is None or new is None:
+        return 1 if old is None else -1
+    left, right = _sort_key(old.slot), _sort_key(new.slot)
+    return (left > right) - (left < right)
+
+
+def _sort_key(slot: Slot) -> tuple[int, Slot]:
+    return 1 if isinstance(slot, str) else 2 if isinstance(slot, bytes) else 0, slot
+
+
+def _entry(row: IndexRow | None) -> IndexEntry | None:
+    return None if row is None else IndexEntry(row[1], row[2] or "", row[3])
+
+
+def _item_change(
+    object_id: int, name: str | None, kind: str | None, old: StoredItem | None, new: StoredItem | None
+) -> Change:
+    slot = new.slot if new else old.slot if old else None
+    values = old.value if old else None, new.value if new else None
+    return Change(
+        Table.ITEM, object_id, name, kind, slot, *values, old.rank if old else None, new.rank if new else None
+    )
+
+
+def _has_rows(reader: Reader, object_id: int) -> bool:
+    return bool(reader.metadata(object_id)) or next(reader.items(object_id, page_rows=1), None) is not None
+
+
+def _comings_and_goings(changes: list[Change], base: Reader) -> tuple[set[int], set[int]]:
+    """Return the ids of the objects that changes bring into being, and of those that they end."""
+    index = {change.object: change for change in changes if change.table is Table.INDEX}
+    gained = {object_id for object_id, change in index.items() if change.old is None}
+    lost = {object_id for object_id, change in index.items() if change.new is None}
+    owned_before: set[int] = set()
+    owned_after: set[int] = set()
+    for change in changes:
+        if change.table is Table.ITEM and _is_of_owner(change.object, index, base):
+            owned_before |= owned_ids([_payload(change.old)])
+            owned_after |= owned_ids([_payload(change.new)])
+    return gained | (owned_after - owned_before), lost | (owned_before - owned_after)
+
+
+def _is_of_owner(object_id: int, index: dict[int, Change], base: Reader) -> bool:
+    """Tell whether the slots of an object refer to others, before or after."""
+    change = index.get(object_id)
+    entry = (change.new or change.old) if change else _entry(base.entry(object_id))
+    return isinstance(entry, IndexEntry) and is_owner((object_id, *entry))
+
+
+def _require_fit(change: Change, base: Reader) -> None:
+    """Refuse a change of something that is not as it was.
+
+    Raises:
+        CheckpointError: the slot holds something else.
+    """
+    found: object
+    expected: object = change.old
+    if change.table is Table.INDEX:
+        found = _entry(base.entry(change.object))
+    elif change.table is Table.METADATA:
+        found = base.metadata(change.object).get(str(change.slot))
+    else:
+        item = base.item(change.object, _slot(change))
+        found = (item.value, item.rank) if item else (None, None)
+        expected = change.old, change.old_rank
+    is_gone = change.name is not None and change.table is not Table.INDEX and base.entry(change.object) is None
+    if found != expected or is_gone:
+        raise CheckpointError(
+            f"{change.table} slot {change.slot!r} of object {change.object} ({change.name!r}) holds {found!r}, and the"
+            f" change is from {expected!r}: apply it to the state that it was made from; nothing was written"
+        )
+
+
+def _require_one_each(run: Run, base: Reader) -> None:
+    """Refuse changes after which two objects would have one name.
+
+    Raises:
+        CheckpointError: they would.
+    Time: O(named objects) where the index changes.
+    """
+    names = {row[0]: row[1] for row in base.index()} if run.index else {}
+    names |= {row[0]: row[1] for row in run.index}
+    for row in run.index:
+        if row[2] is None:
+            del names[row[0]]
+    doubled = [name for name, count in Counter(names.values()).items() if count > 1]
+    if doubled:
+        raise CheckpointError(
+            f"the changes bring an object {doubled[0]!r}, and another one has this name: apply them to the state that"
+            " they were made from; nothing was written"
+        )
+
+
+def _add(run: Run, change: Change) -> None:
+    if change.table is Table.INDEX:
+        entry = change.new if isinstance(change.new, IndexEntry) else None
+        run.index.append((change.object, *entry) if entry else (change.object, change.name or "", None, None))
+    elif change.table is Table.METADATA:
+        value = _payload(change.new)
+        run.metadata.append((change.object, str(change.slot), None if value is None else str(value)))
+    else:
+        run.items.append((change.object, _slot(change), _payload(change.new), change.new_rank))
+
+
+def _hide_remains(run: Run, gained: set[int], base: Reader) -> None:
+    """Delete what older runs still hold of objects that come back: it was out of reach, and would be seen again."""
+    metadata = {row[:2] for row in run.metadata if row[0] in gained}
+    items = {row[:2] for row in run.items if row[0] in gained}
+    for object_id in gained:
+        keys = base.metadata(object_id)
+        run.metadata += [(object_id, key, None) for key in keys if (object_id, key) not in metadata]
+        slots = (item.slot for item in base.items(object_id))
+        run.items += [(object_id, slot, None, None) for slot in slots if (object_id, slot) not in items]
+
+
+def _payload(value: Payload | IndexEntry | None) -> Payload | None:
+    return None if isinstance(value, IndexEntry) else value
+
+
+def _slot(change: Change) -> Slot:
+    if change.slot is None:
+        raise CheckpointError(f"a change of object {change.object} names no slot: give the slot of the item")
+    return change.slot

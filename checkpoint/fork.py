@@ -1,0 +1,108 @@
+"""Forks: an independent store file as of one checkpoint, with the history before it.
+
+The rows are streamed into a new file by SQL, run by run. Against ``VACUUM INTO`` and cutting off what came later, this
+writes nothing that the fork does not keep, leaves no later values in free pages, and works on a read-only snapshot and
+on a store in memory. The runs keep their numbers and digests, so that the fork can be verified as its origin can.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from checkpoint import schema
+from checkpoint.errors import CheckpointError
+from checkpoint.merge import NUMBERED
+from checkpoint.session import PAGE_BYTES, Session
+
+_PORTION_ROWS = 4096
+
+
+def fork(session: Session, path: Path, number: int) -> None:
+    """Write the checkpoints up to ``number`` into a new store file, which appears whole or not at all.
+
+    Args:
+        session: where they are; the caller keeps others from writing meanwhile.
+        path: the new file.
+        number: the newest checkpoint of the fork, 0 for an empty store.
+
+    Raises:
+        CheckpointError: the file exists, its folder does not, or it cannot be written.
+    Time: O(rows up to the checkpoint). Memory: a few thousand rows. Dirties: the new file, durable on return.
+    """
+    _require_absent(path)
+    staged = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
+    try:
+        _write(session, staged, number)
+        _publish(staged, path)
+    except sqlite3.Error as error:
+        raise CheckpointError(f"{path} cannot be written (SQLite says: {error}): see to its disk, try again") from error
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be written ({error.strerror}): see to its disk, try again") from error
+    finally:
+        for end in ("", "-wal", "-shm", "-journal"):
+            with suppress(OSError):
+                staged.with_name(staged.name + end).unlink(missing_ok=True)
+
+
+def _require_absent(path: Path) -> None:
+    if "\0" in str(path):
+        raise CheckpointError(f"{str(path)!r} is no path: it holds a NUL character; name another file")
+    if not path.parent.is_dir():
+        raise CheckpointError(f"{path} cannot be created: the folder {path.parent} does not exist; create it first")
+    # A log that was left behind by another store would be taken for the log of this one.
+    for taken in (path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-journal")):
+        if os.path.lexists(taken):
+            raise CheckpointError(f"{taken} exists: a fork overwrites nothing; name another file, or remove it first")
+
+
+def _write(session: Session, staged: Path, number: int) -> None:
+    # The file has no name that counts before it is complete and synced, so it needs no journal until then.
+    with closing(sqlite3.connect(staged, isolation_level=None, factory=Session.factory)) as target:
+        target.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+        target.execute("PRAGMA synchronous = OFF")
+        target.execute("PRAGMA journal_mode = OFF")
+        schema.create(target)
+        target.execute("BEGIN")
+        _copy(target, "setting", _rows(session, "SELECT * FROM setting", ()))
+        for table, column in NUMBERED:
+            _copy(target, table, _rows(session, f"SELECT * FROM {table} WHERE {column} <= ?", (number,)))
+        target.execute("COMMIT")
+        target.execute("PRAGMA journal_mode = WAL")
+
+
+def _copy(target: sqlite3.Connection, table: str, rows: Iterator[tuple[Any, ...]]) -> None:
+    width = len(target.execute(f"PRAGMA table_info({table})").fetchall())
+    target.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * width)})", rows)
+
+
+def _rows(session: Session, statement: str, parameters: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
+    with session.cursor(statement, parameters) as fetch:
+        while portion := fetch(_PORTION_ROWS):
+            yield from portion
+
+
+def _publish(staged: Path, path: Path) -> None:
+    _sync(staged, os.O_RDWR)
+    try:
+        os.link(staged, path)
+    except FileExistsError as error:
+        raise CheckpointError(f"{path} exists: a fork overwrites nothing; name another file") from error
+    except OSError:
+        # Without hard links a rename has to do, between which and the look before it somebody may create the file.
+        _require_absent(path)
+        os.rename(staged, path)
+    _sync(path.parent, os.O_RDONLY)
+
+
+def _sync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,58 @@
+"""What a store knows of its checkpoints: the rows of the table ``checkpoint``."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import astuple, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Self
+
+from checkpoint.run import CheckpointKind, Measure
+from checkpoint.schema import FORMAT_VERSION
+from checkpoint.session import Session
+
+
+@dataclass(frozen=True)
+class CheckpointRecord:
+    """What the store knows of one checkpoint."""
+
+    number: int
+    epoch: int
+    kind: CheckpointKind
+    parent: int | None
+    slots: int
+    bytes: int
+    digest: str
+    time: str
+    format: int
+    run_slots: int | None
+    run_digest: str | None
+
+    @classmethod
+    def made_now(cls, number: int, epoch: int, kind: CheckpointKind, parent: int | None, found: Measure) -> Self:
+        """Return the record of a checkpoint whose rows were just written."""
+        slots, size, digest = found
+        return cls(number, epoch, kind, parent, slots, size, digest, timestamp(), FORMAT_VERSION, slots, digest)
+
+
+def read_records(session: Session, clause: str, parameters: tuple[object, ...] = ()) -> list[CheckpointRecord]:
+    """Return the records that a clause of SQL selects."""
+    rows = session.rows(f"SELECT {_COLUMNS} FROM checkpoint {clause}", parameters)
+    return [CheckpointRecord(row[0], row[1], CheckpointKind(row[2]), *row[3:]) for row in rows]
+
+
+def write_record(connection: sqlite3.Connection, record: CheckpointRecord) -> None:
+    """Write the record of a new checkpoint.
+
+    Dirties: one row.
+    """
+    connection.execute(f"INSERT INTO checkpoint ({_COLUMNS}) VALUES ({_MARKS})", astuple(record))
+
+
+def timestamp(ago: timedelta = timedelta(0)) -> str:
+    """Return the time as records keep it, in UTC, so that the order of texts is the order of times."""
+    return (datetime.now(UTC) - ago).isoformat(timespec="milliseconds")
+
+
+_COLUMNS = ", ".join(CheckpointRecord.__dataclass_fields__)
+_MARKS = ", ".join("?" for _ in CheckpointRecord.__dataclass_fields__)

@@ -1,0 +1,200 @@
+"""Garbage collection: kept epochs stay whole wherever it is interrupted, the rest goes, and no driver is misled."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from checkpoint import CheckpointKind, CorruptStoreError, FencedError, UnknownCheckpointError
+from checkpoint.chain import (
+    Chain,
+    Collected,
+    Location,
+    SourcePosition,
+    location_at,
+    open_cache,
+    read_run,
+    receipts,
+    save_run,
+)
+from tests.chain.chain_helpers import OPERATOR, Publisher, run_of
+from tests.chain.faulty_location import crash_points
+
+State = tuple[dict[Any, Any], ...]
+
+
+def state_at(chain: Chain, epoch: int) -> State:
+    """Return what the shards hold at an epoch, replayed from their run files."""
+    states = []
+    for shard in range(chain.shards):
+        state: dict[Any, Any] = {}
+        for accepted in chain.lineage(OPERATOR, shard, epoch):
+            state |= {slot: value for _, slot, value, _ in read_run(chain.location, accepted).items}
+        states.append({slot: value for slot, value in state.items() if value is not None})
+    return tuple(states)
+
+
+def files_of(location: Location) -> dict[str, bytes]:
+    names = [f"{folder}/{name}" for folder in ("run", "manifest", "floor") for name in location.names(folder)]
+    found = {name: location.read(name) for name in [*names, "space.json"]}
+    return {name: data for name, data in found.items() if data is not None}
+
+
+def put_back(location: Location, files: dict[str, bytes]) -> None:
+    for name in files_of(location):
+        location.delete(name)
+    for name, data in files.items():
+        location.write(name, data)
+
+
+def make(location: Location, publish: Publisher, epochs: int, full_after: int = 3) -> Chain:
+    """Publish epochs over two shards, of which the second changes seldom: its lineages reach far back."""
+    chain, rng = Chain.open_or_create(location, 2), random.Random(7)
+    for epoch in range(1, epochs + 1):
+        slow = {"slow": epoch} if epoch % 4 == 1 else {}
+        publish(chain, {rng.choice("abc"): epoch, "last": epoch}, slow, full_after=full_after)
+    return chain
+
+
+def orphan(chain: Chain) -> str:
+    saved = save_run(chain.operator_plan(OPERATOR), 0, run_of({"lost": 1}, CheckpointKind.FULL))
+    assert saved.run is not None
+    return saved.run.file.removeprefix("run/")
+
+
+def test_kept_epochs_stay_as_they_are_and_the_rest_goes(location: Location, publish: Publisher) -> None:
+    chain = make(location, publish, 20)
+    states = {epoch: state_at(chain, epoch) for epoch in range(1, 21)}
+    sizes = [receipt.state_slots for receipt in receipts(chain)]
+    lost, before = orphan(chain), len(location.names("run"))
+    assert chain.collect(grace_seconds=3600, keep_epochs=20) == Collected(1, 0, 0, 0)
+    collected = chain.collect(grace_seconds=0, keep_epochs=5)
+    assert collected.first_epoch == 16
+    for opened in (chain, Chain.open(location)):
+        assert [state_at(opened, epoch) for epoch in range(16, 21)] == [states[epoch] for epoch in range(16, 21)]
+        for gone in (1, 15):
+            with pytest.raises(UnknownCheckpointError, match=f"no epoch {gone}: expected one from 16 to 20"):
+                opened.operator_plan(OPERATOR, gone)
+        assert [manifest.epoch for manifest in opened.manifests()] == list(range(16, 21))
+        assert [receipt.state_slots for receipt in receipts(opened)] == sizes[15:]
+    assert lost not in location.names("run")
+    assert len(location.names("run")) == before - collected.runs
+    named = {run.file for epoch in range(16, 21) for s in (0, 1) for run in chain.lineage(OPERATOR, s, epoch)}
+    assert {f"run/{name}" for name in location.names("run")} == named
+    assert chain.collect(grace_seconds=0, keep_epochs=5) == Collected(16, 0, 0, 0)
+    publish(chain, {"a": 100}, {})
+    assert state_at(chain, 21)[0]["a"] == "100"
+
+
+def test_what_is_young_or_under_way_stays(location: Location, publish: Publisher) -> None:
+    chain = make(location, publish, 3)
+    plan = chain.begin(SourcePosition("q", 3), [OPERATOR])
+    assert plan is not None
+    saved = [save_run(plan.operators[OPERATOR], shard, run_of({"b": 1}, CheckpointKind.FULL)) for shard in (0, 1)]
+    assert Chain.open(location).collect(grace_seconds=600, keep_epochs=1).runs == 0
+    assert chain.publish(plan, {OPERATOR: saved}).epoch == 4
+    assert all(location.read(message.run.file) for message in saved if message.run)
+
+
+def test_a_collection_survives_every_crash_point(publish: Publisher, some_mode: dict[str, bool]) -> None:
+    location, points = location_at(f"memory://{uuid4().hex}"), 0
+    chain = make(location, publish, 9)
+    expected, files = {epoch: state_at(chain, epoch) for epoch in range(7, 10)}, files_of(location)
+    chain.collect(grace_seconds=0, keep_epochs=3)
+    wanted = files_of(location).keys()
+
+    def work(faulty: Location) -> None:
+        put_back(location, files)
+        Chain.open(faulty).collect(grace_seconds=0, keep_epochs=3)
+
+    for _ in crash_points(location, work, **some_mode):
+        opened = Chain.open(location)
+        assert {epoch: state_at(opened, epoch) for epoch in expected} == expected
+        for epoch in range(1, opened.first_epoch):
+            with pytest.raises(UnknownCheckpointError):
+                opened.lineage(OPERATOR, 0, epoch)
+        assert opened.collect(grace_seconds=0, keep_epochs=3).first_epoch == 7
+        assert files_of(location).keys() == wanted
+        points += 1
+    print(f"{points} crash points tried: collect {some_mode}")
+    assert points > 10
+
+
+@pytest.mark.parametrize("epochs", [0, 3])
+def test_publishing_and_catching_up_survive_every_crash_point(
+    publish: Publisher, tmp_path: Path, some_mode: dict[str, bool], epochs: int
+) -> None:
+    location, points, cache = location_at(f"memory://{uuid4().hex}"), 0, str(tmp_path / "cache")
+    for epoch in range(1, epochs + 1):
+        publish(Chain.open_or_create(location, 1), {f"k{epoch}": epoch})
+    files, expected = files_of(location), {f"k{epoch}": str(epoch) for epoch in range(1, epochs + 1)}
+
+    def work(faulty: Location) -> None:
+        put_back(location, files)
+        chain = Chain.open_or_create(faulty, 1)
+        plan = chain.begin(SourcePosition("q", epochs), [OPERATOR], cache=cache)
+        assert plan is not None
+        operator = plan.operators[OPERATOR]
+        with open_cache(operator, 0) as store:
+            assert {item.slot: item.value for item in store.reader().items(1)} == expected
+        chain.publish(plan, {OPERATOR: [save_run(operator, 0, run_of({"new": 1}, operator.kind(0)))]})
+
+    for _ in crash_points(location, work, **some_mode):
+        chain = Chain.open_or_create(location, 1)
+        assert chain.epoch in (epochs, epochs + 1)
+        assert state_at(chain, epochs) == (expected,)
+        if chain.epoch > epochs:
+            assert state_at(chain, chain.epoch) == ({**expected, "new": "1"},)
+        points += 1
+    print(f"{points} crash points tried: publish and catch up {some_mode}")
+    assert points > 8
+
+
+def test_a_driver_that_slept_through_a_collection_is_fenced(location: Location, publish: Publisher) -> None:
+    sleeper = make(location, publish, 2)
+    plan = sleeper.begin(SourcePosition("q", 2), [OPERATOR])
+    assert plan is not None
+    saved = [save_run(plan.operators[OPERATOR], shard, run_of({"z": 1}, CheckpointKind.FULL)) for shard in (0, 1)]
+    chain, reader = Chain.open(location), Chain.open(location)
+    for epoch in range(3, 12):
+        publish(chain, {"a": epoch}, {"a": epoch}, full_after=1)
+    chain.collect(grace_seconds=0, keep_epochs=1)
+    assert "000000000003.json" not in location.names("manifest")
+    with pytest.raises(FencedError, match="epoch 3 was published by another driver first"):
+        sleeper.publish(plan, {OPERATOR: saved})
+    assert "000000000003.json" not in location.names("manifest")
+    with pytest.raises(UnknownCheckpointError, match="expected one from 11"):
+        reader.lineage(OPERATOR, 0, 1)
+
+
+def test_a_needed_manifest_that_is_lost_stops_the_collection(location: Location, publish: Publisher) -> None:
+    chain = make(location, publish, 6)
+    location.delete("manifest/000000000005.json")
+    before = location.names("run")
+    with pytest.raises(CorruptStoreError, match=r"000000000005\.json .* is missing"):
+        Chain.open(location).collect(grace_seconds=0, keep_epochs=2)
+    assert (location.names("run"), location.names("floor")) == (before, [])
+    with pytest.raises(ValueError, match="keep_epochs is 0"):
+        chain.collect(keep_epochs=0)
+
+
+def test_leftovers_of_dead_processes_go(tmp_path: Path, publish: Publisher) -> None:
+    location = location_at(tmp_path / "space")
+    chain = make(location, publish, 2)
+    for folder in ("", "run", "manifest"):
+        (tmp_path / "space" / folder / ".tmp-dead").write_bytes(b"half")
+    assert chain.collect(grace_seconds=600, keep_epochs=1).leftovers == 0
+    assert chain.collect(grace_seconds=0, keep_epochs=1).leftovers == 3
+    assert not [name for _, _, names in os.walk(tmp_path / "space") for name in names if name.startswith(".tmp")]
+
+
+def test_a_space_without_an_epoch_is_rid_of_orphans(location: Location) -> None:
+    chain = Chain.open_or_create(location, 1)
+    orphan(chain)
+    assert chain.collect(grace_seconds=0) == Collected(1, 0, 1, 0)
+    assert location.modified("run/none") is None

@@ -1,0 +1,114 @@
+"""Chains on S3: a real client against a server on this machine, which refuses what is there already."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+from moto.server import ThreadedMotoServer
+
+from checkpoint import CheckpointError, CorruptStoreError, FencedError
+from checkpoint.chain import Chain, Collected, Location, SourcePosition, location_at, open_cache, save_run
+from tests.chain.chain_helpers import OPERATOR, Publisher, run_of
+
+BUCKET = "bucket"
+ACCESS = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
+PATIENCE = {"connect_timeout": 5, "read_timeout": 20, "retries": {"max_attempts": 1}}
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """The address of a server that ends with the module."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def client(endpoint: str) -> object:
+    """A plain client of the server, which shares nothing with the code under test."""
+    made = boto3.client("s3", endpoint_url=endpoint, **ACCESS)
+    made.create_bucket(Bucket=BUCKET)
+    return made
+
+
+@pytest.fixture
+def location(endpoint: str, client: object) -> Location:
+    """A folder of the bucket that holds nothing yet."""
+    return at(endpoint, f"s3://{BUCKET}/{uuid4().hex}/space")
+
+
+def at(endpoint: str, url: str) -> Location:
+    access = {"key": "test", "secret": "test", "client_kwargs": {"region_name": "us-east-1"}}
+    return location_at(url, {"endpoint_url": endpoint, "config_kwargs": PATIENCE, **access})
+
+
+def test_the_server_itself_refuses_a_second_put(location: Location, client: object) -> None:
+    assert location.create("manifest/1", b"first")
+    assert not location.create("manifest/1", b"second")
+    key = f"{location.url.removeprefix(f's3://{BUCKET}/')}/manifest/1"
+    with pytest.raises(ClientError, match="PreconditionFailed"):
+        client.put_object(Bucket=BUCKET, Key=key, Body=b"third", IfNoneMatch="*")  # type: ignore[attr-defined]
+    assert location.read("manifest/1") == b"first"
+    assert location.create("manifest/1", b"first")
+    location.require_exclusive_create()
+    location.require_exclusive_create()
+
+
+def test_of_many_rivals_one_wins(location: Location) -> None:
+    won: list[bytes] = []
+    start = threading.Barrier(4)
+
+    def rival() -> None:
+        data = uuid4().bytes
+        start.wait()
+        if location.create("manifest/1", data):
+            won.append(data)
+
+    threads = [threading.Thread(target=rival) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [location.read("manifest/1")] == won
+
+
+def test_the_whole_cycle_of_a_chain(location: Location, publish: Publisher, tmp_path: Path) -> None:
+    chain, rival = Chain.open_or_create(location, 2), Chain.open_or_create(location, 2)
+    for epoch in range(1, 8):
+        publish(chain, {"a": epoch, f"k{epoch}": 1}, {"b": epoch} if epoch % 3 == 1 else {}, full_after=2)
+    with pytest.raises(FencedError, match="epoch 1 was published by another driver"):
+        publish(rival, {"a": 100}, {})
+    assert chain.begin(SourcePosition("q", 6), [OPERATOR]) is None
+    save_run(chain.operator_plan(OPERATOR), 0, run_of({"orphan": 1}))
+    removed = Chain.open(location).collect(grace_seconds=0, keep_epochs=2)
+    assert (removed.first_epoch, removed.runs > 3) == (6, True)
+    opened = Chain.open(location)
+    assert opened.collect(grace_seconds=0, keep_epochs=2) == Collected(6, 0, 0, 0)
+    publish(opened, {"a": 8}, {})
+    plan = opened.operator_plan(OPERATOR, cache=str(tmp_path / "other machine"))
+    for shard, expected in enumerate([{"a": "8", **{f"k{n}": "1" for n in range(1, 8)}}, {"b": "7"}]):
+        with open_cache(plan, shard) as store:
+            assert {item.slot: item.value for item in store.reader().items(1)} == expected
+
+
+def test_damage_and_absence_are_named(location: Location, publish: Publisher, endpoint: str, tmp_path: Path) -> None:
+    chain = Chain.open_or_create(location, 1)
+    publish(chain, {"a": 1})
+    (run,) = chain.lineage(OPERATOR, 0)
+    location.write(run.file, b"not what was accepted")
+    plan = chain.operator_plan(OPERATOR, cache=str(tmp_path / "cache"))
+    with pytest.raises(CorruptStoreError, match=r"run/.* is damaged"), open_cache(plan, 0):
+        pass
+    location.delete(run.file)
+    location.delete(run.file)
+    assert (location.read(run.file), location.modified(run.file)) == (None, None)
+    with pytest.raises(CheckpointError, match="check the location and the rights to it"):
+        Chain.open_or_create(at(endpoint, f"s3://no-such-bucket-{uuid4().hex}/space"), 1)

@@ -1,0 +1,145 @@
+"""Differences: what leads from one checkpoint to another, applied or inverted, gives just the other one."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checkpoint import Change, CheckpointError, CheckpointStore, IndexEntry, Table, UnknownCheckpointError, invert
+from checkpoint.diff import _Comparison
+from objectspace import PersistedObjectSpace
+from tests.checkpoint.store_helpers import FULL, image_of, quick_store, retained, run_of, values_in
+from tests.checkpoint.world import World, store_of
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.randoms(use_true_random=False), st.sampled_from([1, 3, 60]), st.integers(2, 40))
+def test_a_difference_leads_from_any_checkpoint_to_any_other(rng: random.Random, history: int, count: int) -> None:
+    world = World(rng)
+    runs = [world.run() for _ in range(count)]
+    store = store_of(runs, history)
+    a, b = rng.choice([0, *retained(store)]), rng.choice(retained(store))
+    changes = list(store.diff(a, b))
+    assert list(invert(changes)) == list(store.diff(b, a))
+    before, after = store_of(runs[:a], history), store_of(runs[:b], history)
+    assert changes == list(_Comparison(before.reader(), after.reader()).changes())
+    expected_before, expected_after = image_of(before.reader()), image_of(after.reader())
+    before.apply_changes(changes)
+    assert image_of(before.reader()) == expected_after
+    after.apply_changes(invert(changes))
+    assert image_of(after.reader()) == expected_before
+    assert list(before.diff(after.reader())) == changes
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_what_is_applied_and_taken_back_many_times_stays_right(rng: random.Random) -> None:
+    world = World(rng)
+    store = store_of([world.run() for _ in range(12)], 3)
+    images = {}
+    for _ in range(25):
+        newest = store.next_number() - 1
+        images[newest] = image_of(store.reader())
+        target = rng.choice(retained(store))
+        images.setdefault(target, image_of(store.reader(target)))
+        store.apply_changes(store.diff(newest, target))
+        assert image_of(store.reader()) == images[target]
+        assert store.verify() == len(retained(store))
+
+
+def space_with_everything(store: CheckpointStore) -> PersistedObjectSpace:
+    space = PersistedObjectSpace(store)
+    groups = space.create_dictionary("groups", of=list)
+    groups["a"], groups["b"] = [1, 2], [3]
+    cells = space.create_array("cells", 1000, default=0)
+    space.checkpoint(epoch=10)
+    cells[7] = 42
+    groups["a"].append(9)
+    del groups["b"]
+    space.rename("cells", "board")
+    space.create_value("v", 1)
+    space.checkpoint(epoch=20)
+    return space
+
+
+def test_changes_are_typed_and_name_what_changed() -> None:
+    store = quick_store(":memory:")
+    space_with_everything(store)
+    changes = list(store.diff(a_epoch=10, b_epoch=20))
+    renamed, cell = (change for change in changes if change.name == "board")
+    assert (renamed.table, renamed.slot) == (Table.INDEX, None)
+    assert isinstance(renamed.old, IndexEntry)
+    assert renamed.old.name == "cells"
+    assert (cell.table, cell.kind, cell.slot, cell.old, cell.new) == (Table.ITEM, "Array", 7, "0", "42")
+    owned = {(change.old, change.new) for change in changes if change.name is None and change.table is Table.ITEM}
+    assert owned == {(None, "9"), ("3", None)}
+    key = next(change for change in changes if change.name == "groups" and change.slot == "b")
+    assert (key.new, key.old_rank, key.new_rank) == (None, 1, None)
+
+
+def test_a_space_goes_back_and_forth_by_its_changes() -> None:
+    store = quick_store(":memory:")
+    space = space_with_everything(store)
+    forth = list(store.diff(1, 2))
+    store.apply_changes(invert(forth), epoch=30)
+    space.rollback()
+    assert {key: list(group) for key, group in space.get("groups").items()} == {"a": [1, 2], "b": [3]}
+    assert (list(space), space.get("cells")[7]) == (["groups", "cells"], 0)
+    store.apply_changes(forth)
+    space.rollback()
+    assert {key: list(group) for key, group in space.get("groups").items()} == {"a": [1, 2, 9]}
+    assert (space.get("board")[7], space.get("v").value) == (42, 1)
+
+
+def test_only_the_rows_of_the_runs_between_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = quick_store(":memory:")
+    store.append(run_of(dict.fromkeys(range(5000), 0)))
+    store.append(run_of({17: 1, 4000: 2}))
+    seen: list[Any] = []
+    rows = store._session.rows
+    monkeypatch.setattr(store._session, "rows", lambda *query: [seen.extend(found := rows(*query)), found][1])
+    assert [change.slot for change in store.diff(1, 2)] == [17, 4000]
+    assert [change.slot for change in store.diff(2, 1)] == [17, 4000]
+    assert len(seen) < 30
+
+
+def test_a_difference_stays_what_it_was_while_the_store_goes_on() -> None:
+    store = quick_store(":memory:", history=1)
+    store.append(run_of({slot: slot for slot in range(3000)}))
+    store.append(run_of({slot: -slot for slot in range(3000)}))
+    changes = store.diff(1, 2)
+    first = next(changes)
+    for number in range(40):
+        store.append(run_of({number: "later"}, FULL if number == 20 else "differential"))
+    assert (first.old, first.new) == ("1", "-1")
+    assert [(change.old, change.new) for change in changes] == [(str(n), str(-n)) for n in range(2, 3000)]
+
+
+def test_changes_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    store = quick_store(tmp_path / "state.db")
+    store.append(run_of({1: "a"}))
+    store.append(run_of({1: "b"}))
+    store.append(run_of({1: "c"}))
+    with pytest.raises(CheckpointError, match=r"slot 1 of object 1 \('o1'\) holds .*apply it to the state that it was"):
+        store.apply_changes(store.diff(1, 2))
+    with pytest.raises(CheckpointError, match="apply it to the state"):
+        store.apply_changes([Change(Table.ITEM, 9, "gone", "Array", 1, None, "1")])
+    with pytest.raises(CheckpointError, match=r"slot None of object 1 \('o1'\) holds"):
+        store.apply_changes(store.diff(0, 1))
+    with pytest.raises(CheckpointError, match="bring an object 'o1', and another one has this name"):
+        store.apply_changes([Change(Table.INDEX, 9, "o1", "Array", None, None, IndexEntry("o1", "Array", "{}"))])
+    with pytest.raises(CheckpointError, match="names no slot"):
+        store.apply_changes([Change(Table.ITEM, 1, "o1", "Array", None, None, "1")])
+    with pytest.raises(UnknownCheckpointError, match="has no checkpoint 9"):
+        store.diff(1, 9)
+    assert (values_in(store.reader()), store.next_number()) == ({1: "c"}, 4)
+    store.close()
+    with quick_store(tmp_path / "state.db", read_only=True) as reading:
+        assert len(list(reading.diff())) == 2
+        with pytest.raises(CheckpointError, match="read_only=True"):
+            reading.apply_changes([])

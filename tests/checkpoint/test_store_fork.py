@@ -1,0 +1,129 @@
+"""Forks: an independent file as of an epoch, complete or absent, which overwrites nothing."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpoint import CheckpointError, CheckpointStore, UnknownCheckpointError
+from objectspace import PersistedObjectSpace
+from tests.checkpoint.store_helpers import Fault, crash_points, image_of, quick_store, run_of, values_in
+from tests.checkpoint.world import World, store_of
+
+
+@pytest.mark.parametrize("history", [1, 4, 60])
+def test_a_fork_shows_every_checkpoint_that_its_origin_could(tmp_path: Path, history: int) -> None:
+    world = World(random.Random(history))
+    store = store_of([world.run() for _ in range(50)], history)
+    kept = [record for record in store.checkpoints() if record.run_slots is not None]
+    for record in kept[-8:]:
+        path = tmp_path / f"{record.number}.db"
+        store.fork(path, epoch=record.epoch)
+        with quick_store(path, history=history) as fork:
+            assert fork.checkpoints() == [known for known in store.checkpoints() if known.number <= record.number]
+            assert image_of(fork.reader()) == image_of(store.reader(record.number))
+            assert image_of(fork.reader(kept[0].number)) == image_of(store.reader(kept[0].number))
+            assert fork.verify() == len([known for known in kept if known.number <= record.number])
+            assert list(fork.diff(fork.reader(), store.reader())) == list(store.diff(record.number))
+
+
+def test_a_fork_and_its_origin_go_their_own_ways(tmp_path: Path) -> None:
+    space = PersistedObjectSpace.open(tmp_path / "state.db")
+    log = space.create_list("log")
+    for epoch, word in ((10, "early"), (20, "later")):
+        log.append(word)
+        space.checkpoint(epoch=epoch)
+    space.store.fork(tmp_path / "fork.db", epoch=10)
+    fork = PersistedObjectSpace.open(tmp_path / "fork.db")
+    fork.get_list("log").append(11)
+    fork.create_value("v", 1)
+    fork.checkpoint(epoch=11)
+    log.append(30)
+    space.checkpoint()
+    assert list(fork.get_list("log")) == ["early", 11]
+    assert (list(log), list(space)) == (["early", "later", 30], ["log"])
+    space.close()
+    fork.close()
+    assert b"later" not in (tmp_path / "fork.db").read_bytes()
+
+
+def test_a_read_only_store_and_an_empty_one_can_be_forked(tmp_path: Path) -> None:
+    with quick_store(tmp_path / "state.db") as store:
+        store.fork(tmp_path / "empty.db")
+        store.append(run_of({1: "a"}))
+        with quick_store(tmp_path / "state.db", read_only=True) as reading:
+            store.append(run_of({1: "b"}))
+            reading.fork(tmp_path / "a.db")
+    with quick_store(tmp_path / "a.db", read_only=True) as fork, quick_store(tmp_path / "empty.db") as empty:
+        assert values_in(fork.reader()) == {1: "a"}
+        assert empty.checkpoints() == []
+        assert empty.append(run_of({1: "c"})).number == 1
+
+
+def test_a_fork_overwrites_nothing(tmp_path: Path) -> None:
+    store = quick_store(":memory:")
+    store.append(run_of({1: "a"}))
+    (tmp_path / "taken").write_text("mine")
+    (tmp_path / "left.db-wal").write_bytes(b"")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    for name in ("taken", "left.db", "dangling"):
+        with pytest.raises(CheckpointError, match="exists: a fork overwrites nothing"):
+            store.fork(tmp_path / name)
+    with pytest.raises(CheckpointError, match=r"the folder .* does not exist"):
+        store.fork(tmp_path / "no" / "fork.db")
+    with pytest.raises(CheckpointError, match="NUL"):
+        store.fork("a\0b")
+    with pytest.raises(UnknownCheckpointError, match="no epoch 9"):
+        store.fork(tmp_path / "fork.db", epoch=9)
+    assert sorted(os.listdir(tmp_path)) == ["dangling", "left.db-wal", "taken"]
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
+def test_without_hard_links_a_rename_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    store = quick_store(":memory:")
+    store.fork(tmp_path / "fork.db")
+    with pytest.raises(CheckpointError, match="exists"):
+        store.fork(tmp_path / "fork.db")
+    monkeypatch.setattr(os, "rename", refuse)
+    with pytest.raises(CheckpointError, match="see to its disk"):
+        store.fork(tmp_path / "other.db")
+    assert os.listdir(tmp_path) == ["fork.db"]
+
+
+def test_a_fork_survives_every_crash_point(
+    tmp_path: Path, inject: Callable[[Fault | None], None], some_fault: dict[str, Any]
+) -> None:
+    target = tmp_path / "fork.db"
+    with quick_store(tmp_path / "state.db", history=2) as store:
+        for number in range(9):
+            store.append(run_of({number: number}))
+    points = 0
+
+    def work() -> None:
+        with CheckpointStore(tmp_path / "state.db", history=2) as store:
+            store.fork(target, epoch=8)
+
+    for _ in crash_points(inject, some_fault, work):
+        if target.exists():
+            assert_complete(target)
+        points += 1
+        assert not list(tmp_path.glob(".fork*"))
+        target.unlink(missing_ok=True)
+    assert_complete(target)
+    print(f"{points} crash points tried: {some_fault}")
+    assert points > 15
+
+
+def assert_complete(path: Path) -> None:
+    with quick_store(path) as fork:
+        assert values_in(fork.reader()) == {number: number for number in range(8)}
+        assert fork.verify() > 0

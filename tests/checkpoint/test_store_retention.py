@@ -1,0 +1,186 @@
+"""Retention: what is compacted or pruned away is gone, and all that is kept or held shows what it showed."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checkpoint import CheckpointError, CheckpointStore, UnknownCheckpointError
+from checkpoint.tiers import STEP_RUNS
+from tests.checkpoint.store_helpers import (
+    FULL,
+    Fault,
+    crash_points,
+    image_of,
+    quick_store,
+    retained,
+    run_of,
+    values_in,
+)
+from tests.checkpoint.world import World, store_of
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.randoms(use_true_random=False), st.sampled_from([1, 4, 100]))
+def test_what_is_kept_or_held_shows_what_it_showed(rng: random.Random, history: int) -> None:
+    world = World(rng)
+    store = store_of([world.run() for _ in range(rng.randint(1, 30))], history)
+    for _ in range(rng.randint(1, 4)):
+        held = [store.reader(number) for number in rng.sample(retained(store), min(2, len(retained(store))))]
+        images = {number: image_of(store.reader(number)) for number in retained(store)}
+        keep = rng.choice([None, 1, 2, 7])
+        if keep is None:
+            store.compact()
+        else:
+            store.prune(keep=keep)
+        oldest = store.next_number() - (keep or 1)
+        kept = {number for number in images if number >= oldest} | {reader.newest for reader in held}
+        assert retained(store) == sorted(kept)
+        for number in retained(store):
+            assert image_of(store.reader(number)) == images[number]
+        assert [image_of(reader) for reader in held] == [images[reader.newest] for reader in held]
+        assert store.verify() == len(retained(store))
+        store.append(world.run())
+
+
+def make(path: Path | str, count: int, **options: Any) -> CheckpointStore:
+    store = quick_store(path, **options)
+    for number in range(1, count + 1):
+        store.append(run_of({number % 50: number, "filler": "x" * 1000}), epoch=10 * number)
+    return store
+
+
+def test_compacting_leaves_one_run_and_gives_the_space_back(tmp_path: Path) -> None:
+    path, told = tmp_path / "state.db", list[tuple[int, int]]()
+    with make(path, 300, history=1000) as store:
+        before, expected = path.stat().st_size, image_of(store.reader())
+        store.compact(progress=lambda done, total: told.append((done, total)))
+        assert path.stat().st_size < before / 8
+        assert (retained(store), image_of(store.reader())) == ([300], expected)
+        assert len(store.checkpoints()) == 300
+        with pytest.raises(UnknownCheckpointError, match="the oldest that can be read is checkpoint 300"):
+            store.reader(299)
+    assert told[0] == (0, 598)
+    assert told[-1] == (598, 598)
+    assert len(told) == 300 // STEP_RUNS + 2
+    assert told == sorted(told)
+
+
+def test_a_long_compaction_can_be_given_up_and_resumed(tmp_path: Path) -> None:
+    def impatient(done: int, total: int) -> None:
+        if done > total / 2:
+            raise KeyboardInterrupt
+
+    with make(tmp_path / "state.db", 200, history=1000) as store:
+        expected = image_of(store.reader())
+        with pytest.raises(KeyboardInterrupt):
+            store.compact(impatient)
+        assert 1 < len(retained(store)) < 200
+        assert image_of(store.reader()) == expected
+        store.append(run_of({}))
+        store.compact()
+        assert image_of(store.reader()) == expected
+        assert store.verify() == 1
+
+
+def test_pruning_keeps_by_count_and_by_age() -> None:
+    store = make(":memory:", 20, history=100)
+    connection = store._session.connection
+    for number in range(1, 21):
+        connection.execute("UPDATE checkpoint SET time = ? WHERE number = ?", (f"2020-01-{number:02}T00:00", number))
+    assert store.prune(keep=15, older_than=timedelta(days=1)) == 5
+    assert [record.number for record in store.checkpoints()] == retained(store) == list(range(6, 21))
+    connection.execute("UPDATE checkpoint SET time = '2999-01-01' WHERE number >= 12")
+    assert store.prune(older_than=timedelta(days=1)) == 6
+    assert store.prune(keep=5, older_than=timedelta(days=1)) == 0
+    assert store.prune(keep=3) == 6
+    assert retained(store) == [18, 19, 20]
+    assert store.prune(keep=50) == 0
+    connection.execute("UPDATE checkpoint SET time = '2020-01-01'")
+    assert store.prune(older_than=timedelta(0)) == 2
+    assert values_in(store.reader()) == {**{n: n for n in range(1, 21)}, "filler": "x" * 1000}
+    assert store.append(run_of({})).number == 21
+    with pytest.raises(UnknownCheckpointError, match="cannot be dropped"):
+        store.truncate_after(0)
+
+
+def test_pruning_without_arguments_keeps_the_history(tmp_path: Path) -> None:
+    with make(tmp_path / "state.db", 200, history=5) as store:
+        store.prune()
+        assert [record.number for record in store.checkpoints()] == retained(store) == list(range(196, 201))
+    with quick_store(tmp_path / "state.db", history=5) as store:
+        assert len(values_in(store.reader(epoch=1970))) == 51
+    assert quick_store(":memory:").prune() == 0
+
+
+def test_the_full_checkpoint_that_a_lineage_begins_with_is_remembered() -> None:
+    store = quick_store(":memory:", history=100)
+    store.append(run_of({1: "a", 2: "a"}))
+    held = store.reader()
+    store.apply(run_of({1: "b"}, FULL))
+    store.append(run_of({3: "c"}))
+    for _ in range(2):
+        store.prune(keep=1)
+        store.reopen()
+        assert values_in(store.reader()) == {1: "b", 3: "c"}
+        assert values_in(held) == {1: "a", 2: "a"}
+    del held
+    store.prune(keep=1)
+    assert [record.number for record in store.checkpoints() if record.run_slots is not None] == [3]
+
+
+@pytest.mark.parametrize("arguments", [{"keep": 0}, {"older_than": timedelta(-1)}], ids=str)
+def test_a_retention_that_keeps_nothing_is_refused(arguments: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="keep at least 1"):
+        quick_store(":memory:").prune(**arguments)
+
+
+def test_a_file_in_use_by_an_iteration_keeps_its_size_and_says_so() -> None:
+    store = make(":memory:", 20)
+    with store._session.cursor("SELECT slot FROM state_item", ()) as fetch:
+        fetch(1)
+        with pytest.raises(CheckpointError, match="an iteration is under way: finish it"):
+            store.compact()
+    store.compact()
+    assert retained(store) == [20]
+
+
+@pytest.mark.parametrize("method", ["compact", "prune"])
+def test_retention_survives_every_crash_point(
+    tmp_path: Path, inject: Callable[[Fault | None], None], some_fault: dict[str, Any], method: str
+) -> None:
+    begin, path = tmp_path / "begin.db", tmp_path / "state.db"
+    with quick_store(begin, history=100) as store:
+        for number in range(1, 9):
+            store.append(run_of({number % 3: number}, FULL if number == 3 else "differential"))
+        expected = image_of(store.reader())
+    points = 0
+
+    def work() -> None:
+        shutil.copy(begin, path)
+        with CheckpointStore(path, history=100) as store:
+            held = store.reader(5)
+            store.compact() if method == "compact" else store.prune(keep=2)
+            assert held.newest == 5
+
+    for _ in crash_points(inject, some_fault, work):
+        with quick_store(path, history=100) as store:
+            assert image_of(store.reader()) == expected
+            assert {5, 8} <= set(retained(store))
+            assert store.verify() == len(retained(store))
+            store.append(run_of({1: "on"}))
+            store.compact()
+            assert values_in(store.reader())[1] == "on"
+        for file in tmp_path.glob("state.db*"):
+            file.unlink()
+        points += 1
+    print(f"{points} crash points tried: {method} {some_fault}")
+    assert points > 20

@@ -1,0 +1,62 @@
+"""The golden files: what this version wrote once opens, reads and verifies for ever, and work goes on with it."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from checkpoint import CheckpointStore
+from objectspace import PersistedObjectSpace
+from tests.golden import format_1
+
+STATES = {10: format_1.FIRST, 20: format_1.SECOND, 30: format_1.SECOND}
+
+
+@pytest.fixture
+def golden(tmp_path: Path) -> Path:
+    """A copy of the golden store."""
+    return Path(shutil.copy(format_1.PATH, tmp_path / "state.db"))
+
+
+def test_the_golden_store_of_format_1_reads_at_every_epoch(golden: Path) -> None:
+    with CheckpointStore(golden) as store:
+        assert [record.format for record in store.checkpoints()] == [1, 1, 1]
+        assert store.verify() == 3
+        assert store.database["state_item"].count > 50
+    with PersistedObjectSpace.open(golden, read_only=True) as space:
+        for epoch, state in STATES.items():
+            view = space.at(epoch)
+            assert format_1.contents(view) == state
+            assert list(map(type, view.get_list("list")))[-13:] == list(map(type, format_1.VALUES))
+            assert list(view.get_dictionary("dictionary")) == list(state["dictionary"])
+        assert list(space.store.diff(a_epoch=20, b_epoch=30)) == []
+
+
+def test_work_goes_on_with_the_golden_store(golden: Path) -> None:
+    with PersistedObjectSpace.open(golden) as space:
+        space.get_list("list").append("more")
+        space.create_stack("stack").push(1)
+        space.checkpoint()
+        space._check()
+        space.store.compact()
+        assert space.store.verify() == 1
+    with PersistedObjectSpace.open(golden) as space:
+        expected = format_1.SECOND["list"] + ["more"]
+        assert format_1.contents(space) == {**format_1.SECOND, "list": expected, "stack": [1]}
+
+
+def test_the_golden_store_is_plain_to_any_sqlite_tool(golden: Path) -> None:
+    connection = sqlite3.connect(golden)
+    assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+    rows = dict(connection.execute("SELECT slot, value FROM current_item WHERE name = 'array'"))
+    assert rows == {0: "0", 1: "43", 2: "42", 3: "0"}
+    connection.close()
+
+
+def test_this_version_still_makes_the_same_contents(tmp_path: Path) -> None:
+    format_1.write(tmp_path / "new.db")
+    with PersistedObjectSpace.open(tmp_path / "new.db") as space:
+        assert {epoch: format_1.contents(space.at(epoch)) for epoch in STATES} == STATES
