@@ -4,7 +4,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 COMMA := ,
 
-.PHONY: demo test check lint types wheel bench-objects clean
+.PHONY: demo test check lint types wheel bench-objects bench-kvt clean
 
 demo: $(VENV)/.demo
 	@$(PY) -m objectspace.spark.demo
@@ -23,6 +23,9 @@ types: $(VENV)/.dev
 
 bench-objects: $(VENV)/.bench
 	@$(PY) -m benchmarks.objects
+
+bench-kvt: $(VENV)/.bench
+	@$(PY) -m benchmarks.kvt
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -11,6 +11,8 @@ import random
 import shutil
 import sqlite3
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections import deque
@@ -186,7 +188,7 @@ class Floor:
     """The least that any durable store must do: append the bytes and wait until they are on the disk."""
 
     def __init__(self, place: Path) -> None:
-        self.file = open(place / "floor", "ab", buffering=0)
+        self.file = (place / "floor").open("ab", buffering=0)
 
     def change(self, keys: list[int], values: list[str]) -> Action:
         """Return the action that encodes and appends the slots."""
@@ -332,6 +334,46 @@ def middle() -> str:
     return table("A list of 100,000 elements", ("what, 2,000 times", "rows written each", "time each in memory"), rows)
 
 
+# Larger than memory ---------------------------------------------------------------------------------------------------
+
+_BOUNDED = """
+import random, re, sys, time
+from objectspace import PersistedObjectSpace
+space = PersistedObjectSpace.open(sys.argv[1], cache_slots=100_000)
+def peak(): return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
+empty = peak()
+target, slots = space.get_dictionary("target"), int(sys.argv[2])
+chance, started = random.Random(3), time.perf_counter()
+def lap(what):
+    global started
+    print(what, time.perf_counter() - started, empty / 1024, peak() / 1024, sep="|", flush=True)
+    started = time.perf_counter()
+for key in chance.sample(range(slots), 100_000): target[key]
+lap("read 100,000 random keys")
+for key in chance.sample(range(slots), 100_000): target[key] = "changed"
+space.checkpoint()
+lap("change 100,000 random keys and save")
+for key in range(slots, slots + 100_000): target[key] = "new"
+space.checkpoint()
+lap("insert 100,000 keys and save")
+assert sum(1 for _ in target.items()) == slots + 100_000
+lap("iterate over all")
+"""
+
+
+def bounded(slots: int) -> str:
+    """Read, change and iterate over a large dictionary with a cache of 100,000 slots, and look at the memory."""
+    with folder() as place:
+        Mine(place, slots).space.close()
+        command = [sys.executable, "-c", _BOUNDED, str(place / f"mine-{slots}.db"), str(slots)]
+        lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    rows = []
+    for what, seconds, empty, peak in (line.split("|") for line in lines):
+        rows.append((what, f"{float(seconds):.1f} s", f"{float(empty):.0f} MiB", f"{float(peak):.0f} MiB"))
+    header = ("what", "time", "memory after opening", "peak so far")
+    return table(f"A dictionary of {slots:,} slots, cache_slots=100,000", header, rows)
+
+
 def main() -> None:
     """Run the benchmark and print its tables in Markdown."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.objects", description=__doc__)
@@ -339,7 +381,7 @@ def main() -> None:
     quick = parser.parse_args().quick
     print(machine("objectspace", "rocksdict", "sortedcontainers", "orjson") + "\n", flush=True)
     sizes = [10_000, 300_000] if quick else [10_000, 300_000, 10_000_000]
-    for part in (operations, partial(checkpoints, sizes), opening, middle):
+    for part in (operations, partial(checkpoints, sizes), opening, middle, partial(bounded, sizes[-1])):
         print(part(), flush=True)
 
 

@@ -132,12 +132,12 @@ class Session:
         with self._reading():
             cursor = self.connection.execute(statement, parameters)
 
-        def fetch(count: int) -> list[Any]:
+        def _fetch(count: int) -> list[Any]:
             with self._reading():
                 return cursor.fetchmany(count)
 
         try:
-            yield fetch
+            yield _fetch
         finally:
             # A cursor that stays open keeps the log from beginning anew.
             with suppress(sqlite3.Error):

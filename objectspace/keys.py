@@ -51,13 +51,15 @@ def to_slot(key: Any) -> Slot:
         Unencodable: the key is of a type that cannot be stored, or is not equal to itself.
 
     >>> to_slot(7), to_slot(True), to_slot(2.0), to_slot("a"), to_slot(b"a")
-    (7, 1, 2, 'a', b'\x13a\x00\x00')
+    (7, 1, 2, 'a', b'\x13a')
     """
     kind = type(key)
     if kind is int and INT64_MIN <= key <= INT64_MAX:
         return key  # type: ignore[no-any-return]
     if kind is str and is_utf8(key):
         return key  # type: ignore[no-any-return]
+    if kind is bytes:
+        return _TAG["bytes"] + key  # type: ignore[no-any-return]
     if kind in _NUMBERS:
         return _number_slot(key)
     if kind is complex and key.imag == 0:
@@ -65,14 +67,19 @@ def to_slot(key: Any) -> Slot:
     return comparable(key)
 
 
+def from_slot(slot: Slot) -> Any:
+    """Return the key of a slot that tells it: one of a key for which :func:`is_exact` holds."""
+    return slot[1:] if type(slot) is bytes else slot
+
+
 def is_exact(key: Any) -> bool:
-    """Tell whether the slot is the key itself, its type included."""
+    """Tell whether the slot alone tells the key, its type included."""
     kind = type(key)
     if kind is int:
         return bool(INT64_MIN <= key <= INT64_MAX)
     if kind is str:
         return is_utf8(key)
-    return kind is float and not bool(key.is_integer())
+    return kind is bytes or (kind is float and not bool(key.is_integer()))
 
 
 def keeps_order(key: Any) -> bool:

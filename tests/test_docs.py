@@ -26,7 +26,8 @@ def rows_of(cls: type) -> list[list[str]]:
     body = text.split("\n")
     edges = [place for place, line in enumerate(body) if line.startswith("===")]
     lines = body[edges[1] + 1 : edges[2]]
-    return [[cell.replace("``", "`") for cell in re.split(r"\s{2,}|(?<=``) (?=[\w\d])", line, maxsplit=1)] for line in lines]
+    cells = (re.split(r"\s{2,}|(?<=``) (?=[\w\d])", line, maxsplit=1) for line in lines)
+    return [[cell.replace("``", "`") for cell in row] for row in cells]
 
 
 def test_the_programs_of_the_readme_run_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

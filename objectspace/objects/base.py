@@ -243,7 +243,7 @@ class PersistedObject:
         raise TypeError(f"{self._describe()} is not pickled: pass a plain copy, or open the space where it is needed")
 
 
-def unchanged(stored: Any, value: Any, text: str) -> bool:
+def unchanged(stored: Any, value: Any, text: Payload) -> bool:
     """Tell whether a slot still holds what is stored.
 
     Args:

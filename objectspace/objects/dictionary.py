@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, ValuesView
 from itertools import compress, islice
-from operator import is_not
+from operator import is_, is_not
 from typing import Any, NoReturn, Self, TypeVar
 
 from objectspace.objects import limits
@@ -52,19 +52,6 @@ class Dictionary(dict[K, V], KeyedObject):
         self._twin: dict[Any, Any] | None = None
         self._noted = 0
         return self
-
-    def __delitem__(self, key: K) -> None:
-        """Remove a key.
-
-        Raises:
-            KeyError: there is no such key.
-
-        Time: O(1).
-        Dirties: one item and the length.
-        """
-        self._close()
-        if self._table.delete(key) is ABSENT:
-            raise KeyError(key)
 
     def pop(self, key: K, *default: Any) -> Any:
         """Remove a key and return its value, or the default where there is no such key.
@@ -145,14 +132,28 @@ class Dictionary(dict[K, V], KeyedObject):
         if twin is None:
             return
         self._twin = None
-        # Nothing was removed meanwhile, so the keys of the twin come first, in the same order.
-        for key in compress(dict.keys(self), map(is_not, dict.values(self), dict.values(twin))):
+        self.__class__ = _Watched
+        if not all(map(is_, dict.keys(self), twin)) or dict.__len__(self) < len(twin):
+            self._note_removed(twin)
+        for key in compress(dict.keys(self), map(is_not, dict.values(self), twin.values())):
             if key not in table.edits:
                 table.edits[key] = twin[key]
-        for key in islice(dict.keys(self), dict.__len__(twin), None):
+        for key in islice(dict.keys(self), len(twin), None):
             if key not in table.edits:
                 table.enter(key)
-        self.__class__ = _Watched
+
+    def _note_removed(self, twin: dict[Any, Any]) -> None:
+        """Note the keys that were removed while nothing was noted, and drop them from the twin.
+
+        What was not removed keeps its order and comes first, so the two run in step until the first newer key.
+        """
+        ours = iter(list(dict.keys(self)))
+        place = next(ours, ABSENT)
+        for key in list(twin):
+            if key is place:
+                place = next(ours, ABSENT)
+            else:
+                self._table.drop(key, twin.pop(key))
 
     def _rows(self) -> Iterable[Any]:
         self._close()
@@ -201,12 +202,18 @@ class _Watched(Dictionary[K, V]):
 
     def __setitem__(self, key: K, value: V) -> None:
         table = self._table
-        if key not in table.edits:
-            table.note(key)
-            self._noted += 1
-            if self._noted * limits.OPEN_SHARE > dict.__len__(self):
-                self._try_open()
+        if key in table.edits:
+            dict.__setitem__(self, key, value)
+            return
+        table.note(key)
         dict.__setitem__(self, key, value)
+        self._noted += 1
+        if self._noted * limits.OPEN_SHARE > dict.__len__(self):
+            self._try_open()
+
+    def __delitem__(self, key: K) -> None:
+        if self._table.delete(key) is ABSENT:
+            raise KeyError(key)
 
     def setdefault(self, key: K, default: Any = None) -> Any:
         """Return the value of a key, set to the default where there is none.
@@ -219,7 +226,7 @@ class _Watched(Dictionary[K, V]):
 
     def update(self, *args: Any, **kwargs: Any) -> None:
         """Set many keys. Time: O(changes). Dirties: one item a key that changes; for new ones also the length."""
-        changes = dict(*args, **kwargs)
+        changes = args[0] if len(args) == 1 and type(args[0]) is dict and not kwargs else dict(*args, **kwargs)
         if len(changes) * limits.OPEN_SHARE > dict.__len__(self):
             self._home.touch(self)
             self._try_open()

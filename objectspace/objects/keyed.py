@@ -26,6 +26,8 @@ class KeyedObject(PersistedObject):
     _table: SlotTable
     _is_ranked = False
     _counts_slots = True
+    _is_plain = True
+    """Whether the text of a slot is that of its value, where the slot tells the key."""
 
     def _begin(self, options: dict[str, Any]) -> None:
         self._table = SlotTable(self, self._body(), is_ranked=self._is_ranked)
@@ -129,7 +131,7 @@ class KeyedObject(PersistedObject):
         """Return the key and value of a stored slot."""
         text = item_text(item)
         if not text.startswith('{"$key":'):
-            return item.slot, self._decode(text, item.slot)
+            return keys.from_slot(item.slot), self._decode(text, item.slot)
         self._table.is_mixed = True
         try:
             pair = orjson.loads(text)

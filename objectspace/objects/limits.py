@@ -11,7 +11,7 @@ PROMOTE_SHARE = 8
 CLEAR_ROWS = 32
 """Up to so many stored slots are deleted one by one when an object is cleared; more are left under its old id."""
 
-OPEN_SHARE = 32
+OPEN_SHARE = 64
 """Once one slot in 32 was noted as changed, noting more costs as much as one comparison at the next save."""
 
 DENSE_LENGTH = 1024
@@ -20,5 +20,5 @@ DENSE_LENGTH = 1024
 QUEUE_SLOTS = 1024
 """How many elements at the head of a stored queue are read at once."""
 
-STACK_SLOTS = 256
+STACK_SLOTS = 1024
 """How many stored elements at most are brought to the top of a stack at once."""

@@ -92,24 +92,6 @@ class List(list[T], PersistedObject):
         """
         self.pop(list.index(self, value))
 
-    def __delitem__(self, index: SupportsIndex | slice) -> None:
-        """Remove an element or a slice.
-
-        Time: O(n) in memory. Dirties: one item an element, and the length.
-        """
-        if not isinstance(index, slice):
-            self.pop(index)
-            return
-        places = sorted(range(*index.indices(len(self))), reverse=True)
-        if len(places) == len(self):
-            self.clear()
-        elif self._watch():
-            for place in places:
-                self._sequence.remove(place, list.__getitem__(self, place))
-                list.pop(self, place)
-        else:
-            list.__delitem__(self, index)
-
     def clear(self) -> None:
         """Remove every element.
 
@@ -126,6 +108,7 @@ class List(list[T], PersistedObject):
             self._home.renumber(self)
             self._sequence = Sequenced()
         list.clear(self)
+        self.__dict__.pop("append", None)
         self.__class__ = List
 
     def sort(self, **options: Any) -> None:
@@ -186,7 +169,13 @@ class List(list[T], PersistedObject):
         """Prepare a change that must be noted; tell whether it must."""
         self._home.touch(self)
         self._close()
+        self._note_tail()
         return not self._fresh
+
+    def _note_tail(self) -> None:
+        """Give the elements that were appended since the last look their labels."""
+        if not self._fresh:
+            self._sequence.append(list.__len__(self) - len(self._sequence.labels))
 
     def _replace_all(self, values: list[T]) -> None:
         for place, (old, new) in enumerate(zip(self, values, strict=True)):
@@ -198,6 +187,7 @@ class List(list[T], PersistedObject):
         """Stop noting single changes, unless a value may have been changed in place: comparing would not find it."""
         self._noted = 0
         if not self._sequence.prints:
+            self._note_tail()
             self._twin = list(self)
             self.__class__ = List
 
@@ -222,6 +212,7 @@ class List(list[T], PersistedObject):
         if self._fresh:
             return self._sequence.all_rows(self, self._encode)
         self._close()
+        self._note_tail()
         return self._sequence.rows(self, self._encode)
 
     def _metadata(self) -> dict[str, Any]:
@@ -231,6 +222,7 @@ class List(list[T], PersistedObject):
         self._sequence.turn(self._fresh, len(self))
         self._flight_fresh, self._fresh = self._fresh, False
         self._turn_metadata()
+        self.__dict__.pop("append", None)
         self.__class__ = _Watched
         self._noted = 0
 
@@ -238,6 +230,7 @@ class List(list[T], PersistedObject):
         was_fresh, self._flight_fresh = bool(self._flight_fresh), None
         if not durable:
             self._close()
+            self._note_tail()
         if not self._fresh:
             self._sequence.settle(durable, was_fresh)
         if was_fresh and not durable:
@@ -287,6 +280,7 @@ class List(list[T], PersistedObject):
 
     def _check(self) -> None:
         if type(self) is _Watched:
+            self._note_tail()
             self._sequence.check(list.__len__(self))
         assert self._twin is None or type(self) is List
         assert not self._fresh or (type(self) is List and not self._sequence.edits)
@@ -306,40 +300,61 @@ class _Watched(List[T]):
     def append(self, value: T) -> None:
         """Put a value at the end. Time: O(1). Dirties: one item and the length."""
         self._home.touch(self)
-        self._sequence.append()
+        # Elements beyond the labels are new; until the next save nothing more is to be noted of appending.
+        self.__dict__["append"] = super(List, self).append
         list.append(self, value)
-        self._noted += 1
-        if self._noted * limits.OPEN_SHARE > list.__len__(self):
-            self._try_open()
 
     def extend(self, values: Iterable[T]) -> None:
         """Put values at the end. Time: O(values). Dirties: one item a value, and the length."""
-        added = list(values)
         self._home.touch(self)
-        if len(added) * limits.OPEN_SHARE > list.__len__(self):
-            self._try_open()
-        if self._twin is None:
-            self._sequence.append(len(added))
-        list.extend(self, added)
+        list.extend(self, values)
+
+    def __delitem__(self, index: SupportsIndex | slice) -> None:
+        if not isinstance(index, slice):
+            self.pop(index)
+            return
+        places = sorted(range(*index.indices(len(self))), reverse=True)
+        if len(places) == len(self):
+            self.clear()
+        elif self._watch():
+            for place in places:
+                self._sequence.remove(place, list.__getitem__(self, place))
+                list.pop(self, place)
 
     def __iadd__(self, values: Iterable[T]) -> Self:  # type: ignore[override, misc]  # as list itself has it
         self.extend(values)
         return self
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        sequence = self._sequence
+        labels, edits = sequence.labels, sequence.edits
+        if type(index) is not int or not 0 <= index < len(labels):
+            self._set_with_care(index, value)
+            return
+        label = labels[index]
+        if label in edits:
+            list.__setitem__(self, index, value)
+            return
+        old = list.__getitem__(self, index)
+        if not edits:
+            self._home.touch(self)
+        edits[label] = old if type(old) in ATOMS else sequence.stored(label, old)
+        list.__setitem__(self, index, value)
+        self._noted += 1
+        if self._noted * limits.OPEN_SHARE > list.__len__(self):
+            self._try_open()
+
+    def _set_with_care(self, index: Any, value: Any) -> None:
+        """Assign a slice, an index from the end, or an element that was appended lately."""
         if isinstance(index, slice):
             self._set_slice(index, list(value))
             return
         place = self._place(index)
-        sequence = self._sequence
-        label = sequence.labels[place]
-        if label not in sequence.edits:
-            self._home.touch(self)
-            sequence.set(place, list.__getitem__(self, place))
-            self._noted += 1
-            if self._noted * limits.OPEN_SHARE > list.__len__(self):
-                self._try_open()
-        list.__setitem__(self, place, value)
+        self._home.touch(self)
+        if place < len(self._sequence.labels):
+            self[place] = value
+        else:
+            list.__setitem__(self, place, value)
 
     def _set_slice(self, index: slice, values: list[T]) -> None:
         places = range(*index.indices(len(self)))
@@ -351,6 +366,7 @@ class _Watched(List[T]):
             return
         start, stop = places.start, max(places.start, places.stop)
         self._home.touch(self)
+        self._note_tail()
         old = list.__getitem__(self, slice(start, stop))
         head = _common(old, values)
         tail = _common(old[head:][::-1], values[head:][::-1])

@@ -43,6 +43,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
     """
 
     kind = "Dictionary"
+    _is_plain = False
     _is_ranked = True
     __hash__ = None  # type: ignore[assignment]
 
@@ -230,7 +231,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
         try:
             stored = orjson.loads(text)
             is_mixed = "$key" in stored
-            key = codec.restore(stored["$key"]) if is_mixed else item.slot
+            key = codec.restore(stored["$key"]) if is_mixed else keys.from_slot(item.slot)
             object_id = int(stored.get("$value", stored)[OWNED_KEY])
         except DAMAGE as error:
             self._damaged(item.slot, text, error)

@@ -18,8 +18,8 @@ class Queue(PersistedObject, Generic[T]):
     """First in, first out; a slot is the absolute number of an element, counted from 0.
 
     In memory are the elements at the head, as far as they were read, and those at the tail, as far as they were
-    enqueued lately; what lies between is in the store. From the first change after a save to the next save, ``enqueue``
-    is the ``append`` of a ``deque``.
+    enqueued lately; what lies between is in the store. From the first change after a save to the next save nothing is
+    noted any more, and ``enqueue`` is the ``append`` of a ``deque``.
 
     ============== =====================================================
     method         dirties
@@ -56,7 +56,6 @@ class Queue(PersistedObject, Generic[T]):
 
         Time: O(1). Dirties: one item and the tail.
         """
-        self._open()
         self._back.append(value)
 
     def dequeue(self) -> T:
@@ -67,9 +66,12 @@ class Queue(PersistedObject, Generic[T]):
 
         Time: O(1) amortised. Dirties: one item and the head.
         """
-        self._refuse_empty("dequeue")
-        self._open()
-        return self._take()
+        try:
+            return self._front.popleft()
+        except IndexError:
+            self._refuse_empty("dequeue")
+            self._fill_front()
+            return self._front.popleft()
 
     def peek(self) -> T:
         """Return the element at the head.
@@ -124,24 +126,16 @@ class Queue(PersistedObject, Generic[T]):
     def __repr__(self) -> str:
         return f"Queue({self._name!r}, {list(self)!r})"
 
-    def _take(self) -> T:
-        """Remove the head of a queue that is known to be noted as changed."""
-        try:
-            return self._front.popleft()
-        except IndexError:
-            self._refuse_empty("dequeue")
-            self._fill_front()
-            return self._front.popleft()
-
     def _open(self) -> None:
-        """Note that the queue changes, and stop asking until the next save."""
+        """Note that the queue changes, and stop noting it until the next save."""
         self._home.touch(self)
+        self.__class__ = Queue
         self.__dict__["enqueue"] = self._back.append
-        self.__dict__["dequeue"] = self._take
 
     def _close(self) -> None:
+        """Watch the queue for its next change."""
         self.__dict__.pop("enqueue", None)
-        self.__dict__.pop("dequeue", None)
+        self.__class__ = _Watched
 
     def _refuse_empty(self, method: str) -> None:
         if not len(self):
@@ -234,7 +228,7 @@ class Queue(PersistedObject, Generic[T]):
     def _warm(self) -> type:
         stored = self._load_metadata("head", "tail")
         self._stored = self._unread = range(stored["head"], stored["tail"])
-        return Queue
+        return _Watched
 
     def _shrink(self, *, gently: bool) -> None:
         if not gently and not self._fresh and self._flight_fresh is None and self._stored == self._range():
@@ -262,3 +256,18 @@ class Queue(PersistedObject, Generic[T]):
         assert self._fresh or self._stored.start <= now.start, "the head only grows"
         assert self._fresh or self._stored.stop <= now.stop, "the tail only grows"
         assert not self._unread or self._unread.stop <= self._stored.stop, "unread slots are stored"
+
+
+class _Watched(Queue[T]):
+    """A queue whose next change must be noted."""
+
+    def enqueue(self, value: T) -> None:
+        """Put an element at the tail. Time: O(1). Dirties: one item and the tail."""
+        self._open()
+        self._back.append(value)
+
+    def dequeue(self) -> T:
+        """Remove the element at the head and return it. Time: O(1) amortised. Dirties: one item and the head."""
+        self._refuse_empty("dequeue")
+        self._open()
+        return self.dequeue()

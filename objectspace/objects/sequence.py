@@ -41,6 +41,11 @@ class Sequenced:
 
     def append(self, count: int = 1) -> None:
         """Note that so many elements were appended."""
+        labels = self.labels
+        if count > 1 and isinstance(labels, range) and labels and not self.gone:
+            self.labels = range(labels.start, labels.stop + count)
+            self.edits.update(dict.fromkeys(range(labels.stop, labels.stop + count), ABSENT))
+            return
         for _ in range(count):
             last = self.labels[-1] if self.labels else None
             self._insert(len(self.labels), between(last, None) or 0)
@@ -81,6 +86,8 @@ class Sequenced:
         self._new_prints = {}
         for label, stored in self.edits.items():
             value = values[self.place(label)]
+            if value is stored and type(value) in ATOMS:
+                continue
             text = encode(value, label)
             self._remember(label, value, text)
             if stored is ABSENT or not unchanged(stored, value, text):
@@ -93,7 +100,8 @@ class Sequenced:
         self._new_prints = {}
         for label, value in enumerate(values):
             text = encode(value, label)
-            self._remember(label, value, text)
+            if type(value) not in ATOMS:
+                self._new_prints[label] = hash(text)
             rows.append((label, text, None))
         return rows
 

@@ -118,6 +118,8 @@ class SetMethods(MutableSet[T]):
 class MemberCodec(KeyedObject):
     """An object whose slots are its elements, with nothing beside them."""
 
+    _is_plain = False
+
     def _text(self, key: Any, value: Any) -> str:
         if keys.is_exact(key):
             return MEMBER
@@ -130,7 +132,7 @@ class MemberCodec(KeyedObject):
     def _key_value(self, item: StoredItem) -> tuple[Any, Any]:
         text = item_text(item)
         if text == MEMBER:
-            return item.slot, None
+            return keys.from_slot(item.slot), None
         self._table.is_mixed = True
         try:
             return codec.restore(orjson.loads(text)["$key"]), None
@@ -198,8 +200,11 @@ class Set(MemberCodec, SetMethods[T]):
         for other in others:
             if self._table.complete:
                 added = dict.fromkeys(other)
+                if self._table.live:
+                    self._table.live.update(added)
+                else:
+                    self._table.live = added
                 self._open()
-                self._table.live.update(added)
             else:
                 super().update(other)
 
@@ -227,7 +232,8 @@ class Set(MemberCodec, SetMethods[T]):
             self._open()
 
     def __contains__(self, value: object) -> bool:
-        return self._table.read(value) is not ABSENT
+        table = self._table
+        return value in table.live or (not table.complete and table.read(value) is not ABSENT)
 
     def __iter__(self) -> Iterator[T]:
         """Yield the elements in the order of insertion."""
@@ -235,9 +241,8 @@ class Set(MemberCodec, SetMethods[T]):
         return iterator
 
     def __reversed__(self) -> Iterator[T]:
-        if self._table.complete:
-            return iter(reversed(self._table.live))
-        return (value for value, _, _ in self._table.stream_back())
+        self._load_whole()
+        return iter(reversed(self._table.live))
 
     def __len__(self) -> int:
         return len(self._table)

@@ -10,6 +10,7 @@ from sortedcontainers import SortedKeyList, SortedList
 
 from checkpoint.run import Slot
 from objectspace import keys
+from objectspace.keys import INT64_MAX, INT64_MIN
 from objectspace.objects.base import ABSENT
 from objectspace.objects.keyed import KeyedObject
 
@@ -22,11 +23,29 @@ class SortedObject(KeyedObject):
     in that order: an object that holds one is always read whole.
     """
 
-    _order: SortedList
+    _sorted: SortedList
     _in_slot_order: bool
 
     def _configure(self, options: dict[str, Any]) -> None:
-        self._order, self._in_slot_order, self._sample = SortedList(), True, ABSENT
+        self._start_order()
+
+    def _start_order(self) -> None:
+        """Begin with no key in memory."""
+        self._sorted, self._in_slot_order, self._sample = SortedList(), True, ABSENT
+        self._unsorted: list[Any] = []
+        self._simple: type | None = None
+
+    @property
+    def _order(self) -> SortedList:
+        """The keys in order; those that were added lately are sorted in only now, all at once."""
+        if self._unsorted:
+            self._sorted.update(self._unsorted)
+            self._unsorted.clear()
+        return self._sorted
+
+    @_order.setter
+    def _order(self, keys_in_order: SortedList) -> None:
+        self._sorted, self._unsorted = keys_in_order, []
 
     def _warm(self) -> type:
         warm = super()._warm()
@@ -36,7 +55,7 @@ class SortedObject(KeyedObject):
 
     def _go_cold(self) -> None:
         super()._go_cold()
-        self._order, self._in_slot_order, self._sample = SortedList(), True, ABSENT
+        self._start_order()
 
     def _extent(self) -> tuple[int, int]:
         stored = self._load_metadata("length")
@@ -58,6 +77,24 @@ class SortedObject(KeyedObject):
 
     def _put(self, key: Any, value: Any) -> None:
         """Set the value of a key that may be new."""
+        table = self._table
+        kind: Any = type(key)
+        if kind is not self._simple or not table.complete:
+            self._put_with_care(key, value)
+            return
+        if key not in table.live:
+            if not (key.isascii() if isinstance(key, str) else INT64_MIN <= key <= INT64_MAX):
+                self._put_with_care(key, value)
+                return
+            self._home.touch(self)
+            self._unsorted.append(key)
+        if self._fresh:
+            table.live[key] = value
+        else:
+            table.write(key, value)
+
+    def _put_with_care(self, key: Any, value: Any) -> None:
+        """Set the value of a key of which it is not clear yet that it has a place among the others."""
         if self._table.read(key) is not ABSENT:
             self._table.write(key, value)
             return
@@ -70,6 +107,8 @@ class SortedObject(KeyedObject):
             self._order.add(key)
         self._table.write(key, value)
         self._sample = key
+        # Keys of these types compare with all others of their type: the next ones need no second look.
+        self._simple = type(key) if type(key) in (int, str) else None
 
     def _check_new(self, key: Any) -> None:
         """Refuse a key that has no place among the others."""
@@ -88,7 +127,7 @@ class SortedObject(KeyedObject):
 
     def _empty(self) -> None:
         self._table.clear()
-        self._order, self._in_slot_order = SortedList(), True
+        self._start_order()
 
     def _keys(
         self,

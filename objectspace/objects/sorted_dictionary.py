@@ -36,8 +36,9 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
     __hash__ = None  # type: ignore[assignment]
 
     def __getitem__(self, key: K) -> V:
-        value = self._table.read(key)
-        if value is ABSENT:
+        table = self._table
+        value = table.live.get(key, ABSENT)
+        if value is ABSENT and (table.complete or (value := table.read(key)) is ABSENT):
             raise KeyError(key)
         return value  # type: ignore[no-any-return]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice, repeat
 from typing import Any, Generic, TypeVar
 
 from objectspace.codec import ATOMS
@@ -18,8 +18,9 @@ class Stack(PersistedObject, Generic[T]):
     """Last in, first out; a slot is the height of an element, 0 at the bottom.
 
     The elements lie in three parts: at the bottom what is only in the store, above it the clean elements in memory
-    (``_kept``), on top what may have changed (``_top``), with what is stored at those heights (``_below``). From the
-    first change after a save to the next save, ``push`` is the ``append`` of a ``list``.
+    (``_kept``), on top what may have changed (``_top``), with what is stored at those heights (``_below``, the highest
+    first). From the first change after a save to the next save nothing is noted any more, and ``push`` is the
+    ``append`` of a ``list``.
 
     ============== ======================================================
     method         dirties
@@ -43,18 +44,16 @@ class Stack(PersistedObject, Generic[T]):
     def _begin(self, options: dict[str, Any]) -> None:
         self._top: list[T] = []
         self._reset(0)
-        if self._fresh:
-            self._open()
-        else:
+        if not self._fresh:
             self._go_cold()
 
     def _reset(self, stored: int) -> None:
         self._top.clear()
         self._kept: list[T] = []
         self._low = self._stored = stored
-        self._below: dict[int, Any] = {}
+        self._below: list[Any] = []
         self._prints: dict[int, int] = {}
-        self._flight: tuple[int, int, dict[int, Any]] | None = None
+        self._flight: tuple[int, int, list[Any], dict[int, int]] | None = None
         self._batch = 8
 
     def push(self, value: T) -> None:
@@ -62,7 +61,6 @@ class Stack(PersistedObject, Generic[T]):
 
         Time: O(1). Dirties: one item and the count.
         """
-        self._open()
         self._top.append(value)
 
     def pop(self) -> T:
@@ -73,9 +71,12 @@ class Stack(PersistedObject, Generic[T]):
 
         Time: O(1) amortised. Dirties: one item and the count.
         """
-        self._refuse_empty("pop")
-        self._open()
-        return self._take()
+        try:
+            return self._top.pop()
+        except IndexError:
+            self._refuse_empty("pop")
+            self._raise_kept()
+            return self._top.pop()
 
     def peek(self) -> T:
         """Return the element on top.
@@ -102,7 +103,7 @@ class Stack(PersistedObject, Generic[T]):
             self._top.clear()
         elif self._stored <= limits.CLEAR_ROWS:
             while len(self):
-                self._take()
+                self.pop()
         else:
             self._close()
             self._home.renumber(self)
@@ -134,24 +135,16 @@ class Stack(PersistedObject, Generic[T]):
     def __repr__(self) -> str:
         return f"Stack({self._name!r}, {list(self)!r})"
 
-    def _take(self) -> T:
-        """Remove the top of a stack that is known to be noted as changed."""
-        try:
-            return self._top.pop()
-        except IndexError:
-            self._refuse_empty("pop")
-            self._raise_kept()
-            return self._top.pop()
-
     def _open(self) -> None:
-        """Note that the stack changes, and stop asking until the next save."""
+        """Note that the stack changes, and stop noting it until the next save."""
         self._home.touch(self)
+        self.__class__ = Stack
         self.__dict__["push"] = self._top.append
-        self.__dict__["pop"] = self._take
 
     def _close(self) -> None:
+        """Watch the stack for its next change."""
         self.__dict__.pop("push", None)
-        self.__dict__.pop("pop", None)
+        self.__class__ = _Watched
 
     def _refuse_empty(self, method: str) -> None:
         if not len(self):
@@ -161,13 +154,12 @@ class Stack(PersistedObject, Generic[T]):
         """Bring a batch of stored elements to the empty top, and remember that they are stored."""
         if not self._kept:
             self._read_kept()
-        batch = min(self._batch, len(self._kept))
+        batch = self._kept[-self._batch :]
         self._batch = min(2 * self._batch, limits.STACK_SLOTS)
-        self._top.extend(self._kept[-batch:])
-        del self._kept[-batch:]
-        self._low -= batch
-        for height, value in enumerate(self._top, self._low):
-            self._below[height] = value if type(value) in ATOMS else Fingerprint(self._prints[height])
+        del self._kept[-len(batch) :]
+        self._low -= len(batch)
+        self._top.extend(batch)
+        self._below.extend(reversed(batch))
 
     def _read_kept(self) -> None:
         """Read the highest elements that are only in the store."""
@@ -198,37 +190,47 @@ class Stack(PersistedObject, Generic[T]):
     def _rows(self) -> Iterable[Row]:
         rows: list[Row] = []
         self._new_prints: dict[int, int] = {}
-        for height, value in enumerate(self._top, self._low):
+        stored_values = chain(reversed(self._below), repeat(ABSENT))
+        for height, (value, stored) in enumerate(zip(self._top, stored_values, strict=False), self._low):
+            if value is stored and type(value) in ATOMS:
+                continue
             text = self._encode(value, height)
             if type(value) not in ATOMS:
                 self._new_prints[height] = hash(text)
-            stored = self._below.get(height, ABSENT)
-            if stored is ABSENT or not unchanged(stored, value, text):
+            if stored is ABSENT or not unchanged(self._as_stored(height, stored), value, text):
                 rows.append((height, text, None))
         stored_count = 0 if self._fresh else self._stored
         return rows + [(height, None, None) for height in range(len(self), stored_count)]
+
+    def _as_stored(self, height: int, stored: Any) -> Any:
+        """Return what is stored at a height: an atom, or the fingerprint of another value."""
+        return stored if type(stored) in ATOMS else Fingerprint(self._prints[height])
 
     def _metadata(self) -> dict[str, Any]:
         return {"count": len(self)}
 
     def _turn(self) -> None:
         self._close()
-        self._flight = (self._low, self._stored, self._below)
+        replaced = {height: self._prints[height] for height in self._new_prints if height in self._prints}
+        self._flight = (self._low, self._stored, self._below, replaced)
         self._flight_fresh, self._fresh = self._fresh, False
         self._prints.update(self._new_prints)
         self._low = self._stored = len(self)
         self._kept.extend(self._top)
         self._top.clear()
-        self._below, self._batch = {}, 8
+        self._below, self._batch = [], 8
         self._turn_metadata()
 
     def _settle(self, durable: bool) -> None:
         flight, self._flight = self._flight, None
         was_fresh, self._flight_fresh = self._flight_fresh, None
         if not durable and flight is not None:
-            low, self._stored, below = flight
+            low, self._stored, below, replaced = flight
+            self._prints.update(replaced)
             self._raise_to(low)
-            self._below = {height: stored for height, stored in self._below.items() if height < low} | below
+            # What lies lower was brought up since the save, which had not touched it; the rest is as it was before.
+            deeper = self._below[len(self._below) - (low - self._low) :] if self._low < low else []
+            self._below = below + deeper
             self._fresh = self._fresh or bool(was_fresh)
         self._settle_metadata(durable)
 
@@ -251,11 +253,12 @@ class Stack(PersistedObject, Generic[T]):
 
     def _warm(self) -> type:
         self._reset(self._load_metadata("count")["count"])
-        return Stack
+        return _Watched
 
     def _shrink(self, *, gently: bool) -> None:
         if not gently and not self._top and self._flight is None:
-            self._kept, self._prints = [], {}
+            popped = range(self._low, self._stored)
+            self._kept, self._prints = [], {height: text for height, text in self._prints.items() if height in popped}
 
     def _held(self) -> int:
         return len(self._top) + len(self._kept)
@@ -273,4 +276,19 @@ class Stack(PersistedObject, Generic[T]):
             assert not self._below, "nothing is stored of a fresh stack"
         else:
             assert self._low <= self._stored, (self._low, self._stored)
-            assert self._below.keys() == set(range(self._low, self._stored)), (self._below, self._low, self._stored)
+            assert len(self._below) == self._stored - self._low, (self._below, self._low, self._stored)
+
+
+class _Watched(Stack[T]):
+    """A stack whose next change must be noted."""
+
+    def push(self, value: T) -> None:
+        """Put an element on top. Time: O(1). Dirties: one item and the count."""
+        self._open()
+        self._top.append(value)
+
+    def pop(self) -> T:
+        """Remove the element on top and return it. Time: O(1) amortised. Dirties: one item and the count."""
+        self._refuse_empty("pop")
+        self._open()
+        return self.pop()

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any
 
+import orjson
 from sortedcontainers import SortedDict
 
 from checkpoint.reader import StoredItem
-from checkpoint.run import Slot
+from checkpoint.run import Payload, Slot
 from objectspace import keys
-from objectspace.codec import ATOMS
+from objectspace.codec import ATOMS, Unencodable, encode
+from objectspace.keys import INT64_MAX, INT64_MIN
 from objectspace.objects import limits
 from objectspace.objects.base import ABSENT, Fingerprint, Row, unchanged
 
@@ -90,6 +92,11 @@ class SlotTable:
 
     def note(self, key: Any) -> None:
         """Remember what is stored of a key that is about to be set for the first time on this page."""
+        old = _get(self.live, key, ABSENT)
+        if self.edits and type(old) in ATOMS and type(key) in _ALONE and not self.is_mixed and self._places is None:
+            # The page has an edit already, so the owner is known as dirty; and what is in memory is what is stored.
+            self.edits[key] = old
+            return
         self.owner._home.touch(self.owner)
         if self.complete:
             self._note(key)
@@ -129,6 +136,15 @@ class SlotTable:
             return self._delete(key)
         with self.owner._home.mutex:
             return self._delete(key)
+
+    def drop(self, key: Any, old: Any) -> None:
+        """Note that a key, whose value was ``old``, was removed from memory."""
+        stored = self.edits.pop(key) if key in self.edits else old
+        if stored is not ABSENT:
+            self.gone[key] = self._with_key(key, stored)
+        self.count -= 1
+        if self.ranks is not None:
+            self.ranks.pop(key, None)
 
     def _delete(self, key: Any) -> Any:
         value = self.read(key)
@@ -177,24 +193,61 @@ class SlotTable:
         """Return the rows of the open page."""
         if self.owner._fresh:
             return self._all_rows()
-        rows: list[Row] = []
-        prints: dict[Any, int] = {}
-        live, encode, slot_of, ranks = self.live, self.owner._text, self.owner._slot, self.ranks
+        ranks = self.ranks
         if ranks is not None:
             # Ranks of keys that came and went between two saves are free again: such keys leave no trace.
-            self.next_rank = max(self.rank_base, max((ranks[key] for key in self.edits), default=-1) + 1)
-        for key, stored in self.edits.items():
-            value = _get(live, key)
-            text = encode(key, value)
-            if type(value) not in ATOMS:
-                prints[key] = hash(text)
-            elif key in self.prints:
-                del self.prints[key]
-            if stored is ABSENT or not unchanged(stored, value, text):
-                rows.append((slot_of(key), text, None if ranks is None else ranks[key]))
-        rows += [(slot_of(key), None, None) for key in self.gone]
-        self._new_prints = prints
-        return rows
+            self.next_rank = max(self.rank_base, max(map(ranks.__getitem__, self.edits), default=-1) + 1)
+        self._new_prints = {}
+        rows = self._uniform_rows()
+        if rows is None:
+            rows = [row for key, stored in self.edits.items() if (row := self._row(key, stored)) is not None]
+        slot_of = self.owner._slot
+        return rows + [(slot_of(key), None, None) for key in self.gone]
+
+    def _row(self, key: Any, stored: Any) -> Row | None:
+        """Return the row of a slot that was set, ``None`` where it holds what is stored."""
+        value = _get(self.live, key)
+        if value is stored and type(value) in ATOMS:
+            return None
+        slot, text = self._slot_and_text(key, value)
+        if stored is not ABSENT and unchanged(stored, value, text):
+            return None
+        return slot, text, None if self.ranks is None else self.ranks[key]
+
+    def _uniform_rows(self) -> list[Row] | None:
+        """Return the rows of a page where all keys are of one simple type and so are all values, else ``None``.
+
+        It does what :meth:`_row` does, in whole columns: less than half the time a slot.
+        """
+        edits, ranks = self.edits, self.ranks
+        if len(edits) < _COLUMN_SLOTS or self.prints or not self.owner._is_plain:
+            return None
+        values = [_get(self.live, key) for key in edits]
+        kinds = set(map(type, values))
+        if len(kinds) != 1 or not kinds.issuperset(set(map(type, edits.values())) - {type(ABSENT)}):
+            return None
+        texts, keys_are_slots = _texts(kinds.pop(), values), _are_slots(edits)
+        if texts is None or not keys_are_slots:
+            return None
+        numbers: Iterable[int | None] = repeat(None) if ranks is None else map(ranks.__getitem__, edits)
+        columns = zip(edits.items(), values, texts, numbers, strict=False)
+        return [(key, text, rank) for (key, stored), value, text, rank in columns if stored != value]
+
+    def _slot_and_text(self, key: Any, value: Any) -> tuple[Slot, Payload]:
+        """Return what is stored of a slot, and keep the fingerprint of a value that may change in place."""
+        if self.owner._is_plain and keys.is_exact(key):
+            slot: Slot = key if type(key) is not bytes else keys.to_slot(key)
+            try:
+                text: Payload = encode(value)
+            except Unencodable as error:
+                raise self.owner._unencodable("slot", key, error) from None
+        else:
+            slot, text = self.owner._slot(key), self.owner._text(key, value)
+        if type(value) not in ATOMS:
+            self._new_prints[key] = hash(text)
+        elif self.prints:
+            self.prints.pop(key, None)
+        return slot, text
 
     def turn(self) -> None:
         """Open a new page; the one so far is in flight."""
@@ -305,7 +358,7 @@ class SlotTable:
     def check(self) -> None:
         """Assert the invariants of the table."""
         live = dict.keys(self.live)
-        assert self.edits.keys() <= live, f"edited but not in memory: {self.edits.keys() - live}"
+        assert self.owner._is_open() or self.edits.keys() <= live, f"edited but not there: {self.edits.keys() - live}"
         assert self.owner._is_open() or not self.gone.keys() & live, f"gone but there: {self.gone.keys() & live}"
         assert not self.edits.keys() & self.gone.keys()
         assert ABSENT not in self.gone.values(), "gone but never stored"
@@ -377,16 +430,11 @@ class SlotTable:
             self.ranks[key] = item.rank
 
     def _all_rows(self) -> list[Row]:
-        text, slot_of, is_ranked = self.owner._text, self.owner._slot, self.ranks is not None
-        rows: list[Row] = []
-        prints: dict[Any, int] = {}
-        for rank, (key, value) in enumerate(dict.items(self.live)):
-            encoded = text(key, value)
-            if type(value) not in ATOMS:
-                prints[key] = hash(encoded)
-            rows.append((slot_of(key), encoded, rank if is_ranked else None))
-        self._new_prints = prints
-        return rows
+        self._new_prints = {}
+        pairs = (self._slot_and_text(key, value) for key, value in dict.items(self.live))
+        if self.ranks is None:
+            return [(slot, text, None) for slot, text in pairs]
+        return [(slot, text, rank) for rank, (slot, text) in enumerate(pairs)]
 
     def _dirty_keys(self) -> Iterable[Any]:
         """Return the keys in memory that are not as the store has them."""
@@ -461,7 +509,27 @@ class SlotTable:
             raise RuntimeError(f"{self.owner._describe()} changed during iteration")
 
 
-_ALONE = frozenset({int, str})
+_COLUMN_SLOTS = 16
+
+
+def _texts(kind: type, values: list[Any]) -> list[str] | None:
+    """Return the texts of values of one type, ``None`` where that takes a closer look at each."""
+    if kind is str and all(map(str.isascii, values)):
+        return list(map(bytes.decode, map(orjson.dumps, values)))
+    if kind is int and min(values) >= INT64_MIN and max(values) <= INT64_MAX:
+        return list(map(repr, values))
+    return None
+
+
+def _are_slots(edited: Iterable[Any]) -> bool:
+    """Tell whether keys are of one type and are their own slots."""
+    kinds = set(map(type, edited))
+    if kinds == {int}:
+        return bool(min(edited) >= INT64_MIN and max(edited) <= INT64_MAX)
+    return kinds == {str} and all(map(str.isascii, edited))
+
+
+_ALONE = frozenset({int, str, bytes})
 """Types of keys that, among keys whose slots tell them with their types, are equal to nothing but themselves."""
 
 

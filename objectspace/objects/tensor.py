@@ -40,6 +40,7 @@ class Tensor(KeyedObject):
     """
 
     kind = "Tensor"
+    _is_plain = False
     __hash__ = None  # type: ignore[assignment]
 
     def _configure(self, options: dict[str, Any]) -> None:

@@ -21,6 +21,9 @@ from tests.objects.samples import change_in_place, shape
 
 kinds = st.sampled_from(CheckpointKind)
 
+ENDINGS = ["succeeds", "is given back", "is refused", "fails", "succeeds unheard"]
+"""What may become of a commit."""
+
 
 def rows(run: Any) -> list[Any]:
     run.sort()
@@ -118,8 +121,14 @@ class SpaceMachine(RuleBasedStateMachine):
         self.space.save(writer)
         self.flight = (writer, deepcopy(self.models))
 
+    @precondition(is_free)
+    @rule(kind=kinds, ending=st.sampled_from(ENDINGS))
+    def save_and_end(self, kind: CheckpointKind, ending: str) -> None:
+        self.save(kind)
+        self.end_flight(ending)
+
     @precondition(has_flight)
-    @rule(ending=st.sampled_from(["succeeds", "is given back", "is refused", "fails", "succeeds unheard"]))
+    @rule(ending=st.sampled_from(ENDINGS))
     def end_flight(self, ending: str) -> None:
         """Commit what is saved, in one of the ways in which that can end; or else acknowledge it, or forget to."""
         writer, models = self.flight
@@ -151,20 +160,23 @@ class SpaceMachine(RuleBasedStateMachine):
             patch.setattr(self.store, "append", _append)
             writer.commit()
 
-    @rule()
+    @rule(is_crash=st.booleans())
+    def lose_edits(self, is_crash: bool) -> None:
+        """Go back to what is committed: in a new space, or in this one."""
+        if is_crash:
+            self.recover()
+        else:
+            self.space.rollback()
+            self.flight = None
+            self.models = deepcopy(self.committed)
+            self.prepare()
+
     def recover(self) -> None:
         self.flight = None
         self.models = deepcopy(self.committed)
         self.space = self.new_space()
         self.expect_all()
         self.space = self.new_space()
-        self.prepare()
-
-    @rule()
-    def rollback(self) -> None:
-        self.space.rollback()
-        self.flight = None
-        self.models = deepcopy(self.committed)
         self.prepare()
 
     @rule(gently=st.booleans())
@@ -245,17 +257,18 @@ class ObjectMachine(SpaceMachine):
             change_in_place(value)
             target[key] = value
 
-    @rule()
+    @rule(new=st.sampled_from(["foo", "bar"]))
+    def rename_or_recreate(self, new: str) -> None:
+        if new == self.name:
+            self.recreate()
+        else:
+            self.space.rename(self.name, new)
+            self.models = {new: self.models[self.name]}
+            self.name = new
+        assert self.space.get(self.name) is self.handle
+
     def recreate(self) -> None:
         self.space.delete(self.name)
         del self.models[self.name]
         assert is_dead(self.handle)
         self.prepare()
-
-    @rule(new=st.sampled_from(["foo", "bar"]))
-    def rename(self, new: str) -> None:
-        if new != self.name:
-            self.space.rename(self.name, new)
-            self.models = {new: self.models[self.name]}
-            self.name = new
-        assert self.space.get(self.name) is self.handle

@@ -81,7 +81,7 @@ class ListMachine(ObjectMachine):
         if len(self.model) < 100:
             self.both("__imul__", times)
 
-    @rule(value=values)
+    @rule(value=values.filter(lambda value: value == value))
     def remove(self, value: Any) -> None:
         self.both("remove", value)
 
@@ -243,7 +243,7 @@ class LinkedListMachine(ObjectMachine):
             value = self.handle.remove_first() if is_first else self.handle.remove_last()
             assert shape(value) == shape(self.model.pop(0 if is_first else -1))
 
-    @rule(value=values)
+    @rule(value=values.filter(lambda value: value == value))
     def remove(self, value: Any) -> None:
         self.both("remove", value)
 

@@ -1,0 +1,119 @@
+"""The asyncio face of a table: the same calls, each in a thread, so that no read and no commit holds up the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from objectspace.kvt.entries import K, V
+from objectspace.kvt.iteration import Page, PageIterator
+from objectspace.kvt.table import KeyValueTable
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+_Table = KeyValueTable[Any, Any]
+
+
+def _awaited(
+    method: Callable[Concatenate[_Table, P], R],
+) -> Callable[Concatenate[AsyncKeyValueTable[Any, Any], P], Coroutine[Any, Any, R]]:
+    """Return a method that runs one of the table in a thread."""
+
+    @functools.wraps(method)
+    async def _call(self: AsyncKeyValueTable[Any, Any], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await asyncio.to_thread(method, self.table, *args, **kwargs)
+
+    return _call
+
+
+def _paged(
+    method: Callable[Concatenate[_Table, P], PageIterator[T]],
+) -> Callable[Concatenate[AsyncKeyValueTable[Any, Any], P], AsyncPageIterator[T]]:
+    """Return a method that gives the pages of one of the table to ``async for``."""
+
+    @functools.wraps(method)
+    def _call(self: AsyncKeyValueTable[Any, Any], /, *args: P.args, **kwargs: P.kwargs) -> AsyncPageIterator[T]:
+        return AsyncPageIterator(method(self.table, *args, **kwargs))
+
+    return _call
+
+
+class AsyncPageIterator(Generic[T]):
+    """The pages of an iteration for ``async for``; each is read in a thread."""
+
+    def __init__(self, pages: PageIterator[T]) -> None:
+        self._pages = pages
+
+    def __aiter__(self) -> AsyncPageIterator[T]:
+        return self
+
+    async def __anext__(self) -> Page[T]:
+        page = await asyncio.to_thread(next, self._pages, None)
+        if page is None:
+            raise StopAsyncIteration
+        return page
+
+
+class AsyncKeyValueTable(Generic[K, V]):
+    """The calls of a :class:`KeyValueTable` as coroutines, with the same arguments, results and errors.
+
+    It has no state but the table: calls that are awaited together may run in any order, and exclude one another as
+    those of threads do. A call that was cancelled may take effect all the same.
+
+    Args:
+        table: the table; closed at the end of ``async with``.
+
+    >>> import asyncio
+    >>> from objectspace import VolatileObjectSpace
+    >>> from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
+    >>> manager = KeyValueTableManager(VolatileObjectSpace())
+    >>> manager.create_scope("s"), manager.create_key_value_table("s", "t", KeyValueTableConfiguration(4))
+    (True, True)
+    >>> async def count_words(words: list[bytes]) -> list[bytes]:
+    ...     async with manager.open_key_value_table("s", "t").as_async() as table:
+    ...         await table.put_all("words", [(word, b"") for word in words])
+    ...         return [item.key async for page in table.key_iterator("words") for item in page.items]
+    >>> asyncio.run(count_words([b"to", b"be", b"or", b"not", b"to", b"be"]))
+    [b'be', b'not', b'or', b'to']
+    """
+
+    def __init__(self, table: KeyValueTable[K, V]) -> None:
+        self.table = table
+
+    put = _awaited(_Table.put)
+    put_if_absent = _awaited(_Table.put_if_absent)
+    put_all = _awaited(_Table.put_all)
+    replace = _awaited(_Table.replace)
+    replace_all = _awaited(_Table.replace_all)
+    remove = _awaited(_Table.remove)
+    remove_all = _awaited(_Table.remove_all)
+    apply = _awaited(_Table.apply)
+    update = _awaited(_Table.update)
+    get = _awaited(_Table.get)
+    get_all = _awaited(_Table.get_all)
+    exists = _awaited(_Table.exists)
+    count = _awaited(_Table.count)
+    families = _awaited(_Table.families)
+
+    key_iterator = _paged(_Table.key_iterator)
+    entry_iterator = _paged(_Table.entry_iterator)
+    key_prefix_iterator = _paged(_Table.key_prefix_iterator)
+    entry_prefix_iterator = _paged(_Table.entry_prefix_iterator)
+    key_range_iterator = _paged(_Table.key_range_iterator)
+    entry_range_iterator = _paged(_Table.entry_range_iterator)
+    global_key_iterator = _paged(_Table.global_key_iterator)
+    global_entry_iterator = _paged(_Table.global_entry_iterator)
+
+    async def close(self) -> None:
+        """Close the table. May be done twice."""
+        self.table.close()
+
+    async def __aenter__(self) -> AsyncKeyValueTable[K, V]:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        self.table.close()

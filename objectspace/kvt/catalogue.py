@@ -1,0 +1,118 @@
+"""The catalogue: which scopes and tables there are, in a sorted dictionary of the space.
+
+An entry has the key ``scope`` or ``scope/table``; no name has a slash. A table keeps its partition count, the id of its
+first partition, and whether it is sealed. Partition ids are never used twice, so the first one tells a table from a
+later one of the same name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from objectspace import ObjectNotFoundError, ObjectSpace
+
+NAME = "kvt/catalogue"
+"""The name of the sorted dictionary."""
+
+NEXT_PARTITION = "kvt/partitions"
+"""The name of the value that is the id of the next partition."""
+
+PARTITIONS, FIRST, SEALED = "partitions", "first", "sealed"
+
+Entry = dict[str, Any]
+
+_ALPHABET = re.compile(r"[A-Za-z0-9.-]+")
+
+
+def check_name(name: str, what: str, longest: int) -> str:
+    """Return the name of a scope or table.
+
+    Raises:
+        TypeError: it is no text.
+        ValueError: it is empty, too long, or has other characters than ASCII letters, digits, dots and hyphens.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a {what} is {name!r}: expected text")
+    if not _ALPHABET.fullmatch(name) or len(name) > longest:
+        raise ValueError(
+            f"{name!r:.80} is no name for a {what}: use 1 to {longest} ASCII letters, digits, dots and hyphens"
+        )
+    return name
+
+
+def scope_path(scope: str) -> str:
+    """Return the key of a scope."""
+    return check_name(scope, "scope", 255)
+
+
+def table_path(scope: str, table: str) -> str:
+    """Return the key of a table."""
+    return f"{scope_path(scope)}/{check_name(table, 'table', 250)}"
+
+
+def partition_name(path: str, partition_id: int) -> str:
+    """Return the name of the sorted dictionary of a partition; that of its counter ends in ``/version``."""
+    return f"kvt/{path}/{partition_id}"
+
+
+class Catalogue:
+    """The scopes and tables of a space. Nothing is created before something is to be kept.
+
+    An entry stays the same object until it is changed, rolled back, or read again from the store: so a handle need only
+    compare identities to know whether what it knows still holds.
+    """
+
+    def __init__(self, space: ObjectSpace) -> None:
+        self._space = space
+        self.entries: Mapping[str, Entry] = {}
+        """The sorted dictionary as it was found last: a lookup that fails is to be repeated with :meth:`find`."""
+
+    def find(self, path: str) -> Entry | None:
+        """Return an entry, ``None`` where there is none."""
+        self.entries = self._space.get_sorted_dictionary(NAME) if NAME in self._space else {}
+        return self.entries.get(path)
+
+    def set(self, path: str, entry: Entry) -> None:
+        """Set an entry. Dirties: one item; for a new one also the length."""
+        self._space.get_or_create_sorted_dictionary(NAME)[path] = entry
+
+    def remove(self, path: str) -> None:
+        """Remove an entry. Dirties: one item and the length."""
+        del self._space.get_sorted_dictionary(NAME)[path]
+
+    def scopes(self) -> list[str]:
+        """Return the names of all scopes, in order."""
+        return [path for path in self._paths() if "/" not in path]
+
+    def tables(self, scope: str) -> list[str]:
+        """Return the names of the tables of a scope, in order."""
+        prefix = f"{scope}/"
+        return [path.removeprefix(prefix) for path in self._paths(prefix, f"{scope}0")]
+
+    def reserve(self, count: int) -> int:
+        """Return the first of so many new partition ids. Dirties: one item."""
+        following = self._space.get_or_create_value(NEXT_PARTITION, 0)
+        following.value += count
+        return int(following.value - count)
+
+    def _paths(self, lower: str | None = None, upper: str | None = None) -> list[str]:
+        if NAME not in self._space:
+            return []
+        return list(self._space.get_sorted_dictionary(NAME).irange(lower, upper))
+
+
+def delete_partitions(space: ObjectSpace, path: str, entry: Entry) -> None:
+    """Delete the objects of all partitions of a table.
+
+    Time: O(partitions).
+    Dirties: one index row for each of their objects.
+    """
+    for partition_id in range(entry[FIRST], entry[FIRST] + entry[PARTITIONS]):
+        name = partition_name(path, partition_id)
+        for stored in (name, f"{name}/version"):
+            try:
+                space.delete(stored)
+            except ObjectNotFoundError:
+                break

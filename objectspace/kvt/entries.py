@@ -1,0 +1,83 @@
+"""What goes in and out of a table: keys with versions, entries, the members of a batch, and the configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from objectspace.kvt.versions import KeyVersion
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+MAX_PARTITIONS = 2**31 - 1
+"""More partitions than this would overflow the partition expression in Spark SQL."""
+
+
+class TableKey(NamedTuple, Generic[K]):
+    """A key with a version: the current one where a table returns it, the condition where it is an argument.
+
+    Args:
+        key: the key.
+        version: its version.
+        key_family: its family, where a call returns keys of more than one.
+    """
+
+    key: K
+    version: KeyVersion = KeyVersion.NO_VERSION
+    key_family: str | None = None
+
+
+class TableEntry(NamedTuple, Generic[K, V]):
+    """A key with its version, and its value."""
+
+    key: TableKey[K]
+    value: V
+
+
+@dataclass(frozen=True, slots=True)
+class Insert(Generic[K, V]):
+    """A member of a batch: set a key that must not exist yet."""
+
+    key: K
+    value: V
+
+
+@dataclass(frozen=True, slots=True)
+class Put(Generic[K, V]):
+    """A member of a batch: set a key, on the condition that it has this version where one is given."""
+
+    key: K
+    value: V
+    version: KeyVersion = KeyVersion.NO_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Remove(Generic[K]):
+    """A member of a batch: remove a key, on the condition that it has this version where one is given."""
+
+    key: K
+    version: KeyVersion = KeyVersion.NO_VERSION
+
+
+Modification = Insert[Any, Any] | Put[Any, Any] | Remove[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValueTableConfiguration:
+    """How a table is made; fixed for its life.
+
+    Args:
+        partition_count: into how many partitions keys are spread. Only those that were written to cost anything.
+
+    Raises:
+        ValueError: the count is not positive.
+    """
+
+    partition_count: int
+
+    def __post_init__(self) -> None:
+        if type(self.partition_count) is not int:
+            raise TypeError(f"partition_count is {self.partition_count!r}: expected an int")
+        if not 1 <= self.partition_count <= MAX_PARTITIONS:
+            raise ValueError(f"partition_count is {self.partition_count}: expected 1 to {MAX_PARTITIONS}")

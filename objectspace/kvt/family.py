@@ -1,0 +1,119 @@
+"""A family as a mutable mapping."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from objectspace.kvt.core import family_of
+from objectspace.kvt.entries import K, Put, Remove, V
+from objectspace.kvt.errors import BadKeyVersionError
+
+if TYPE_CHECKING:
+    from objectspace.kvt.table import KeyValueTable
+
+_PAGE = 256
+
+
+class FamilyView(MutableMapping[K, V]):
+    """The keys of one family with their values: a view that shows and makes changes at once.
+
+    Iteration is in byte order, page by page, so the family may change meanwhile. ``update`` and ``clear`` are one
+    batch each, and ``setdefault`` and ``pop`` are atomic.
+
+    >>> from objectspace.kvt import UTF8, KeyValueTableConfiguration, KeyValueTableManager
+    >>> from objectspace import VolatileObjectSpace
+    >>> manager = KeyValueTableManager(VolatileObjectSpace())
+    >>> manager.create_scope("s"), manager.create_key_value_table("s", "t", KeyValueTableConfiguration(4))
+    (True, True)
+    >>> colours = manager.open_key_value_table("s", "t", key_serializer=UTF8, value_serializer=UTF8).family("colours")
+    >>> colours.update({"sky": "blue", "grass": "green"})
+    >>> dict(colours), colours.setdefault("sky", "grey"), len(colours)
+    ({'grass': 'green', 'sky': 'blue'}, 'blue', 2)
+    """
+
+    def __init__(self, table: KeyValueTable[K, V], key_family: str | None) -> None:
+        self._table, self._family = table, key_family
+        if key_family is not None:
+            table._family_place(key_family)
+
+    def __getitem__(self, key: K) -> V:
+        entry = self._table.get(key, self._family)
+        if entry is None:
+            raise KeyError(key)
+        return entry.value
+
+    def __setitem__(self, key: K, value: V) -> None:
+        """Set a key. Time: O(log n). Dirties: one slot and the counter; for a new key also the length."""
+        self._table.put(key, value, self._family)
+
+    def __delitem__(self, key: K) -> None:
+        """Remove a key. Time: O(log n). Dirties: one slot, the counter and the length.
+
+        Raises:
+            KeyError: there is no such key.
+        """
+        self.pop(key)
+
+    def __contains__(self, key: object) -> bool:
+        return self._table.exists(key, self._family)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[K]:
+        """Yield the keys in byte order."""
+        for page in self._table.key_iterator(family_of(self._family), _PAGE):
+            yield from (item.key for item in page.items)
+
+    def __len__(self) -> int:
+        """Return the number of keys. Time: O(keys of the family)."""
+        return self._table.count(family_of(self._family))
+
+    def setdefault(self, key: K, default: Any = None) -> V:
+        """Return the value of a key, set to the default where there is none.
+
+        Time: O(log n). Dirties: for a new key one slot, the counter and the length.
+        """
+        while (entry := self._table.get(key, self._family)) is None:
+            try:
+                self._table.put_if_absent(key, default, self._family)
+            except BadKeyVersionError:
+                continue
+        return entry.value
+
+    def pop(self, key: K, *default: Any) -> Any:
+        """Remove a key and return its value.
+
+        Raises:
+            KeyError: there is no such key, and no default is given.
+
+        Time: O(log n). Dirties: one slot, the counter and the length.
+        """
+        with self._table._lock:
+            entry = self._table.get(key, self._family)
+            if entry is not None:
+                self._table.remove(key, entry.key.version, self._family)
+                return entry.value
+        if default:
+            return default[0]
+        raise KeyError(key)
+
+    def update(self, *others: Any, **named: Any) -> None:
+        """Set many keys, in a family all at once.
+
+        Time: O(keys · log n). Dirties: one slot a key and the counter; where keys are new also the length.
+        """
+        puts = [Put(key, value) for key, value in dict(*others, **named).items()]
+        if self._family is not None:
+            self._table.apply(self._family, puts)
+        else:
+            super().update({put.key: put.value for put in puts})
+
+    def clear(self) -> None:
+        """Remove every key of the family, all at once.
+
+        Time: O(keys · log n). Dirties: one slot a key, the counter and the length.
+        """
+        with self._table._lock:
+            self._table.apply(family_of(self._family), [Remove(key) for key in self])
+
+    def __repr__(self) -> str:
+        return f"FamilyView({self._table.name!r}, {self._family!r})"

@@ -1,0 +1,145 @@
+"""Iteration: exact pages in byte order, and the state from which an iteration goes on, also in another process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import orjson
+
+from objectspace.kvt.errors import SerializationError
+from objectspace.kvt.partition import Row
+
+T = TypeVar("T")
+
+READ_AHEAD = 1024
+"""How many rows are read ahead at most, where nothing is written between the pages."""
+
+Found = tuple[bytes, Row, int]
+"""(table key, row, id of the partition)."""
+
+_FORMAT = "kvt1"
+
+
+class IteratorState(NamedTuple):
+    """Where an iteration stands: the key that it has returned last. Its bytes are JSON.
+
+    It belongs to one table, and to one family or to the whole table, and is refused elsewhere. It is a key, not an
+    index: keys that come and go do not move it.
+
+    Args:
+        table: the scope and name of the table.
+        incarnation: the id of its first partition, which a later table of the same name does not have.
+        key_family: the family, ``None`` for an iteration over the whole table.
+        position: the table key that was returned last.
+    """
+
+    table: str
+    incarnation: int
+    key_family: str | None
+    position: bytes
+
+    def to_bytes(self) -> bytes:
+        """Return the state as bytes, to be kept anywhere."""
+        return orjson.dumps([_FORMAT, self.table, self.incarnation, self.key_family, self.position.hex()])
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> IteratorState:
+        """Return the state of bytes that :meth:`to_bytes` made.
+
+        Raises:
+            SerializationError: they are something else.
+
+        >>> IteratorState.from_bytes(IteratorState("s/t", 0, "f", b"a").to_bytes()).position
+        b'a'
+        """
+        try:
+            form, table, incarnation, key_family, position = orjson.loads(data)
+            state = cls(table, incarnation, key_family, bytes.fromhex(position))
+        except (ValueError, TypeError):
+            raise _malformed(data) from None
+        is_typed = isinstance(table, str) and type(incarnation) is int and isinstance(key_family, (str, type(None)))
+        if form != _FORMAT or not is_typed:
+            raise _malformed(data)
+        return state
+
+
+def _malformed(data: object) -> SerializationError:
+    return SerializationError(f"{data!r:.80} is no iterator state: pass what IteratorState.to_bytes() returned")
+
+
+class Page(NamedTuple, Generic[T]):
+    """One page: its items, and the state from which the next one follows."""
+
+    items: list[T]
+    state: IteratorState
+
+
+class Rows(Protocol):
+    """What an iteration asks of its table; both calls refuse work where the table does."""
+
+    def stamp(self) -> Any:
+        """Return what changes with every write to the rows."""
+
+    def read(self, after: bytes | None, count: int) -> list[Found]:
+        """Return the next rows after a table key, from the begin where it is ``None``."""
+
+
+class PageIterator(Generic[T], Iterator[Page[T]]):
+    """The pages of an iteration, each as of the moment when it is taken. Every page but the last is full.
+
+    Args:
+        rows: the rows to iterate over.
+        lock: held while a page is read.
+        size: how many items make a page.
+        item: makes the item of a row.
+        place: the first three parts of the states of the pages.
+        position: the table key after which to begin, ``None`` for the begin.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        lock: Any,
+        size: int,
+        item: Callable[[Found], T],
+        place: tuple[str, int, str | None],
+        position: bytes | None = None,
+    ) -> None:
+        if type(size) is not int:
+            raise TypeError(f"the size of a page is {size!r}: expected an int")
+        if size < 1:
+            raise ValueError(f"the size of a page is {size}: expected 1 or more")
+        self._rows, self._lock, self._size, self._item = rows, lock, size, item
+        self._place, self._position = place, position
+        self._ahead: list[Found] = []
+        self._stamp: Any = None
+        self._count = size
+        self._is_over = False
+
+    def __next__(self) -> Page[T]:
+        """Return the next page.
+
+        Raises:
+            StopIteration: nothing follows; resume from the last state to see what came later.
+
+        Time: O(log n + items of the page), in memory.
+        """
+        found = [] if self._is_over else self._take()
+        if not found:
+            self._is_over = True
+            raise StopIteration
+        self._position = found[-1][0]
+        return Page([self._item(row) for row in found], IteratorState(*self._place, self._position))
+
+    def _take(self) -> list[Found]:
+        """Return the rows of the next page, read ahead where nothing was written meanwhile."""
+        with self._lock:
+            stamp = self._rows.stamp()
+            is_same = stamp == self._stamp
+            if not is_same or len(self._ahead) < self._size:
+                self._count = max(self._size, min(self._count * 2, READ_AHEAD)) if is_same else self._size
+                self._ahead = self._rows.read(self._position, self._count)
+                self._stamp = stamp
+        found, self._ahead = self._ahead[: self._size], self._ahead[self._size :]
+        return found

@@ -1,0 +1,253 @@
+"""The manager: scopes and tables of a space (PDP-39's control plane)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from objectspace import CheckpointKind, ObjectSpace, PersistedObjectSpace, Receipt
+from objectspace.kvt.catalogue import (
+    FIRST,
+    PARTITIONS,
+    SEALED,
+    Catalogue,
+    delete_partitions,
+    scope_path,
+    table_path,
+)
+from objectspace.kvt.entries import KeyValueTableConfiguration
+from objectspace.kvt.errors import NoSuchScopeError, NoSuchTableError, ScopeNotEmptyError
+from objectspace.kvt.serializers import BYTES, Serializer
+from objectspace.kvt.shared import Floor, shared_of
+from objectspace.kvt.table import KeyValueTable
+from objectspace.kvt.versions import clock_floor
+
+
+class KeyValueTableManager:
+    """Creates, lists, seals and deletes the key-value tables of a space, and opens them.
+
+    Scopes and tables live in the space like everything else: what is created is durable with the next checkpoint. A
+    space may have any number of managers.
+
+    Threads may share a manager and its tables. Where they do, use :meth:`checkpoint` and :meth:`rollback` of the
+    manager in place of those of the space: they wait for calls that are under way.
+
+    Args:
+        space: the space. A read-only one (``space.at(epoch=7)``) gives tables to read.
+        autocommit: commit each call, of the manager and of the tables that it opens.
+        version_floor: returns a number that no lost version can exceed; see :func:`~objectspace.kvt.clock_floor`, the
+            default. ``lambda: 0`` makes versions depend on nothing but the writes, for tasks that are replayed.
+
+    >>> from checkpoint import CheckpointStore
+    >>> space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    >>> manager = KeyValueTableManager(space)
+    >>> manager.create_scope("shop"), manager.create_key_value_table("shop", "stock", KeyValueTableConfiguration(4))
+    (True, True)
+    >>> table = manager.open_key_value_table("shop", "stock")
+    >>> version = table.put(b"apples", b"17", key_family="fruit")
+    >>> manager.checkpoint().objects["kvt/shop/stock/3"].slots
+    1
+    """
+
+    def __init__(self, space: ObjectSpace, *, autocommit: bool = False, version_floor: Floor = clock_floor) -> None:
+        if autocommit:
+            _persisted(space)
+        self._space, self._autocommit, self._floor = space, autocommit, version_floor
+        self._lock = shared_of(space).lock
+        self._catalogue = Catalogue(space)
+
+    def create_scope(self, scope: str) -> bool:
+        """Create a scope; return False where it exists.
+
+        Raises:
+            ValueError: the name has other characters than ASCII letters, digits, dots and hyphens, or too many.
+
+        Time: O(log n). Dirties: one item and the length of the catalogue.
+        """
+        path = scope_path(scope)
+        with self._lock:
+            is_new = self._catalogue.find(path) is None
+            if is_new:
+                self._catalogue.set(path, {})
+                self._changed()
+        return is_new
+
+    def delete_scope(self, scope: str) -> bool:
+        """Delete a scope; return False where there is none.
+
+        Raises:
+            ScopeNotEmptyError: it holds tables.
+
+        Time: O(tables of the scope). Dirties: one item and the length of the catalogue.
+        """
+        path = scope_path(scope)
+        with self._lock:
+            if self._catalogue.find(path) is None:
+                return False
+            if tables := self._catalogue.tables(scope):
+                raise ScopeNotEmptyError(
+                    f"scope {scope!r} holds {len(tables)} tables, {tables[0]!r} first: delete them"
+                )
+            self._catalogue.remove(path)
+            self._changed()
+        return True
+
+    def list_scopes(self) -> list[str]:
+        """Return the names of all scopes, in order."""
+        with self._lock:
+            return self._catalogue.scopes()
+
+    def create_key_value_table(self, scope: str, table: str, configuration: KeyValueTableConfiguration) -> bool:
+        """Create a table; return False where one of this name exists, whatever its configuration.
+
+        Raises:
+            NoSuchScopeError: there is no such scope.
+            ValueError: the name has other characters than ASCII letters, digits, dots and hyphens, or too many.
+
+        Time: O(log n), whatever the number of partitions. Dirties: two items and the length of the catalogue.
+        """
+        path = table_path(scope, table)
+        _configuration(configuration)
+        with self._lock:
+            self._require_scope(scope)
+            is_new = self._catalogue.find(path) is None
+            if is_new:
+                count = configuration.partition_count
+                entry = {PARTITIONS: count, FIRST: self._catalogue.reserve(count), SEALED: False}
+                self._catalogue.set(path, entry)
+                self._changed()
+        return is_new
+
+    def list_key_value_tables(self, scope: str) -> list[str]:
+        """Return the names of the tables of a scope, in order.
+
+        Raises:
+            NoSuchScopeError: there is no such scope.
+        """
+        scope_path(scope)
+        with self._lock:
+            self._require_scope(scope)
+            return self._catalogue.tables(scope)
+
+    def get_key_value_table_configuration(self, scope: str, table: str) -> KeyValueTableConfiguration:
+        """Return the configuration of a table.
+
+        Raises:
+            NoSuchTableError: there is no such table.
+        """
+        path = table_path(scope, table)
+        with self._lock:
+            entry = self._catalogue.find(path)
+        if entry is None:
+            raise NoSuchTableError(f"there is no table {path} in this space: create it, or see the list of tables")
+        return KeyValueTableConfiguration(entry[PARTITIONS])
+
+    def update_key_value_table(self, scope: str, table: str, configuration: KeyValueTableConfiguration) -> bool:
+        """Change the configuration of a table; return False where there is none.
+
+        All that a configuration has is the partition count, and that is fixed: so this tells whether a table is as
+        expected.
+
+        Raises:
+            ValueError: the partition count is another one.
+        """
+        path = table_path(scope, table)
+        wanted = _configuration(configuration).partition_count
+        with self._lock:
+            entry = self._catalogue.find(path)
+        if entry is not None and entry[PARTITIONS] != wanted:
+            raise ValueError(
+                f"table {path} has {entry[PARTITIONS]} partitions, not {wanted}: their number is fixed; create another"
+                " table and copy the entries"
+            )
+        return entry is not None
+
+    def seal_key_value_table(self, scope: str, table: str) -> bool:
+        """Seal a table: it takes no writes from then on, by any handle. Return False where there is none.
+
+        Time: O(log n). Dirties: one item of the catalogue.
+        """
+        path = table_path(scope, table)
+        with self._lock:
+            entry = self._catalogue.find(path)
+            if entry is not None and not entry[SEALED]:
+                self._catalogue.set(path, {**entry, SEALED: True})
+                self._changed()
+        return entry is not None
+
+    def delete_key_value_table(self, scope: str, table: str) -> bool:
+        """Delete a table with all it holds; return False where there is none. Its handles refuse work from then on.
+
+        Time: O(partitions). Dirties: two index rows a partition that was written to, one item and the length of the
+        catalogue.
+        """
+        path = table_path(scope, table)
+        with self._lock:
+            entry = self._catalogue.find(path)
+            if entry is not None:
+                delete_partitions(self._space, path, entry)
+                self._catalogue.remove(path)
+                self._changed()
+        return entry is not None
+
+    def open_key_value_table(
+        self,
+        scope: str,
+        table: str,
+        *,
+        key_serializer: Serializer[Any] = BYTES,
+        value_serializer: Serializer[Any] = BYTES,
+        autocommit: bool | None = None,
+    ) -> KeyValueTable[Any, Any]:
+        """Return a handle on a table. Nothing is read before it is needed.
+
+        Args:
+            scope: the scope of the table.
+            table: the name of the table.
+            key_serializer: makes bytes of keys, and keys of bytes; ``BYTES``, ``UTF8``, ``JSON`` or your own.
+            value_serializer: the same for values.
+            autocommit: commit each call that writes, with everything else that is dirty in the space; as the manager
+                does by default. Where such a commit fails, the write stays in memory for the next checkpoint.
+
+        Raises:
+            NoSuchTableError: there is no such table.
+        """
+        commits = self._autocommit if autocommit is None else autocommit
+        path = table_path(scope, table)
+        return KeyValueTable(self._space, path, key_serializer, value_serializer, commits, self._floor)
+
+    def checkpoint(self, epoch: int | None = None, kind: CheckpointKind = CheckpointKind.DIFFERENTIAL) -> Receipt:
+        """Make a checkpoint of the space, after the calls that are under way in other threads, and return its receipt.
+
+        Time: O(dirty slots · log dirty slots).
+        """
+        with self._lock:
+            return _persisted(self._space).checkpoint(epoch, kind)
+
+    def rollback(self, epoch: int | None = None) -> None:
+        """Roll the space back, after the calls that are under way in other threads.
+
+        Args:
+            epoch: drop also every checkpoint after it; without one, drop what is not committed.
+        """
+        with self._lock:
+            _persisted(self._space).rollback(epoch)
+
+    def _changed(self) -> None:
+        if self._autocommit:
+            _persisted(self._space).checkpoint()
+
+    def _require_scope(self, scope: str) -> None:
+        if self._catalogue.find(scope) is None:
+            raise NoSuchScopeError(f"there is no scope {scope!r} in this space: create_scope() makes one")
+
+
+def _persisted(space: ObjectSpace) -> PersistedObjectSpace:
+    if not isinstance(space, PersistedObjectSpace):
+        raise ValueError("a commit needs a PersistedObjectSpace: a volatile one stores nothing")
+    return space
+
+
+def _configuration(configuration: object) -> KeyValueTableConfiguration:
+    if not isinstance(configuration, KeyValueTableConfiguration):
+        raise TypeError(f"the configuration is {configuration!r:.80}: pass KeyValueTableConfiguration(partition_count)")
+    return configuration

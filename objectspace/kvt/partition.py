@@ -1,0 +1,151 @@
+"""One partition: a sorted dictionary from table key to version number and value, and the counter of its versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from objectspace import ObjectSpace, SortedDictionary, Value
+from objectspace.kvt.shared import Floor, Shared
+from objectspace.kvt.versions import KeyVersion
+
+Stored = str | bytes
+"""A value as it is kept: text where its bytes are UTF-8, so that anybody can read it in the store; else bytes."""
+
+Row = list[int | Stored]
+"""What is kept of a key: ``[number, value]``."""
+
+Change = tuple[bytes, Stored | None, KeyVersion]
+"""(table key, value, condition); a value of ``None`` removes the key."""
+
+
+_ANY = KeyVersion.NO_VERSION
+
+
+def pack(data: bytes) -> Stored:
+    """Return the stored form of bytes."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data
+
+
+def unpack(stored: Stored) -> bytes:
+    """Return the bytes of their stored form."""
+    return stored.encode() if type(stored) is str else stored  # type: ignore[return-value]
+
+
+class Partition:
+    """A partition of a table, addressed by table keys. The caller holds the lock of the space.
+
+    Its two objects are created by the first write.
+
+    Args:
+        space: the space that it lies in.
+        name: the name of its dictionary.
+        partition_id: the first part of its versions.
+        shared: the numbers given out in this space.
+        floor: what a number exceeds where numbers may be lost.
+    """
+
+    def __init__(self, space: ObjectSpace, name: str, partition_id: int, shared: Shared, floor: Floor) -> None:
+        self._space, self._name, self._shared, self._floor = space, name, shared, floor
+        self.id = partition_id
+        self._rows: SortedDictionary[bytes, Row] | None = None
+        self._counter: Value[int]
+
+    def __len__(self) -> int:
+        rows = self._open()
+        return 0 if rows is None else len(rows)
+
+    @property
+    def stamp(self) -> int:
+        """The number of the last write: as long as it is the same, so are the contents."""
+        return -1 if self._open() is None else self._counter.value
+
+    def read(self, key: bytes) -> Row | None:
+        """Return what is kept of a table key, ``None`` where it does not exist."""
+        rows = self._open()
+        return rows[key] if rows is not None and key in rows else None
+
+    def judge(self, changes: Sequence[Change]) -> tuple[int, KeyVersion] | None:
+        """Return the first change whose condition fails, by its place, with the version of its key; else ``None``."""
+        for place, (key, _, version) in enumerate(changes):
+            if version is _ANY or version == _ANY:
+                continue
+            row = self.read(key)
+            actual = KeyVersion.NOT_EXISTS if row is None else KeyVersion(self.id, row[0])  # type: ignore[arg-type]
+            if version != actual:
+                return place, actual
+        return None
+
+    def write(self, changes: Sequence[Change]) -> list[int | None]:
+        """Apply changes whose conditions were judged, all or none, and return their numbers; ``None`` for a removal.
+
+        Time: O(changes · log n). Dirties: one slot a change, the counter, and the length where keys come or go.
+        """
+        if len(changes) == 1:
+            return self._apply(changes)
+        before = [(change[0], self.read(change[0])) for change in changes]
+        try:
+            return self._apply(changes)
+        except BaseException:
+            for key, row in before:
+                self._restore(key, row)
+            raise
+
+    def items(self, lower: bytes, upper: bytes | None, inclusive: tuple[bool, bool]) -> Iterator[tuple[bytes, Row]]:
+        """Yield (table key, row) between two bounds in order; an upper bound of ``None`` is none."""
+        rows = self._open()
+        return iter(()) if rows is None else rows.items_between(lower, upper, inclusive)
+
+    def ceiling(self, key: bytes) -> bytes | None:
+        """Return the least table key that is not less than ``key``."""
+        rows = self._open()
+        return None if rows is None else rows.ceiling(key)
+
+    def _open(self) -> SortedDictionary[bytes, Row] | None:
+        """Return the dictionary, ``None`` where no handle has written yet."""
+        if self._rows is None and self._name in self._space:
+            self._rows = self._space.get_sorted_dictionary(self._name)
+            self._counter = self._space.get_value(f"{self._name}/version")
+        return self._rows
+
+    def _create(self) -> SortedDictionary[bytes, Row]:
+        self._rows = self._space.create_sorted_dictionary(self._name)
+        self._counter = self._space.create_value(f"{self._name}/version", 0)
+        return self._rows
+
+    def _apply(self, changes: Sequence[Change]) -> list[int | None]:
+        rows = self._open()
+        if rows is None:
+            if all(value is None for _, value, _ in changes):
+                return [None] * len(changes)
+            rows = self._create()
+        numbers: list[int | None] = []
+        given = self._shared.given
+        number = self._counter.value
+        if given.get(self.id) != number:
+            number = self._shared.resume(self.id, number, self._floor)
+        first = number
+        try:
+            for key, value, _ in changes:
+                if value is not None:
+                    number += 1
+                    rows[key] = [number, value]
+                    numbers.append(number)
+                else:
+                    number += rows.pop(key, None) is not None
+                    numbers.append(None)
+        finally:
+            if number != first:
+                self._counter.value = given[self.id] = number
+        return numbers
+
+    def _restore(self, key: bytes, row: Row | None) -> None:
+        rows = self._open()
+        if rows is None:
+            return
+        if row is None:
+            rows.pop(key, None)
+        else:
+            rows[key] = row

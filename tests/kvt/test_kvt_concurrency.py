@@ -1,0 +1,115 @@
+"""Threads and coroutines over one table."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from objectspace import PersistedObjectSpace
+from objectspace.kvt import (
+    JSON,
+    BadKeyVersionError,
+    IteratorState,
+    KeyValueTable,
+    KeyValueTableManager,
+    KeyVersion,
+    Put,
+    Remove,
+    TableClosedError,
+)
+
+THREADS, ROUNDS = 8, 150
+
+
+@pytest.fixture(autouse=True)
+def threads_take_turns_often() -> Iterator[None]:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+def test_no_update_is_lost(manager: KeyValueTableManager) -> None:
+    table = manager.open_key_value_table("s", "t", value_serializer=JSON)
+
+    def work(thread: int) -> None:
+        for place in range(ROUNDS):
+            table.update(b"sum", lambda value: value + 1, "f", default=0)
+            table.put(b"%d-%d" % (thread, place), thread)
+            if place % 50 == 0:
+                manager.checkpoint()
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(work, range(THREADS)))
+    manager.checkpoint()
+    assert table.get(b"sum", "f").value == THREADS * ROUNDS  # type: ignore[union-attr]
+    assert table.count() == THREADS * ROUNDS + 1
+
+
+def test_threads_share_a_table_that_commits_each_call(space: PersistedObjectSpace, manager: Any) -> None:
+    handles = [manager.open_key_value_table("s", "t", value_serializer=JSON, autocommit=True) for _ in range(4)]
+
+    def work(table: KeyValueTable[Any, Any]) -> list[KeyVersion]:
+        return [table.update(b"sum", lambda value: value + 1, default=0) for _ in range(10)]
+
+    with ThreadPoolExecutor(4) as pool:
+        versions = [version for given in pool.map(work, handles) for version in given]
+    assert len(set(versions)) == 40
+    again = KeyValueTableManager(PersistedObjectSpace(space.store)).open_key_value_table(
+        "s", "t", value_serializer=JSON
+    )
+    assert again.get(b"sum").value == 40  # type: ignore[union-attr]
+
+
+def test_a_batch_is_seen_whole_or_not_at_all(table: KeyValueTable[Any, Any]) -> None:
+    keys = [b"a", b"b", b"c"]
+    table.put_all("f", [(key, b"0") for key in keys])
+
+    def write(_: int) -> None:
+        for place in range(100):
+            table.put_all("f", [(key, b"%d" % place) for key in keys])
+
+    def read(_: int) -> set[int]:
+        return {len({entry.value for entry in table.get_all(keys, "f") if entry}) for _ in range(300)}
+
+    with ThreadPoolExecutor(4) as pool:
+        writers = [pool.submit(write, 0) for _ in range(2)]
+        seen = [pool.submit(read, 0) for _ in range(2)]
+    assert [writer.result() for writer in writers] == [None, None]
+    assert [found.result() for found in seen] == [{1}, {1}]
+
+
+def test_the_asynchronous_face_makes_the_same_calls(table: KeyValueTable[Any, Any]) -> None:
+    async def scenario() -> None:
+        async with table.as_async() as face:
+            version = await face.put(b"b", b"1", key_family="f")
+            version = await face.replace(b"b", b"2", version, key_family="f")
+            assert (await face.get(b"b", key_family="f")).value == b"2"
+            with pytest.raises(BadKeyVersionError):
+                await face.put_if_absent(b"b", b"3", key_family="f")
+            await asyncio.gather(*(face.put(b"%d" % place, b"", "g") for place in range(20)))
+            assert await face.count("g") == 20
+            assert await face.families() == ["f", "g"]
+            await face.apply("f", [Put(b"a", b"1"), Put(b"c", b"3"), Remove(b"b", version)])
+            pages = [page async for page in face.key_iterator("f", 1)]
+            assert [[item.key for item in page.items] for page in pages] == [[b"a"], [b"c"]]
+            state = IteratorState.from_bytes(pages[0].state.to_bytes())
+            assert [page.items[0].value async for page in face.entry_iterator("f", 1, state)] == [b"3"]
+            await face.update(b"a", lambda value: value + b"!", "f")
+            assert [entry and entry.value for entry in await face.get_all([b"a", b"b"], "f")] == [b"1!", None]
+        with pytest.raises(TableClosedError):
+            await face.get(b"a")
+
+    asyncio.run(scenario())
+    with pytest.raises(TableClosedError):
+        table.get(b"a")
+
+
+def test_every_call_of_a_table_has_an_asynchronous_face(table: KeyValueTable[Any, Any]) -> None:
+    calls = {name for name in dir(KeyValueTable) if not name.startswith("_")} - {"as_async", "family", "name"}
+    assert calls <= set(dir(table.as_async()))

@@ -1,0 +1,234 @@
+"""What is written when, what a write dirties, and how handles go on after recovery and rollback."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from checkpoint import CheckpointError, CheckpointStore
+from objectspace import PersistedObjectSpace, VolatileObjectSpace
+from objectspace.kvt import (
+    BadKeyVersionError,
+    KeyValueTable,
+    KeyValueTableConfiguration,
+    KeyValueTableManager,
+    KeyVersion,
+    NoSuchTableError,
+    Remove,
+    TableEntry,
+    TableKey,
+    TableSealedError,
+)
+
+Table = KeyValueTable[Any, Any]
+
+
+def slots(space: PersistedObjectSpace) -> list[int]:
+    """The slots that a checkpoint writes, by object, without objects that have none."""
+    return sorted(cost.slots for cost in space.checkpoint().objects.values())
+
+
+@pytest.mark.parametrize("size", [1, 100, 5_000])
+def test_a_put_dirties_one_slot_and_one_counter_whatever_the_size(
+    space: PersistedObjectSpace, table: Table, size: int
+) -> None:
+    version = table.put_all("f", [(b"k%06d" % place, b"v") for place in range(size)])[0]
+    space.checkpoint()
+    for write in (
+        lambda: table.put(b"k000000", b"w", "f"),
+        lambda: table.put(b"new", b"w", "f"),
+        lambda: table.update(b"new", lambda value: value + b"!", "f"),
+        lambda: table.remove(b"new", key_family="f"),
+    ):
+        write()
+        assert slots(space) == [1, 1]
+    table.put_all("f", [(b"new%d" % place, b"") for place in range(10)])
+    assert slots(space) == [1, 10]
+    with pytest.raises(BadKeyVersionError):
+        table.replace_all("f", [TableEntry(TableKey(b"x"), b""), TableEntry(TableKey(b"k000000", version), b"")])
+    table.remove(b"absent", key_family="f")
+    table.get_all([b"k000000", b"absent"], "f")
+    assert slots(space) == []
+
+
+def test_what_is_stored_can_be_read(space: PersistedObjectSpace, table: Table) -> None:
+    text = table.put(b"k", b'{"colour": "blue"}', "f")
+    raw = table.put(b"k", b"\xff\x00", "g")
+    space.checkpoint()
+    image = space.store.reader().image()
+    names = {object_id: name for object_id, name, _, _ in image.index}
+    stored = [(names[row[0]], orjson.loads(row[2])) for row in image.items]
+    entries = [(name, value.get("$value") if isinstance(value, dict) else value) for name, value in stored]
+    assert (f"kvt/s/t/{text.partition}", [text.number, '{"colour": "blue"}']) in entries
+    assert (f"kvt/s/t/{raw.partition}", [raw.number, {"$bytes": "/wA="}]) in entries
+    assert (f"kvt/s/t/{raw.partition}/version", raw.number) in entries
+
+
+def test_autocommit_makes_each_call_one_checkpoint(space: PersistedObjectSpace, manager: KeyValueTableManager) -> None:
+    space.checkpoint()
+    table = manager.open_key_value_table("s", "t", autocommit=True)
+    calls = [
+        lambda: table.put(b"a", b"1", "f"),
+        lambda: table.put_all("f", [(b"b", b"2"), (b"c", b"3")]),
+        lambda: table.apply("f", [Remove(b"a"), Remove(b"b")]),
+        lambda: table.family("f").update({b"d": b"4", b"e": b"5"}),
+    ]
+    for done, call in enumerate(calls, start=2):
+        call()
+        assert space.store.checkpoints()[-1].number == done
+    space.rollback()
+    assert list(table.family("f").items()) == [(b"c", b"3"), (b"d", b"4"), (b"e", b"5")]
+    with pytest.raises(BadKeyVersionError):
+        table.put_if_absent(b"c", b"", "f")
+    assert space.store.checkpoints()[-1].number == len(calls) + 1
+
+
+def test_an_autocommitting_manager_commits_its_calls_and_those_of_its_tables() -> None:
+    store = CheckpointStore(":memory:")
+    manager = KeyValueTableManager(PersistedObjectSpace(store), autocommit=True)
+    manager.create_scope("s")
+    manager.create_key_value_table("s", "t", KeyValueTableConfiguration(1))
+    manager.open_key_value_table("s", "t").put(b"k", b"v")
+    again = KeyValueTableManager(PersistedObjectSpace(store)).open_key_value_table("s", "t")
+    assert again.exists(b"k")
+
+
+def test_a_volatile_space_has_nothing_to_commit_to() -> None:
+    with pytest.raises(ValueError, match="PersistedObjectSpace"):
+        KeyValueTableManager(VolatileObjectSpace(), autocommit=True)
+    with pytest.raises(ValueError, match="PersistedObjectSpace"):
+        KeyValueTableManager(VolatileObjectSpace()).checkpoint()
+
+
+def test_handles_follow_a_rollback(space: PersistedObjectSpace, manager: KeyValueTableManager, table: Table) -> None:
+    with pytest.raises(CheckpointError):
+        space.rollback(epoch=1)
+    space.checkpoint(epoch=1)
+    table.put(b"k", b"1", "f")
+    space.rollback()
+    assert table.get(b"k", "f") is None
+    assert table.count() == 0
+    table.put(b"k", b"2", "f")
+    space.checkpoint(epoch=2)
+    table.put(b"k", b"3", "f")
+    manager.seal_key_value_table("s", "t")
+    manager.rollback()
+    assert table.get(b"k", "f").value == b"2"  # type: ignore[union-attr]
+    table.put(b"k", b"4", "f")
+    space.rollback(epoch=1)
+    assert table.get(b"k", "f") is None
+    table.put(b"k", b"5", "f")
+
+
+def test_a_table_whose_creation_was_rolled_back_is_gone(
+    space: PersistedObjectSpace, manager: KeyValueTableManager, table: Table
+) -> None:
+    table.put(b"k", b"v", "f")
+    space.rollback()
+    with pytest.raises(NoSuchTableError):
+        table.get(b"k", "f")
+    assert list(space) == []
+    assert manager.list_scopes() == []
+    assert manager.create_scope("s")
+
+
+def test_a_deletion_that_was_rolled_back_leaves_the_table(
+    space: PersistedObjectSpace, manager: KeyValueTableManager, table: Table
+) -> None:
+    table.put(b"k", b"v", "f")
+    space.checkpoint()
+    manager.delete_key_value_table("s", "t")
+    with pytest.raises(NoSuchTableError):
+        table.exists(b"k", "f")
+    space.rollback()
+    assert table.exists(b"k", "f")
+
+
+def test_an_earlier_epoch_can_be_read_and_not_written(space: PersistedObjectSpace, table: Table) -> None:
+    table.put(b"k", b"1", "f")
+    space.checkpoint(epoch=1)
+    table.put(b"k", b"2", "f")
+    space.checkpoint(epoch=2)
+    then = KeyValueTableManager(space.at(epoch=1)).open_key_value_table("s", "t")
+    assert then.get(b"k", "f").value == b"1"  # type: ignore[union-attr]
+    for write in (lambda: then.put(b"k", b"3", "f"), lambda: then.put(b"new", b"3", "other")):
+        with pytest.raises(CheckpointError, match="read-only"):
+            write()
+    assert then.get(b"k", "f").value == b"1"  # type: ignore[union-attr]
+
+
+def test_handles_see_what_the_others_write(manager: KeyValueTableManager) -> None:
+    one, other = (manager.open_key_value_table("s", "t") for _ in range(2))
+    assert (one.get(b"k", "f"), other.get(b"k", "f")) == (None, None)
+    version = one.put(b"k", b"1", "f")
+    assert other.get(b"k", "f").key.version == version  # type: ignore[union-attr]
+    assert other.put(b"k", b"2", "f") > version
+    assert one.count() == 1
+
+
+def test_a_sealed_table_can_be_read_only(manager: KeyValueTableManager, table: Table) -> None:
+    version = table.put(b"k", b"v", "f")
+    assert manager.seal_key_value_table("s", "t")
+    for write in (
+        lambda: table.put(b"k", b"w", "f"),
+        lambda: table.remove(b"k", version, "f"),
+        lambda: manager.open_key_value_table("s", "t").put_all("f", [(b"a", b"b")]),
+    ):
+        with pytest.raises(TableSealedError, match="sealed"):
+            write()
+    assert dict(table.family("f")) == {b"k": b"v"}
+    assert manager.seal_key_value_table("s", "t")
+    assert not manager.seal_key_value_table("s", "other")
+
+
+def test_several_hundred_partitions_cost_what_is_used(space: PersistedObjectSpace, manager: Any) -> None:
+    manager.create_key_value_table("s", "wide", KeyValueTableConfiguration(700))
+    table = manager.open_key_value_table("s", "wide")
+    objects = len(space)
+    table.put(b"k", b"v", "f")
+    assert len(space) == objects + 2
+    versions = [table.put(b"k%d" % place, b"v") for place in range(3_000)]
+    space.checkpoint()
+    assert len({version.partition for version in versions}) > 600
+    again = KeyValueTableManager(PersistedObjectSpace(space.store)).open_key_value_table("s", "wide")
+    pages = list(again.global_key_iterator(500))
+    assert [len(page.items) for page in pages] == [500] * 6 + [1]
+    assert manager.delete_key_value_table("s", "wide")
+    assert len(space) == 2
+
+
+class Interrupted:
+    """A dictionary of rows whose writes fail from the second on."""
+
+    def __init__(self, rows: Any) -> None:
+        self.rows, self.left = rows, 1
+
+    def __setitem__(self, key: bytes, row: Any) -> None:
+        if not self.left:
+            raise KeyboardInterrupt
+        self.left -= 1
+        self.rows[key] = row
+
+    def __getattr__(self, name: str) -> Any:
+        self.left = 10 if name == "pop" else self.left
+        return getattr(self.rows, name)
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self.rows
+
+    def __getitem__(self, key: bytes) -> Any:
+        return self.rows[key]
+
+
+def test_a_batch_that_is_interrupted_is_undone(space: PersistedObjectSpace, table: Table) -> None:
+    table.put(b"b", b"old", "f")
+    partition = table._partition(table._family_place("f")[1])
+    rows = partition._rows
+    partition._rows = Interrupted(rows)  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        table.put_all("f", [(b"a", b"1"), (b"b", b"2"), (b"c", b"3")])
+    partition._rows = rows
+    assert dict(table.family("f")) == {b"b": b"old"}
+    assert table.put(b"b", b"new", "f") != KeyVersion.NO_VERSION

@@ -1,0 +1,178 @@
+"""Serializers, arguments, the mapping view, and the control plane where the cases say nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from objectspace.kvt import (
+    JSON,
+    UTF8,
+    FamilyRequiredError,
+    Insert,
+    KeyValueTable,
+    KeyValueTableConfiguration,
+    KeyValueTableManager,
+    NoSuchScopeError,
+    NoSuchTableError,
+    Put,
+    Remove,
+    ScopeNotEmptyError,
+    split_table_key,
+    table_key,
+)
+
+Table = KeyValueTable[Any, Any]
+
+
+@pytest.mark.parametrize("value", [0, "", [], {"b": [1, 2.5, None, "é"], "a": {}}, True, -(2**63), "\x00"])
+def test_json_comes_back(manager: KeyValueTableManager, value: Any) -> None:
+    table = manager.open_key_value_table("s", "t", value_serializer=JSON)
+    table.put(b"k", value)
+    assert table.get(b"k").value == value  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("value", [(1, 2), float("nan"), {1: 2}, b"x", 2**70, object(), [{"a": (1,)}]])
+def test_what_json_would_change_is_refused(manager: KeyValueTableManager, value: Any) -> None:
+    table = manager.open_key_value_table("s", "t", value_serializer=JSON)
+    with pytest.raises(TypeError, match="JSON"):
+        table.put_all("f", [(b"a", 1), (b"k", value)])
+    assert table.count() == 0
+
+
+def test_serialized_keys_decide_equality(manager: KeyValueTableManager) -> None:
+    table = manager.open_key_value_table("s", "t", key_serializer=JSON, value_serializer=UTF8)
+    table.put({"a": 1, "b": 2}, "first", "f")
+    table.put({"b": 2, "a": 1}, "second", "f")
+    assert [item.key for page in table.key_iterator("f") for item in page.items] == [{"a": 1, "b": 2}]
+
+
+class Broken:
+    """A serializer that makes no bytes."""
+
+    def serialize(self, value: Any) -> Any:
+        return str(value)
+
+    def deserialize(self, data: bytes) -> Any:
+        return data
+
+
+def test_a_serializer_must_make_bytes(manager: KeyValueTableManager) -> None:
+    table = manager.open_key_value_table("s", "t", value_serializer=Broken())
+    with pytest.raises(TypeError, match="serialize\\(\\) must return bytes"):
+        table.put(b"k", 1)
+
+
+def test_arguments_of_the_wrong_type_are_named(table: Table) -> None:
+    refused = {
+        "expected a KeyVersion": lambda: table.replace(b"k", b"v", None),  # type: ignore[arg-type]
+        "expected TableEntry": lambda: table.replace_all("f", [(b"k", b"v")]),  # type: ignore[list-item]
+        "expected TableKey": lambda: table.remove_all("f", [b"k"]),  # type: ignore[list-item]
+        "expected Put or Remove": lambda: table.apply("f", [(b"k", b"v")]),  # type: ignore[list-item]
+        "expected a list": lambda: table.get_all(b"key"),
+        "key_serializer=": lambda: table.put("text", b"v"),
+        "expected text": lambda: table.put(b"k", b"v", 7),  # type: ignore[arg-type]
+        "lone surrogate": lambda: table.put(b"k", b"v", "\ud800"),
+        "is empty": lambda: table.put(b"k", b"v", ""),
+        "give key_family": lambda: table.apply(None, [Put(b"k", b"v")]),  # type: ignore[arg-type]
+    }
+    for message, call in refused.items():
+        with pytest.raises((TypeError, ValueError), match=message):
+            call()
+    assert table.count() == 0
+
+
+def test_an_iterable_is_consumed_once_and_validated_before_any_change(table: Table) -> None:
+    def members() -> Any:
+        yield Insert(b"a", b"1")
+        yield Put(b"b", b"2")
+        yield Remove(b"c")
+        raise OSError("the source failed")
+
+    with pytest.raises(OSError, match="the source failed"):
+        table.apply("f", members())
+    assert table.count() == 0
+    assert [bool(version) for version in table.apply("f", iter([Put(b"a", b"1"), Remove(b"b")]))] == [True, False]
+
+
+def test_a_function_that_fails_changes_nothing(table: Table) -> None:
+    table.put(b"k", b"v")
+    with pytest.raises(ZeroDivisionError):
+        table.update(b"k", lambda value: 1 // 0)  # type: ignore[arg-type, return-value]
+    with pytest.raises(TypeError, match="call remove"):
+        table.update(b"k", lambda value: None)
+    assert table.get(b"k").value == b"v"  # type: ignore[union-attr]
+
+
+def test_an_update_is_tried_again_where_another_write_came_first(table: Table) -> None:
+    seen = []
+
+    def function(value: bytes) -> bytes:
+        seen.append(value)
+        if len(seen) == 1:
+            table.put(b"k", b"other")
+        return value + b"!"
+
+    table.update(b"k", function, default=b"none")
+    assert seen == [b"none", b"other"]
+    assert table.get(b"k").value == b"other!"  # type: ignore[union-attr]
+
+
+def test_a_family_is_a_mapping(table: Table) -> None:
+    view = table.family("f")
+    view.update({b"b": b"2", b"a": b"1"})
+    assert (list(view), len(view), view == {b"a": b"1", b"b": b"2"}) == ([b"a", b"b"], 2, True)
+    assert view.setdefault(b"c", b"3") == view.setdefault(b"c", b"4") == b"3"
+    assert (view.pop(b"c"), view.pop(b"c", None)) == (b"3", None)
+    assert view.popitem() == (b"a", b"1")
+    for absent in (view.__getitem__, view.__delitem__, view.pop):
+        with pytest.raises(KeyError):
+            absent(b"zz")
+    for key in view:
+        view[key] = b"new"
+    view.clear()
+    assert (dict(view), bool(view)) == ({}, False)
+    with pytest.raises(TypeError):
+        view.setdefault(b"k")
+
+
+def test_keys_without_a_family_are_a_mapping_without_iteration(table: Table) -> None:
+    view = table.family(None)
+    view.update({b"k": b"v"})
+    view[b"l"] = b"w"
+    del view[b"k"]
+    assert (b"k" in view, view[b"l"]) == (False, b"w")
+    for call in (view.clear, view.__len__, lambda: list(view)):
+        with pytest.raises(FamilyRequiredError):
+            call()
+
+
+def test_a_table_key_can_be_taken_apart(table: Table) -> None:
+    for place in [(None, b""), (None, b"k"), (None, b"k" * 8190), ("é", b""), ("f" * 255, b"\x00")]:
+        assert split_table_key(table_key(place[1], place[0])) == place
+
+
+@pytest.mark.parametrize("count", [0, -1, 2**31, True, 1.5, None])
+def test_a_configuration_is_checked(count: Any) -> None:
+    with pytest.raises((ValueError, TypeError), match="partition_count"):
+        KeyValueTableConfiguration(count)
+
+
+def test_scopes_and_tables_are_listed_and_found(manager: KeyValueTableManager) -> None:
+    assert manager.list_scopes() == ["s"]
+    assert manager.create_scope("s-1")
+    assert not manager.create_scope("s")
+    assert manager.create_key_value_table("s-1", "t", KeyValueTableConfiguration(2))
+    assert manager.list_key_value_tables("s") == ["t"]
+    assert manager.get_key_value_table_configuration("s-1", "t") == KeyValueTableConfiguration(2)
+    with pytest.raises(NoSuchTableError):
+        manager.get_key_value_table_configuration("s", "u")
+    with pytest.raises(NoSuchScopeError):
+        manager.create_key_value_table("x", "t", KeyValueTableConfiguration(2))
+    with pytest.raises(ScopeNotEmptyError, match="'t'"):
+        manager.delete_scope("s")
+    with pytest.raises(TypeError, match="KeyValueTableConfiguration"):
+        manager.create_key_value_table("s", "u", 4)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="no name for a scope"):
+        manager.delete_scope("s/t")
