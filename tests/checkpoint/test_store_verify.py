@@ -86,7 +86,7 @@ def test_a_damaged_table_of_checkpoints_is_refused(stored: Path, damage: str) ->
         connection.execute(damage)
     connection.close()
     with pytest.raises(CorruptStoreError, match="table of checkpoints is damaged"), quick_store(stored) as store:
-        store.verify()
+        store.checkpoints()
 
 
 def outcome(path: Path) -> Any:
