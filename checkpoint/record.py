@@ -7,6 +7,7 @@ from dataclasses import astuple, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Self
 
+from checkpoint.errors import CorruptStoreError
 from checkpoint.run import CheckpointKind, Measure
 from checkpoint.schema import FORMAT_VERSION
 from checkpoint.session import Session
@@ -36,9 +37,32 @@ class CheckpointRecord:
 
 
 def read_records(session: Session, clause: str, parameters: tuple[object, ...] = ()) -> list[CheckpointRecord]:
-    """Return the records that a clause of SQL selects."""
+    """Return the records that a clause of SQL selects.
+
+    Raises:
+        CorruptStoreError: one of them is damaged.
+    """
     rows = session.rows(f"SELECT {_COLUMNS} FROM checkpoint {clause}", parameters)
-    return [CheckpointRecord(row[0], row[1], CheckpointKind(row[2]), *row[3:]) for row in rows]
+    try:
+        return [CheckpointRecord(row[0], row[1], CheckpointKind(row[2]), *row[3:]) for row in rows]
+    except ValueError as error:
+        raise _damaged(session) from error
+
+
+def read_integers(session: Session, statement: str) -> list[tuple[int, ...]]:
+    """Return the rows of a query of which nothing but integers can come from a whole file.
+
+    Raises:
+        CorruptStoreError: something else came.
+    """
+    rows = session.rows(statement)
+    if not all(isinstance(value, int) for row in rows for value in row):
+        raise _damaged(session)
+    return rows
+
+
+def _damaged(session: Session) -> CorruptStoreError:
+    return CorruptStoreError(f"{session.path}: the table of checkpoints is damaged: restore the file from a copy")
 
 
 def write_record(connection: sqlite3.Connection, record: CheckpointRecord) -> None:

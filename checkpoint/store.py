@@ -17,7 +17,7 @@ from checkpoint.errors import CheckpointError, EpochTypeError, UnknownCheckpoint
 from checkpoint.fork import fork
 from checkpoint.lock import WriterLock
 from checkpoint.reader import Reader
-from checkpoint.record import CheckpointRecord, read_records, write_record
+from checkpoint.record import CheckpointRecord, read_integers, read_records, write_record
 from checkpoint.run import CheckpointKind, Run
 from checkpoint.session import IN_MEMORY, Durability, Session, require_usable
 from checkpoint.tiers import DEFAULT_HISTORY, RunMap
@@ -169,7 +169,6 @@ class CheckpointStore:
 
         Raises:
             UnknownCheckpointError: there is no such checkpoint, or its rows were merged into a newer one.
-
         Time: O(rows of the runs between the two); O(state) where these are not there any more. The changes are
         streamed.
         """
@@ -187,7 +186,6 @@ class CheckpointStore:
 
         Raises:
             CheckpointError: a slot does not hold what a change says that it held; nothing was written.
-
         Time: O(changes · live runs · log n). Memory: the changes.
         Dirties: a row for each change; none for the slots of an object that goes.
         """
@@ -265,7 +263,6 @@ class CheckpointStore:
         Raises:
             StoreFailedError: the file system failed: call :meth:`reopen`, then compact again.
             CheckpointError: the store takes no writes, or the disk has no room for a second copy of the file.
-
         Time: O(rows). The rows are streamed.
         Dirties: the whole file.
         """
@@ -290,7 +287,6 @@ class CheckpointStore:
         Raises:
             StoreFailedError: the file system failed: call :meth:`reopen`, then prune again.
             CheckpointError: the store takes no writes.
-
         Time: O(rows of the oldest checkpoint kept and of those before); O(rows) where a quarter of the file is unused.
         Dirties: these rows.
         """
@@ -373,14 +369,10 @@ class CheckpointStore:
 
     def _load(self) -> None:
         """Read what is kept in memory: so no commit has to look at the table of checkpoints."""
-        rows = self._session.rows
-        self._runs = RunMap(
-            rows("SELECT number, run_slots FROM checkpoint WHERE run_slots IS NOT NULL ORDER BY number"),
-            [row[0] for row in rows("SELECT number FROM checkpoint WHERE kind = 'full' ORDER BY number")],
-        )
-        last = self._session.row("SELECT number, epoch FROM checkpoint ORDER BY number DESC LIMIT 1")
-        self._last: tuple[int, int] = last or (0, 0)
-        self._next_object_id = int(self.setting("next_object_id") or 1)
+        runs, fulls, last, following = (read_integers(self._session, statement) for statement in _LOADED)
+        self._runs = RunMap([(row[0], row[1]) for row in runs], [row[0] for row in fulls])
+        self._last = (last[0][0], last[0][1]) if last else (0, 0)
+        self._next_object_id = following[0][0] if following else 1
 
     def _record(self, number: int | None, epoch: int | None = None) -> CheckpointRecord:
         column, wanted = ("epoch", epoch) if number is None else ("number", number)
@@ -502,3 +494,11 @@ class CheckpointStore:
             return True
         now = self._record(number)
         return (now.epoch, now.time, now.digest) == (known.epoch, known.time, known.digest)
+
+
+_LOADED = (
+    "SELECT number, run_slots FROM checkpoint WHERE run_slots IS NOT NULL ORDER BY number",
+    "SELECT number FROM checkpoint WHERE kind = 'full' ORDER BY number",
+    "SELECT number, epoch FROM checkpoint ORDER BY number DESC LIMIT 1",
+    "SELECT value FROM setting WHERE key = 'next_object_id'",
+)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.tally import TALLY
+
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 
@@ -12,3 +14,20 @@ settings.load_profile("suite")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let ``--crash`` ask for the faults at full scale."""
     parser.addoption("--crash", action="store_true", help="try every fault, and kill many more processes")
+
+
+@pytest.fixture
+def at_scale(request: pytest.FixtureRequest) -> bool:
+    """Tell whether the faults are asked for at full scale."""
+    return bool(request.config.getoption("crash"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say how many faults were tried, where ``--crash`` asks for them."""
+    if not config.getoption("crash"):
+        return
+    passed, failed = (terminalreporter.stats.get(outcome, []) for outcome in ("passed", "failed"))
+    hostile = sum("bad_input" in report.nodeid for report in passed)
+    counts = [f"{count} {what}" for what, count in sorted({**TALLY, "hostile inputs": hostile}.items())]
+    verdict = "nothing was lost or wrong" if not failed else f"{len(failed)} tests failed"
+    terminalreporter.write_line(f"tried: {', '.join(counts)}: {verdict}")

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from checkpoint import CheckpointError
 from checkpoint.chain import Location
+from tests.tally import TALLY
 
 T = TypeVar("T")
 
@@ -76,5 +77,6 @@ def crash_points(inner: Location, work: Callable[[Location], None], *, late: boo
             work(location)
         if location.seen < at:
             return
+        TALLY["crash points"] += 1
         yield at
         at += 1

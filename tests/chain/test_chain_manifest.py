@@ -10,6 +10,7 @@ import pytest
 from checkpoint import CheckpointError, CheckpointKind, CorruptStoreError, FencedError, UnknownCheckpointError
 from checkpoint.chain import Chain, Location, ShardSaved, SourcePosition, location_at, save_run
 from checkpoint.chain.manifest import seal
+from tests.tally import TALLY
 
 from .chain_helpers import OPERATOR, Publisher, run_of
 
@@ -150,6 +151,7 @@ def test_damage_of_a_file_is_found(location: Location, publish: Publisher, name:
         location.write(name, data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
         with pytest.raises(CheckpointError, match=name):
             _ = Chain.open(location).newest
+        TALLY["bytes flipped"] += 1
 
 
 @pytest.mark.parametrize("name", ["space.json", "manifest/000000000001.json"])

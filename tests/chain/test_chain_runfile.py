@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from checkpoint import CheckpointError, CheckpointKind, CorruptStoreError, Run
 from checkpoint.chain import Location, decode_run, encode_run, read_run, runfile, write_run
+from tests.tally import TALLY
 
 RUN = Run(
     CheckpointKind.FULL,
@@ -77,6 +78,7 @@ def test_damage_of_any_byte_is_found(location: Location) -> None:
         location.write(accepted.file, damaged)
         with pytest.raises(CorruptStoreError, match=accepted.file):
             read_run(location, accepted)
+        TALLY["bytes flipped"] += 1
 
 
 @pytest.mark.parametrize("length", [0, 1, 100, -1])

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from checkpoint import CheckpointError, CheckpointKind, CheckpointStore, Reader, Run
+from tests.tally import TALLY
 
 FULL, DIFFERENTIAL = CheckpointKind.FULL, CheckpointKind.DIFFERENTIAL
 ROOT = Path(__file__).parents[2]
@@ -152,6 +153,7 @@ def crash_points(inject: Inject, fault: dict[str, Any], work: Callable[[], None]
         inject(None)
         if injected.seen < at:
             return
+        TALLY["crash points"] += 1
         yield at
         at += 1
 

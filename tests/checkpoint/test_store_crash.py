@@ -13,6 +13,7 @@ import pytest
 from checkpoint import CheckpointError, CheckpointStore, Run, StoreFailedError
 from objectspace import PersistedObjectSpace
 from tests.checkpoint.store_helpers import FAULTS, FULL, Fault, Inject, crash_points, quick_store, run_of, values_in
+from tests.tally import TALLY
 
 
 def change(epoch: int) -> dict[int, Any]:
@@ -201,6 +202,7 @@ def test_edits_in_a_space_outlive_every_failed_statement(
         assert list(with_what_is_stored.get_array("cells")) == list(cells) == [0] * 4
         assert list(with_what_is_stored.get_list("log")) == list(log) == list(range(1, at + 1))
         points += failed
+        TALLY["crash points"] += failed
         if injected.seen < at:
             break
     print(f"{points} failed checkpoints of a space: {kind} {fault}")

@@ -12,6 +12,7 @@ import pytest
 
 from checkpoint import CheckpointError, CheckpointStore, CorruptStoreError, Run
 from tests.checkpoint.store_helpers import DIFFERENTIAL, FULL, image_of, quick_store, run_of
+from tests.tally import TALLY
 
 TABLES = ("state_index", "state_metadata", "state_item")
 OTHER = {int: 77, float: 0.25, str: "other", bytes: b"other", type(None): "other"}
@@ -56,6 +57,7 @@ def test_verify_finds_every_changed_cell_and_every_row_too_many_or_too_few() -> 
             with pytest.raises(CorruptStoreError, match="restore"):
                 store.verify()
             tried += 1
+            TALLY["cells and rows changed"] += 1
         connection.execute("ROLLBACK")
     assert tried > 100
     assert store.verify() == 3
@@ -67,6 +69,24 @@ def test_verify_names_the_damaged_checkpoint() -> None:
     store.database.conn.execute("UPDATE state_item SET value = '1' WHERE checkpoint = 2 AND object = 2")
     with pytest.raises(CorruptStoreError, match=r"checkpoint 2 \(epoch 2\)"):
         store.verify()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE checkpoint SET kind = 'other' WHERE number = 2",
+        "UPDATE checkpoint SET run_slots = 'many' WHERE number = 2",
+        "UPDATE checkpoint SET epoch = 'last' WHERE number = 3",
+        "UPDATE setting SET value = 'x'",
+    ],
+)
+def test_a_damaged_table_of_checkpoints_is_refused(stored: Path, damage: str) -> None:
+    with sqlite3.connect(stored) as connection:
+        connection.execute("PRAGMA ignore_check_constraints = ON")
+        connection.execute(damage)
+    connection.close()
+    with pytest.raises(CorruptStoreError, match="table of checkpoints is damaged"), quick_store(stored) as store:
+        store.checkpoints()
 
 
 def outcome(path: Path) -> Any:
@@ -87,11 +107,12 @@ def stored(tmp_path: Path) -> Path:
     return path
 
 
-def test_flipped_bytes_never_give_a_wrong_value(stored: Path) -> None:
+def test_flipped_bytes_never_give_a_wrong_value(stored: Path, at_scale: bool) -> None:
     expected, data = outcome(stored), stored.read_bytes()
     rng = random.Random(3)
     # Most bytes of a small file are unused: those that are not zero hold something.
-    places = rng.sample([place for place, byte in enumerate(data) if byte], 300)
+    used = [place for place, byte in enumerate(data) if byte]
+    places = rng.sample(used, len(used) if at_scale else 300)
     found = 0
     for place in places:
         damaged = bytearray(data)
@@ -101,6 +122,7 @@ def test_flipped_bytes_never_give_a_wrong_value(stored: Path) -> None:
         after = outcome(copy)
         assert after in (None, expected), place
         found += after is None
+        TALLY["bytes flipped"] += 1
     assert found > 50
 
 
@@ -114,6 +136,7 @@ def test_a_cut_file_is_found(stored: Path) -> None:
             store.verify()
             assert image_of(store.reader()) != expected
         assert copy.read_bytes() == data[:cut]
+        TALLY["files cut"] += 1
 
 
 def test_what_is_in_the_log_survives_the_process(tmp_path: Path) -> None:
