@@ -4,7 +4,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 COMMA := ,
 
-.PHONY: demo test check lint types wheel bench-objects bench-kvt bench-relational clean
+.PHONY: demo test check lint types wheel crash bench-objects bench-kvt bench-relational clean
 
 demo: $(VENV)/.demo
 	@$(PY) -m objectspace.spark.demo
@@ -20,6 +20,10 @@ lint: $(VENV)/.dev
 
 types: $(VENV)/.dev
 	@$(PY) -m mypy
+
+# Faults at full scale, with the numbers of what was tried.
+crash: $(VENV)/.dev
+	@$(PY) -m pytest --crash tests/checkpoint tests/chain -k "crash or kill or verify or damage or cut or flipped or bad_input"
 
 bench-objects: $(VENV)/.bench
 	@$(PY) -m benchmarks.objects
