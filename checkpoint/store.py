@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -63,7 +64,9 @@ class CheckpointStore:
             raise ValueError(f"durability is {durability!r}: expected 'full' or 'normal'")
         if history < 1:
             raise ValueError(f"history is {history}: keep at least 1 checkpoint")
-        self.path = str(path)
+        self._is_closed = False
+        # Absolute, so that it names the same file after the process has changed its folder.
+        self.path = str(path) if str(path) == ":memory:" else os.path.abspath(path)
         self.read_only = read_only
         self._history = history
         if self.path != IN_MEMORY:
@@ -347,6 +350,8 @@ class CheckpointStore:
         A space on the store keeps its edits: its next save covers them. Readers made before go on to work.
         """
         with self._mutex:
+            if self._is_closed:
+                raise CheckpointError(f"{self.path} is closed, and others may write to it by now: open the store anew")
             self._session.reopen()
             self._load()
             self._retire_readers("is no more: its rows were merged into a newer one, or dropped")
@@ -354,6 +359,7 @@ class CheckpointStore:
     def close(self) -> None:
         """Close the file and let others write; nothing is saved. May be done twice."""
         with self._mutex:
+            self._is_closed = True
             self._session.close()
             if self._lock is not None:
                 self._lock.release()

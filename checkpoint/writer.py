@@ -108,6 +108,10 @@ class Writer:
         """Tell whether the collected rows are durable."""
         return self.state is WriterState.COMMITTED
 
+    def serves(self, store: CheckpointStore) -> bool:
+        """Tell whether the rows of a space on ``store`` may go to this writer."""
+        return True
+
     def is_in(self, store: CheckpointStore) -> bool:
         """Tell whether the collected rows are durable as the newest checkpoint of ``store``."""
         return self.is_durable()
@@ -151,6 +155,10 @@ class CheckpointWriter(Writer):
     def __init__(self, store: CheckpointStore, kind: CheckpointKind, epoch: int | None = None) -> None:
         super().__init__(kind, epoch)
         self._store = store
+
+    def serves(self, store: CheckpointStore) -> bool:
+        """Tell whether ``store`` is the one that the writer commits to."""
+        return store is self._store
 
     def is_durable(self) -> bool:
         """Tell whether the rows are durable; after a commit of unknown outcome the store itself is asked.

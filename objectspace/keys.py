@@ -79,7 +79,7 @@ def is_exact(key: Any) -> bool:
         return bool(INT64_MIN <= key <= INT64_MAX)
     if kind is str:
         return is_utf8(key)
-    return kind is bytes or (kind is float and not bool(key.is_integer()))
+    return kind is bytes or (kind is float and key == key and not bool(key.is_integer()))
 
 
 def keeps_order(key: Any) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
 from typing import Any, NoReturn
+from weakref import WeakValueDictionary
 
 import orjson
 
@@ -28,13 +30,16 @@ from objectspace.factory import ObjectFactory
 from objectspace.keys import is_utf8
 from objectspace.objects import KINDS, class_of
 from objectspace.objects.base import PersistedObject
-from objectspace.objects.variants import base_of, become, is_dead, is_known_elsewhere
+from objectspace.objects.variants import base_of, become, is_cold, is_dead, is_known_elsewhere
 
 IndexEntry = tuple[str, str, str]
 """(name, kind, codec) of one object."""
 
 FORMER_IDS = 64
 """How many of its former ids a handle remembers, to find its object again after a rollback."""
+
+_UNSHARED = 3
+"""What ``sys.getrefcount`` counts of a handle that only its table, a local name and the call itself refer to."""
 
 CACHE_SLOTS = 1_000_000
 """How many clean slots a space keeps in memory unless it is told otherwise."""
@@ -275,7 +280,13 @@ class PersistedObjectSpace(ObjectSpace):
 
     def __init__(self, store: CheckpointStore, *, cache_slots: int = CACHE_SLOTS, _at: Reader | None = None) -> None:
         super().__init__(cache_slots)
+        if not isinstance(store, CheckpointStore):
+            raise TypeError(
+                f"a space stands on a CheckpointStore, not on a {type(store).__name__}: use"
+                " PersistedObjectSpace.open(path), or PersistedObjectSpace(CheckpointStore(path))"
+            )
         self._store = store
+        self._lent: WeakValueDictionary[int, PersistedObject] = WeakValueDictionary()
         self._owns_store = False
         self._read_only = _at is not None or store.read_only
         self._dirty: dict[int, PersistedObject] = {}
@@ -316,6 +327,12 @@ class PersistedObjectSpace(ObjectSpace):
 
         Time: O(dirty slots · log dirty slots).
         """
+        if not isinstance(writer, Writer):
+            raise TypeError(
+                f"save() takes a writer, not a {type(writer).__name__}: ask the store with space.store.writer()"
+            )
+        if not writer.serves(self._store):
+            raise CheckpointProtocolError("this writer belongs to another store: ask for one with space.store.writer()")
         self._begin_save()
         started = time.perf_counter()
         run = Run(writer.kind)
@@ -328,6 +345,7 @@ class PersistedObjectSpace(ObjectSpace):
         writer.collect(run, self._reader)
         for target in dirty:
             target._turn()
+            self._lent[target._id] = target
         self._dirty, self._index_dirty = {}, set()
         self._flight = _Flight(writer, dirty, index, costs, started)
 
@@ -411,6 +429,8 @@ class PersistedObjectSpace(ObjectSpace):
             UnknownCheckpointError: no checkpoint has this epoch, or it was merged.
         """
         self._usable()
+        if not isinstance(epoch, int) or isinstance(epoch, bool):
+            raise TypeError(f"epoch is {epoch!r}: expected an int")
         return PersistedObjectSpace(self._store, cache_slots=self.cache_slots, _at=self._store.reader(epoch=epoch))
 
     def close(self) -> None:
@@ -493,6 +513,27 @@ class PersistedObjectSpace(ObjectSpace):
         if self._flight is not None and self._flight.is_pending():
             raise CheckpointProtocolError("two saves in flight: commit the writer of the first save, or roll it back")
         self._resolve()
+        if self._reader.newest != self._store.next_number() - 1:
+            raise CheckpointProtocolError(
+                f"{self._store.path} has moved on since this space read it: somebody else has saved into it; take that"
+                " over with rollback(), and let one space write at a time"
+            )
+        self._find_slipped()
+
+    def _find_slipped(self) -> None:
+        """Note the objects that a bound method, kept from before a save, has changed without a word.
+
+        Only objects that were saved by this space can have lent one out, and of a list nobody can hold one who does not
+        hold the list.
+        """
+        for object_id in list(self._lent):
+            handle = self._lent.get(object_id)
+            if handle is None or is_dead(handle) or is_cold(handle):
+                continue
+            if object_id not in self._dirty and handle._has_slipped():
+                self.touch(handle)
+            if isinstance(handle, list) and sys.getrefcount(handle) <= _UNSHARED:
+                del self._lent[object_id]
 
     def _collect(self, target: PersistedObject, run: Run) -> ObjectReceipt:
         started = time.perf_counter()

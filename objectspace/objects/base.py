@@ -7,6 +7,7 @@ dropped, or it is given back and the next save covers it.
 
 from __future__ import annotations
 
+import copy
 from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 
@@ -183,6 +184,16 @@ class PersistedObject:
 
     def _renumbered_to(self, owned: PersistedObject) -> None:
         """Note that an object that this one owns has got a new id."""
+
+    def _has_slipped(self) -> bool:
+        """Tell whether a bound method that was kept across a save has changed the object past all notes."""
+        return False
+
+    def __copy__(self) -> Any:
+        return self.copy()  # type: ignore[attr-defined]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return copy.deepcopy(self.copy(), memo)  # type: ignore[attr-defined]
 
     def _check(self) -> None:
         """Assert every invariant of the object."""

@@ -85,6 +85,33 @@ class Dictionary(dict[K, V], KeyedObject):
             return key, self.pop(key)
         raise KeyError(f"{self._describe()} is empty")
 
+    def setdefault(self, key: K, default: Any = None) -> Any:
+        """Return the value of a key, set to the default where there is none.
+
+        Time: O(1). Dirties: one item and the length for a new key.
+        """
+        if type(self) is Dictionary:
+            return dict.setdefault(self, key, default)
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        """Set many keys.
+
+        Time: O(changes). Dirties: one item a key that changes; for new ones also the length.
+        """
+        # What is not a plain dict may run any code while it is read, a save of the space too: it is read first.
+        changes = args[0] if len(args) == 1 and type(args[0]) is dict and not kwargs else dict(*args, **kwargs)
+        self._update(changes)
+
+    def _update(self, changes: dict[Any, Any]) -> None:
+        dict.update(self, changes)
+
+    def __ior__(self, other: Any) -> Self:  # type: ignore[override, misc]  # as dict itself has it
+        self.update(other)
+        return self
+
     def clear(self) -> None:
         """Remove every key.
 
@@ -215,18 +242,7 @@ class _Watched(Dictionary[K, V]):
         if self._table.delete(key) is ABSENT:
             raise KeyError(key)
 
-    def setdefault(self, key: K, default: Any = None) -> Any:
-        """Return the value of a key, set to the default where there is none.
-
-        Time: O(1). Dirties: one item and the length for a new key.
-        """
-        if key not in self:
-            self[key] = default
-        return self[key]
-
-    def update(self, *args: Any, **kwargs: Any) -> None:
-        """Set many keys. Time: O(changes). Dirties: one item a key that changes; for new ones also the length."""
-        changes = args[0] if len(args) == 1 and type(args[0]) is dict and not kwargs else dict(*args, **kwargs)
+    def _update(self, changes: dict[Any, Any]) -> None:
         if len(changes) * limits.OPEN_SHARE > dict.__len__(self):
             self._home.touch(self)
             self._try_open()
@@ -235,10 +251,6 @@ class _Watched(Dictionary[K, V]):
         else:
             for key, value in changes.items():
                 self[key] = value
-
-    def __ior__(self, other: Any) -> Self:  # type: ignore[override, misc]  # as dict itself has it
-        self.update(other)
-        return self
 
 
 class _Paged(_Watched[K, V]):
@@ -253,9 +265,8 @@ class _Paged(_Watched[K, V]):
     def __setitem__(self, key: K, value: V) -> None:
         self._table.write(key, value)
 
-    def update(self, *args: Any, **kwargs: Any) -> None:
-        """Set many keys. Time: O(changes). Dirties: one item a key that changes; for new ones also the length."""
-        for key, value in dict(*args, **kwargs).items():
+    def _update(self, changes: dict[Any, Any]) -> None:
+        for key, value in changes.items():
             self[key] = value
 
     def get(self, key: K, default: Any = None) -> Any:

@@ -92,6 +92,21 @@ class List(list[T], PersistedObject):
         """
         self.pop(list.index(self, value))
 
+    def extend(self, values: Iterable[T]) -> None:
+        """Put values at the end.
+
+        Time: O(values). Dirties: one item a value, and the length.
+        """
+        # What is not a plain container may run any code while it is read, a save of the space too: it is read first.
+        added = values if type(values) in (list, tuple, range) else list(values)
+        if type(self) is not List:
+            self._home.touch(self)
+        list.extend(self, added)
+
+    def __iadd__(self, values: Iterable[T]) -> Self:  # type: ignore[override, misc]  # as list itself has it
+        self.extend(values)
+        return self
+
     def clear(self) -> None:
         """Remove every element.
 
@@ -251,6 +266,9 @@ class List(list[T], PersistedObject):
     def _warm(self) -> type:
         """Read all elements."""
         length = self._load_metadata("length")["length"]
+        # A bound append that was kept from before may have put elements here: they come after what is stored.
+        late = list.copy(self)
+        list.clear(self)
         labels: list[Any] = []
         for item in self._home.reader().items(self._id):
             value = self._decode(item_text(item), item.slot)
@@ -263,8 +281,12 @@ class List(list[T], PersistedObject):
         first = labels[0] if labels else 0
         is_dense = not labels or (labels[-1] == first + length - 1 and all(map(_is_whole, labels)))
         self._sequence.labels = range(first, first + length) if is_dense else labels
+        list.extend(self, late)
         warm: type = _Watched
         return warm
+
+    def _has_slipped(self) -> bool:
+        return list.__len__(self) != len(self._sequence.labels)
 
     def _held(self) -> int:
         return list.__len__(self)
@@ -304,11 +326,6 @@ class _Watched(List[T]):
         self.__dict__["append"] = super(List, self).append
         list.append(self, value)
 
-    def extend(self, values: Iterable[T]) -> None:
-        """Put values at the end. Time: O(values). Dirties: one item a value, and the length."""
-        self._home.touch(self)
-        list.extend(self, values)
-
     def __delitem__(self, index: SupportsIndex | slice) -> None:
         if not isinstance(index, slice):
             self.pop(index)
@@ -320,10 +337,6 @@ class _Watched(List[T]):
             for place in places:
                 self._sequence.remove(place, list.__getitem__(self, place))
                 list.pop(self, place)
-
-    def __iadd__(self, values: Iterable[T]) -> Self:  # type: ignore[override, misc]  # as list itself has it
-        self.extend(values)
-        return self
 
     def __setitem__(self, index: Any, value: Any) -> None:
         sequence = self._sequence

@@ -18,6 +18,10 @@ from objectspace.objects.variants import is_cold, is_known_elsewhere
 K = TypeVar("K")
 
 
+NOTHING: Any = object()
+"""Stands for the contents of an object that is made empty."""
+
+
 class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
     """A dictionary whose values are persisted objects of one kind; one slot a key, and the slots of each value.
 
@@ -91,7 +95,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
             self._bury(present)
         self._table.write(key, member)
 
-    def setdefault(self, key: K, default: Any = ()) -> Any:
+    def setdefault(self, key: K, default: Any = NOTHING) -> Any:
         """Return the object of a key, made with the default contents where there is none.
 
         Time: O(1). Dirties: one item and the length for a new key.
@@ -249,6 +253,8 @@ _MEMBER_OPTIONS: dict[str, Any] = {"default": None, "initial": None}
 
 def _fill(member: Any, contents: Any) -> None:
     """Put plain contents into a new object."""
+    if contents is NOTHING:
+        return
     for method in ("update", "extend"):
         if hasattr(member, method):
             getattr(member, method)(contents)
@@ -261,5 +267,5 @@ def _fill(member: Any, contents: Any) -> None:
     if hasattr(member, "assigned"):
         for index, value in dict(contents).items():
             member[index] = value
-    elif contents != ():
+    else:
         member.value = contents

@@ -236,6 +236,9 @@ class Queue(PersistedObject, Generic[T]):
             self._back.clear()
             self._unread = self._stored
 
+    def _has_slipped(self) -> bool:
+        return self._range() != self._stored
+
     def _held(self) -> int:
         return len(self._front) + len(self._back)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, MutableSet
 from typing import Any, Self, TypeVar
 
@@ -166,6 +167,8 @@ class Set(MemberCodec, SetMethods[T]):
     _is_ranked = True
     __hash__ = None  # type: ignore[assignment]
     __init__ = KeyedObject.__init__
+    _is_lent = False
+    """Whether somebody has kept ``add`` across a save: it goes straight to the elements in memory, so they stay."""
 
     def _configure(self, options: dict[str, Any]) -> None:
         if self._fresh:
@@ -200,11 +203,8 @@ class Set(MemberCodec, SetMethods[T]):
         for other in others:
             if self._table.complete:
                 added = dict.fromkeys(other)
-                if self._table.live:
-                    self._table.live.update(added)
-                else:
-                    self._table.live = added
                 self._open()
+                self._table.live.update(added)
             else:
                 super().update(other)
 
@@ -277,8 +277,12 @@ class Set(MemberCodec, SetMethods[T]):
         self._close()
         return super()._rows()
 
+    def _has_slipped(self) -> bool:
+        return self._table.complete and dict.__len__(self._table.live) != self._table.count
+
     def _turn(self) -> None:
-        self.__dict__.pop("add", None)
+        add = self.__dict__.pop("add", None)
+        self._is_lent = self._is_lent or (sys.getrefcount(add) > 2 and add is not None)
         super()._turn()
 
     def _settle(self, durable: bool) -> None:
@@ -289,7 +293,7 @@ class Set(MemberCodec, SetMethods[T]):
             self._open()
 
     def _shrink(self, *, gently: bool) -> None:
-        if self._can_shrink(gently):
+        if not self._is_lent and self._can_shrink(gently):
             self._close()
             self._table.shrink()
 

@@ -260,6 +260,9 @@ class Stack(PersistedObject, Generic[T]):
             popped = range(self._low, self._stored)
             self._kept, self._prints = [], {height: text for height, text in self._prints.items() if height in popped}
 
+    def _has_slipped(self) -> bool:
+        return bool(self._top) or len(self) != self._stored
+
     def _held(self) -> int:
         return len(self._top) + len(self._kept)
 

@@ -113,8 +113,10 @@ class Tensor(KeyedObject):
         Time: O(elements and chunks touched). Dirties: one item a chunk in which an element changes.
         """
         places = self._places(index)
-        values = self._np.asarray(value).astype(self._dtype, casting="same_kind" if _is_array(value) else "unsafe")
-        values = self._np.broadcast_to(values, places[0].shape if places else ()).reshape(-1)
+        # Assigned to an array first, so that numpy refuses here what it refuses there, and nothing is half applied.
+        converted = self._np.empty(self._np.shape(value), self._dtype)
+        converted[...] = value
+        values = self._np.broadcast_to(converted, places[0].shape if places else ()).reshape(-1)
         for number, inside, outside in self._by_chunk(places):
             chunk = self._writable(number)
             chunk[inside] = values[outside]
@@ -216,10 +218,6 @@ class Tensor(KeyedObject):
             return item.slot, numbers.astype(self._dtype).reshape(self._chunks)
         except (ValueError, TypeError) as error:
             self._damaged(item.slot, item.value, error)
-
-
-def _is_array(value: Any) -> bool:
-    return hasattr(value, "dtype")
 
 
 def tensor_options(shape: Any, dtype: Any, chunks: Any, fill: Any) -> dict[str, Any]:

@@ -1,0 +1,52 @@
+"""The bytes that rows of several lengths add to the log, by the page size of the store: ``python -m benchmarks.pages``."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import statistics
+from pathlib import Path
+
+from benchmarks.objects import folder
+from benchmarks.timing import table
+from checkpoint.schema import TABLES
+
+PAGE_BYTES = (2048, 4096, 8192)
+VALUE_DIGITS = (47, 300, 700, 1100, 2000)
+ROWS = 2_000
+RUNS = 7
+
+
+def bytes_a_row(place: Path, page_bytes: int, digits: int) -> float:
+    """Return the median of the bytes a row that runs of 2,000 random slots add to the write-ahead log."""
+    path = place / f"{page_bytes}-{digits}.db"
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute(f"PRAGMA page_size = {page_bytes}")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
+    connection.executescript(TABLES)
+    log, chance, sizes = Path(f"{path}-wal"), random.Random(1), [0]
+    sizes[0] = log.stat().st_size
+    for number in range(1, RUNS + 1):
+        slots = sorted(chance.sample(range(300_000), ROWS))
+        rows = [(number, 1, slot, f'"{chance.getrandbits(100):0{digits}d}"', slot) for slot in slots]
+        connection.execute("BEGIN")
+        connection.executemany("INSERT INTO state_item VALUES (?, ?, ?, ?, ?)", rows)
+        connection.execute("COMMIT")
+        sizes.append(log.stat().st_size)
+    connection.close()
+    return statistics.median((after - before) / ROWS for before, after in zip(sizes[1:], sizes[2:], strict=False))
+
+
+def main() -> None:
+    """Print the table."""
+    with folder() as place:
+        rows = [
+            (f"{digits + 2:,} bytes", *(f"{bytes_a_row(place, page, digits):,.0f}" for page in PAGE_BYTES))
+            for digits in VALUE_DIGITS
+        ]
+    print(table("Bytes in the log for a row", ("value", *(f"pages of {page:,}" for page in PAGE_BYTES)), rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""Methods that a caller keeps across a save, and sources that run a save while they are read, lose nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from checkpoint import CheckpointStore
+from objectspace import CheckpointProtocolError, PersistedObjectSpace
+
+KEPT: list[tuple[str, str, Callable[[Any, int], object]]] = [
+    ("list", "append", lambda kept, i: kept(i)),
+    ("list", "extend", lambda kept, i: kept([i])),
+    ("set", "add", lambda kept, i: kept(i)),
+    ("set", "update", lambda kept, i: kept([i])),
+    ("queue", "enqueue", lambda kept, i: kept(i)),
+    ("stack", "push", lambda kept, i: kept(i)),
+    ("dictionary", "setdefault", lambda kept, i: kept(i, i)),
+    ("dictionary", "update", lambda kept, i: kept({i: i})),
+    ("sorted_set", "add", lambda kept, i: kept(i)),
+]
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+@pytest.mark.parametrize(("kind", "method", "use"), KEPT)
+def test_a_method_kept_across_saves_loses_nothing(kind: str, method: str, use: Any, is_stored: bool) -> None:
+    store = CheckpointStore(":memory:")
+    space = PersistedObjectSpace(store)
+    target = getattr(space, f"create_{kind}")("t")
+    if is_stored:
+        use(getattr(target, method), -1)
+        space.checkpoint()
+        use(getattr(target, method), -2)
+    kept = getattr(target, method)
+    for i in range(5):
+        use(kept, i)
+        space.checkpoint()
+    space._check()
+    assert list(PersistedObjectSpace(store).get("t")) == list(target)
+    assert set(range(5)) <= set(target)
+
+
+def test_a_kept_dequeue_and_pop_are_noticed() -> None:
+    store = CheckpointStore(":memory:")
+    space = PersistedObjectSpace(store)
+    queue, stack = space.create_queue("q"), space.create_stack("s")
+    for i in range(6):
+        queue.enqueue(i)
+        stack.push(i)
+    dequeue, pop = queue.dequeue, stack.pop
+    for _ in range(3):
+        dequeue()
+        pop()
+        space.checkpoint()
+    again = PersistedObjectSpace(store)
+    assert (list(again.get("q")), list(again.get("s"))) == ([3, 4, 5], [2, 1, 0])
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+@pytest.mark.parametrize("kind", ["list", "set", "dictionary"])
+def test_a_source_may_save_while_it_is_read(kind: str, is_stored: bool) -> None:
+    store = CheckpointStore(":memory:")
+    space = PersistedObjectSpace(store)
+    target = getattr(space, f"create_{kind}")("t")
+    if is_stored:
+        space.checkpoint()
+
+    def source() -> Iterator[Any]:
+        for i in range(3):
+            yield (i, i) if kind == "dictionary" else i
+            space.checkpoint()
+
+    (target.extend if kind == "list" else target.update)(source())
+    space.checkpoint()
+    assert list(PersistedObjectSpace(store).get("t")) == list(target) == [0, 1, 2]
+
+
+def test_two_spaces_cannot_write_over_each_other() -> None:
+    store = CheckpointStore(":memory:")
+    one, other = PersistedObjectSpace(store), PersistedObjectSpace(store)
+    one.create_list("x").append(1)
+    one.checkpoint()
+    other.create_list("y").append(2)
+    with pytest.raises(CheckpointProtocolError, match="moved on"):
+        other.checkpoint()
+    other.rollback()
+    other.create_list("y").append(2)
+    other.checkpoint()
+    assert list(PersistedObjectSpace(store)) == ["x", "y"]
+
+
+def test_a_writer_of_another_store_is_refused() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    space.create_list("l").append(1)
+    with pytest.raises(CheckpointProtocolError, match="another store"):
+        space.save(CheckpointStore(":memory:").writer())
+    assert space.checkpoint().slots == 1
