@@ -25,7 +25,13 @@ from checkpoint import (
     WriterState,
 )
 from checkpoint.run import item_bytes, metadata_bytes
-from objectspace.errors import CheckpointProtocolError, NameInUseError, ObjectNotFoundError, WrongKindError
+from objectspace.errors import (
+    CheckpointProtocolError,
+    DamagedObjectError,
+    NameInUseError,
+    ObjectNotFoundError,
+    WrongKindError,
+)
 from objectspace.factory import ObjectFactory
 from objectspace.keys import is_utf8
 from objectspace.objects import KINDS, class_of
@@ -163,9 +169,16 @@ class ObjectSpace(ObjectFactory):
                     raise WrongKindError(
                         f"{name!r} is a {kind}, a kind that this version does not know: install a newer one"
                     )
-                options = orjson.loads(codec)
-                cls = class_of(kind, options)
-                self._handles[object_id] = cls._make(self, name, object_id, fresh=False, options=options)
+                try:
+                    options = orjson.loads(codec)
+                    cls = class_of(kind, options)
+                    handle = cls._make(self, name, object_id, fresh=False, options=options)
+                except (ValueError, KeyError, TypeError) as error:
+                    raise DamagedObjectError(
+                        f"{kind} {name!r}: its codec {codec!r} in the index cannot be read ({error}); other objects are"
+                        " readable; delete this one, or go back with space.rollback(epoch=...)"
+                    ) from error
+                self._handles[object_id] = handle
             return self._handles[object_id]
 
     def _find(self, name: str) -> int:
@@ -250,6 +263,31 @@ class VolatileObjectSpace(ObjectSpace):
     >>> space.get_list("l")
     List('l', [1])
     """
+
+    def checkpoint(self, epoch: int | None = None, kind: CheckpointKind = CheckpointKind.DIFFERENTIAL) -> Receipt:
+        """Keep everything in memory, and return a receipt of nothing written.
+
+        Time: O(1). Dirties: nothing.
+        """
+        self._usable()
+        self._epoch = self._epoch + 1 if epoch is None else epoch
+        self._number += 1
+        return Receipt(self._number, self._epoch, CheckpointKind(kind), 0, 0, 0.0)
+
+    _number = _epoch = 0
+
+    def close(self) -> None:
+        """Close the space: its handles refuse all work. May be done twice."""
+        if not self._closed:
+            self._closed = True
+            for handle in list(self._handles.values()):
+                self._bury(handle, _refuse_closed)
+
+    def __enter__(self) -> VolatileObjectSpace:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
 
 
 class PersistedObjectSpace(ObjectSpace):

@@ -224,7 +224,12 @@ class PersistedObject:
         for key in required:
             if key not in self._metadata_stored:
                 self._damaged(key, None, "the metadata row is missing")
-        return {key: self._decode(text, key) for key, text in self._metadata_stored.items()}
+        found = {key: self._decode(text, key) for key, text in self._metadata_stored.items()}
+        for key in required:
+            counts = found[key] if isinstance(found[key], list) and len(found[key]) == 2 else [found[key]]
+            if not all(type(count) is int and count >= 0 for count in counts):
+                self._damaged(key, found[key], "expected a number of 0 or more")
+        return found
 
     def _encode(self, value: Any, slot: Any) -> str:
         try:
@@ -275,5 +280,7 @@ class Fingerprint(int):
 
 
 def item_text(item: StoredItem) -> str:
-    """Return the text of a stored item."""
-    return item.value if isinstance(item.value, str) else item.value.decode()
+    """Return the text of a stored item; of what is none a text that no decoder takes."""
+    if isinstance(item.value, str):
+        return item.value
+    return item.value.decode(errors="replace") if isinstance(item.value, bytes) else ""

@@ -45,7 +45,8 @@ class SortedSet(MemberCodec, SortedObject, SetMethods[T]):
 
         Time: O(log n). Dirties: one item and the length, if it is new.
         """
-        if self._table.read(value) is ABSENT:
+        table = self._table
+        if value not in table.live and (table.complete or table.read(value) is ABSENT):
             self._put(value, None)
 
     def discard(self, value: T) -> None:
