@@ -1,7 +1,8 @@
-"""The bytes that rows of several lengths add to the log, by the page size of the store: ``python -m benchmarks.pages``."""
+"""The bytes that rows of several lengths add to the log, by page size: ``python -m benchmarks.pages``."""
 
 from __future__ import annotations
 
+import itertools
 import random
 import sqlite3
 import statistics
@@ -35,7 +36,7 @@ def bytes_a_row(place: Path, page_bytes: int, digits: int) -> float:
         connection.execute("COMMIT")
         sizes.append(log.stat().st_size)
     connection.close()
-    return statistics.median((after - before) / ROWS for before, after in zip(sizes[1:], sizes[2:], strict=False))
+    return statistics.median((after - before) / ROWS for before, after in itertools.pairwise(sizes[1:]))
 
 
 def main() -> None:
