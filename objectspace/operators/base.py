@@ -1,0 +1,63 @@
+"""What every operator has in common: changes in, changes out, and state under a name of its own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+from objectspace.relational import Chunk, StateTable, TableSchema
+from objectspace.space import ObjectSpace
+
+
+class Operator(ABC):
+    """Something that takes chunks of a change log and gives chunks of a change log.
+
+    An operator knows no engine. It is opened on a space, takes chunks, and at each barrier gives what it held back and
+    seals its tables; the checkpoint of the space makes them durable. The same state and the same rows of an epoch, in
+    any order, give the same state and the same output.
+    """
+
+    sides: ClassVar[tuple[str, ...]] = ("input",)
+    """The names of its inputs, from left to right."""
+
+    def __init__(self) -> None:
+        self._tables: dict[str, StateTable] = {}
+
+    @property
+    @abstractmethod
+    def schema(self) -> TableSchema:
+        """The schema of its output; the primary key is the stream key: each key is in the output at most once."""
+
+    def state(self) -> list[tuple[str, TableSchema]]:
+        """Return the role and the schema of each table that it keeps, known before it is opened."""
+        return []
+
+    def open(self, space: ObjectSpace, name: str) -> None:
+        """Create its state under a name, or open it again after recovery.
+
+        Raises:
+            SchemaMismatchError: the state under the name is that of another operator.
+        """
+        self._tables = {role: StateTable(space, f"{name}/{role}", schema) for role, schema in self.state()}
+
+    @abstractmethod
+    def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
+        """Take some changes of one input, and return the changes of the output that are known already."""
+
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
+        """Take a promise: no later row of the input has less in the column. Return the promises for the output.
+
+        What can never be needed again is cleaned from the state with the next barrier.
+        """
+        return []
+
+    def barrier(self, epoch: int) -> list[Chunk]:
+        """End an epoch: return the changes of the output that were held back, and seal the tables."""
+        chunks = self._flush()
+        for table in self._tables.values():
+            table.commit(epoch)
+        return chunks
+
+    def _flush(self) -> list[Chunk]:
+        """Return what was held back until the barrier."""
+        return []
