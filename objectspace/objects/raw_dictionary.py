@@ -32,7 +32,7 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
             raise TypeError(f"{self._describe()} is raw: a key is bytes, found {key!r:.80}")
         if not _is_storable(value):
             raise UnencodableValueError(f"{self._describe()} is raw: a value is text or bytes, found {value!r:.80}")
-        self._put_with_care(key, value)
+        super()._put(key, value)
 
     def update(self, other: Any = (), /, **more: Any) -> None:
         """Set the values of many keys. Time: O(log n) a key. Dirties: one item a key; for new keys also the length."""

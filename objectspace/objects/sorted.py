@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from sortedcontainers import SortedKeyList, SortedList
@@ -13,6 +13,14 @@ from objectspace import keys
 from objectspace.keys import INT64_MAX, INT64_MIN
 from objectspace.objects.base import ABSENT
 from objectspace.objects.keyed import KeyedObject
+
+
+_HAS_PLACE: dict[Any, Callable[[Any], bool]] = {
+    int: lambda key: INT64_MIN <= key <= INT64_MAX,
+    str: str.isascii,
+    bytes: lambda key: True,
+}
+"""Tells of a key of a type whose keys all compare whether its place in the order of slots is clear at once."""
 
 
 class SortedObject(KeyedObject):
@@ -83,7 +91,7 @@ class SortedObject(KeyedObject):
             self._put_with_care(key, value)
             return
         if key not in table.live:
-            if not (key.isascii() if isinstance(key, str) else INT64_MIN <= key <= INT64_MAX):
+            if not _HAS_PLACE[kind](key):
                 self._put_with_care(key, value)
                 return
             self._home.touch(self)
@@ -108,7 +116,7 @@ class SortedObject(KeyedObject):
         self._table.write(key, value)
         self._sample = key
         # Keys of these types compare with all others of their type: the next ones need no second look.
-        self._simple = type(key) if type(key) in (int, str) else None
+        self._simple = type(key) if type(key) in _HAS_PLACE else None
 
     def _check_new(self, key: Any) -> None:
         """Refuse a key that has no place among the others."""
