@@ -14,7 +14,6 @@ from objectspace.keys import INT64_MAX, INT64_MIN
 from objectspace.objects.base import ABSENT
 from objectspace.objects.keyed import KeyedObject
 
-
 _HAS_PLACE: dict[Any, Callable[[Any], bool]] = {
     int: lambda key: INT64_MIN <= key <= INT64_MAX,
     str: str.isascii,
