@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from checkpoint.reader import StoredItem
 from checkpoint.run import Slot
 from objectspace.errors import UnencodableValueError
+from objectspace.objects.base import Row
 from objectspace.objects.sorted_dictionary import SortedDictionary
 
 
@@ -54,6 +55,14 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
 
     def _check_new(self, key: Any) -> None:
         """Take every key: all bytes have an order."""
+
+    def _rows(self) -> Iterable[Row]:
+        table = self._table
+        if self._fresh:
+            return table.rows()
+        live = table.live
+        rows: list[Row] = [(key, live[key], None) for key, stored in table.edits.items() if live[key] != stored]
+        return rows + [(key, None, None) for key in table.gone]
 
     def _slot(self, key: Any) -> Slot:
         return key  # type: ignore[no-any-return]
