@@ -2,7 +2,43 @@
 
 from objectspace.operators.agg_call import AggCall, avg, count, max_, min_, sum_
 from objectspace.operators.base import Operator
+from objectspace.operators.builder import Grouped, Pipeline, Stream
+from objectspace.operators.catalogue import PipelineChangedError
+from objectspace.operators.expressions import Expression, call, coalesce, col, lit, when
 from objectspace.operators.hash_agg import HashAgg
+from objectspace.operators.hash_join import HashJoin
+from objectspace.operators.materialize import Materialize
+from objectspace.operators.plan import Node, Plan
+from objectspace.operators.run import LocalRun, run_local
 from objectspace.operators.simple_agg import SimpleAgg
+from objectspace.operators.top_n import GroupTopN, TopN
 
-__all__ = ["AggCall", "HashAgg", "Operator", "SimpleAgg", "avg", "count", "max_", "min_", "sum_"]
+__all__ = [
+    "AggCall",
+    "Expression",
+    "GroupTopN",
+    "Grouped",
+    "HashAgg",
+    "HashJoin",
+    "LocalRun",
+    "Materialize",
+    "Node",
+    "Operator",
+    "Pipeline",
+    "PipelineChangedError",
+    "Plan",
+    "SimpleAgg",
+    "Stream",
+    "TopN",
+    "avg",
+    "call",
+    "coalesce",
+    "col",
+    "count",
+    "lit",
+    "max_",
+    "min_",
+    "run_local",
+    "sum_",
+    "when",
+]

@@ -13,13 +13,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from objectspace.operators.agg_call import AggCall
 from objectspace.operators.base import Operator
 from objectspace.operators.computed import Merge, Relabel, Select, Where
-from objectspace.operators.expressions import Bound, Expression, coalesce, col, describe, expression, lit
+from objectspace.operators.expressions import Bound, Expression, col, describe, expression, lit
 from objectspace.operators.plan import Node, Plan
 from objectspace.relational import Chunk, Column, DataType, SchemaError, TableSchema
 from objectspace.relational.schema import KeyPart
@@ -54,6 +54,7 @@ class Pipeline:
         self.location, self.shards = location, shards
         self.sources: dict[str, Node] = {}
         self.results: dict[str, Node] = {}
+        self.columns: dict[str, tuple[str, ...]] = {}
         self.functions: dict[str, Callable[[int, Chunk], object]] = {}
 
     def source(self, name: str, schema: Any, key: Sequence[KeyPart] = (), *, append_only: bool = False) -> Stream:
@@ -70,6 +71,7 @@ class Pipeline:
         Raises:
             SchemaError: the name is taken, or this is no schema.
         """
+        check_name(name)
         if name in self.sources:
             raise SchemaError(f"the pipeline has a source {name!r}: choose another name")
         found = source_schema(schema, key)
@@ -99,20 +101,21 @@ class Pipeline:
         return self.plan().explain()
 
     def run_local(self, batches: Iterable[Mapping[str, Any]], store: Any = None, **options: Any) -> LocalRun:
-        """Run the pipeline in this process, an epoch for each batch: see :func:`objectspace.operators.run.run_local`."""
+        """Run the pipeline in this process, an epoch for each batch: see :func:`run_local`."""
         from objectspace.operators.run import run_local
 
         return run_local(self, batches, store, **options)
 
-    def add_result(self, name: str, node: Node) -> None:
+    def add_result(self, name: str, stream: Stream) -> None:
         """Add a result.
 
         Raises:
-            SchemaError: the name is taken.
+            SchemaError: the name is taken, or is no name.
         """
         if name in self.results:
             raise SchemaError(f"the pipeline has a result {name!r}: choose another name")
-        self.results[name] = node
+        check_name(name)
+        self.results[name], self.columns[name] = stream.node, stream.columns
 
 
 class Stream:
@@ -139,7 +142,7 @@ class Stream:
         stream = self
         for given in conditions:
             condition = expression(given)
-            stream = stream._then("Where", str(condition), _maker(Where, stream.schema, condition))
+            stream = stream.then("Where", str(condition), _maker(Where, stream.schema, condition))
         return stream
 
     def select(self, *names: str, **computed: Any) -> Stream:
@@ -153,8 +156,8 @@ class Stream:
         columns = {name: col(name) for name in names}
         for name, given in computed.items():
             columns[name] = expression(*given) if isinstance(given, tuple) else expression(given)
-        structure = ", ".join(str(made) if str(made) == name else f"{made} as {name}" for name, made in columns.items())
-        return self._then("Select", structure, _maker(Select, self.schema, columns), visible=tuple(columns))
+        structure = ", ".join(shown(name, made) for name, made in columns.items())
+        return self.then("Select", structure, _maker(Select, self.schema, columns), visible=tuple(columns))
 
     def with_columns(self, **computed: Any) -> Stream:
         """Keep all columns, and compute others, or some anew."""
@@ -189,7 +192,7 @@ class Stream:
 
         if not self.node.append_only:
             raise SchemaError("dedup() takes an append-only stream: use distinct() or group_by(...).top_n(1, order_by)")
-        return self._then(
+        return self.then(
             "Dedup", ", ".join(names), _maker(Dedup, self.schema, key=list(names)), keys=names, append_only=True
         )
 
@@ -247,7 +250,7 @@ class Stream:
 
         structure = f"{column}, {size}, {hop or size}"
         visible = (*self.columns, "window_start", "window_end")
-        return self._then("Window", structure, _maker(Windows, self.schema, column, size, hop or size), visible=visible)
+        return self.then("Window", structure, _maker(Windows, self.schema, column, size, hop or size), visible=visible)
 
     def union(self, *others: Stream) -> Stream:
         """Put streams with the same columns together; equal rows of several stay several."""
@@ -275,27 +278,35 @@ class Stream:
             operator: makes it for the schema of the stream: its class, or a function.
             name: the name that its state is kept under; give another one where it does something else.
         """
+        check_name(name)
         made = operator(self.schema)
         visible = tuple(column for column in made.schema.names if column in self.columns or not column.startswith("_"))
-        stream = self._then(
+        stream = self.then(
             type(made).__name__, describe(operator), lambda: operator(self.schema), visible=visible, keys=(), name=name
         )
         stream.node.keeps_state = True
         return stream
 
-    def materialize(self, name: str, key: Sequence[str] | None = None, *, conflict: str | None = None) -> Stream:
+    def materialize(
+        self,
+        name: str,
+        key: Sequence[str] | None = None,
+        *,
+        conflict: str | None = None,
+        version: Sequence[str] | str | None = None,
+    ) -> Stream:
         """Keep the rows as a table that can be read by its name, and pass their changes on.
 
         Args:
             name: its name.
             key: the columns that tell its rows apart; the stream key by default. Other rows of a key are conflicts.
-            conflict: what a row does where there is one of its key: ``"overwrite"``, ``"ignore"``,
-                ``"update_if_newer"``, ``"check"``; by default rows are trusted, where the key is the stream key.
+            conflict: what a row does where there is one of its key: see :class:`Materialize`; it overwrites by default.
+            version: the columns that say which of two rows is newer, for ``"update_if_newer"``.
         """
         from objectspace.operators.keeping import kept
 
-        stream = kept(self, name, key, conflict)
-        self.pipeline.add_result(name, stream.node)
+        stream = kept(self, name, key, conflict, version)
+        self.pipeline.add_result(name, stream)
         return stream
 
     def sink(self, name: str, function: Callable[[int, Chunk], object] | None = None) -> Stream:
@@ -307,8 +318,8 @@ class Stream:
                 again for the same epoch with the same changes.
         """
         structure = "" if function is None else describe(function)
-        stream = self._then("Sink", structure, _maker(Relabel, self.schema, {}), name=name)
-        self.pipeline.add_result(name, stream.node)
+        stream = self.then("Sink", structure, _maker(Relabel, self.schema, {}), name=name)
+        self.pipeline.add_result(name, stream)
         if function is not None:
             self.pipeline.functions[name] = function
         return stream
@@ -317,9 +328,9 @@ class Stream:
         """Give columns other names."""
         visible = tuple(names.get(name, name) for name in self.columns)
         structure = ", ".join(f"{old} as {new}" for old, new in names.items())
-        return self._then("Relabel", structure, _maker(Relabel, self.schema, dict(names)), visible=visible)
+        return self.then("Relabel", structure, _maker(Relabel, self.schema, dict(names)), visible=visible)
 
-    def _then(
+    def then(
         self,
         label: str,
         structure: str,
@@ -356,7 +367,7 @@ class Stream:
 
         columns = {name: col(name) for name in self.columns}
         columns |= {"_key": Expression(f"key of {place}", _bind), "_branch": lit(place)}
-        return self._then("Keyed", str(place), lambda: Rekeyed(schema, columns))
+        return self.then("Keyed", str(place), lambda: Rekeyed(schema, columns))
 
 
 class Grouped:
@@ -380,9 +391,7 @@ class Grouped:
         else:
             make = _maker(SimpleAgg, schema, calls=named, append_only=append_only)
         label = "HashAgg" if self.names else "SimpleAgg"
-        return stream._then(
-            label, structure, make, visible=(*self.names, *calls), keys=self.names, append_only=False
-        )
+        return stream.then(label, structure, make, visible=(*self.names, *calls), keys=self.names, append_only=False)
 
     def top_n(
         self,
@@ -404,7 +413,7 @@ class Grouped:
         if self.names:
             options["group_key"] = list(self.names)
         make = _maker(GroupTopN if self.names else TopN, self.stream.schema, **options)
-        return self.stream._then(label, structure, make, keys=self.names, append_only=False)
+        return self.stream.then(label, structure, make, keys=self.names, append_only=False)
 
 
 class Rekeyed(Select):
@@ -413,6 +422,21 @@ class Rekeyed(Select):
     def __init__(self, schema: TableSchema, columns: Mapping[str, Expression]) -> None:
         super().__init__(TableSchema(schema.columns), columns)
         self._schema = TableSchema(self._schema.columns, ["_branch", "_key"])
+
+
+def shown(name: str, made: Expression) -> str:
+    """Return a computed column as text."""
+    return name if str(made) == name else f"{made} as {name}"
+
+
+def check_name(name: str) -> None:
+    """Refuse what is no name of an operator.
+
+    Raises:
+        SchemaError: it is empty, or has a ``/``, which stands between an operator and its tables, or begins with ``$``.
+    """
+    if not isinstance(name, str) or not name or "/" in name or name.startswith("$"):
+        raise SchemaError(f"the name of an operator is text without '/' that does not begin with '$': found {name!r}")
 
 
 def source_schema(given: Any, key: Sequence[KeyPart] = ()) -> TableSchema:

@@ -45,6 +45,7 @@ class Select(Operator):
     Args:
         schema: the schema of the input.
         columns: the expression of each column of the output.
+        key: the columns that are the stream key already, where they are fewer than the primary key of the schema.
 
     >>> schema = TableSchema([Column("a", "int64"), Column("b", "int64")], ["a"])
     >>> select = Select(schema, {"double": col("b") * 2})
@@ -54,17 +55,20 @@ class Select(Operator):
     [Chunk(1 rows: + (4, 1))]
     """
 
-    def __init__(self, schema: TableSchema, columns: Mapping[str, Expression]) -> None:
+    def __init__(
+        self, schema: TableSchema, columns: Mapping[str, Expression], key: Sequence[str] | None = None
+    ) -> None:
         super().__init__()
         found = dict(columns)
-        key = []
-        for name, order in schema.primary_key:
+        used = schema if key is None else TableSchema(schema.columns, key)
+        made_key = []
+        for name, order in used.primary_key:
             shown = next((out for out, made in found.items() if str(made) == name), None) or _free(f"_{name}", found)
             found.setdefault(shown, col(name))
-            key.append((shown, order))
+            made_key.append((shown, order))
         self._bound: list[Bound] = [made.bind(schema) for made in found.values()]
         made = [bound.column(name) for name, bound in zip(found, self._bound, strict=True)]
-        self._schema = TableSchema(made, key)
+        self._schema = TableSchema(made, made_key)
         self._casts = [_widen(column.type) for column in made]
 
     @property
@@ -99,6 +103,23 @@ class Relabel(Operator):
         """Return the same changes under the other names."""
         changes = chunk.rows()
         return [Chunk(self._schema, [op for op, _ in changes], [row for _, row in changes])]
+
+
+class Rekey(Operator):
+    """Takes other columns as the key of the rows; an update that changes them becomes a delete and an insert."""
+
+    def __init__(self, schema: TableSchema) -> None:
+        super().__init__()
+        self._schema = schema
+
+    @property
+    def schema(self) -> TableSchema:
+        """The schema of its output."""
+        return self._schema
+
+    def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
+        """Return the same changes by the other key."""
+        return _chunks(self._schema, chunk.rows())
 
 
 class Merge(Operator):
@@ -160,5 +181,3 @@ def _end_pair(kept: list[Change]) -> None:
     """Make the first half of an update a delete where its second half did not come."""
     if kept and kept[-1][0] == "U-":
         kept[-1] = ("-", kept[-1][1])
-
-

@@ -65,10 +65,9 @@ def _change(given: Any) -> Sequence[Any]:
     if isinstance(given, Mapping):
         row = {name: value for name, value in given.items() if name != OP_COLUMN}
         return (given.get(OP_COLUMN, "+"), row)
-    is_pair = isinstance(given, Sequence) and len(given) in (2, 3) and isinstance(given[0], str) and given[0] in OPS
-    if is_pair and isinstance(given[1], Sequence | Mapping) and not isinstance(given[1], str | bytes):
-        return given
-    return ("+", given)
+    is_pair = len(given) in (2, 3) and isinstance(given[0], str) and given[0] in OPS
+    is_pair = is_pair and isinstance(given[1], Sequence | Mapping) and not isinstance(given[1], str | bytes)
+    return tuple(given) if is_pair else ("+", given)
 
 
 def _refuse_retractions(chunk: Chunk) -> None:

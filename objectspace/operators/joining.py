@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
-from objectspace.operators.builder import JOINS, Stream
+from objectspace.operators.builder import JOINS, Stream, shown
+from objectspace.operators.computed import Select
 from objectspace.operators.expressions import Expression, coalesce, col, expression
-from objectspace.operators.hash_join import HashJoin
+from objectspace.operators.hash_join import HashJoin, JoinKind
 from objectspace.operators.plan import Node
 from objectspace.relational import Column, SchemaError, TableSchema
 
@@ -22,7 +23,7 @@ def joined(
     if not pairs:
         raise SchemaError("join() takes at least one column in on=: rows meet by equal values")
     shared = [name for name, other in pairs if name == other]
-    kind = JOINS.get(how, how)
+    kind = cast(JoinKind, JOINS.get(how, how))
     renamed = _names_of_right(left, right, shared, suffix)
     other = right.relabelled(renamed) if renamed else right
     keys = [name for name, _ in pairs], [renamed.get(name, name) for _, name in pairs]
@@ -35,7 +36,7 @@ def joined(
             left_key=keys[0],
             right_key=keys[1],
             kind=kind,
-            null_safe=[null_safe] * len(pairs),
+            null_safe=null_safe,
             condition=condition,
         )
 
@@ -57,7 +58,13 @@ def joined(
     found = Stream(left.pipeline, node, visible)
     if "semi" in kind or "anti" in kind:
         return found if kind.startswith("left") else found.relabelled({new: old for old, new in renamed.items()})
-    return found.select(**_output(left, other, kind, shared, renamed))
+    columns = _output(left, other, kind, shared, renamed)
+    key = [name for name, _ in operator.schema.primary_key]
+    if kind in ("inner", "left_outer"):
+        # What the left side has too says nothing more: a row of it has one value there, or none.
+        key = [name for name in key if name not in {renamed[name] for name in shared}]
+    structure = ", ".join(shown(name, made) for name, made in columns.items())
+    return found.then("Select", structure, lambda: Select(operator.schema, columns, key), visible=tuple(columns))
 
 
 def _names_of_right(left: Stream, right: Stream, shared: Sequence[str], suffix: str) -> dict[str, str]:
@@ -78,12 +85,11 @@ def _names_of_right(left: Stream, right: Stream, shared: Sequence[str], suffix: 
 
 
 def _condition(left: TableSchema, right: TableSchema, where: Any) -> Any:
-    """Return a further condition as a function of a row of each side."""
+    """Return a further condition as a function of a joined row."""
     if where is None:
         return None
     both = TableSchema([Column(one.name, one.type, one.nullable) for one in (*left.columns, *right.columns)])
-    value = expression(where).bind(both).value
-    return lambda one, other: bool(value((*one, *other)))
+    return expression(where).bind(both).value
 
 
 def _output(

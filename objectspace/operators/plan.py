@@ -110,9 +110,7 @@ class Plan:
     def _numbered(self) -> list[tuple[PlannedTable, TableSchema]]:
         seen: set[int] = set()
         tops = tuple(self._plan_node(root, seen) for root in self.roots)
-        schemas = {
-            f"{self.names[node]}/{role}": schema for node in self.stateful for role, schema in node.tables
-        }
+        schemas = {f"{self.names[node]}/{role}": schema for node in self.stateful for role, schema in node.tables}
         return [(table, schemas[table.name]) for table in plan_tables(PlanNode("Plan", (), tops))]
 
     def _plan_node(self, node: Node, seen: set[int]) -> PlanNode:
@@ -120,9 +118,7 @@ class Plan:
             return PlanNode(node.label, name=self.names[node])
         seen.add(id(node))
         roles = tuple(role for role, _ in node.tables)
-        return PlanNode(
-            node.label, roles, tuple(self._plan_node(one, seen) for one in node.inputs), self.names[node]
-        )
+        return PlanNode(node.label, roles, tuple(self._plan_node(one, seen) for one in node.inputs), self.names[node])
 
     def _lines(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -12,9 +11,10 @@ from checkpoint import CheckpointStore, Receipt
 from objectspace.operators import catalogue
 from objectspace.operators.base import Operator
 from objectspace.operators.catalogue import PipelineChangedError
+from objectspace.operators.graph import Graph
 from objectspace.operators.inputs import chunks_of
 from objectspace.operators.materialize import Materialize
-from objectspace.operators.plan import Node, Plan
+from objectspace.operators.plan import Node
 from objectspace.relational import Chunk, EpochError, RelationalError, compacted
 from objectspace.space import ObjectSpace, PersistedObjectSpace, VolatileObjectSpace
 
@@ -25,52 +25,6 @@ POSITION = "$position"
 """The name of the value that says how many batches are in the state."""
 
 Row = tuple[Any, ...]
-
-
-class Graph:
-    """The operators of a plan, and the way of the changes between them.
-
-    Args:
-        plan: the plan.
-        operators: an operator for each node that has one.
-    """
-
-    def __init__(self, plan: Plan, operators: Mapping[Node, Operator]) -> None:
-        self.plan, self.operators = plan, operators
-        self._readers = {node: list(plan.readers(node)) for node in plan.nodes}
-        self._results = set(plan.roots)
-        self.output: dict[Node, list[Chunk]] = defaultdict(list)
-
-    def push(self, node: Node, chunk: Chunk) -> None:
-        """Pass the output of a node on, all the way through."""
-        if not len(chunk):
-            return
-        if node in self._results:
-            self.output[node].append(chunk)
-        for reader, side in self._readers[node]:
-            for made in self.operators[reader].process(chunk, side):
-                self.push(reader, made)
-
-    def watermark(self, node: Node, column: str, value: Any) -> None:
-        """Pass a promise of a node on."""
-        for reader, side in self._readers[node]:
-            for named, raised in self.operators[reader].watermark(column, value, side):
-                self.watermark(reader, named, raised)
-
-    def barrier(self, epoch: int, nodes: Iterable[Node]) -> None:
-        """Have the barrier travel: an operator gets it when all its inputs have had it and given their last changes."""
-        for node in nodes:
-            if node in self.operators:
-                operator = self.operators[node]
-                for chunk in operator.barrier(epoch):
-                    self.push(node, chunk)
-                for column, value in getattr(operator, "take_watermarks", list)():
-                    self.watermark(node, column, value)
-
-    def taken_output(self) -> dict[Node, list[Chunk]]:
-        """Return the changes of the results since the last call."""
-        found, self.output = dict(self.output), defaultdict(list)
-        return found
 
 
 class LocalRun:
@@ -95,9 +49,12 @@ class LocalRun:
         self._drop_changed, self._keep = drop_changed, keep_changes
         self.receipts: list[Receipt] = []
         self._changes: dict[str, list[tuple[int, Chunk]]] = {name: [] for name in pipeline.results}
+        self._new: tuple[Node, ...] = ()
+        self._shadow: Graph | None = None
+        self._replayed = 0
         try:
             self.plan = pipeline.plan(catalogue.stored_names(self.space))
-            self._open()
+            self._graph = self._open()
         except BaseException:
             self.close()
             raise
@@ -210,7 +167,7 @@ class LocalRun:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _open(self) -> None:
+    def _open(self) -> Graph:
         """Open the operators on what is stored."""
         difference = catalogue.compare(self.space, self.plan)
         if difference.gone and not self._drop_changed:
@@ -219,17 +176,16 @@ class LocalRun:
                 " back to the pipeline as it was, or pass drop_changed=True to drop that state"
             )
         is_fresh = self.position == 0
-        self._replayed = 0
-        self._new: tuple[Node, ...] = () if is_fresh else difference.new
+        self._replayed, self._new = 0, () if is_fresh else difference.new
         catalogue.forget(self.space, difference.gone)
         operators = self._opened(self.space, self.plan.nodes)
         if is_fresh:
             catalogue.note(self.space, self.plan, difference.new)
-        self._graph = Graph(self.plan, operators)
         self._shadow = self._made_shadow(operators) if self._new else None
+        return Graph(self.plan, operators)
 
     def _opened(self, space: ObjectSpace, nodes: Iterable[Node]) -> dict[Node, Operator]:
-        found = {}
+        found: dict[Node, Operator] = {}
         for node in nodes:
             if node.make is not None:
                 found[node] = node.make()
@@ -256,14 +212,14 @@ class LocalRun:
             found = self._graph.taken_output()
             changes = {name: _together(found.get(node, [])) for name, node in self.pipeline.results.items()}
             for name, function in self.pipeline.functions.items():
-                if changes[name] is not None:
-                    function(epoch, changes[name])
+                if (changed := changes[name]) is not None:
+                    function(epoch, changed)
             self.space.get_or_create_value(POSITION).value = number
             receipt = self.space.checkpoint(epoch=epoch)
         except BaseException:
             # Operators hold rows of the epoch in memory: only new ones are sure to be at the last checkpoint.
             self.space.rollback()
-            self._open()
+            self._graph = self._open()
             raise
         for name, chunk in changes.items():
             if chunk is not None and self._keep:
