@@ -1,4 +1,4 @@
-"""Aggregates after random epochs of inserts, updates, deletes, NULLs and recoveries, beside DuckDB over what is left."""
+"""Aggregates after random epochs of inserts, updates, deletes, NULLs and recoveries, beside DuckDB."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ def in_duckdb(rows: list[Any], calls: Any, group: str) -> list[Any]:
     """Return what DuckDB answers over rows."""
     with duckdb.connect() as database:
         database.execute(
-            "CREATE TABLE t (k TEXT, g BIGINT, v BIGINT, f DOUBLE, d DECIMAL(18,3), s TEXT, b BOOL, o BIGINT, id BIGINT)"
+            "CREATE TABLE t (k TEXT, g BIGINT, v BIGINT, f DOUBLE, d DECIMAL(18,3),"
+            " s TEXT, b BOOL, o BIGINT, id BIGINT)"
         )
         if rows:
             database.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
