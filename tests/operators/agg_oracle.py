@@ -83,7 +83,7 @@ def materialize(
         key = schema.key_encoder.encode(schema.key_of(row))
         assert (op == "U+") == (waiting is not None), "half a pair"
         if op in ("-", "U-"):
-            assert repr(result.pop(key)) == repr(row), "the old row is not the one that was given"
+            assert equal(result.pop(key), row), "the old row is not the one that was given"
         else:
             assert key not in result, "the key is there already"
             result[key] = row
@@ -92,6 +92,11 @@ def materialize(
             assert not elides or repr(waiting[1]) != repr(row), "a pair that changes nothing"
         waiting = (key, row) if op == "U-" else None
     assert waiting is None, "half a pair"
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Compare rows as SQL does: 0.0 is -0.0, and NaN is NaN."""
+    return bool(one == other) or repr(one) == repr(other)
 
 
 class Log:
