@@ -235,7 +235,8 @@ def result_of(kind: str, column: DataType, at: dict[str, int]) -> Result:
         at: where its accumulators have their cells, by role.
     """
     if kind in ("count", "min", "max"):
-        return operator.itemgetter(at[kind])
+        place = at[kind]
+        return lambda cells: cells[place]
     if kind == "approx_count_distinct":
         return lambda cells: estimate(cells[at["sketch"]])
     if kind in ("bool_and", "bool_or"):

@@ -1,7 +1,8 @@
 """What HashAgg and SimpleAgg share: groups whose changes are collected during an epoch and settled at its barrier.
 
-During an epoch nothing is read or written: each row is added to the cells of its group, which start from nothing. At the
-barrier the cells join what is stored. All of it is sums and sets, so the order of the rows of an epoch does not matter.
+During an epoch nothing is read or written: each row is added to the cells of its group, which start from nothing. At
+the barrier the cells join what is stored. All of it is sums and sets, so the order of the rows of an epoch does not
+matter.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from objectspace.operators.accumulators import Accumulator, Add, Result, result_of, roles_of
-from objectspace.operators.agg_call import LISTED, ORDERED, AggCall
+from objectspace.operators.agg_call import ORDERED, AggCall
 from objectspace.operators.base import Operator
-from objectspace.operators.canonical import canonical, identity, picker
+from objectspace.operators.canonical import identity, picker
 from objectspace.operators.chunks import check_chunk, refuse_retractions
 from objectspace.operators.distinct import Counted, DistinctColumn, unused
 from objectspace.operators.extremes import Changes, Head, OrderedCall
@@ -84,6 +85,7 @@ class Aggregation(Operator):
         self.input, self.calls, self.append_only = schema, tuple(calls), append_only
         self.group_key = tuple(group_key)
         self.late_rows = 0
+        self._pending: Any = None
         self._window = schema.watermark_column if schema.watermark_column in self.group_key else None
         self._keys = sorted(self.group_key, key=lambda name: name != self._window)
         self._extreme_cache, self._group_cache = extreme_cache, group_cache
@@ -110,8 +112,10 @@ class Aggregation(Operator):
     def open(self, space: ObjectSpace, name: str) -> None:
         """Create the state under a name, or open it again after recovery."""
         super().open(space, name)
-        for user in (*self._ordered.values(), *self._distinct.values()):
-            user.table = self._tables[user.role]
+        for ordered in self._ordered.values():
+            ordered.table = self._tables[ordered.role]
+        for column in self._distinct.values():
+            column.table = self._tables[column.role]
         self._table = self._tables[f"{self._role}State"]
         self._closed = self._table.watermark
         self._forget()
@@ -161,7 +165,7 @@ class Aggregation(Operator):
         """Drop what is in memory."""
         self._touched: dict[Any, Touched] = {}
         self._known: dict[Any, Settled] = {}
-        self._pending: Any = None
+        self._pending = None
 
     def _in_time(self, pairs: list[Any]) -> list[Any]:
         """Return the rows of groups that are not closed yet."""
@@ -239,9 +243,7 @@ class Aggregation(Operator):
         return known
 
     def _loaded(self, values: Sequence[Any]) -> Settled:
-        cells = [
-            value if load is None else load(value) for load, value in zip(self._loads, values[: len(self._loads)])
-        ]
+        cells = [value if load is None else load(value) for load, value in zip(self._loads, values[: len(self._loads)])]
         results = [None if result is None else result(cells) for result in self._results]
         for place, value in zip(self._kept_results, values[len(cells) :], strict=True):
             results[place] = value
@@ -444,9 +446,7 @@ class Aggregation(Operator):
         self._loads = [kept.loader() for kept in self._accumulators]
         self._dumps = [kept.dumper() for kept in self._accumulators]
         self._has_dumps = any(self._dumps)
-        self._bounded = [
-            call.kind == "sum" and call.output_type(self.input).kind == "int64" for call in self.calls
-        ]
+        self._bounded = [call.kind == "sum" and call.output_type(self.input).kind == "int64" for call in self.calls]
 
     def _output_schema(self) -> TableSchema:
         names: list[str] = list(self.group_key)

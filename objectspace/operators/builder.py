@@ -18,9 +18,16 @@ from typing import TYPE_CHECKING, Any
 
 from objectspace.operators.agg_call import AggCall
 from objectspace.operators.base import Operator
-from objectspace.operators.computed import Merge, Relabel, Select, Where
+from objectspace.operators.computed import Relabel, Select, Where
+from objectspace.operators.dedup import Dedup
 from objectspace.operators.expressions import Bound, Expression, col, describe, expression, lit
+from objectspace.operators.hash_agg import HashAgg
 from objectspace.operators.plan import Node, Plan
+from objectspace.operators.simple_agg import SimpleAgg
+from objectspace.operators.stateless import Union
+from objectspace.operators.top_n import GroupTopN, TopN
+from objectspace.operators.watermark_filter import WatermarkFilter
+from objectspace.operators.windows import Hop, Tumble
 from objectspace.relational import Chunk, Column, DataType, SchemaError, TableSchema
 from objectspace.relational.schema import KeyPart
 
@@ -188,8 +195,6 @@ class Stream:
         Raises:
             SchemaError: the stream has retractions: use :meth:`distinct` or ``group_by(...).top_n(1, ...)``.
         """
-        from objectspace.operators.dedup import Dedup
-
         if not self.node.append_only:
             raise SchemaError("dedup() takes an append-only stream: use distinct() or group_by(...).top_n(1, order_by)")
         return self.then(
@@ -246,11 +251,27 @@ class Stream:
             size: the length of a window.
             hop: how far apart windows begin, where they overlap; ``size`` by default, so that they do not.
         """
-        from objectspace.operators.windowing import Windows
-
-        structure = f"{column}, {size}, {hop or size}"
+        spans = {"size": size} if hop is None else {"size": size, "slide": hop}
+        structure = ", ".join([column, *(f"{name} {span}" for name, span in spans.items())])
         visible = (*self.columns, "window_start", "window_end")
-        return self.then("Window", structure, _maker(Windows, self.schema, column, size, hop or size), visible=visible)
+        return self.then(
+            "Tumble" if hop is None else "Hop",
+            structure,
+            _maker(Tumble if hop is None else Hop, self.schema, column, **spans),
+            visible=visible,
+        )
+
+    def watermark(self, column: str, delay: timedelta | int) -> Stream:
+        """Drop rows that come too late, and let operators behind forget what nothing can change any more.
+
+        Args:
+            column: the column that says when.
+            delay: how much later than the greatest time so far a row may come.
+        """
+        made = _maker(WatermarkFilter, self.schema, column, delay)
+        return self.then(
+            "WatermarkFilter", f"{column}, delay {delay}", made, keys=(), append_only=self.node.append_only
+        )
 
     def union(self, *others: Stream) -> Stream:
         """Put streams with the same columns together; equal rows of several stay several."""
@@ -258,14 +279,15 @@ class Stream:
         for other in others:
             _check_same(self, other)
         keyed = [stream.select(*self.columns)._keyed(place) for place, stream in enumerate(streams)]
-        schemas = [stream.schema for stream in keyed]
+        make = _maker(Union, _union_schema([stream.schema for stream in keyed]), inputs=len(keyed))
+        operator = make()
         node = Node(
             "Union",
             "",
-            Merge(schemas).schema,
+            operator.schema,
             tuple(stream.node for stream in keyed),
-            tuple(str(place) for place in range(len(keyed))),
-            _maker(Merge, schemas),
+            operator.sides,
+            make,
             (None,) * len(keyed),
             append_only=all(stream.node.append_only for stream in streams),
         )
@@ -380,9 +402,6 @@ class Grouped:
 
     def agg(self, **calls: AggCall) -> Stream:
         """Aggregate each group into one row: the group columns, then a column for each keyword."""
-        from objectspace.operators.hash_agg import HashAgg
-        from objectspace.operators.simple_agg import SimpleAgg
-
         stream, named = _with_filters(self.stream, calls)
         schema, append_only = stream.schema, stream.node.append_only
         structure = ", ".join([*self.names, *(f"{call!r} as {name}" for name, call in zip(calls, named, strict=True))])
@@ -402,8 +421,6 @@ class Grouped:
         with_ties: bool = False,
     ) -> Stream:
         """Keep the first rows of each group in an order: see :meth:`Stream.top_n`."""
-        from objectspace.operators.top_n import GroupTopN, TopN
-
         order = [order_by] if isinstance(order_by, str) else list(order_by)
         options: dict[str, Any] = {"order_by": order, "limit": limit, "offset": offset, "with_ties": with_ties}
         label = "GroupTopN" if self.names else "TopN"
@@ -420,8 +437,10 @@ class Rekeyed(Select):
     """Computes columns, and takes ``_branch`` and ``_key`` as the stream key."""
 
     def __init__(self, schema: TableSchema, columns: Mapping[str, Expression]) -> None:
-        super().__init__(TableSchema(schema.columns), columns)
-        self._schema = TableSchema(self._schema.columns, ["_branch", "_key"])
+        super().__init__(TableSchema(schema.columns, watermark_column=schema.watermark_column), columns)
+        self._schema = TableSchema(
+            self._schema.columns, ["_branch", "_key"], watermark_column=self._schema.watermark_column
+        )
 
 
 def shown(name: str, made: Expression) -> str:
@@ -496,6 +515,16 @@ def _with_filters(stream: Stream, calls: Mapping[str, AggCall]) -> tuple[Stream,
             )
         )
     return (stream.with_columns(**computed) if computed else stream), named
+
+
+def _union_schema(schemas: Sequence[TableSchema]) -> TableSchema:
+    """Return the schema of a union, in which a column takes NULL where one of the inputs does."""
+    columns = [
+        Column(one.name, one.type, any(schema.columns[place].nullable for schema in schemas))
+        for place, one in enumerate(schemas[0].columns)
+    ]
+    marks = {schema.watermark_column for schema in schemas}
+    return TableSchema(columns, list(schemas[0].primary_key), watermark_column=marks.pop() if len(marks) == 1 else None)
 
 
 def _check_same(one: Stream, other: Stream) -> None:

@@ -96,9 +96,7 @@ def _inner(kind: DataType) -> Form | None:
         fields = {name: canonical(field) for name, field in kind.fields}
         if all(form is None for form in fields.values()):
             return None
-        return lambda value: {
-            name: value[name] if form is None else form(value[name]) for name, form in fields.items()
-        }
+        return lambda value: {name: value[name] if form is None else form(value[name]) for name, form in fields.items()}
     return _FORMS.get(kind.kind)
 
 

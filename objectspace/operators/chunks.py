@@ -34,7 +34,8 @@ def refuse_retractions(operator: Operator, chunk: Chunk) -> None:
     for op, row in chunk.rows():
         if op != "+":
             raise InconsistentOperationError(
-                f"{type(operator).__name__} takes an append-only input: found {op} {row!r:.200}; the chunk was not taken"
+                f"{type(operator).__name__} takes an append-only input: found {op} {row!r:.200}; the chunk was not"
+                " taken"
             )
 
 

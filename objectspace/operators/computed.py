@@ -1,4 +1,4 @@
-"""Stateless operators over expressions: which rows stay, what is computed from them, and streams put together."""
+"""Stateless operators of a pipeline: which rows stay, what is computed from them, what columns and keys are called."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from objectspace.operators.base import Operator
+from objectspace.operators.chunks import Change, halves, paired
 from objectspace.operators.expressions import Bound, Expression, col
 from objectspace.relational import Chunk, Column, DataType, TableSchema
-from objectspace.relational.chunk import Op
-
-Row = tuple[Any, ...]
-Change = tuple[Op, Row]
 
 
 class Where(Operator):
@@ -37,6 +34,10 @@ class Where(Operator):
         changes = chunk.rows()
         kept = self._bound.values([row for _, row in changes])
         return _chunks(self._schema, [change for change, keeps in zip(changes, kept, strict=True) if keeps])
+
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
+        """Pass a promise on."""
+        return [(column, value)]
 
 
 class Select(Operator):
@@ -68,7 +69,9 @@ class Select(Operator):
             made_key.append((shown, order))
         self._bound: list[Bound] = [made.bind(schema) for made in found.values()]
         made = [bound.column(name) for name, bound in zip(found, self._bound, strict=True)]
-        self._schema = TableSchema(made, made_key)
+        self._names = {str(made): name for name, made in reversed(found.items())}
+        watermark = None if schema.watermark_column is None else self._names.get(schema.watermark_column)
+        self._schema = TableSchema(made, made_key, watermark_column=watermark)
         self._casts = [_widen(column.type) for column in made]
 
     @property
@@ -85,6 +88,10 @@ class Select(Operator):
         made = [self._schema.check_row(row) for row in zip(*widened, strict=True)]
         return _chunks(self._schema, [(op, row) for (op, _), row in zip(changes, made, strict=True)])
 
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
+        """Pass a promise on under the name that the column has in the output."""
+        return [(self._names[column], value)] if column in self._names else []
+
 
 class Relabel(Operator):
     """Gives the columns other names, and touches no row."""
@@ -92,7 +99,12 @@ class Relabel(Operator):
     def __init__(self, schema: TableSchema, names: Mapping[str, str]) -> None:
         super().__init__()
         columns = [Column(names.get(one.name, one.name), one.type, one.nullable) for one in schema.columns]
-        self._schema = TableSchema(columns, [(names.get(name, name), order) for name, order in schema.primary_key])
+        self._names, watermark = names, schema.watermark_column
+        self._schema = TableSchema(
+            columns,
+            [(names.get(name, name), order) for name, order in schema.primary_key],
+            watermark_column=None if watermark is None else names.get(watermark, watermark),
+        )
 
     @property
     def schema(self) -> TableSchema:
@@ -103,6 +115,10 @@ class Relabel(Operator):
         """Return the same changes under the other names."""
         changes = chunk.rows()
         return [Chunk(self._schema, [op for op, _ in changes], [row for _, row in changes])]
+
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
+        """Pass a promise on under the other name."""
+        return [(self._names.get(column, column), value)]
 
 
 class Rekey(Operator):
@@ -121,27 +137,9 @@ class Rekey(Operator):
         """Return the same changes by the other key."""
         return _chunks(self._schema, chunk.rows())
 
-
-class Merge(Operator):
-    """Puts streams of one schema together, as UNION ALL; the keys of its inputs must already tell their rows apart."""
-
-    def __init__(self, schemas: Sequence[TableSchema]) -> None:
-        super().__init__()
-        columns = [
-            Column(one.name, one.type, any(schema.columns[place].nullable for schema in schemas))
-            for place, one in enumerate(schemas[0].columns)
-        ]
-        self._schema = TableSchema(columns, list(schemas[0].primary_key))
-
-    @property
-    def schema(self) -> TableSchema:
-        """The schema of its output."""
-        return self._schema
-
-    def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
-        """Return the changes of any side."""
-        changes = chunk.rows()
-        return [Chunk(self._schema, [op for op, _ in changes], [row for _, row in changes])]
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
+        """Pass a promise on."""
+        return [(column, value)]
 
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:
@@ -157,27 +155,9 @@ def _widen(kind: DataType) -> Any:
     return None
 
 
-def _chunks(schema: TableSchema, changes: list[Change]) -> list[Chunk]:
+def _chunks(schema: TableSchema, changes: Sequence[Change]) -> list[Chunk]:
     """Return changes as a chunk without halves of updates, and without updates of nothing; none where none is left."""
-    kept: list[Change] = []
-    for op, row in changes:
-        last = kept[-1] if kept else None
-        if op != "U+":
-            _end_pair(kept)
-            kept.append((op, row))
-        elif last is None or last[0] != "U-":
-            kept.append(("+", row))
-        elif last[1] == row:
-            kept.pop()
-        elif schema.key_of(last[1]) != schema.key_of(row):
-            kept[-1:] = [("-", last[1]), ("+", row)]
-        else:
-            kept.append(("U+", row))
-    _end_pair(kept)
-    return [Chunk(schema, [op for op, _ in kept], [row for _, row in kept])] if kept else []
-
-
-def _end_pair(kept: list[Change]) -> None:
-    """Make the first half of an update a delete where its second half did not come."""
-    if kept and kept[-1][0] == "U-":
-        kept[-1] = ("-", kept[-1][1])
+    if not changes:
+        return []
+    found = paired(schema, halves(Chunk(schema, [op for op, _ in changes], [row for _, row in changes])))
+    return [found] if len(found) else []

@@ -8,6 +8,7 @@ from typing import Any
 
 from objectspace.operators.base import Operator
 from objectspace.operators.plan import Node, Plan
+from objectspace.operators.watermark_filter import WatermarkFilter
 from objectspace.relational import Chunk
 
 
@@ -48,8 +49,9 @@ class Graph:
                 operator = self.operators[node]
                 for chunk in operator.barrier(epoch):
                     self.push(node, chunk)
-                for column, value in getattr(operator, "take_watermarks", list)():
-                    self.watermark(node, column, value)
+                if isinstance(operator, WatermarkFilter):
+                    for column, value in operator.promises():
+                        self.watermark(node, column, value)
 
     def taken_output(self) -> dict[Node, list[Chunk]]:
         """Return the changes of the results since the last call."""

@@ -13,9 +13,9 @@ from objectspace.relational import Chunk, SchemaError, TableSchema
 class HashAgg(Aggregation):
     """Aggregates by group.
 
-    At each barrier it gives one change a touched group, in the order of the group key: an insert where the group is new,
-    a delete where its last row is gone, a pair where it shows something else, and nothing where it does not. Rows of an
-    epoch may come in any order, a delete before its insert too.
+    At each barrier it gives one change a touched group, in the order of the group key: an insert where the group is
+    new, a delete where its last row is gone, a pair where it shows something else, and nothing where it does not. Rows
+    of an epoch may come in any order, a delete before its insert too.
 
     Args:
         schema: the schema of the input; its primary key is the stream key, and its watermark column, where it is a

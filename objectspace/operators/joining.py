@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from objectspace.operators.builder import JOINS, Stream, shown
-from objectspace.operators.computed import Select
-from objectspace.operators.expressions import Expression, coalesce, col, expression
+from objectspace.operators.computed import Rekey, Select
+from objectspace.operators.expressions import Expression, coalesce, col, expression, lit
 from objectspace.operators.hash_join import HashJoin, JoinKind
 from objectspace.operators.plan import Node
 from objectspace.relational import Column, SchemaError, TableSchema
@@ -24,6 +24,8 @@ def joined(
         raise SchemaError("join() takes at least one column in on=: rows meet by equal values")
     shared = [name for name, other in pairs if name == other]
     kind = cast(JoinKind, JOINS.get(how, how))
+    if kind == "full_outer" and not _tells_absence(left, right):
+        left, right = _marked(left, "_in_left"), _marked(right, "_in_right")
     renamed = _names_of_right(left, right, shared, suffix)
     other = right.relabelled(renamed) if renamed else right
     keys = [name for name, _ in pairs], [renamed.get(name, name) for _, name in pairs]
@@ -65,6 +67,23 @@ def joined(
         key = [name for name in key if name not in {renamed[name] for name in shared}]
     structure = ", ".join(shown(name, made) for name, made in columns.items())
     return found.then("Select", structure, lambda: Select(operator.schema, columns, key), visible=tuple(columns))
+
+
+def _tells_absence(left: Stream, right: Stream) -> bool:
+    """Tell whether a key of which a part is NULL shows that this side has no row there."""
+    return all(
+        any(not stream.schema.columns[place].nullable for place in stream.schema.key_places) for stream in (left, right)
+    )
+
+
+def _marked(stream: Stream, name: str) -> Stream:
+    """Return a stream with one more hidden key column, which is never NULL."""
+    while name in stream.schema.names:
+        name = f"_{name}"
+    columns = {one: col(one) for one in stream.schema.names} | {name: lit(True)}
+    marked = stream.then("Marked", name, lambda: Select(stream.schema, columns))
+    schema = TableSchema(marked.schema.columns, [*marked.schema.primary_key, name])
+    return marked.then("Rekey", f"and {name}", lambda: Rekey(schema))
 
 
 def _names_of_right(left: Stream, right: Stream, shared: Sequence[str], suffix: str) -> dict[str, str]:

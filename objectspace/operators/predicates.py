@@ -49,7 +49,7 @@ def predicate_of(schema: TableSchema, predicate: Predicate) -> RowTest:
         return lambda row: bool(function(row))
     if isinstance(predicate, list):
         tests = [_comparison(schema, part) for part in predicate]
-        return lambda row: all([test(row) for test in tests])
+        return lambda row: all(test(row) for test in tests)
     return _comparison(schema, predicate)
 
 
