@@ -247,7 +247,8 @@ QUERIES: dict[str, Query] = {
     "q17": Query(
         _q17,
         "SELECT auction, date_time::DATE, count(*), count(*) FILTER (price < 10000),"
-        " count(*) FILTER (price >= 1000000), min(price), max(price), avg(price), sum(price) FROM bid GROUP BY auction, date_time::DATE",
+        " count(*) FILTER (price >= 1000000), min(price), max(price), avg(price), sum(price)"
+        " FROM bid GROUP BY auction, date_time::DATE",
     ),
     "q18": Query(
         _q18,
