@@ -16,7 +16,7 @@ from typing import Any
 
 from objectspace.operators import exact
 from objectspace.operators.agg_call import FLOATS, INTEGERS
-from objectspace.operators.canonical import EXACT, canonical, rank
+from objectspace.operators.canonical import EXACT, canonical, is_plain, rank
 from objectspace.operators.sketches import estimate, joined_sketch
 from objectspace.relational import DataType
 from objectspace.relational.keys import Order, column_encoder
@@ -186,6 +186,8 @@ def _extreme_adder(kept: Accumulator, at: int) -> Add:
 
 def _extreme_merger(kept: Accumulator) -> Merge:
     order, wants_less = rank(kept.type), kept.role == "min"
+    if is_plain(kept.type):
+        return _least if wants_less else _greatest
 
     def _merge(one: Any, other: Any) -> Any:
         if one is None or other is None:
@@ -193,6 +195,18 @@ def _extreme_merger(kept: Accumulator) -> Merge:
         return other if (order(other) < order(one)) == wants_less and order(other) != order(one) else one
 
     return _merge
+
+
+def _least(one: Any, other: Any) -> Any:
+    if one is None or other is None:
+        return other if one is None else one
+    return other if other < one else one
+
+
+def _greatest(one: Any, other: Any) -> Any:
+    if one is None or other is None:
+        return other if one is None else one
+    return other if other > one else one
 
 
 def _sketcher(kept: Accumulator, at: int) -> Add:
