@@ -249,21 +249,22 @@ def result_of(kind: str, column: DataType, at: dict[str, int]) -> Result:
         at: where its accumulators have their cells, by role.
     """
     if kind in ("count", "min", "max"):
-        place = at[kind]
-        return lambda cells: cells[place]
+        found: Result = operator.itemgetter(at[kind])
+        return found
     if kind == "approx_count_distinct":
         return lambda cells: estimate(cells[at["sketch"]])
     if kind in ("bool_and", "bool_or"):
         wanted = (lambda true, rows: true == rows) if kind == "bool_and" else (lambda true, rows: true > 0)
         return lambda cells: wanted(cells[at["true"]], cells[at["count"]]) if cells[at["count"]] else None
+    if kind == "sum" and column.kind in INTEGERS:
+        rows, total = at["count"], at["sum"]
+        return lambda cells: cells[total] if cells[rows] else None
     show = _SHOWN[kind.partition("_")[0]](column, kind)
     needed = [at[role] for role in ("count", "sum", "squares") if role in at]
     return lambda cells: show(*[cells[place] for place in needed]) if cells[needed[0]] else None
 
 
 def _shown_sum(column: DataType, kind: str) -> Callable[..., Any]:
-    if column.kind in INTEGERS:
-        return lambda rows, total: total
     return partial(_shown_mean, column, is_mean=False)
 
 

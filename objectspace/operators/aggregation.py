@@ -443,7 +443,7 @@ class Aggregation(Operator):
         self._group_of = picker(self.input, places)
         order = [self._keys.index(name) for name in self.group_key]
         self._shown_group: Callable[[tuple[Any, ...]], tuple[Any, ...]] = (
-            _same if order == sorted(order) else lambda group: tuple([group[place] for place in order])
+            same if order == sorted(order) else lambda group: tuple([group[place] for place in order])
         )
         self._zero = [kept.zero for kept in self._accumulators]
         self._merges = [kept.merger() for kept in self._accumulators]
@@ -514,5 +514,6 @@ def _free(name: str, columns: Sequence[Column]) -> str:
     return unused(name, [column.name for column in columns])
 
 
-def _same(group: tuple[Any, ...]) -> tuple[Any, ...]:
+def same(group: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the group columns as they are."""
     return group

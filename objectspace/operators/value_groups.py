@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import gc
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from objectspace.operators.aggregation import Aggregation, same_values
+from objectspace.operators.aggregation import Aggregation, same, same_values
 from objectspace.operators.canonical import is_plain
 from objectspace.operators.vectorised import FEWEST, Folder, can_fold
 from objectspace.relational import Chunk, InconsistentOperationError
@@ -14,6 +16,14 @@ HELD = 100_000
 """How many rows wait to be added up at once."""
 
 Cells = Sequence[Any]
+Group = tuple[Any, Any]
+"""The cells of a group and the row that it shows."""
+
+ABSENT: Group = (None, None)
+"""A group that is not there."""
+
+
+_WITHOUT_NAN = frozenset(["bool", "int16", "int32", "int64", "string", "binary", "date", "time", "timestamp"])
 
 
 class ValueGroups(Aggregation):
@@ -27,6 +37,7 @@ class ValueGroups(Aggregation):
     def _plan_groups(self) -> None:
         super()._plan_groups()
         self._is_short = not self._ordered and not self._distinct
+        self._may_be_nan = any(column.type.kind not in _WITHOUT_NAN for column in self._output.columns)
         self._is_plain = all(is_plain(self.input.columns[place].type) for place in self._key_places)
         folds = self._is_short and can_fold(self.input, self._key_places, self._accumulators)
         self._folder = Folder(self.input, self._key_places, self._accumulators) if folds else None
@@ -62,7 +73,8 @@ class ValueGroups(Aggregation):
         self._fold()
         if self._touched:
             self._join((key, touched.cells) for key, touched in self._touched.items())
-        ops, rows = self._settle_columns(self._folded)
+        with no_collection():
+            ops, rows = self._settle_columns(self._folded)
         self._folded, self._touched = {}, {}
         self._evict()
         return self._emitted(ops, rows)
@@ -73,16 +85,14 @@ class ValueGroups(Aggregation):
         groups = self._groups(keys)
         olds = self._olds(keys, groups)
         zero = tuple(self._zero)
-        before = [zero if old is None else old for old in olds]
+        before = [zero if old is None else old for old, _ in olds]
         after = self._merged(before, [changes[key] for key in keys])
         self._check_rows(groups, after)
-        shown = [self._shown_rows(groups, cells) for cells in (before, after)]
+        shown = self._shown_rows(groups, after)
         self._write(groups, olds, after)
-        known = self._known
-        for key, cells in zip(keys, after):
-            if cells[0]:
-                known[key] = cells
-        return _changes(olds, after, *shown)
+        found = list(zip(after, shown))
+        self._known.update([(key, group) for key, group in zip(keys, found) if group[0][0]])
+        return _changes(olds, found, has_nan=self._may_be_nan)
 
     def _groups(self, keys: list[Any]) -> list[tuple[Any, ...]]:
         """Return the group columns of the keys of groups."""
@@ -97,14 +107,15 @@ class ValueGroups(Aggregation):
             encode = self._state.key_encoder.encode
             return [key for _, key in sorted(zip(map(encode, self._groups(list(touched))), touched))]
 
-    def _olds(self, keys: list[Any], groups: list[tuple[Any, ...]]) -> list[Cells | None]:
-        """Return the cells of groups as they were at the last barrier; ``None`` for a new group."""
+    def _olds(self, keys: list[Any], groups: list[tuple[Any, ...]]) -> list[Group]:
+        """Return groups as they were at the last barrier."""
         pop = self._known.pop
-        olds = [pop(key, None) for key in keys]
+        olds: list[Group] = [pop(key, ABSENT) for key in keys]
         for place, old in enumerate(olds):
-            if old is None and (row := self._table.get_row(groups[place])) is not None:
+            if old is ABSENT and (row := self._table.get_row(groups[place])) is not None:
                 values = row[len(self._keys) :]
-                olds[place] = tuple([v if load is None else load(v) for load, v in zip(self._loads, values)])
+                cells = tuple([v if load is None else load(v) for load, v in zip(self._loads, values)])
+                olds[place] = cells, self._shown_rows([groups[place]], [cells])[0]
         return olds
 
     def _merged(self, before: list[Cells], changes: list[Cells]) -> list[Cells]:
@@ -122,13 +133,13 @@ class ValueGroups(Aggregation):
         results = [list(map(result, cells)) for result in self._results if result is not None]
         for place, is_bounded in enumerate(self._bounded):
             there = [value for value in results[place] if value is not None] if is_bounded else []
-            if there and not (-(2**63) <= min(there) and max(there) < 2**63):
+            if there and not (min(there) >= -(2**63) and max(there) < 2**63):
                 for group, row in zip(groups, zip(*results)):
                     self._check_results(group, row)
-        columns = zip(*[self._shown_group(group) for group in groups])
-        return list(zip(*columns, *results))
+        shown = groups if self._shown_group is same else map(self._shown_group, groups)
+        return list(zip(*zip(*shown), *results))
 
-    def _write(self, groups: list[tuple[Any, ...]], olds: list[Cells | None], after: list[Cells]) -> None:
+    def _write(self, groups: list[tuple[Any, ...]], olds: list[Group], after: list[Cells]) -> None:
         """Write the rows of the state that changed."""
         stored = after
         if self._has_dumps:
@@ -137,21 +148,37 @@ class ValueGroups(Aggregation):
             ]
             stored = list(zip(*columns))
         self._table.insert_rows(
-            [(*group, *row) for group, row, old, new in zip(groups, stored, olds, after) if new[0] and old != new]
+            [(*group, *row) for group, row, (old, _), new in zip(groups, stored, olds, after) if new[0] and old != new]
         )
-        for group, old, new in zip(groups, olds, after):
+        for group, (old, _), new in zip(groups, olds, after):
             if old is not None and not new[0]:
                 row = [cell if dump is None else dump(cell) for dump, cell in zip(self._dumps, old)]
                 self._table.delete_row((*group, *row))
 
 
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Let the garbage collector rest while many rows are built, none of which is garbage.
+
+    It would walk them again and again: a barrier with 60,000 groups takes a quarter less time without.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 def _changes(
-    olds: list[Cells | None], after: list[Cells], was: list[tuple[Any, ...]], now: list[tuple[Any, ...]]
+    olds: list[Group], news: list[tuple[Cells, tuple[Any, ...]]], *, has_nan: bool
 ) -> tuple[list[Any], list[Any]]:
     """Return the change of each group: an insert, a delete, a pair, or nothing."""
     ops: list[Any] = []
     rows: list[Any] = []
-    for old, new, before, shown in zip(olds, after, was, now):
+    for (old, before), (new, shown) in zip(olds, news):
         if old is None:
             if new[0]:
                 ops.append("+")
@@ -159,7 +186,7 @@ def _changes(
         elif not new[0]:
             ops.append("-")
             rows.append(before)
-        elif before != shown and not same_values(before, shown):
+        elif before != shown and not (has_nan and same_values(before, shown)):
             ops += ("U-", "U+")
             rows += (before, shown)
     return ops, rows

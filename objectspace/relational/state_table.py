@@ -195,7 +195,10 @@ class StateTable:
         Time: O(rows), in a strict table O(rows · log n).
         Dirties: at the commit one item a row.
         """
-        checked = [self._checked(row) for row in rows]
+        try:
+            checked = list(map(self.schema.check_row, rows))
+        except RowError as error:
+            raise RowError(f"table {self.name!r}: {error}") from None
         if self._is_strict or self._may_hide:
             for row in checked:
                 self._insert(row)
@@ -330,11 +333,12 @@ class StateTable:
         """
         self.check_epoch(epoch)
         self._rows.refuse_dead()
-        written = len(self._buffer)
-        for key, (kind, _, _) in self._buffer.items():
+        operations = list(self._buffer.items())
+        written = len(operations)
+        for key, (kind, _, _) in operations:
             if kind is Kind.DELETE:
                 self._rows.remove(key)
-        self._rows.put_all((key, new) for key, (kind, _, new) in self._buffer.items() if kind is not Kind.DELETE)
+        self._rows.put_all([(key, new) for key, (kind, _, new) in operations if kind is not Kind.DELETE])
         self._buffer.clear()
         self._epoch = epoch
         self._raise_watermark(epoch)
