@@ -16,7 +16,7 @@ from typing import Any
 
 from objectspace.operators import exact
 from objectspace.operators.agg_call import FLOATS, INTEGERS
-from objectspace.operators.canonical import EXACT, canonical, rank
+from objectspace.operators.canonical import EXACT, canonical, is_plain, rank
 from objectspace.operators.sketches import estimate, joined_sketch
 from objectspace.relational import DataType
 from objectspace.relational.keys import Order, column_encoder
@@ -186,6 +186,8 @@ def _extreme_adder(kept: Accumulator, at: int) -> Add:
 
 def _extreme_merger(kept: Accumulator) -> Merge:
     order, wants_less = rank(kept.type), kept.role == "min"
+    if is_plain(kept.type):
+        return _least if wants_less else _greatest
 
     def _merge(one: Any, other: Any) -> Any:
         if one is None or other is None:
@@ -193,6 +195,18 @@ def _extreme_merger(kept: Accumulator) -> Merge:
         return other if (order(other) < order(one)) == wants_less and order(other) != order(one) else one
 
     return _merge
+
+
+def _least(one: Any, other: Any) -> Any:
+    if one is None or other is None:
+        return other if one is None else one
+    return other if other < one else one
+
+
+def _greatest(one: Any, other: Any) -> Any:
+    if one is None or other is None:
+        return other if one is None else one
+    return other if other > one else one
 
 
 def _sketcher(kept: Accumulator, at: int) -> Add:
@@ -235,21 +249,22 @@ def result_of(kind: str, column: DataType, at: dict[str, int]) -> Result:
         at: where its accumulators have their cells, by role.
     """
     if kind in ("count", "min", "max"):
-        place = at[kind]
-        return lambda cells: cells[place]
+        found: Result = operator.itemgetter(at[kind])
+        return found
     if kind == "approx_count_distinct":
         return lambda cells: estimate(cells[at["sketch"]])
     if kind in ("bool_and", "bool_or"):
         wanted = (lambda true, rows: true == rows) if kind == "bool_and" else (lambda true, rows: true > 0)
         return lambda cells: wanted(cells[at["true"]], cells[at["count"]]) if cells[at["count"]] else None
+    if kind == "sum" and column.kind in INTEGERS:
+        rows, total = at["count"], at["sum"]
+        return lambda cells: cells[total] if cells[rows] else None
     show = _SHOWN[kind.partition("_")[0]](column, kind)
     needed = [at[role] for role in ("count", "sum", "squares") if role in at]
     return lambda cells: show(*[cells[place] for place in needed]) if cells[needed[0]] else None
 
 
 def _shown_sum(column: DataType, kind: str) -> Callable[..., Any]:
-    if column.kind in INTEGERS:
-        return lambda rows, total: total
     return partial(_shown_mean, column, is_mean=False)
 
 

@@ -133,12 +133,16 @@ class Aggregation(Operator):
         if self.append_only:
             refuse_retractions(self, chunk)
         pairs = self._in_time(chunk.rows())
+        self._take(pairs)
+        return []
+
+    def _take(self, pairs: list[Any]) -> None:
+        """Add rows to their groups, one by one."""
         masks = [[test(row) for _, row in pairs] for test in self._filters]
         touched = self._touch(pairs)
         for adds, notes, mask in zip(self._adds[1:], self._notes[1:], masks, strict=True):
             kept = [(*pair, group) for pair, group, keep in zip(pairs, touched, mask, strict=True) if keep]
             _add_rows(adds, notes, kept)
-        return []
 
     def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
         """Take a promise about a group column: the state of groups below it is cleaned with the next barrier."""
@@ -164,7 +168,7 @@ class Aggregation(Operator):
     def _forget(self) -> None:
         """Drop what is in memory."""
         self._touched: dict[Any, Touched] = {}
-        self._known: dict[Any, Settled] = {}
+        self._known: dict[Any, Any] = {}
         self._pending = None
 
     def _in_time(self, pairs: list[Any]) -> list[Any]:
@@ -439,7 +443,7 @@ class Aggregation(Operator):
         self._group_of = picker(self.input, places)
         order = [self._keys.index(name) for name in self.group_key]
         self._shown_group: Callable[[tuple[Any, ...]], tuple[Any, ...]] = (
-            _same if order == sorted(order) else lambda group: tuple([group[place] for place in order])
+            same if order == sorted(order) else lambda group: tuple([group[place] for place in order])
         )
         self._zero = [kept.zero for kept in self._accumulators]
         self._merges = [kept.merger() for kept in self._accumulators]
@@ -510,5 +514,6 @@ def _free(name: str, columns: Sequence[Column]) -> str:
     return unused(name, [column.name for column in columns])
 
 
-def _same(group: tuple[Any, ...]) -> tuple[Any, ...]:
+def same(group: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the group columns as they are."""
     return group

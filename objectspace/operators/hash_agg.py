@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from objectspace.operators.agg_call import AggCall
-from objectspace.operators.aggregation import CACHED_EXTREMES, CACHED_GROUPS, Aggregation
+from objectspace.operators.aggregation import CACHED_EXTREMES, CACHED_GROUPS
+from objectspace.operators.value_groups import ValueGroups
 from objectspace.relational import Chunk, SchemaError, TableSchema
 
 
-class HashAgg(Aggregation):
+class HashAgg(ValueGroups):
     """Aggregates by group.
 
     At each barrier it gives one change a touched group, in the order of the group key: an insert where the group is
