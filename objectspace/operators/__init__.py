@@ -6,6 +6,7 @@ from objectspace.operators.builder import Grouped, Pipeline, Stream
 from objectspace.operators.catalogue import PipelineChangedError
 from objectspace.operators.dedup import Dedup
 from objectspace.operators.expressions import Expression, call, coalesce, col, lit, when
+from objectspace.operators.fused import PipelineOperator
 from objectspace.operators.hash_agg import HashAgg
 from objectspace.operators.hash_join import HashJoin
 from objectspace.operators.materialize import Materialize
@@ -35,6 +36,7 @@ __all__ = [
     "Operator",
     "Pipeline",
     "PipelineChangedError",
+    "PipelineOperator",
     "Plan",
     "Project",
     "SimpleAgg",

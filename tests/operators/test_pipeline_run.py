@@ -18,6 +18,7 @@ from objectspace.operators import (
     Operator,
     Pipeline,
     PipelineChangedError,
+    PipelineOperator,
     Stream,
     col,
     count,
@@ -27,6 +28,7 @@ from objectspace.operators import (
     sum_,
 )
 from objectspace.relational import Chunk, RelationalError, RowError, SchemaError, StorageTable, TableSchema, tables
+from objectspace.testing import crash_everywhere
 
 FLIGHTS = {"id": "int64", "carrier": "string", "delay": "int64?"}
 NAMES = {"carrier": "string", "name": "string"}
@@ -383,3 +385,22 @@ def test_a_sink_gives_the_changes_of_each_epoch() -> None:
         (1, [("+", (1, "UA", 90)), ("+", (2, "B6", 20))]),
         (2, [("-", (1, "UA", 90))]),
     ]
+
+
+def test_a_pipeline_survives_every_crash_point() -> None:
+    pipeline = built(named)
+    rows = [[("+", (n, "AB"[n % 2], n * 7 % 5)), ("+", (n + 10, "C", None))] for n in range(4)]
+    chunks = [("flights", Chunk.from_rows(pipeline.sources["flights"].schema, pairs)) for pairs in rows]
+    gone = Chunk.from_rows(pipeline.sources["flights"].schema, [("-", (0, "A", 0)), ("-", (11, "C", None))])
+    names = Chunk.from_rows(pipeline.sources["names"].schema, [("+", ("A", "Alpha")), ("+", ("C", "Charlie"))])
+    events = [*chunks[:2], ("names", names), *chunks[2:], ("flights", gone)]
+    assert crash_everywhere(lambda: PipelineOperator(built(named)), events, events_per_epoch=2) == 21
+
+
+def test_a_pipeline_as_an_operator_names_its_sides_and_tables() -> None:
+    operator = PipelineOperator(built(named))
+    assert operator.sides == ("flights", "names")
+    assert [role for role, _ in operator.state()][-1] == "named/table"
+    assert operator.schema.names == ("carrier", "n", "worst", "name")
+    with pytest.raises(SchemaError, match="no source 'weather': its sources are flights, names"):
+        operator.process(Chunk(operator.schema, [], []), side="weather")
