@@ -404,7 +404,9 @@ class Grouped:
         """Aggregate each group into one row: the group columns, then a column for each keyword."""
         stream, named = _with_filters(self.stream, calls)
         schema, append_only = stream.schema, stream.node.append_only
-        structure = ", ".join([*self.names, *(f"{call!r} as {name}" for name, call in zip(calls, named, strict=True))])
+        structure = ", ".join(
+            [*self.names, *(f"{_call_text(call)} as {name}" for name, call in zip(calls, named, strict=True))]
+        )
         if self.names:
             make = _maker(HashAgg, schema, group_key=list(self.names), calls=named, append_only=append_only)
         else:
@@ -515,6 +517,18 @@ def _with_filters(stream: Stream, calls: Mapping[str, AggCall]) -> tuple[Stream,
             )
         )
     return (stream.with_columns(**computed) if computed else stream), named
+
+
+def _call_text(call: AggCall) -> str:
+    """Return everything that a call does as text: ``count(distinct bidder where v > 5)``."""
+    arguments = f"{'distinct ' if call.distinct else ''}{', '.join(call.columns)}"
+    order = ", ".join(part if isinstance(part, str) else " ".join(map(str, part)) for part in call.order_by)
+    condition = call.filter
+    shown = "" if condition is None else describe(condition) if callable(condition) else repr(condition)
+    parts = [arguments, order and f"order by {order}", shown and f"where {shown}"]
+    if call.kind == "string_agg":
+        parts.append(f"between {call.delimiter!r}")
+    return f"{call.kind}({' '.join(part for part in parts if part)})"
 
 
 def _union_schema(schemas: Sequence[TableSchema]) -> TableSchema:

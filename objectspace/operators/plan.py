@@ -165,7 +165,6 @@ def _ordered(roots: Iterable[Node]) -> Iterator[Node]:
 def _named(nodes: Sequence[Node], stored: Mapping[str, Sequence[str]]) -> dict[Node, str]:
     """Give each operator its name: the user's, the one it is stored under, or the next free one of its path."""
     left = {fingerprint: list(names) for fingerprint, names in stored.items()}
-    taken = {name for names in stored.values() for name in names}
     found: dict[Node, str] = {}
     for node in nodes:
         if node.name is not None:
@@ -176,7 +175,7 @@ def _named(nodes: Sequence[Node], stored: Mapping[str, Sequence[str]]) -> dict[N
     for name in given:
         if given.count(name) > 1:
             raise SchemaError(f"two operators of the pipeline have the name {name!r}: choose another one")
-    taken |= set(found.values())
+    taken = set(found.values())
     for node in nodes:
         if node not in found:
             path = f"{'+'.join(dict.fromkeys(_path(one, found) for one in node.inputs))}.{node.label}"
