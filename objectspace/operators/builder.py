@@ -395,24 +395,35 @@ class Stream:
 class Grouped:
     """A stream whose rows are grouped by columns; by none, all of them are one group."""
 
-    def __init__(self, stream: Stream, names: Sequence[str]) -> None:
-        self.stream, self.names = stream, tuple(names)
+    def __init__(self, stream: Stream, names: Sequence[str], *, on_close: bool = False) -> None:
+        self.stream, self.names, self._on_close = stream, tuple(names), on_close
         for name in self.names:
             stream.schema.place_of(name)
+
+    def on_window_close(self) -> Grouped:
+        """Give each group once, when a watermark says that nothing more comes for it.
+
+        The stream takes a :meth:`Stream.watermark`, on a column that is among those of the group, or that its windows
+        are made of.
+        """
+        return Grouped(self.stream, self.names, on_close=True)
 
     def agg(self, **calls: AggCall) -> Stream:
         """Aggregate each group into one row: the group columns, then a column for each keyword."""
         stream, named = _with_filters(self.stream, calls)
-        schema, append_only = stream.schema, stream.node.append_only
-        structure = ", ".join(
-            [*self.names, *(f"{_call_text(call)} as {name}" for name, call in zip(calls, named, strict=True))]
-        )
+        calls_text = (f"{_call_text(call)} as {name}" for name, call in zip(calls, named, strict=True))
+        structure = ", ".join([*self.names, *calls_text]) + (", on window close" if self._on_close else "")
+        options: dict[str, Any] = {"calls": named, "append_only": stream.node.append_only}
         if self.names:
-            make = _maker(HashAgg, schema, group_key=list(self.names), calls=named, append_only=append_only)
-        else:
-            make = _maker(SimpleAgg, schema, calls=named, append_only=append_only)
-        label = "HashAgg" if self.names else "SimpleAgg"
-        return stream.then(label, structure, make, visible=(*self.names, *calls), keys=self.names, append_only=False)
+            options |= {"group_key": list(self.names), "emit_on_window_close": self._on_close}
+        return stream.then(
+            "HashAgg" if self.names else "SimpleAgg",
+            structure,
+            _maker(HashAgg if self.names else SimpleAgg, stream.schema, **options),
+            visible=(*self.names, *calls),
+            keys=self.names,
+            append_only=self._on_close,
+        )
 
     def top_n(
         self,
@@ -429,6 +440,8 @@ class Grouped:
         ordered = ", ".join(part if isinstance(part, str) else " ".join(map(str, part)) for part in order)
         structure = f"{limit} by {ordered}" + (f" of {', '.join(self.names)}" if self.names else "")
         structure += (f", offset {offset}" if offset else "") + (", with ties" if with_ties else "")
+        if self.stream.node.append_only:
+            options["append_only"], structure = True, f"{structure}, append-only"
         if self.names:
             options["group_key"] = list(self.names)
         make = _maker(GroupTopN if self.names else TopN, self.stream.schema, **options)

@@ -9,6 +9,7 @@ from objectspace.operators.base import Operator
 from objectspace.operators.chunks import Change, halves, paired
 from objectspace.operators.expressions import Bound, Expression, col
 from objectspace.relational import Chunk, Column, DataType, TableSchema
+from objectspace.relational.schema import Row
 
 
 class Where(Operator):
@@ -73,6 +74,9 @@ class Select(Operator):
         watermark = None if schema.watermark_column is None else self._names.get(schema.watermark_column)
         self._schema = TableSchema(made, made_key, watermark_column=watermark)
         self._casts = [_widen(column.type) for column in made]
+        texts = [str(made) for made in found.values()]
+        # Columns that only move have been checked before.
+        self._places = [schema.place_of(text) for text in texts] if set(texts) <= set(schema.names) else None
 
     @property
     def schema(self) -> TableSchema:
@@ -82,11 +86,16 @@ class Select(Operator):
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
         """Return the changes of the computed rows; an update that changes nothing is dropped."""
         changes = chunk.rows()
-        rows = [row for _, row in changes]
+        made = self._computed([row for _, row in changes])
+        return _chunks(self._schema, [(op, row) for (op, _), row in zip(changes, made, strict=True)])
+
+    def _computed(self, rows: list[Row]) -> list[Row]:
+        if self._places is not None:
+            places = self._places
+            return [tuple([row[place] for place in places]) for row in rows]
         columns = [bound.values(rows) for bound in self._bound]
         widened = [values if cast is None else [*map(cast, values)] for values, cast in zip(columns, self._casts)]
-        made = [self._schema.check_row(row) for row in zip(*widened, strict=True)]
-        return _chunks(self._schema, [(op, row) for (op, _), row in zip(changes, made, strict=True)])
+        return [self._schema.check_row(row) for row in zip(*widened, strict=True)]
 
     def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
         """Pass a promise on under the name that the column has in the output."""
@@ -157,7 +166,8 @@ def _widen(kind: DataType) -> Any:
 
 def _chunks(schema: TableSchema, changes: Sequence[Change]) -> list[Chunk]:
     """Return changes as a chunk without halves of updates, and without updates of nothing; none where none is left."""
-    if not changes:
-        return []
-    found = paired(schema, halves(Chunk(schema, [op for op, _ in changes], [row for _, row in changes])))
+    ops, rows = [op for op, _ in changes], [row for _, row in changes]
+    found = Chunk(schema, ops, rows)
+    if "U-" in ops or "U+" in ops:
+        found = paired(schema, halves(found))
     return [found] if len(found) else []

@@ -211,6 +211,16 @@ class World:
                 found[name].append(("-", old) if new is None else ("+", new))  # type: ignore[arg-type]
         return found
 
+    def add(self, edits: list[tuple[str, int, tuple[Any, ...] | None]]) -> dict[str, Changes]:
+        """Add the rows of edits that set one, each under a new key."""
+        found: dict[str, Changes] = {"a": [], "b": []}
+        for name, _, values in edits:
+            if values is not None:
+                number = len(self.rows[name])
+                self.rows[name][number] = (number, *values)
+                found[name].append(("+", (number, *values)))
+        return found
+
 
 EDITS = st.lists(
     st.tuples(

@@ -222,10 +222,10 @@ def test_a_changed_operator_is_refused_by_name_and_dropped_on_request(tmp_path: 
         pipeline.source("names", NAMES, key=["carrier"])
         flights(pipeline).group_by("carrier").agg(n=count(), total=sum_("delay")).materialize("delays")
 
-    with pytest.raises(
-        PipelineChangedError,
-        match=r"'flights.HashAgg', stored as HashAgg\(carrier, .*max\(delay\) as worst\), is now HashAgg.*drop_changed=True",
-    ):
+    said = (
+        r"'flights.HashAgg', stored as HashAgg\(carrier, .*max\(delay\) as worst\), is now HashAgg.*drop_changed=True"
+    )
+    with pytest.raises(PipelineChangedError, match=said):
         run_local(built(changed), BATCHES, path)
     untouched = run_local(built(counted), BATCHES, path)
     assert untouched.rows("delays") == [("B6", 1, 40), ("UA", 2, 5)]
@@ -405,3 +405,29 @@ def test_a_pipeline_as_an_operator_names_its_sides_and_tables() -> None:
     assert operator.schema.names == ("carrier", "n", "worst", "name")
     with pytest.raises(SchemaError, match="no source 'weather': its sources are flights, names"):
         operator.process(Chunk(operator.schema, [], []), side="weather")
+
+
+def test_windows_close_when_the_watermark_passes_and_their_state_goes() -> None:
+    pipeline = Pipeline()
+    events = pipeline.source("events", {"at": "int64", "v": "int64"}).watermark("at", delay=5)
+    windows = events.window("at", 10).group_by("window_start").on_window_close()
+    windows.agg(n=count(), total=sum_("v")).materialize("closed")
+    run = pipeline.run_local([{"events": [(1, 1), (12, 2)]}, {"events": [(3, 3), (16, 4)]}])
+    assert run.rows("closed") == [(0, 1, 1)]
+    state = "events.WatermarkFilter.HashAgg/HashAggState"
+    run.step({"events": [(2, 100), (31, 5)]})
+    assert run.rows("closed") == [(0, 1, 1), (10, 2, 6)]
+    (open_window,) = StorageTable(run.space, state).scan()
+    assert open_window[0] == 30
+    assert windows.stream.schema.watermark_column == "window_start"
+
+
+def test_a_watermark_cleans_the_groups_that_it_closes() -> None:
+    pipeline = Pipeline()
+    events = pipeline.source("events", {"at": "int64"}).watermark("at", delay=0).filter(col("at") >= 0)
+    events.window("at", 10, hop=5).group_by("window_start").agg(n=count()).materialize("windows")
+    run = pipeline.run_local([{"events": [(n,) for n in range(start, start + 20)]} for start in (0, 20, 40)])
+    assert run.rows("windows") == [(-5, 5), *((start, 10) for start in range(0, 55, 5)), (55, 5)]
+    run.step({})
+    kept = StorageTable(run.space, "events.WatermarkFilter.HashAgg/HashAggState").scan()
+    assert [row[0] for row in kept] == [50, 55]
