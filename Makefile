@@ -4,7 +4,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 COMMA := ,
 
-.PHONY: demo test check lint types wheel crash bench-objects bench-kvt bench-relational bench-nexmark clean
+.PHONY: demo test check lint types wheel crash bench-objects bench-kvt bench-relational bench-operators bench-nexmark clean
 
 demo: $(VENV)/.demo
 	@$(PY) -m objectspace.spark.demo
@@ -33,6 +33,9 @@ bench-kvt: $(VENV)/.bench
 
 bench-relational: $(VENV)/.bench
 	@$(PY) -m benchmarks.relational
+
+bench-operators: $(VENV)/.bench
+	@$(PY) -m benchmarks.operators
 
 bench-nexmark: $(VENV)/.bench
 	@$(PY) -m benchmarks.nexmark

@@ -236,7 +236,7 @@ _ADDERS: dict[str, Callable[[Accumulator, int], Add]] = {
 # Results --------------------------------------------------------------------------------------------------------------
 
 
-Result = Callable[[list[Any]], Any]
+Result = Callable[[Any], Any]
 """Returns the result of a call from the cells of a group."""
 
 
@@ -254,14 +254,18 @@ def result_of(kind: str, column: DataType, at: dict[str, int]) -> Result:
     if kind == "approx_count_distinct":
         return lambda cells: estimate(cells[at["sketch"]])
     if kind in ("bool_and", "bool_or"):
-        wanted = (lambda true, rows: true == rows) if kind == "bool_and" else (lambda true, rows: true > 0)
-        return lambda cells: wanted(cells[at["true"]], cells[at["count"]]) if cells[at["count"]] else None
+        wanted, true = (operator.eq if kind == "bool_and" else _is_any), at["true"]
+        return lambda cells: wanted(cells[true], cells[at["count"]]) if cells[at["count"]] else None
     if kind == "sum" and column.kind in INTEGERS:
         rows, total = at["count"], at["sum"]
         return lambda cells: cells[total] if cells[rows] else None
     show = _SHOWN[kind.partition("_")[0]](column, kind)
     needed = [at[role] for role in ("count", "sum", "squares") if role in at]
     return lambda cells: show(*[cells[place] for place in needed]) if cells[needed[0]] else None
+
+
+def _is_any(true: int, rows: int) -> bool:
+    return true > 0
 
 
 def _shown_sum(column: DataType, kind: str) -> Callable[..., Any]:

@@ -86,6 +86,7 @@ class Aggregation(Operator):
         self.group_key = tuple(group_key)
         self.late_rows = 0
         self._pending: Any = None
+        self._closed: Any = None
         self._window = schema.watermark_column if schema.watermark_column in self.group_key else None
         self._keys = sorted(self.group_key, key=lambda name: name != self._window)
         self._extreme_cache, self._group_cache = extreme_cache, group_cache
@@ -235,7 +236,7 @@ class Aggregation(Operator):
 
     def _read(self, key: Any, group: tuple[Any, ...]) -> Settled | None:
         """Return a group as it was at the last barrier."""
-        known = self._known.pop(key, None)
+        known: Settled | None = self._known.pop(key, None)
         if known is None:
             row = self._table.get_row(group)
             if row is None:

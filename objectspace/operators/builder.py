@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 from objectspace.operators.agg_call import AggCall
 from objectspace.operators.base import Operator
+from objectspace.operators.bound import Bound
 from objectspace.operators.computed import Relabel, Select, Where
 from objectspace.operators.dedup import Dedup
-from objectspace.operators.expressions import Bound, Expression, col, describe, expression, lit
+from objectspace.operators.expressions import Expression, col, describe, expression, lit
 from objectspace.operators.hash_agg import HashAgg
 from objectspace.operators.plan import Node, Plan
 from objectspace.operators.simple_agg import SimpleAgg
+from objectspace.operators.sources import ROW_ID, check_name, source_schema
 from objectspace.operators.stateless import Union
 from objectspace.operators.top_n import GroupTopN, TopN
 from objectspace.operators.watermark_filter import WatermarkFilter
@@ -33,9 +35,6 @@ from objectspace.relational.schema import KeyPart
 
 if TYPE_CHECKING:
     from objectspace.operators.run import LocalRun
-
-ROW_ID = "_row"
-"""The hidden key of a source that was declared without one."""
 
 JOINS = {
     "inner": "inner",
@@ -461,49 +460,6 @@ class Rekeyed(Select):
 def shown(name: str, made: Expression) -> str:
     """Return a computed column as text."""
     return name if str(made) == name else f"{made} as {name}"
-
-
-def check_name(name: str) -> None:
-    """Refuse what is no name of an operator.
-
-    Raises:
-        SchemaError: it is empty, or has a ``/``, which stands between an operator and its tables, or begins with ``$``.
-    """
-    if not isinstance(name, str) or not name or "/" in name or name.startswith("$"):
-        raise SchemaError(f"the name of an operator is text without '/' that does not begin with '$': found {name!r}")
-
-
-def source_schema(given: Any, key: Sequence[KeyPart] = ()) -> TableSchema:
-    """Return the schema of a source from what a user gives for it.
-
-    >>> print(source_schema({"id": "int64", "note": "string?"}, ["id"]))
-    id int64 not null, note string, primary key (id asc nulls first)
-    """
-    if isinstance(given, TableSchema):
-        return TableSchema(given.columns, list(key)) if key else given
-    if isinstance(given, Mapping):
-        pairs = [(name, str(kind)) for name, kind in given.items()]
-        return TableSchema([Column(name, kind.rstrip("?"), kind.endswith("?")) for name, kind in pairs], list(key))
-    if isinstance(given, Sequence):
-        return TableSchema(given, list(key))
-    return _foreign_schema(given, key)
-
-
-def _foreign_schema(given: Any, key: Sequence[KeyPart]) -> TableSchema:
-    module = type(given).__module__.partition(".")[0]
-    if module == "pandas":
-        import pyarrow as pa
-
-        given = pa.Schema.from_pandas(given, preserve_index=False)
-    elif module in ("pyarrow", "pyspark") and hasattr(given, "schema"):
-        given = given.schema
-    if hasattr(given, "jsonValue"):
-        found = TableSchema.from_spark(given)
-    elif type(given).__module__.startswith("pyarrow"):
-        found = TableSchema.from_arrow(given)
-    else:
-        raise SchemaError(f"a source takes a schema, columns, or a data frame: found a {type(given).__name__}")
-    return TableSchema(found.columns, list(key))
 
 
 def _maker(cls: Callable[..., Operator], *given: Any, **options: Any) -> Callable[[], Operator]:

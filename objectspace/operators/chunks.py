@@ -31,6 +31,8 @@ def refuse_retractions(operator: Operator, chunk: Chunk) -> None:
     Raises:
         InconsistentOperationError: it does.
     """
+    if all(op == "+" for op in chunk.ops):
+        return
     for op, row in chunk.rows():
         if op != "+":
             raise InconsistentOperationError(

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from objectspace.operators.base import Operator
+from objectspace.operators.bound import Bound
 from objectspace.operators.chunks import Change, halves, paired
-from objectspace.operators.expressions import Bound, Expression, col
+from objectspace.operators.expressions import Expression, col
 from objectspace.relational import Chunk, Column, DataType, TableSchema
 from objectspace.relational.schema import Row
 

@@ -8,57 +8,33 @@ pyarrow take the same place; a callable is known by its code.
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
-from decimal import Context, Decimal
+from decimal import Decimal
 from types import CodeType
 from typing import Any
 
-from objectspace.relational import Column, DataType, SchemaError, TableSchema
+from objectspace.operators.bound import ArrowBound, Bound, NamedRow, RowFunction
+from objectspace.operators.sql_rules import (
+    CASTS,
+    COMPARISONS,
+    FLOATS,
+    OPERATIONS,
+    WIDE_OPERATIONS,
+    common_type,
+    rank,
+    result_type,
+    to_float,
+)
+from objectspace.relational import DataType, SchemaError, TableSchema
+from objectspace.relational.schema import Row
 from objectspace.relational.types import parse_type
-
-Row = tuple[Any, ...]
-RowFunction = Callable[[Row], Any]
-
-_WIDE = Context(prec=76)
-_NUMBERS = ("int16", "int32", "int64", "float32", "float64", "decimal")
-_FLOATS = ("float32", "float64")
-
-
-@dataclass(frozen=True)
-class Bound:
-    """An expression that knows its columns.
-
-    Args:
-        type: the type of its values; ``None`` for a span of time, which no column holds.
-        nullable: whether it may be NULL.
-        value: its value for one row.
-    """
-
-    type: DataType | None
-    nullable: bool
-    value: RowFunction
-
-    def values(self, rows: Sequence[Row]) -> list[Any]:
-        """Return its value for each of some rows."""
-        return list(map(self.value, rows))
-
-    def column(self, name: str) -> Column:
-        """Return the column that holds its values.
-
-        Raises:
-            SchemaError: no column can hold a span of time.
-        """
-        if self.type is None:
-            raise SchemaError(f"column {name!r} would hold a span of time: add it to a timestamp first")
-        return Column(name, self.type, self.nullable)
 
 
 class Expression:
     """Something that is computed from a row.
 
+    >>> from objectspace.relational import Column
     >>> schema = TableSchema([Column("a", "int64"), Column("b", "string", nullable=True)], ["a"])
     >>> bound = ((col("a") > 3) & col("b").is_null()).bind(schema)
     >>> bound.value((4, None)), str(bound.type)
@@ -173,9 +149,9 @@ class Expression:
         Fractions are cut off. Text that is no number is refused when the row comes.
         """
         wanted = parse_type(kind)
-        if wanted.kind not in _CASTS:
+        if wanted.kind not in CASTS:
             raise SchemaError(f"{self} cannot be cast to {wanted}: use call(function, {str(wanted)!r}, ...)")
-        return _strict(f"cast({self} as {wanted})", wanted, _CASTS[wanted.kind], self)
+        return _strict(f"cast({self} as {wanted})", wanted, CASTS[wanted.kind], self)
 
     def lower(self) -> Expression:
         """Return text in lower case."""
@@ -215,39 +191,6 @@ class Expression:
         return _strict(f"hour({self})", "int64", lambda value: value.hour, self)
 
 
-class NamedRow:
-    """A row whose values are read by the names of their columns: ``row.price``, ``row["price"]``."""
-
-    __slots__ = ("_names", "_row")
-
-    def __init__(self, names: dict[str, int], row: Row) -> None:
-        self._names, self._row = names, row
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._names:
-            raise SchemaError(f"there is no column {name!r}: the columns are {', '.join(self._names)}")
-        return self._row[self._names[name]]
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self[name]
-
-    def __repr__(self) -> str:
-        return repr(dict(zip(self._names, self._row, strict=True)))
-
-
-@dataclass(frozen=True)
-class ArrowBound(Bound):
-    """An expression of pyarrow, computed for many rows at once."""
-
-    compute: Callable[[Sequence[Row]], list[Any]]
-
-    def values(self, rows: Sequence[Row]) -> list[Any]:
-        """Return its value for each of some rows."""
-        return self.compute(rows)
-
-
 def col(name: str) -> Expression:
     """Return the value of a column."""
 
@@ -280,6 +223,7 @@ def call(function: Callable[..., Any], kind: str | DataType, *arguments: Any, nu
         arguments: expressions, the names of columns, or nothing: then it takes the row, with values by name.
         nullable: whether it may return ``None``.
 
+    >>> from objectspace.relational import Column
     >>> schema = TableSchema([Column("a", "int64")], ["a"])
     >>> call(lambda a: a * 10, "int64", "a").bind(schema).value((4,))
     40
@@ -299,6 +243,7 @@ def call(function: Callable[..., Any], kind: str | DataType, *arguments: Any, nu
 def when(condition: Any, value: Any, otherwise: Any = None) -> Expression:
     """Return one expression where a condition is true, and another where it is false or NULL.
 
+    >>> from objectspace.relational import Column
     >>> schema = TableSchema([Column("a", "int64")], ["a"])
     >>> when(col("a") > 3, lit("big"), lit("small")).bind(schema).value((1,))
     'small'
@@ -307,7 +252,7 @@ def when(condition: Any, value: Any, otherwise: Any = None) -> Expression:
 
     def _bind(schema: TableSchema) -> Bound:
         test, then, other = [part.bind(schema) for part in parts]
-        kind = _common(then, other, "when")
+        kind = common_type(then.type, other.type, "when")
         f, g, h = test.value, then.value, other.value
         return Bound(kind, then.nullable or other.nullable, lambda row: g(row) if f(row) else h(row))
 
@@ -322,7 +267,7 @@ def coalesce(*choices: Any) -> Expression:
         bound = [part.bind(schema) for part in parts]
         kind = bound[0].type
         for other in bound[1:]:
-            kind = _common(Bound(kind, True, other.value), other, "coalesce")
+            kind = common_type(kind, other.type, "coalesce")
         functions = [one.value for one in bound]
 
         def _value(row: Row) -> Any:
@@ -374,24 +319,24 @@ def _arithmetic(symbol: str, left: Expression, other: Any) -> Expression:
 
     def _bind(schema: TableSchema) -> Bound:
         a, b = left.bind(schema), right.bind(schema)
-        kind = _result(symbol, a, b)
-        function = _OPERATIONS[symbol] if kind is None or kind.kind != "decimal" else _WIDE_OPERATIONS[symbol]
+        kind = result_type(symbol, a.type, b.type)
+        function = OPERATIONS[symbol] if kind is None or kind.kind != "decimal" else WIDE_OPERATIONS[symbol]
         nullable = a.nullable or b.nullable or symbol in ("/", "//", "%")
-        casts = _to_float if kind is not None and kind.kind in _FLOATS else None
+        casts = to_float if kind is not None and kind.kind in FLOATS else None
         return Bound(kind, nullable, _both(a.value, b.value, function, casts))
 
     return Expression(f"({left} {symbol} {right})", _bind)
 
 
 def _comparison(symbol: str, left: Expression, other: Any) -> Expression:
-    right, compare = lit(other), _COMPARISONS[symbol]
+    right, compare = lit(other), COMPARISONS[symbol]
 
     def _bind(schema: TableSchema) -> Bound:
         a, b = left.bind(schema), right.bind(schema)
-        _common(a, b, symbol)
-        floats = {one.type.kind for one in (a, b) if one.type is not None} & set(_FLOATS)
+        common_type(a.type, b.type, symbol)
+        floats = {one.type.kind for one in (a, b) if one.type is not None} & set(FLOATS)
         return Bound(
-            DataType("bool"), a.nullable or b.nullable, _both(a.value, b.value, compare, _rank if floats else None)
+            DataType("bool"), a.nullable or b.nullable, _both(a.value, b.value, compare, rank if floats else None)
         )
 
     return Expression(f"({left} {symbol} {right})", _bind)
@@ -476,35 +421,6 @@ def _arrow(given: Any) -> Expression:
     return Expression(f"arrow({given})", _bind)
 
 
-def _result(symbol: str, a: Bound, b: Bound) -> DataType | None:
-    """Return the type of an arithmetic operation."""
-    kinds = [None if one.type is None else one.type.kind for one in (a, b)]
-    if None in kinds and symbol in "+-":
-        other = next((kind for kind in kinds if kind is not None), None)
-        if other in ("timestamp", "timestamptz", "date", None):
-            return None if other is None else DataType(other)
-    bad = [kind for kind in kinds if kind not in _NUMBERS]
-    if bad:
-        raise SchemaError(f"{symbol} takes numbers: found {bad[0] or 'a span of time'}")
-    if symbol == "/" or set(kinds) & set(_FLOATS):
-        return DataType("float64")
-    return DataType("decimal" if "decimal" in kinds else "int64")
-
-
-def _common(a: Bound, b: Bound, where: str) -> DataType | None:
-    """Return the type that two expressions have in common."""
-    if a.type is None or b.type is None:
-        return a.type or b.type
-    if a.type == b.type:
-        return a.type
-    kinds = [a.type.kind, b.type.kind]
-    if all(kind in _NUMBERS for kind in kinds):
-        if set(kinds) & set(_FLOATS):
-            return DataType("float64")
-        return DataType("decimal" if "decimal" in kinds else "int64")
-    raise SchemaError(f"{where} takes values of one type: found {a.type} and {b.type}")
-
-
 def _kind_of(value: Any) -> DataType | None:
     if value is None or isinstance(value, timedelta):
         return None
@@ -514,34 +430,6 @@ def _kind_of(value: Any) -> DataType | None:
         if isinstance(value, cls):
             return DataType(kind)
     raise SchemaError(f"{value!r} is a {type(value).__name__}: no column type has such values")
-
-
-def _rank(value: Any) -> Any:
-    """Return a number that compares as in SQL: NaN is equal to itself and greater than all others."""
-    return (1, 0) if isinstance(value, float) and math.isnan(value) else (0, value)
-
-
-def _to_float(value: Any) -> Any:
-    return float(value)
-
-
-def _quotient(x: Any, y: Any) -> Any:
-    """Divide and cut off the fraction, as in SQL; NULL by zero."""
-    if y == 0:
-        return None
-    if isinstance(x, float):
-        return float(math.trunc(x / y))
-    whole = abs(x) // abs(y)
-    return whole if (x < 0) == (y < 0) else -whole
-
-
-def _remainder(x: Any, y: Any) -> Any:
-    """Return the remainder, with the sign of the dividend, as in SQL; NULL by zero."""
-    if y == 0:
-        return None
-    if isinstance(x, float):
-        return math.fmod(x, y)
-    return (1 if x >= 0 else -1) * (abs(x) % abs(y))
 
 
 _LITERALS: tuple[tuple[type, str], ...] = (
@@ -554,40 +442,3 @@ _LITERALS: tuple[tuple[type, str], ...] = (
     (date, "date"),
     (time, "time"),
 )
-
-_OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
-    "+": lambda x, y: x + y,
-    "-": lambda x, y: x - y,
-    "*": lambda x, y: x * y,
-    "/": lambda x, y: None if y == 0 else x / y,
-    "//": _quotient,
-    "%": _remainder,
-}
-
-_WIDE_OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
-    "+": lambda x, y: _WIDE.add(Decimal(x), Decimal(y)),
-    "-": lambda x, y: _WIDE.subtract(Decimal(x), Decimal(y)),
-    "*": lambda x, y: _WIDE.multiply(Decimal(x), Decimal(y)),
-    "//": lambda x, y: None if y == 0 else _WIDE.divide_int(Decimal(x), Decimal(y)),
-    "%": lambda x, y: None if y == 0 else _WIDE.remainder(Decimal(x), Decimal(y)),
-}
-
-_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
-    "<": lambda x, y: x < y,
-    "<=": lambda x, y: x <= y,
-    ">": lambda x, y: x > y,
-    ">=": lambda x, y: x >= y,
-    "=": lambda x, y: x == y,
-    "!=": lambda x, y: x != y,
-}
-
-_CASTS: dict[str, Callable[[Any], Any]] = {
-    "int16": int,
-    "int32": int,
-    "int64": int,
-    "float32": float,
-    "float64": float,
-    "decimal": lambda value: Decimal(str(value)) if isinstance(value, float) else Decimal(value),
-    "string": str,
-    "date": lambda value: value.date() if isinstance(value, datetime) else value,
-}

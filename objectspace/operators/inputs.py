@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from objectspace.operators.builder import ROW_ID
 from objectspace.operators.plan import Node
+from objectspace.operators.sources import ROW_ID
 from objectspace.relational import Chunk, Order, RowError, TableSchema
 from objectspace.relational.chunk import OP_COLUMN, OPS, Op
 from objectspace.relational.keys import KeyEncoder

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import itemgetter
 from typing import Any
 
 from objectspace.operators.aggregation import Aggregation, same, same_values
 from objectspace.operators.canonical import is_plain
+from objectspace.operators.chunks import check_chunk, refuse_retractions
 from objectspace.operators.vectorised import FEWEST, Folder, can_fold
 from objectspace.relational import Chunk, InconsistentOperationError
 
@@ -31,7 +33,8 @@ class ValueGroups(Aggregation):
 
     def _forget(self) -> None:
         super()._forget()
-        self._held: list[Any] = []
+        self._held_ops: list[Any] = []
+        self._held_rows: list[Any] = []
         self._folded: dict[Any, Cells] = {}
 
     def _plan_groups(self) -> None:
@@ -42,20 +45,36 @@ class ValueGroups(Aggregation):
         folds = self._is_short and can_fold(self.input, self._key_places, self._accumulators)
         self._folder = Folder(self.input, self._key_places, self._accumulators) if folds else None
 
-    def _take(self, pairs: list[Any]) -> None:
+    def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
+        """Take some changes of the input; the output waits for the barrier. Time: O(rows of the chunk)."""
         if self._folder is None:
-            super()._take(pairs)
-            return
-        self._held += pairs
-        if len(self._held) >= HELD:
+            return super().process(chunk, side)
+        check_chunk(self.input, chunk)
+        if self.append_only:
+            refuse_retractions(self, chunk)
+        if self._closed is None:
+            self._held_ops += chunk.ops
+            self._held_rows += chunk.values
+        else:
+            pairs = self._in_time(chunk.rows())
+            self._held_ops += [op for op, _ in pairs]
+            self._held_rows += [row for _, row in pairs]
+        if len(self._held_rows) >= HELD:
             self._fold()
+        return []
+
+    def barrier(self, epoch: int) -> list[Chunk]:
+        """End an epoch: return one change a touched group, and seal the tables."""
+        with no_collection():
+            return super().barrier(epoch)
 
     def _fold(self) -> None:
         """Add up the rows that wait."""
-        pairs, self._held = self._held, []
-        folded = self._folder.fold(pairs) if self._folder is not None and len(pairs) >= FEWEST else None
+        ops, rows = self._held_ops, self._held_rows
+        self._held_ops, self._held_rows = [], []
+        folded = self._folder.fold(ops, rows) if self._folder is not None and len(rows) >= FEWEST else None
         if folded is None:
-            super()._take(pairs)
+            self._take(list(zip(ops, rows)))
         elif self._folded:
             self._join(folded.items())
         else:
@@ -73,8 +92,7 @@ class ValueGroups(Aggregation):
         self._fold()
         if self._touched:
             self._join((key, touched.cells) for key, touched in self._touched.items())
-        with no_collection():
-            ops, rows = self._settle_columns(self._folded)
+        ops, rows = self._settle_columns(self._folded)
         self._folded, self._touched = {}, {}
         self._evict()
         return self._emitted(ops, rows)
@@ -124,9 +142,11 @@ class ValueGroups(Aggregation):
 
     def _check_rows(self, groups: list[tuple[Any, ...]], after: list[Cells]) -> None:
         """Refuse a group that has fewer rows than none."""
-        if after and min(after)[0] < 0:
-            group = groups[after.index(min(after))]
-            raise InconsistentOperationError(f"group {self._shown(group)}: more rows were retracted than came")
+        if not after or min(map(itemgetter(0), after)) >= 0:
+            return
+        for group, cells in zip(groups, after):
+            if cells[0] < 0:
+                raise InconsistentOperationError(f"group {self._shown(group)}: more rows were retracted than came")
 
     def _shown_rows(self, groups: list[tuple[Any, ...]], cells: list[Cells]) -> list[tuple[Any, ...]]:
         """Return the rows of the output for the cells of groups."""

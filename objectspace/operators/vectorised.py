@@ -21,8 +21,7 @@ FOLDED = frozenset(["int16", "int32", "int64", "string", "bool", "date"])
 FEWEST = 2_000
 """Fewer rows than this are added one by one."""
 
-Pairs = list[tuple[Any, Any]]
-Folded = dict[Any, tuple[Any, ...]]
+Folded = dict[Any, Sequence[Any]]
 """By group: its cells."""
 
 
@@ -59,19 +58,19 @@ class Folder:
         places = {kept.place for kept in accumulators if kept.place >= 0}
         self._columns: dict[int, Column] = {place: schema.columns[place] for place in sorted(places)}
 
-    def fold(self, pairs: Pairs) -> Folded | None:
+    def fold(self, ops: Sequence[str], rows: Sequence[Any]) -> Folded | None:
         """Return the cells of each group; ``None`` where a sum may not fit 64 bits. Time: O(rows)."""
         import pyarrow as pa
 
-        columns = list(zip(*[row for _, row in pairs], strict=True))
+        columns = list(zip(*rows, strict=True))
         arrays = {place: _array(columns[place], column) for place, column in self._columns.items()}
         sums = {kept.place for kept in self._accumulators if kept.role == "sum"}
-        if any(not _is_small(arrays[place], len(pairs)) for place in sums):
+        if any(not _is_small(arrays[place], len(rows)) for place in sums):
             return None
-        signs = _signs(pairs)
+        signs = _signs(ops)
         data = {f"k{number}": _array(columns[place], column) for number, (place, column) in enumerate(self._keyed())}
         for number, kept in enumerate(self._accumulators):
-            data[f"c{number}"] = _terms(kept, arrays.get(kept.place), signs, len(pairs))
+            data[f"c{number}"] = _terms(kept, arrays.get(kept.place), signs, len(rows))
         names = [name for name in data if name.startswith("k")]
         steps = [(f"c{number}", _STEPS.get(kept.role, "sum")) for number, kept in enumerate(self._accumulators)]
         found = pa.table(data).group_by(names).aggregate(steps)
@@ -108,13 +107,13 @@ def _is_small(values: Any, rows: int) -> bool:
     return found["min"] is None or max(-found["min"], found["max"]) * rows < 2**63
 
 
-def _signs(pairs: Pairs) -> Any:
+def _signs(ops: Sequence[str]) -> Any:
     """Return +1 for a row that came and -1 for one that went; ``None`` where all came."""
     import pyarrow as pa
 
-    if all(op == "+" for op, _ in pairs):
+    if all(op == "+" for op in ops):
         return None
-    return pa.array([1 if op == "+" or op == "U+" else -1 for op, _ in pairs], pa.int64())
+    return pa.array([1 if op == "+" or op == "U+" else -1 for op in ops], pa.int64())
 
 
 def _terms(kept: Accumulator, values: Any, signs: Any, rows: int) -> Any:

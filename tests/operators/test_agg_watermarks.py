@@ -1,4 +1,4 @@
-"""Watermarks: groups that close, state that is cleaned, rows that come too late, windows that give each row its group."""
+"""Watermarks: groups that close, state that is cleaned, rows that come too late, and the windows of time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def make_row(key: int, randomness: random.Random) -> Any:
 
 def expected(rows: Any, low: int, high: int) -> list[Any]:
     groups: dict[Any, list[Any]] = {}
-    for w, k, v, number in sorted(rows, key=lambda row: row[3]):
+    for w, k, v, _ in sorted(rows, key=lambda row: row[3]):
         if low <= w < high:
             groups.setdefault((w, k), []).append(v)
     found = []
@@ -126,8 +126,8 @@ def in_duckdb(rows: Any, slide: timedelta, slides: int) -> list[Any]:
         if rows:
             database.executemany("INSERT INTO t VALUES (?, ?)", list(rows))
         found = database.execute(
-            "SELECT moment, id, time_bucket($slide, moment, TIMESTAMP '1970-01-01') - n * $slide AS start, start + $size"
-            " FROM t, range($slides) AS numbers(n)",
+            "SELECT moment, id, time_bucket($slide, moment, TIMESTAMP '1970-01-01') - n * $slide AS start,"
+            " start + $size FROM t, range($slides) AS numbers(n)",
             {"slide": slide, "size": slide * slides, "slides": slides},
         )
         return found.fetchall()
