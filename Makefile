@@ -4,7 +4,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 COMMA := ,
 
-.PHONY: demo test check lint types wheel crash bench-objects bench-kvt bench-relational clean
+.PHONY: demo test check lint types wheel crash bench-objects bench-kvt bench-relational bench-operators bench-nexmark clean
 
 demo: $(VENV)/.demo
 	@$(PY) -m objectspace.spark.demo
@@ -33,6 +33,12 @@ bench-kvt: $(VENV)/.bench
 
 bench-relational: $(VENV)/.bench
 	@$(PY) -m benchmarks.relational
+
+bench-operators: $(VENV)/.bench
+	@$(PY) -m benchmarks.operators
+
+bench-nexmark: $(VENV)/.bench
+	@$(PY) -m benchmarks.nexmark
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
