@@ -2,7 +2,9 @@
 
 from objectspace.operators.base import Operator
 from objectspace.operators.hash_join import HashJoin
+from objectspace.operators.interval_join import IntervalJoin
 from objectspace.operators.materialize import Materialize
+from objectspace.operators.temporal_join import TemporalJoin
 from objectspace.operators.top_n import GroupTopN, TopN
 
-__all__ = ["GroupTopN", "HashJoin", "Materialize", "Operator", "TopN"]
+__all__ = ["GroupTopN", "HashJoin", "IntervalJoin", "Materialize", "Operator", "TemporalJoin", "TopN"]
