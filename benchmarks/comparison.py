@@ -15,7 +15,7 @@ from typing import Literal
 
 from benchmarks.figures import Spread, interval
 from benchmarks.report import case_label, inverse
-from benchmarks.results import Case, Outcome, Run
+from benchmarks.results import PAGE_BYTES, Case, Outcome, Run
 from benchmarks.scripts import ratios_in
 from benchmarks.timing import table
 
@@ -73,7 +73,7 @@ def _cases(old: Outcome, new: Outcome, band: float) -> Iterator[Change]:
     before = {(case.state, case.label): case for case in old.cases}
     after = {(case.state, case.label): case for case in new.cases}
     for key in dict.fromkeys([*before, *after]):
-        label = case_label(new, after.get(key) or before[key])
+        label = case_label(new, after[key]) if key in after else case_label(old, before[key])
         pair = before.get(key), after.get(key)
         if pair[0] is None or pair[1] is None or pair[0].ours() is None or pair[1].ours() is None:
             yield Change(new.name, label, "only in one")
@@ -126,11 +126,9 @@ def judge(ratio: float, low: float, high: float, band: float) -> Verdict:
 
 def _bytes(name: str, label: str, old: Case, new: Case, band: float) -> Change:
     """Compare the bytes of a repetition: the same work writes about the same bytes, so there is no spread."""
-    before, after = (
-        (found[1].written_all / (len(found[1].wall) + 1) if found else 0.0) for found in (old.ours(), new.ours())
-    )
+    before, after = ((found[1].written_each if found else 0.0) for found in (old.ours(), new.ours()))
     # A page more or less is the alignment of a file.
-    ratio = (after + 4096) / (before + 4096)
+    ratio = (after + PAGE_BYTES) / (before + PAGE_BYTES)
     verdict: Verdict = "more bytes" if ratio > 1 + band else "fewer bytes" if ratio < 1 / (1 + band) else "same"
     return Change(name, f"{label}, bytes written", verdict, ratio, ratio, ratio)
 

@@ -52,12 +52,14 @@ def _parts(run: Run, source: str, page: Path, drawn: dict[str, list[Path]]) -> I
     yield INTRODUCTION
     yield f"{report.conditions(run)}The figures: `{source}`.\n"
     yield f"#{report.losing(run, True)[2:]}"
+    yield report.writing(run, True)
     missing = report.absences(run.outcomes)
     if missing:
         yield table("Not run", ("scenario", "who", "why"), missing)
     for outcome in report.losses_first(run):
         yield from _section(outcome, page, drawn[outcome.name])
     yield f"#{report.losing(run, False)[2:]}"
+    yield report.writing(run, False)
 
 
 def _section(outcome: Outcome, page: Path, drawn: list[Path]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from benchmarks.results import Case, Outcome
 INK, LIGHT_INK = "#5a5a5a", "#b8b8b8"
 """Text and lines on light pages, and on dark ones."""
 
-COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#56b4e9", "#b8860b", "#7f7f7f", "#8c6bb1", "#e377c2", "#17a589")
+COLOURS = ("#d55e00", "#1f85cc", "#009e73", "#cc79a7", "#56b4e9", "#b8860b", "#7f7f7f", "#8c6bb1", "#e377c2", "#17a589")
 MARKERS = "osD^vPX<>*"
 RATIOS_SHOWN = 40
 
@@ -68,6 +68,8 @@ def _figure(width: float, height: float) -> tuple[Any, Any]:
 
 
 def _lines(outcome: Outcome, axis: str, cases: Sequence[Case]) -> Any:
+    from matplotlib import ticker
+
     figure, axes = _figure(8, 4.2)
     by_state = len({case.state for case in cases}) > 1
     names = list(dict.fromkeys(name for case in cases for name in case.contestants))
@@ -92,12 +94,20 @@ def _lines(outcome: Outcome, axis: str, cases: Sequence[Case]) -> Any:
             lw=2.6 if is_ours else 1.3,
         )
         axes.fill_between(xs, *spread, color=colour, alpha=0.12, lw=0)
-    axes.set(xscale="log", yscale="log", xlabel=axis, ylabel=f"seconds a {outcome.unit}")
+    axes.set(xscale="log", yscale="log", xlabel=axis, ylabel=f"time a {outcome.unit}")
+    axes.yaxis.set_major_formatter(ticker.EngFormatter("s"))
+    low, high = axes.get_ylim()
+    # Between two powers of ten the ticks of the others must say what they are.
+    axes.yaxis.set_minor_formatter(ticker.EngFormatter("s") if high / low < 20 else ticker.NullFormatter())
+    axes.tick_params(axis="y", which="both", labelsize=9)
+    axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: f"{x:,.0f}"))
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
 
 def _ratios(compared: Iterable[Standing]) -> Any:
+    from matplotlib import ticker
+
     shown = sorted(compared, key=lambda one: one.ratio.median)[-RATIOS_SHOWN:]
     figure, axes = _figure(8, 1.2 + 0.28 * len(shown))
     for place, one in enumerate(shown):
@@ -105,9 +115,13 @@ def _ratios(compared: Iterable[Standing]) -> Any:
         axes.plot([one.ratio.least, one.ratio.greatest], [place, place], color=colour, lw=1.5)
         axes.plot([one.ratio.median], [place], "o", color=colour, ms=5)
     axes.axvline(1, color=INK, lw=1)
-    labels = [f"{one.rival}: {one.case}" for one in shown]
+    several = len({one.rival for one in shown}) > 1
+    labels = [f"{one.rival}: {one.case}" if several else one.case for one in shown]
     axes.set_yticks(range(len(shown)), [label.replace("$", r"\$") for label in labels], fontsize=7)
-    axes.set(xscale="log", xlabel="times as long as beside whom (median, min-max): left of 1 we are faster")
+    axes.set(xscale="log", xlabel="times as long: left of 1 we are faster")
+    for axis in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
+        axis(ticker.FuncFormatter(lambda x, _: f"{x:g}"))
+    axes.tick_params(axis="x", which="both", labelsize=8)
     return figure
 
 

@@ -57,14 +57,24 @@ def standings(outcome: Outcome) -> list[Standing]:
     return found
 
 
+def byte_standings(outcome: Outcome) -> list[Standing]:
+    """Return how many times the bytes of each rival we write in each case of a scenario."""
+    return [
+        Standing(outcome.name, case_label(outcome, case), name, Spread(ratio, ratio, ratio))
+        for case in outcome.cases
+        for name, ratio in case.byte_ratios().items()
+    ]
+
+
 def inverse(ratio: Spread) -> Spread:
     """Return one over a ratio."""
     return Spread(1 / ratio.median, 1 / ratio.greatest, 1 / ratio.least)
 
 
 def case_label(outcome: Outcome, case: Case) -> str:
-    """Return what a case is called."""
-    return f"{case.label} ({case.state:,} {outcome.state})" if case.state else case.label
+    """Return what a case is called: its state too, where there are several."""
+    several = len({one.state for one in outcome.cases}) > 1
+    return f"{case.label} ({case.state:,} {outcome.state})" if several else case.label
 
 
 def worst(outcome: Outcome) -> float:
@@ -88,16 +98,7 @@ def times(value: float) -> str:
 
 def losing(run: Run, is_loss: bool) -> str:
     """Return the table of the rivals that are faster somewhere, worst first; or of those that we beat, best first."""
-    groups: dict[tuple[str, str], list[Standing]] = {}
-    for outcome in run.outcomes:
-        for one in standings(outcome):
-            groups.setdefault((one.scenario, one.rival), []).append(one)
-    extreme = max if is_loss else min
-    found = [
-        (extreme(group, key=lambda one: one.ratio.median), sum(one.is_loss is is_loss for one in group), len(group))
-        for group in groups.values()
-    ]
-    found.sort(key=lambda row: row[0].ratio.median, reverse=is_loss)
+    found = _extremes([one for outcome in run.outcomes for one in standings(outcome)], is_loss)
     rows = [
         (
             f"[{one.scenario}](#{one.scenario})",
@@ -113,6 +114,31 @@ def losing(run: Run, is_loss: bool) -> str:
     title, most = ("Where we lose", "at worst") if is_loss else ("Where we win", "at best")
     header = ("scenario", "beside", "in cases", f"{most}, times as long (min-max)", "there", "every repetition")
     return table(title, header, rows)
+
+
+def writing(run: Run, is_loss: bool) -> str:
+    """Return the table of the rivals that write fewer bytes somewhere, worst first; or of those that write more."""
+    found = _extremes([one for outcome in run.outcomes for one in byte_standings(outcome)], is_loss)
+    rows = [
+        (f"[{one.scenario}](#{one.scenario})", one.rival, f"{count} of {among}", times(one.ratio.median), one.case)
+        for one, count, among in found
+        if count
+    ]
+    title, most = ("Where we write more", "at worst") if is_loss else ("Where we write less", "at best")
+    return table(title, ("scenario", "beside", "in cases", f"{most}, times as many bytes", "there"), rows)
+
+
+def _extremes(among: Sequence[Standing], is_loss: bool) -> list[tuple[Standing, int, int]]:
+    """Return the extreme case of each scenario and rival, with how many cases are lost or won, and of how many."""
+    groups: dict[tuple[str, str], list[Standing]] = {}
+    for one in among:
+        groups.setdefault((one.scenario, one.rival), []).append(one)
+    extreme = max if is_loss else min
+    found = [
+        (extreme(group, key=lambda one: one.ratio.median), sum(one.is_loss is is_loss for one in group), len(group))
+        for group in groups.values()
+    ]
+    return sorted(found, key=lambda row: row[0].ratio.median, reverse=is_loss)
 
 
 def _clear(one: Standing) -> str:
@@ -164,10 +190,9 @@ def _wall(one: Measurement, units: int) -> str:
 
 
 def _costs(one: Measurement, units: int) -> list[str]:
-    written = one.written_all / units / (len(one.wall) + 1)
     return [
         quantity(statistics.median(one.cpu) / units, "s"),
-        quantity(written, "B"),
+        quantity(one.written_each / units, "B"),
         quantity(one.stored, "B"),
         f"{quantity(one.peak, 'B')}, {quantity(one.before, 'B')} before",
     ]
@@ -209,7 +234,7 @@ def text(run: Run) -> str:
         parts.extend(scenario_tables(outcome))
         if outcome.notes:
             parts.append(f"{outcome.notes}\n")
-    parts += [losing(run, True), losing(run, False)]
+    parts += [losing(run, True), writing(run, True), losing(run, False), writing(run, False)]
     missing = absences(run.outcomes)
     if missing:
         parts.append(table("Not run", ("scenario", "who", "why"), missing))

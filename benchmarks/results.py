@@ -18,6 +18,9 @@ import orjson
 from benchmarks.figures import Spread, ratios
 
 FORMAT = 1
+PAGE_BYTES = 4096
+"""What the kernel writes at least."""
+
 FOLDER = Path(__file__).parent / "results"
 VERSIONS_OF = (
     *("objectspace", "orjson", "sortedcontainers", "xxhash", "pyarrow", "numpy", "pandas", "pyspark"),
@@ -48,6 +51,11 @@ class Measurement:
     peak: int = 0
     before: int = 0
     stored: int = 0
+
+    @property
+    def written_each(self) -> float:
+        """Bytes written in a repetition, on average: the warm-up has written too."""
+        return self.written_all / (len(self.wall) + 1)
 
 
 @dataclass
@@ -80,6 +88,16 @@ class Case:
             name: Spread.of(ratios(ours[1].wall, other.wall))
             for name, other in self.contestants.items()
             if ours and other.role in ("rival", "floor") and other.wall
+        }
+
+    def byte_ratios(self) -> dict[str, float]:
+        """Return how many times the bytes of each rival we write; not of those that write less than a page."""
+        ours = self.ours()
+        found = {name: other for name, other in self.contestants.items() if other.role == "rival" and other.wall}
+        return {
+            name: ours[1].written_each / other.written_each
+            for name, other in found.items()
+            if ours and min(ours[1].written_each, other.written_each) >= PAGE_BYTES
         }
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from benchmarks.scenarios import checkpoint, conversation, history, memory, middle, restart, scripts
+from benchmarks.scenarios import checkpoint, conversation, history, memory, middle, restart, scripts, state
 
 SCENARIOS = (
     *checkpoint.SCENARIOS,
     *conversation.SCENARIOS,
+    *state.SCENARIOS,
     *restart.SCENARIOS,
     *middle.SCENARIOS,
     *history.SCENARIOS,

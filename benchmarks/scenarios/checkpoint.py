@@ -105,7 +105,7 @@ SCENARIOS = (
             states=(10_000, 100_000, 1_000_000, 10_000_000),
             steps=(*FEW, *SHAPES, *MANY),
             repetitions=21,
-            seconds=15,
+            seconds=8,
             patience=1_800,
         ),
     ),

@@ -56,6 +56,17 @@ def test_losses_are_counted_by_rival_with_the_worst_case() -> None:
     assert "| [winning](#winning) | them | 1 of 1 | 0.10 (" in won
 
 
+def test_bytes_are_lost_too_and_less_than_a_page_is_not_compared() -> None:
+    run = made.run()
+    losing = run.outcomes[3].cases
+    losing[0].contestants["ours"].written_all *= 3
+    losing[1].contestants["them"].written_all = 100
+    lost, won = report.writing(run, True), report.writing(run, False)
+    assert "| [losing](#losing) | them | 1 of 1 | 3.0 | reads \\| writes (1,000 slots) |" in lost
+    assert "winning" not in lost
+    assert "| [winning](#winning) | them | 1 of 1 | 1.0 | one |" in won
+
+
 def test_a_ratio_of_rates_is_turned_round() -> None:
     outcome = Outcome("rates", "g", "t", "w", better="more")
     outcome.tables = [Table("Puts", ["what", "rate"], [["a", "4.00 (2.00-5.00)"]])]
