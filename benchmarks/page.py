@@ -23,8 +23,8 @@ of the ratios of the pairs of repetitions, with the least and the greatest. Abov
 - *time* is wall time; *CPU* is that of all threads, both the median of the repetitions.
 - *written* is what the kernel counts (`write_bytes` less `cancelled_write_bytes` of `/proc/self/io`), over all
   repetitions and the threads behind them: pages of 4,096 bytes that were dirtied, so appending ten bytes counts 4,096.
-  The journal of the file system is not in it. After each repetition, and outside of
-  its time, the files of the contestant are synced, so that nobody waits for what another has left to be written.
+  The journal of the file system is not in it. After each repetition, and outside of its time, the files of the
+  contestant are synced, so that nobody waits for what another has left to be written.
 - *on disk* is what its files take at the end of the step; *memory* is the peak of the process, and its peak before it
   opened anything.
 - A *floor* promises less than we do and shows how low one could get; it is no rival.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import shutil
 import subprocess
@@ -37,6 +38,22 @@ def folder(root: Path | None = None) -> Iterator[Path]:
         yield made.resolve()
     finally:
         shutil.rmtree(made, ignore_errors=True)
+
+
+def sync_files(place: Path) -> None:
+    """Write out what the kernel still holds of the files below a folder.
+
+    Not for the process that has them open to do: closing a file there would drop the locks of SQLite on it.
+    """
+    for path in place.rglob("*"):
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            continue  # removed meanwhile by a thread of the contestant
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 class Worker:
@@ -109,6 +126,7 @@ class Race:
         self.absent: dict[str, str] = {}
         self.workers: dict[str, Worker] = {}
         self.before: dict[str, int] = {}
+        self.places: dict[str, Path] = {}
 
     def start(self) -> None:
         """Fill and open the state of each contestant, one after the other."""
@@ -138,7 +156,7 @@ class Race:
             worker.end()
 
     def _start(self, contestant: Contestant) -> None:
-        place = self.place / str(len(self.before) + len(self.absent))
+        place = self.places[contestant.name] = self.place / str(len(self.places))
         place.mkdir()
         command = [sys.executable, "-m", "benchmarks.worker", self.module, self.scenario.name, contestant.name]
         command += [str(place), str(self.state), "quick" if self.quick else "full"]
@@ -163,6 +181,8 @@ class Race:
                 reply = self._ask(name, case, do="run", step=number, seed=self._seed(step, repetition))
                 if reply is None:
                     continue
+                # Or the next one that waits for the disk would wait for what this one has left to be written.
+                sync_files(self.places[name])
                 if reply["answer"]:
                     answers[name] = reply["answer"]
                 if repetition:

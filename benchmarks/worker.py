@@ -49,19 +49,6 @@ def stored_bytes(place: Path) -> int:
     return total
 
 
-def sync_files(place: Path) -> None:
-    """Write out what the kernel still holds of the files below a folder."""
-    for path in place.rglob("*"):
-        try:
-            descriptor = os.open(path, os.O_RDONLY)
-        except FileNotFoundError:
-            continue  # removed meanwhile by a thread of the contestant
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
 class Server:
     """Answers the requests of the runner, one JSON text a line.
 
@@ -89,8 +76,6 @@ class Server:
         written, cpu, started = written_bytes(), time.process_time(), time.perf_counter()
         found = action()
         wall, cpu, written = time.perf_counter() - started, time.process_time() - cpu, max(0, written_bytes() - written)
-        # Or the next contestant that waits for the disk would wait for what this one has left to be written.
-        sync_files(self.subject.place)
         answer = None if found is None else xxhash.xxh64_hexdigest(repr(found).encode())
         return {"wall": round(wall, 9), "cpu": round(cpu, 9), "written": written, "answer": answer}
 
