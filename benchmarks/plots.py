@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.report import Standing, standings
+from benchmarks.report import EVEN_FROM, Standing, standings
 from benchmarks.results import Case, Outcome
 
 INK, LIGHT_INK = "#5a5a5a", "#b8b8b8"
@@ -28,6 +28,10 @@ def plot(outcome: Outcome, folder: Path) -> list[Path]:
     for axis, series in charts(outcome):
         name = re.sub(r"\W+", "-", f"{outcome.name}-{axis}").strip("-").lower()
         found.append(_save(folder / f"{name}.svg", _lines(outcome, axis, series)))
+    for case in outcome.cases:
+        if max((len(one.wall) for one in case.contestants.values()), default=0) >= EVEN_FROM:
+            name = re.sub(r"\W+", "-", f"{outcome.name}-{case.state}-{case.label}-each").lower()
+            found.append(_save(folder / f"{name}.svg", _sequence(outcome, case)))
     compared = standings(outcome)
     if not found and compared:
         found.append(_save(folder / f"{outcome.name}-ratios.svg", _ratios(compared)))
@@ -101,6 +105,23 @@ def _lines(outcome: Outcome, axis: str, cases: Sequence[Case]) -> Any:
     axes.yaxis.set_minor_formatter(ticker.EngFormatter("s") if high / low < 20 else ticker.NullFormatter())
     axes.tick_params(axis="y", which="both", labelsize=9)
     axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: f"{x:,.0f}"))
+    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
+
+
+def _sequence(outcome: Outcome, case: Case) -> Any:
+    """Draw each repetition after the other: the even and the uneven."""
+    from matplotlib import ticker
+
+    figure, axes = _figure(8, 4.2)
+    for place, (name, one) in enumerate(case.contestants.items()):
+        is_ours = one.role == "ours"
+        xs, ys = range(1, len(one.wall) + 1), [seconds / case.units for seconds in one.wall]
+        axes.plot(
+            xs, ys, color=COLOURS[place % len(COLOURS)], label=name, lw=1.8 if is_ours else 0.9, zorder=3 - is_ours
+        )
+    axes.set(yscale="log", xlabel="repetition", ylabel=f"time a {outcome.unit}")
+    axes.yaxis.set_major_formatter(ticker.EngFormatter("s"))
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks.page import write_page
-from benchmarks.plots import INK, LIGHT_INK, charts
+from benchmarks.plots import INK, LIGHT_INK, charts, plot
 from tests.benchmarks import made
 
 
@@ -65,6 +65,13 @@ def test_plots_of_before_are_gone(written: list[Path]) -> None:
     write_page(made.run(), "made-up", written[0])
     assert not old.exists()
     assert written[1].exists()
+
+
+def test_many_repetitions_are_drawn_one_after_the_other(tmp_path: Path) -> None:
+    winning = made.run().outcomes[0]
+    assert [path.name for path in plot(winning, tmp_path)] == ["winning-ratios.svg"]
+    winning.cases[0].contestants["ours"].wall *= 10
+    assert [path.name for path in plot(winning, tmp_path)] == ["winning-1000-one-each.svg"]
 
 
 def test_a_scenario_is_drawn_over_its_states_and_over_its_steps() -> None:
