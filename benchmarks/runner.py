@@ -26,6 +26,10 @@ LEAST_REPETITIONS = 3
 """However slow a contestant is, so many repetitions are counted: fewer have no median worth the name."""
 
 
+SHARED_MEMORY = ("-shm", "lock.mdb")
+"""Files through which SQLite and LMDB share memory: they mean nothing after a crash, and neither ever syncs them."""
+
+
 class ContestantError(Exception):
     """A contestant failed or took too long; the message is the reason that the results give."""
 
@@ -46,6 +50,8 @@ def sync_files(place: Path) -> None:
     Not for the process that has them open to do: closing a file there would drop the locks of SQLite on it.
     """
     for path in place.rglob("*"):
+        if path.name.endswith(SHARED_MEMORY):
+            continue
         try:
             descriptor = os.open(path, os.O_RDONLY)
         except FileNotFoundError:

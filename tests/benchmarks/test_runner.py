@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.registry import Scenario, Script, load
 from benchmarks.results import Outcome
-from benchmarks.runner import run, run_scenario
+from benchmarks.runner import run, run_scenario, sync_files
 from benchmarks.scripts import run_script
 from tests.benchmarks import samples
 
@@ -132,3 +132,18 @@ def test_a_run_is_kept_after_each_scenario(tmp_path: Path) -> None:
 
 def names(outcomes: list[Outcome]) -> list[str]:
     return [outcome.name for outcome in outcomes]
+
+
+def test_syncing_what_was_left_behind_minds_no_folder_and_no_file_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "below").mkdir()
+    for name in ("data", "data-shm", "below/lock.mdb", "below/more"):
+        (tmp_path / name).write_bytes(b"1")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    synced: list[str] = []
+    monkeypatch.setattr(
+        "os.fsync", lambda descriptor: synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+    )
+    sync_files(tmp_path)
+    assert sorted(synced) == ["below", "data", "more"]
