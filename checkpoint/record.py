@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Self
 
@@ -70,7 +70,7 @@ def write_record(connection: sqlite3.Connection, record: CheckpointRecord) -> No
 
     Dirties: one row.
     """
-    connection.execute(f"INSERT INTO checkpoint ({_COLUMNS}) VALUES ({_MARKS})", astuple(record))
+    connection.execute(f"INSERT INTO checkpoint ({_COLUMNS}) VALUES ({_MARKS})", tuple(vars(record).values()))
 
 
 def timestamp(ago: timedelta = timedelta(0)) -> str:

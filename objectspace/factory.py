@@ -17,6 +17,7 @@ from objectspace.objects import (
     ObjectDictionary,
     PersistedObject,
     Queue,
+    RawSortedDictionary,
     Set,
     SortedDictionary,
     SortedSet,
@@ -159,17 +160,25 @@ class ObjectFactory(ABC):
         """Return a sorted set by its name, created where there is none."""
         return self._get_or_create(SortedSet, name, {})
 
-    def create_sorted_dictionary(self, name: str) -> SortedDictionary[Any, Any]:
-        """Create a sorted dictionary."""
-        return self._create(SortedDictionary, name, {})
+    def create_sorted_dictionary(self, name: str, *, raw: bool = False) -> SortedDictionary[Any, Any]:
+        """Create a sorted dictionary.
+
+        Args:
+            name: the name, not in use yet.
+            raw: whether its keys are bytes and its values text or bytes, which are stored as they are.
+        """
+        return self._create(RawSortedDictionary if raw else SortedDictionary, name, {})
 
     def get_sorted_dictionary(self, name: str) -> SortedDictionary[Any, Any]:
-        """Return a sorted dictionary by its name."""
+        """Return a sorted dictionary by its name, also a raw one."""
         return self._get(SortedDictionary, name)
 
-    def get_or_create_sorted_dictionary(self, name: str) -> SortedDictionary[Any, Any]:
+    def get_or_create_sorted_dictionary(self, name: str, *, raw: bool = False) -> SortedDictionary[Any, Any]:
         """Return a sorted dictionary by its name, created where there is none."""
-        return self._get_or_create(SortedDictionary, name, {})
+        if name not in self:
+            return self.create_sorted_dictionary(name, raw=raw)
+        found = self._get(SortedDictionary, name)
+        return _same(found, "raw", isinstance(found, RawSortedDictionary), raw)
 
     def create_sparse_array(self, name: str, default: Any = None) -> SparseArray[Any]:
         """Create a sparse array.

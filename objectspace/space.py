@@ -64,6 +64,8 @@ class ObjectSpace(ObjectFactory):
         self._handles: dict[int, PersistedObject] = {}
         self._next_id = 1
         self._closed = False
+        self._barriers: list[Callable[[int], None]] = []
+        self._rollbacks: list[Callable[[], None]] = []
 
     def get(self, name: str) -> Any:
         """Return the object of this name, of whatever kind.
@@ -112,6 +114,17 @@ class ObjectSpace(ObjectFactory):
         if object_id in self._handles:
             self._handles[object_id]._rename(new_name)
         self._index_changed(object_id)
+
+    def on_barrier(self, seal: Callable[[int], None]) -> None:
+        """Have something called with the epoch before ``checkpoint()`` collects; what it raises stops the checkpoint.
+
+        For layers above, which hold back what belongs to an epoch until it is sealed.
+        """
+        self._barriers.append(seal)
+
+    def on_rollback(self, forget: Callable[[], None]) -> None:
+        """Have something called after ``rollback()``, to drop what it holds back."""
+        self._rollbacks.append(forget)
 
     def kind_of(self, name: str) -> str:
         """Return the kind of an object as it stands in the index, ``"Dictionary"`` for example.
@@ -270,11 +283,30 @@ class VolatileObjectSpace(ObjectSpace):
         Time: O(1). Dirties: nothing.
         """
         self._usable()
-        self._epoch = self._epoch + 1 if epoch is None else epoch
+        epoch = self._epoch + 1 if epoch is None else epoch
+        for seal in self._barriers:
+            seal(epoch)
+        self._epoch = epoch
         self._number += 1
         return Receipt(self._number, self._epoch, CheckpointKind(kind), 0, 0, 0.0)
 
     _number = _epoch = 0
+
+    def save(self, writer: Writer) -> NoReturn:
+        """Refuse: there is no store to save to; :meth:`checkpoint` runs what belongs to a barrier."""
+        raise CheckpointProtocolError("a volatile space stores nothing: call checkpoint(), or use PersistedObjectSpace")
+
+    def on_saved(self) -> NoReturn:
+        """Refuse: there was no save."""
+        self.save(None)  # type: ignore[arg-type]
+
+    def rollback(self, epoch: int | None = None) -> NoReturn:
+        """Refuse: nothing is stored to go back to."""
+        raise CheckpointProtocolError("a volatile space has nothing to go back to: use PersistedObjectSpace")
+
+    def at(self, epoch: int) -> NoReturn:
+        """Refuse: nothing is stored of any epoch."""
+        self.rollback(epoch)
 
     def close(self) -> None:
         """Close the space: its handles refuse all work. May be done twice."""
@@ -333,8 +365,6 @@ class PersistedObjectSpace(ObjectSpace):
         self._room = cache_slots
         self._index_dirty: set[int] = set()
         self._flight: _Flight | None = None
-        self._barriers: list[Callable[[int], None]] = []
-        self._rollbacks: list[Callable[[], None]] = []
         self._load(_at or store.reader())
 
     @classmethod
@@ -448,17 +478,6 @@ class PersistedObjectSpace(ObjectSpace):
         self._drop_edits()
         for forget in self._rollbacks:
             forget()
-
-    def on_barrier(self, seal: Callable[[int], None]) -> None:
-        """Have something called with the epoch before :meth:`checkpoint` collects; what it raises stops the checkpoint.
-
-        For layers above, which hold back what belongs to an epoch until it is sealed.
-        """
-        self._barriers.append(seal)
-
-    def on_rollback(self, forget: Callable[[], None]) -> None:
-        """Have something called after :meth:`rollback`, to drop what it holds back."""
-        self._rollbacks.append(forget)
 
     def at(self, epoch: int) -> PersistedObjectSpace:
         """Return a read-only space as of an epoch.

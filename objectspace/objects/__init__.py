@@ -11,6 +11,7 @@ from objectspace.objects.linked_list import LinkedList, Node
 from objectspace.objects.list import List
 from objectspace.objects.object_dictionary import ObjectDictionary
 from objectspace.objects.queue import Queue
+from objectspace.objects.raw_dictionary import RawSortedDictionary
 from objectspace.objects.set import Set
 from objectspace.objects.sorted_dictionary import SortedDictionary
 from objectspace.objects.sorted_set import SortedSet, SortedSetView
@@ -30,6 +31,8 @@ KINDS: dict[str, type[PersistedObject]] = {
 
 def class_of(kind: str, options: dict[str, Any]) -> type[PersistedObject]:
     """Return the class for a kind with the options of its index row."""
+    if "raw" in options:
+        return RawSortedDictionary
     return ObjectDictionary if "of" in options else KINDS[kind]
 
 
@@ -43,6 +46,7 @@ __all__ = [
     "ObjectDictionary",
     "PersistedObject",
     "Queue",
+    "RawSortedDictionary",
     "Set",
     "SortedDictionary",
     "SortedSet",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterable, Iterator, KeysView, ValuesView
+from collections.abc import Iterable, Iterator
 from itertools import compress, islice
 from operator import is_, is_not
 from typing import Any, NoReturn, Self, TypeVar
@@ -11,6 +11,7 @@ from objectspace.objects import limits
 from objectspace.objects.base import ABSENT
 from objectspace.objects.keyed import KeyedObject
 from objectspace.objects.variants import is_cold
+from objectspace.objects.views import StreamedItems, StreamedKeys, StreamedValues
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -289,17 +290,21 @@ class _Paged(_Watched[K, V]):
     def __reversed__(self) -> Iterator[K]:
         return (key for key, _, _ in self._table.stream_back())
 
+    def _pairs(self, *, reverse: bool = False) -> Iterator[tuple[K, V]]:
+        """Yield (key, value), read in one pass."""
+        return ((key, value) for key, value, _ in self._table.stream_back()) if reverse else self._table.items()
+
     def keys(self) -> Any:
         """Return a view of the keys, which are read as it is iterated."""
-        return KeysView(self)
+        return StreamedKeys(self)
 
     def values(self) -> Any:
         """Return a view of the values, which are read as it is iterated."""
-        return _Values(self)
+        return StreamedValues(self)
 
     def items(self) -> Any:
         """Return a view of the items, which are read as it is iterated."""
-        return _Items(self)
+        return StreamedItems(self)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -316,21 +321,3 @@ class _Paged(_Watched[K, V]):
 
     def __ror__(self, other: Any) -> Any:
         return {**other, **self.copy()} if isinstance(other, dict) else NotImplemented
-
-
-class _Values(ValuesView[V]):
-    """The values of a dictionary that is not wholly in memory, read in one pass."""
-
-    _mapping: Any
-
-    def __iter__(self) -> Iterator[V]:
-        return (value for _, value in self._mapping._table.items())
-
-
-class _Items(ItemsView[K, V]):
-    """The items of a dictionary that is not wholly in memory, read in one pass."""
-
-    _mapping: Any
-
-    def __iter__(self) -> Iterator[tuple[K, V]]:
-        return self._mapping._table.items()  # type: ignore[no-any-return]

@@ -146,6 +146,16 @@ class List(list[T], PersistedObject):
             return
         self._replace_all(list(self)[::-1])
 
+    def __delitem__(self, index: SupportsIndex | slice) -> None:
+        """Remove the elements of an index or a slice.
+
+        Time: O(n), as of ``list``. Dirties: one item an element removed, and the length.
+        """
+        if self._watch():
+            del self[index]
+        else:
+            list.__delitem__(self, index)
+
     def __imul__(self, count: SupportsIndex) -> Any:
         """Repeat the elements in place. Dirties: one item an element added or removed, and the length."""
         times = operator.index(count)
@@ -333,6 +343,8 @@ class _Watched(List[T]):
         places = sorted(range(*index.indices(len(self))), reverse=True)
         if len(places) == len(self):
             self.clear()
+        elif places and places[0] - places[-1] == len(places) - 1:
+            self._set_slice(slice(places[-1], places[0] + 1), [])
         elif self._watch():
             for place in places:
                 self._sequence.remove(place, list.__getitem__(self, place))
@@ -393,8 +405,8 @@ class _Watched(List[T]):
             if not _is_same(old, new):
                 sequence.set(place, old)
                 list.__setitem__(self, place, new)
-        for place in range(stop - 1, start + shared - 1, -1):
-            sequence.remove(place, list.pop(self, place))
+        sequence.remove_all(start + shared, list.__getitem__(self, slice(start + shared, stop)))
+        list.__delitem__(self, slice(start + shared, stop))
         if start + shared == len(self):
             sequence.append(len(values) - shared)
             list.extend(self, values[shared:])

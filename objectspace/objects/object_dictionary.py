@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -171,6 +171,16 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
 
     def __len__(self) -> int:
         return len(self._table)
+
+    def __or__(self, other: Any) -> Any:
+        return self.copy() | dict(other) if isinstance(other, Mapping) else NotImplemented
+
+    def __ror__(self, other: Any) -> Any:
+        return dict(other) | self.copy() if isinstance(other, Mapping) else NotImplemented
+
+    def __ior__(self, other: Any) -> Any:
+        self.update(other)
+        return self
 
     def __repr__(self) -> str:
         return f"ObjectDictionary({self._name!r}, {self.copy()!r})"

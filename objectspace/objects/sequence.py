@@ -61,19 +61,22 @@ class Sequenced:
 
     def remove(self, place: int, old: Any) -> None:
         """Note that the element at ``place``, whose value was ``old``, is removed."""
-        label = self.labels[place]
-        known = self.edits.pop(label) if label in self.edits else self.stored(label, old)
-        if known is not ABSENT:
-            self.gone[label] = known
-        self.prints.pop(label, None)
-        if place == len(self.labels) - 1:
-            self.labels = self.labels[:-1] if isinstance(self.labels, range) else self.labels
-        elif place == 0:
-            self.labels = self.labels[1:] if isinstance(self.labels, range) else self.labels
+        self.remove_all(place, [old])
+
+    def remove_all(self, start: int, olds: Sequence[Any]) -> None:
+        """Note that the elements from ``start`` on, whose values were ``olds``, are removed."""
+        stop = start + len(olds)
+        for label, old in zip(self.labels[start:stop], olds, strict=True):
+            known = self.edits.pop(label) if label in self.edits else self.stored(label, old)
+            if known is not ABSENT:
+                self.gone[label] = known
+            self.prints.pop(label, None)
+        if isinstance(self.labels, range) and stop == len(self.labels):
+            self.labels = self.labels[:start]
+        elif isinstance(self.labels, range) and start == 0:
+            self.labels = self.labels[stop:]
         else:
-            self._listed()
-        if isinstance(self.labels, list):
-            del self.labels[place]
+            del self._listed()[start:stop]
 
     def rows(self, values: Sequence[Any], encode: Any) -> list[Row]:
         """Return the rows of the open page.

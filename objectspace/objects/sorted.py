@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from sortedcontainers import SortedKeyList, SortedList
@@ -13,6 +13,13 @@ from objectspace import keys
 from objectspace.keys import INT64_MAX, INT64_MIN
 from objectspace.objects.base import ABSENT
 from objectspace.objects.keyed import KeyedObject
+
+_HAS_PLACE: dict[Any, Callable[[Any], bool]] = {
+    int: lambda key: INT64_MIN <= key <= INT64_MAX,
+    str: str.isascii,
+    bytes: lambda key: True,
+}
+"""Tells of a key of a type whose keys all compare whether its place in the order of slots is clear at once."""
 
 
 class SortedObject(KeyedObject):
@@ -83,7 +90,7 @@ class SortedObject(KeyedObject):
             self._put_with_care(key, value)
             return
         if key not in table.live:
-            if not (key.isascii() if isinstance(key, str) else INT64_MIN <= key <= INT64_MAX):
+            if not _HAS_PLACE[kind](key):
                 self._put_with_care(key, value)
                 return
             self._home.touch(self)
@@ -108,7 +115,7 @@ class SortedObject(KeyedObject):
         self._table.write(key, value)
         self._sample = key
         # Keys of these types compare with all others of their type: the next ones need no second look.
-        self._simple = type(key) if type(key) in (int, str) else None
+        self._simple = type(key) if type(key) in _HAS_PLACE else None
 
     def _check_new(self, key: Any) -> None:
         """Refuse a key that has no place among the others."""
@@ -139,7 +146,7 @@ class SortedObject(KeyedObject):
     ) -> Iterator[Any]:
         """Yield the keys between two bounds in order; ``None`` is no bound."""
         if self._table.complete:
-            return iter(self._order.irange(lower, upper, inclusive, reverse))
+            return self._keys_in_memory(lower, upper, inclusive, reverse)
         return (key for key, _ in self._pairs(lower, upper, inclusive, reverse=reverse))
 
     def _pairs(
@@ -153,7 +160,7 @@ class SortedObject(KeyedObject):
         """Yield (key, value) between two bounds in order."""
         if self._table.complete:
             live = self._table.live
-            yield from ((key, live[key]) for key in self._order.irange(lower, upper, inclusive, reverse))
+            yield from ((key, live[key]) for key in self._keys_in_memory(lower, upper, inclusive, reverse))
             return
         start, stop = self._bound(lower, -math.inf), self._bound(upper, math.inf)
         for key, value, _ in self._table.scan(start, stop, reverse=reverse):
@@ -162,11 +169,22 @@ class SortedObject(KeyedObject):
             if beyond_lower and beyond_upper:
                 yield key, value
 
+    def _keys_in_memory(self, lower: Any, upper: Any, inclusive: tuple[bool, bool], reverse: bool) -> Iterator[Any]:
+        """Yield the keys between two bounds, and refuse to go on where keys came or went meanwhile."""
+        order = self._order
+        length = len(order)
+        try:
+            yield from order.irange(lower, upper, inclusive, reverse)
+        except IndexError:
+            length = -1
+        if length != len(self._order):
+            raise RuntimeError(f"{self._describe()} changed size during iteration: iterate over a list of its keys")
+
     def _bound(self, key: Any, beyond: float) -> Slot | None:
         """Return the slot of a bound; for a number that has none in the order of slots one a little further out."""
         if key is None:
             return None
-        keys.check_sortable(key)
+        self._check_new(key)
         return self._slot(key) if keys.keeps_order(key) else math.nextafter(keys.nearest_double(key), beyond)
 
     def _check(self) -> None:

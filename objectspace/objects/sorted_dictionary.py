@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any, TypeVar
 
 from objectspace.objects.base import ABSENT
 from objectspace.objects.sorted import SortedObject
+from objectspace.objects.views import StreamedItems, StreamedKeys, StreamedValues
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -76,9 +77,17 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
     def __len__(self) -> int:
         return len(self._table)
 
-    def items(self) -> ItemsView[K, V]:
+    def keys(self) -> StreamedKeys[K]:
+        """Return a view of the keys in order."""
+        return StreamedKeys(self)
+
+    def values(self) -> StreamedValues[V]:
+        """Return a view of the values in key order."""
+        return StreamedValues(self)
+
+    def items(self) -> StreamedItems[K, V]:
         """Return a view of the items in key order."""
-        return _Items(self)
+        return StreamedItems(self)
 
     def irange(
         self,
@@ -177,15 +186,3 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
 
     def __repr__(self) -> str:
         return f"SortedDictionary({self._name!r}, {self.copy()!r})"
-
-
-class _Items(ItemsView[K, V]):
-    """The items in key order, read in one pass."""
-
-    _mapping: Any
-
-    def __iter__(self) -> Iterator[tuple[K, V]]:
-        return self._mapping._pairs()  # type: ignore[no-any-return]
-
-    def __reversed__(self) -> Iterator[tuple[K, V]]:
-        return self._mapping._pairs(reverse=True)  # type: ignore[no-any-return]

@@ -207,11 +207,20 @@ class SortedSetView(SetMethods[T]):
             raise ValueError(f"{lower!r} to {upper!r} is outside this view, {self._lower!r} to {self._upper!r}")
         return SortedSetView(self._source, lower, upper)
 
-    def irange(self, lower: T | None = None, upper: T | None = None) -> Iterator[T]:
-        """Yield the elements between two bounds, both included, as far as they are in this view."""
-        start = self._lower if lower is None or lower < self._lower else lower  # type: ignore[operator]
-        stop = self._upper if upper is None or upper > self._upper else upper  # type: ignore[operator]
-        return self._source.irange(start, stop)
+    def irange(
+        self,
+        lower: T | None = None,
+        upper: T | None = None,
+        inclusive: tuple[bool, bool] = (True, True),
+        reverse: bool = False,
+    ) -> Iterator[T]:
+        """Yield the elements between two bounds in order, as far as they are in this view; ``None`` is no bound."""
+        is_lower_ours = lower is None or lower < self._lower  # type: ignore[operator]
+        is_upper_ours = upper is None or upper > self._upper  # type: ignore[operator]
+        start, stop = self._lower if is_lower_ours else lower, self._upper if is_upper_ours else upper
+        if stop < start:  # type: ignore[operator]
+            return iter(())
+        return self._source.irange(start, stop, (is_lower_ours or inclusive[0], is_upper_ours or inclusive[1]), reverse)
 
     def __contains__(self, value: object) -> bool:
         return self._covers(value) and value in self._source

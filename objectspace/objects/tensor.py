@@ -149,6 +149,14 @@ class Tensor(KeyedObject):
     def __iter__(self) -> Iterator[Any]:
         return (self[place] for place in range(len(self)))
 
+    def __contains__(self, value: object) -> bool:
+        """Tell whether an element equals the value. Time: O(n)."""
+        return bool((self.copy() == value).any())
+
+    def __bool__(self) -> bool:
+        """Refuse, as numpy does, for more than one element."""
+        return bool(self.copy())
+
     def __eq__(self, other: object) -> Any:
         return self.copy() == other
 

@@ -137,7 +137,7 @@ def _is_same(wanted: TableSchema, stored: TableSchema) -> bool:
 def _create(space: ObjectSpace, name: str, schema: TableSchema | None) -> TableRecord:
     if schema is None:
         raise SchemaMismatchError(f"there is no table {name!r} in this space: pass a schema to create it")
-    space.create_sorted_dictionary(name)
+    space.create_sorted_dictionary(name, raw=True)
     known = space.get_or_create_dictionary(TABLES)
     number = max((stored["id"] for stored in known.values()), default=0) + 1
     record = TableRecord(name, number, schema, (tuple(column.id for column in schema.columns),))

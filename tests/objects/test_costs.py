@@ -227,3 +227,15 @@ def test_a_receipt_tells_the_cost_of_each_object(space: PersistedObjectSpace) ->
     assert (receipt.number, receipt.epoch, receipt.slots) == (1, 7, 11)
     assert {name: cost.slots for name, cost in receipt.objects.items()} == {"l": 10, "v": 1}
     assert all(cost.bytes > 0 <= cost.seconds for cost in receipt.objects.values())
+
+
+def test_a_deletion_among_many_changes_of_a_list_costs_one_row_more() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    target = space.create_list("l")
+    target.extend(range(5_000))
+    space.checkpoint()
+    for place in range(0, 5_000, 10):
+        target[place] = -1
+    del target[7]
+    del target[3_001:3_009]
+    assert space.checkpoint().slots == 500 + 1 + 8

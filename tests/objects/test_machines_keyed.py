@@ -165,6 +165,35 @@ class SortedDictionaryMachine(Mapping):
             assert outcome(self.handle, "__setitem__", (other, 1)) == "TypeError"
 
 
+class RawSortedDictionaryMachine(SortedDictionaryMachine):
+    """Keys are bytes, and values text that is stored as it is."""
+
+    mutate = None  # text cannot be changed in place
+
+    @initialize()
+    def choose(self) -> None:  # type: ignore[override]
+        self.keys = st.binary(max_size=2)
+
+    def create(self) -> Any:
+        return self.space.create_sorted_dictionary(self.name, raw=True)
+
+    def number(self, place: int) -> bytes:
+        return bytes([place])
+
+    def both(self, method: str, *arguments: Any) -> Any:
+        if method in ("__setitem__", "setdefault"):
+            arguments = (arguments[0], repr(arguments[1]))
+        elif method == "update":
+            arguments = ({key: repr(value) for key, value in arguments[0].items()},)
+        return super().both(method, *arguments)
+
+    @rule()
+    def no_order(self) -> None:
+        for key, value in (("a", "1"), (1, "1"), (b"a", 1), (b"a", "\ud800"), (b"a", None)):
+            assert outcome(self.handle, "__setitem__", (key, value)) == "TypeError"
+            assert outcome(self.handle, "update", ({key: value},)) == "TypeError"
+
+
 class SetModel(dict[Any, None]):
     """A set in order of insertion."""
 
@@ -485,6 +514,7 @@ class ObjectDictionaryMachine(ObjectMachine):
 
 TestDictionary = DictionaryMachine.TestCase
 TestSortedDictionary = SortedDictionaryMachine.TestCase
+TestRawSortedDictionary = RawSortedDictionaryMachine.TestCase
 TestSet = SetMachine.TestCase
 TestSortedSet = SortedSetMachine.TestCase
 TestSparseArray = SparseArrayMachine.TestCase

@@ -407,6 +407,17 @@ def test_a_volatile_space_has_the_same_objects() -> None:
     assert "list" not in space
 
 
+def test_a_volatile_space_runs_barriers_and_refuses_what_takes_a_store() -> None:
+    space, sealed = VolatileObjectSpace(), list[int]()
+    space.on_barrier(sealed.append)
+    space.checkpoint(epoch=7)
+    assert (space.checkpoint().epoch, sealed) == (8, [7, 8])
+    writer = CheckpointStore(":memory:").writer()
+    for refused in (lambda: space.save(writer), space.on_saved, space.rollback, lambda: space.at(7)):
+        with pytest.raises(CheckpointProtocolError, match="volatile"):
+            refused()
+
+
 def test_commit_async_lets_others_go_on(tmp_path: Path) -> None:
     async def run() -> list[int]:
         with PersistedObjectSpace.open(tmp_path / "state.db") as space:

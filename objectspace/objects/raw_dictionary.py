@@ -1,0 +1,103 @@
+"""The raw sorted dictionary: bytes as keys and text as values, both stored as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from checkpoint.reader import StoredItem
+from checkpoint.run import Slot
+from objectspace.errors import UnencodableValueError
+from objectspace.objects.base import Row
+from objectspace.objects.sorted_dictionary import SortedDictionary
+
+
+class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
+    """A sorted dictionary for those who encode keys and values themselves: a key is a BLOB slot, a value its payload.
+
+    >>> from objectspace import VolatileObjectSpace
+    >>> d = VolatileObjectSpace().create_sorted_dictionary("d", raw=True)
+    >>> d[b"b"] = "[2]"; d[b"a"] = "[1]"
+    >>> list(d.items())
+    [(b'a', '[1]'), (b'b', '[2]')]
+    """
+
+    kind = "SortedDictionary"
+    _is_plain = False
+
+    def _options(self) -> dict[str, Any]:
+        return {"raw": True}
+
+    def _put(self, key: Any, value: Any) -> None:
+        if type(key) is not bytes:
+            raise TypeError(f"{self._describe()} is raw: a key is bytes, found {key!r:.80}")
+        if not _is_storable(value):
+            raise UnencodableValueError(f"{self._describe()} is raw: a value is text or bytes, found {value!r:.80}")
+        super()._put(key, value)
+
+    def update(self, other: Any = (), /, **more: Any) -> None:
+        """Set the values of many keys. Time: O(log n) a key. Dirties: one item a key; for new keys also the length."""
+        table = self._table
+        pairs = other.items() if isinstance(other, Mapping) else other
+        if self._fresh or not table.complete:
+            for key, value in pairs:
+                self[key] = value
+            return
+        self._home.touch(self)
+        live, edits = table.live, table.edits
+        for key, value in pairs:
+            if key in live and _is_storable(value):
+                if key not in edits:
+                    edits[key] = live[key]
+                live[key] = value
+            else:
+                self[key] = value
+
+    def _check_new(self, key: Any) -> None:
+        """Take every key: all bytes have an order."""
+
+    def _rows(self) -> Iterable[Row]:
+        table = self._table
+        if self._fresh:
+            return table.rows()
+        live = table.live
+        rows: list[Row] = [(key, live[key], None) for key, stored in table.edits.items() if live[key] != stored]
+        return rows + [(key, None, None) for key in table.gone]
+
+    def _slot(self, key: Any) -> Slot:
+        return key  # type: ignore[no-any-return]
+
+    def _text(self, key: Any, value: Any) -> str:
+        return value  # type: ignore[no-any-return]
+
+    def _key_value(self, item: StoredItem) -> tuple[Any, Any]:
+        return item.slot, item.value
+
+    def _bound(self, key: Any, beyond: float) -> Slot | None:
+        return key  # type: ignore[no-any-return]
+
+    def _pairs(
+        self,
+        lower: Any = None,
+        upper: Any = None,
+        inclusive: tuple[bool, bool] = (True, True),
+        *,
+        reverse: bool = False,
+    ) -> Iterator[tuple[Any, Any]]:
+        table = self._table
+        if table.complete or table.edits or table.gone or table.flight:
+            yield from super()._pairs(lower, upper, inclusive, reverse=reverse)
+            return
+        size, skipped = len(table), {bound for bound, kept in zip((lower, upper), inclusive, strict=True) if not kept}
+        for slot, value, _ in self._home.reader().items(self._id, lower, upper, reverse=reverse):
+            if slot not in skipped:
+                yield slot, value
+                if len(table) != size:
+                    raise RuntimeError(f"{self._describe()} changed size during iteration")
+
+
+def _is_storable(value: object) -> bool:
+    """Tell whether a value can be a payload: bytes, or text without half a surrogate pair."""
+    if type(value) is str:
+        return value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
+    return type(value) is bytes

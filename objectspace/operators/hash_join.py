@@ -1,0 +1,294 @@
+"""HashJoin: the join of two streams, right under inserts, updates and deletes on both sides."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, Literal
+
+from objectspace.operators.base import Operator
+from objectspace.operators.join_side import Entry, JoinSide
+from objectspace.relational import Chunk, Column, SchemaError, TableSchema
+from objectspace.relational.chunk import Op, is_insert
+from objectspace.relational.schema import Row
+from objectspace.space import ObjectSpace
+
+JoinKind = Literal[
+    "inner", "left_outer", "right_outer", "full_outer", "left_semi", "left_anti", "right_semi", "right_anti"
+]
+
+KINDS: tuple[JoinKind, ...] = (
+    "inner",
+    "left_outer",
+    "right_outer",
+    "full_outer",
+    "left_semi",
+    "left_anti",
+    "right_semi",
+    "right_anti",
+)
+
+Condition = tuple[str | int, str, str | int] | Callable[[Row], Any]
+"""``("price", "<", "limit")`` over columns of the joined row, by name or position; or a function of the joined row."""
+
+CACHE_KEYS = 10_000
+"""Of how many join keys a side keeps the rows in memory unless the operator is told otherwise."""
+
+_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+class HashJoin(Operator):
+    """The join of two streams by equal keys, with an optional condition beyond them.
+
+    Rows come out as they are found, split into deletes and inserts; neighbours that cancel are left out. The columns of
+    an output row are those of the left side, then those of the right one, with ``_right`` behind the names that both
+    have; a semi or anti join gives the rows of its main side alone.
+
+    State: a table of the rows of each side, keyed by join key and stream key; and where rows may come out without a
+    match or depend on there being one (the kept sides of outer joins, the main side of semi and anti joins) a table of
+    how many rows match each. An event dirties the slot of its row, and of each match the slot of its degree where that
+    side has degrees.
+
+    Args:
+        left_schema: the schema of the left input; its primary key is the stream key.
+        right_schema: that of the right input.
+        left_key: the columns of the left side that are compared.
+        right_key: those of the right side, as many.
+        kind: ``inner``, ``left_outer``, ``right_outer``, ``full_outer``, ``left_semi``, ``left_anti``, ``right_semi``
+            or ``right_anti``.
+        null_safe: whether NULL equals NULL: for all columns, or one after the other; not at all by default.
+        condition: what else a match takes; NULL is no match.
+        watermarks: whether promises about the first key column clean the state.
+        cache_keys: of how many join keys a side keeps the rows in memory.
+
+    Raises:
+        SchemaError: the keys do not fit each other, or there is no such kind, column or comparison.
+
+    Source: RisingWave's HashJoinExecutor.
+
+    >>> from objectspace import VolatileObjectSpace
+    >>> from objectspace.relational import Column
+    >>> orders = TableSchema([Column("item", "string"), Column("n", "int64")], primary_key=["n"])
+    >>> prices = TableSchema([Column("item", "string"), Column("price", "int64")], primary_key=["item"])
+    >>> join = HashJoin(orders, prices, ["item"], ["item"], "left_outer")
+    >>> join.open(VolatileObjectSpace(), "join")
+    >>> join.process(Chunk.from_rows(orders, [("+", ("tea", 1))]), side="left")[0].rows()
+    [('+', ('tea', 1, None, None))]
+    >>> join.process(Chunk.from_rows(prices, [("+", ("tea", 5))]), side="right")[0].rows()
+    [('-', ('tea', 1, None, None)), ('+', ('tea', 1, 'tea', 5))]
+    """
+
+    sides: ClassVar[tuple[str, ...]] = ("left", "right")
+
+    def __init__(
+        self,
+        left_schema: TableSchema,
+        right_schema: TableSchema,
+        left_key: Sequence[str],
+        right_key: Sequence[str],
+        kind: JoinKind = "inner",
+        null_safe: bool | Sequence[bool] | None = None,
+        condition: Condition | None = None,
+        *,
+        watermarks: bool = False,
+        cache_keys: int = CACHE_KEYS,
+    ) -> None:
+        super().__init__()
+        if kind not in KINDS:
+            raise SchemaError(f"there is no join of kind {kind!r}: expected one of {', '.join(KINDS)}")
+        safe = _checked_keys((left_schema, right_schema), (list(left_key), list(right_key)), null_safe)
+        self.kind = kind
+        self._keys = (list(left_key), list(right_key))
+        self._main = None if kind in ("inner", "left_outer", "right_outer", "full_outer") else kind.partition("_")[0]
+        self._is_anti = kind.endswith("anti")
+        self._keeps = {"left": kind in ("left_outer", "full_outer"), "right": kind in ("right_outer", "full_outer")}
+        self._sides = {
+            side: JoinSide(
+                schema,
+                key,
+                safe,
+                counts=self._keeps[side] or self._main == side,
+                cache_keys=cache_keys,
+                watermark_column=key[0] if watermarks and key else None,
+            )
+            for side, schema, key in zip(self.sides, (left_schema, right_schema), self._keys, strict=True)
+        }
+        self._joined = _joined_schema(left_schema, right_schema, self._keeps)
+        self._matches = _predicate(condition, self._joined)
+        self._has_watermarks = watermarks
+        self._promised: dict[str, Any] = {}
+
+    @property
+    def schema(self) -> TableSchema:
+        """The schema of its output."""
+        return self._joined if self._main is None else self._sides[self._main].schema
+
+    def state(self) -> list[tuple[str, TableSchema]]:
+        """Return the schemas of its tables: rows and degrees of the left side, then of the right one."""
+        found = []
+        for name, side in self._sides.items():
+            found.append((name, side.state_schema))
+            if side.counts:
+                found.append((f"{name}_degree", side.degree_schema))
+        return found
+
+    def open(self, space: ObjectSpace, name: str) -> None:
+        """Create its tables, or open them again."""
+        super().open(space, name)
+        for role, side in self._sides.items():
+            side.open(self._tables[role], self._tables.get(f"{role}_degree"))
+            space.on_rollback(side.forget)
+
+    def process(self, chunk: Chunk, side: str = "left") -> list[Chunk]:
+        """Take changes of one side, and return the changes of the join.
+
+        Args:
+            chunk: the changes.
+            side: ``"left"`` or ``"right"``.
+
+        Raises:
+            ValueError: there is no such side.
+
+        Time: O(rows · (log n + matches)). Dirties: one slot a row, and one a match whose degree changes.
+        """
+        if side not in self.sides:
+            raise ValueError(f"a join has no side {side!r}: expected 'left' or 'right'")
+        change = self._change_main if self._main is not None else self._change_joined
+        found = [entry for op, row in chunk.rows() for entry in change(side, is_insert(op), row)]
+        ops: list[Op] = ["+" if comes else "-" for comes, _ in found]
+        out = Chunk(self.schema, ops, [row for _, row in found]).without_noops()
+        return [out] if len(out) else []
+
+    def watermark(self, column: str, value: Any, side: str = "left") -> list[tuple[str, Any]]:
+        """Take a promise about the first column of the join key; once both sides have promised, the lesser one holds.
+
+        Time: O(1). Dirties: one slot a table at the next barrier, and the rows that are cleaned.
+        """
+        key = self._keys[self.sides.index(side)]
+        if not self._has_watermarks or not key or column != key[0] or value is None:
+            return []
+        self._promised[side] = value
+        if len(self._promised) < 2:
+            return []
+        least = min(self._promised.values())
+        for table in self._tables.values():
+            table.update_watermark(least)
+        for one in self._sides.values():
+            one.forget()
+        names = [self._keys[0][0], self._joined.names[len(self._sides["left"].nulls) + self._right_place()]]
+        return [(name, least) for name in names if name in self.schema.names]
+
+    def _right_place(self) -> int:
+        return self._sides["right"].schema.place_of(self._keys[1][0])
+
+    def _change_joined(self, side: str, comes: bool, row: Row) -> Iterator[tuple[bool, Row]]:
+        """Apply one change of an inner or outer join, and yield what it changes."""
+        opposite = "right" if side == "left" else "left"
+        other, keeps_other = self._sides[opposite], self._keeps[opposite]
+        matches = self._apply(side, comes, row)
+        if not matches and self._keeps[side]:
+            yield comes, self._pair(side, row, None)
+        for entry in matches:
+            if not keeps_other or entry.degree:
+                yield comes, self._pair(side, row, entry.row)
+            elif comes:
+                yield False, self._pair(side, None, entry.row)
+                yield True, self._pair(side, row, entry.row)
+            else:
+                yield False, self._pair(side, row, entry.row)
+                yield True, self._pair(side, None, entry.row)
+            if comes:
+                other.shift(entry, 1)
+
+    def _change_main(self, side: str, comes: bool, row: Row) -> Iterator[tuple[bool, Row]]:
+        """Apply one change of a semi or anti join, and yield what it changes."""
+        other = self._sides["right" if side == "left" else "left"]
+        matches = self._apply(side, comes, row)
+        if side == self._main:
+            if bool(matches) != self._is_anti:
+                yield comes, row
+            return
+        for entry in matches:
+            if not entry.degree:
+                yield comes != self._is_anti, entry.row
+            if comes:
+                other.shift(entry, 1)
+
+    def _apply(self, side: str, comes: bool, row: Row) -> list[Entry]:
+        """Store or remove a row, and return its matches, whose degrees do not count it."""
+        mine, other = self._sides[side], self._sides["right" if side == "left" else "left"]
+        key = mine.key_of(row)
+        if key is None:
+            return []
+        matches = [entry for entry in other.group(key).values() if self._is_match(side, row, entry.row)]
+        if comes:
+            mine.insert(key, row, len(matches))
+        else:
+            mine.remove(key, row)
+            for entry in matches:
+                other.shift(entry, -1)
+        return matches
+
+    def _is_match(self, side: str, row: Row, other: Row) -> bool:
+        return self._matches is None or bool(self._matches(self._pair(side, row, other)))
+
+    def _pair(self, side: str, row: Row | None, other: Row | None) -> Row:
+        left, right = (row, other) if side == "left" else (other, row)
+        return self._sides["left"].padded(left) + self._sides["right"].padded(right)
+
+
+def _checked_keys(
+    schemas: tuple[TableSchema, TableSchema], keys: tuple[list[str], list[str]], null_safe: bool | Sequence[bool] | None
+) -> list[bool]:
+    """Check that the keys of both sides can be compared, and return of each column whether NULL equals NULL."""
+    if len(keys[0]) != len(keys[1]):
+        raise SchemaError(f"the join keys have {len(keys[0])} and {len(keys[1])} columns: expected as many")
+    for left, right in zip(*keys, strict=True):
+        types = schemas[0].column(left).type, schemas[1].column(right).type
+        if types[0] != types[1]:
+            raise SchemaError(f"join key {left!r} is {types[0]} and {right!r} is {types[1]}: expected one type")
+    safe = [bool(null_safe)] * len(keys[0]) if null_safe is None or isinstance(null_safe, bool) else list(null_safe)
+    if len(safe) != len(keys[0]):
+        raise SchemaError(f"null_safe has {len(safe)} values for {len(keys[0])} key columns")
+    return safe
+
+
+def _joined_schema(left: TableSchema, right: TableSchema, keeps: dict[str, bool]) -> TableSchema:
+    """Return the schema of joined rows; the stream keys of both sides identify one."""
+    new_names: dict[str, str] = {}
+    taken = set(left.names)
+    for name in right.names:
+        new = name
+        while new in taken:
+            new = f"{new}_right"
+        taken.add(new)
+        new_names[name] = new
+    columns = [Column(c.name, c.type, c.nullable or keeps["right"]) for c in left.columns]
+    columns += [Column(new_names[c.name], c.type, c.nullable or keeps["left"]) for c in right.columns]
+    key = [name for name, _ in left.primary_key] + [new_names[name] for name, _ in right.primary_key]
+    return TableSchema(columns, key)
+
+
+def _predicate(condition: Condition | None, schema: TableSchema) -> Callable[[Row], Any] | None:
+    if condition is None or callable(condition):
+        return condition
+    left, comparison, right = condition
+    if comparison not in _COMPARISONS:
+        raise SchemaError(f"there is no comparison {comparison!r}: expected one of {', '.join(_COMPARISONS)}")
+    first, second = (schema.place_of(name) if isinstance(name, str) else name for name in (left, right))
+    compare = _COMPARISONS[comparison]
+
+    def _matches(row: Row) -> bool:
+        one, other = row[first], row[second]
+        return one is not None and other is not None and bool(compare(one, other))
+
+    return _matches

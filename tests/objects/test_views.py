@@ -1,0 +1,70 @@
+"""Views, reversed iteration and ranges: the same in memory, and where only the slots in use are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from checkpoint import CheckpointStore
+from objectspace import PersistedObjectSpace
+
+PAIRS = {3: "c", 1: "a", 2: "b"}
+
+
+@pytest.fixture(params=["in memory", "paged"])
+def space(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[PersistedObjectSpace]:
+    store = CheckpointStore(":memory:")
+    first = PersistedObjectSpace(store)
+    for create in (first.create_dictionary, first.create_sorted_dictionary):
+        create(create.__name__.removeprefix("create_")).update(PAIRS)
+    first.create_sorted_set("sorted_set").update(PAIRS)
+    first.create_dictionary("groups", of=list).update({"a": [1]})
+    first.checkpoint()
+    if request.param == "in memory":
+        yield first
+        return
+    first.close()
+    monkeypatch.setattr("objectspace.objects.limits.WHOLE_SLOTS", 0)
+    yield PersistedObjectSpace(store)
+
+
+@pytest.mark.parametrize("kind", ["dictionary", "sorted_dictionary"])
+def test_views_run_in_both_directions_and_know_their_mapping(space: PersistedObjectSpace, kind: str) -> None:
+    found: Any = space.get(kind)
+    expected = dict(sorted(PAIRS.items())) if kind == "sorted_dictionary" else PAIRS
+    for view in ("keys", "values", "items"):
+        ours, theirs = getattr(found, view)(), getattr(expected, view)()
+        assert list(ours) == list(theirs)
+        assert list(reversed(ours)) == list(reversed(theirs))
+        assert dict(ours.mapping) == expected
+
+
+def test_a_view_of_a_range_takes_bounds_of_its_own(space: PersistedObjectSpace) -> None:
+    view = space.get_sorted_set("sorted_set").view_between(1, 2)
+    assert list(view.irange(0, 9, (False, False), reverse=True)) == [2, 1]
+    assert list(view.irange(1, 2, (False, True))) == [2]
+    assert list(view.irange(5)) == []
+
+
+def test_a_bound_that_has_no_place_among_the_keys_is_refused(space: PersistedObjectSpace) -> None:
+    with pytest.raises(TypeError):
+        list(space.get_sorted_dictionary("sorted_dictionary").irange("x"))
+
+
+@pytest.mark.parametrize("kind", ["sorted_set", "sorted_dictionary"])
+def test_sorted_keys_that_go_while_they_are_iterated_are_noticed(kind: str) -> None:
+    found: Any = getattr(PersistedObjectSpace(CheckpointStore(":memory:")), f"create_{kind}")("s")
+    found |= PAIRS if kind == "sorted_dictionary" else set(PAIRS)
+    with pytest.raises(RuntimeError, match="'s' changed size during iteration"):
+        for key in found:
+            found.pop(key if kind == "sorted_dictionary" else 0)
+
+
+def test_a_dictionary_of_objects_joins_like_a_dict(space: PersistedObjectSpace) -> None:
+    groups = space.get_dictionary("groups")
+    assert groups | {"b": [2]} == {"a": [1], "b": [2]}
+    assert {"a": 0} | groups == {"a": [1]}
+    groups |= {"b": [2]}
+    assert groups.copy() == {"a": [1], "b": [2]}

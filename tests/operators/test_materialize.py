@@ -1,0 +1,102 @@
+"""Materialised rows against a plain dictionary, and what their output adds up to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checkpoint import CheckpointStore
+from objectspace import PersistedObjectSpace, VolatileObjectSpace
+from objectspace.operators import Materialize
+from objectspace.operators.materialize import CONFLICTS
+from objectspace.relational import Chunk, Column, InconsistentOperationError, SchemaError, TableSchema
+
+SCHEMA = TableSchema(
+    [Column("k", "int64"), Column("v", "int64", nullable=True), Column("version", "int64", nullable=True)], ["k"]
+)
+
+rows = st.tuples(st.integers(0, 3), st.none() | st.integers(0, 2), st.none() | st.integers(0, 2))
+chunks = st.lists(st.tuples(st.sampled_from(["+", "-"]), rows), max_size=6)
+
+
+def resolved(conflict: str, op: str, present: Any, row: Any) -> Any:
+    """Return what becomes of the row of a key, as the documentation says it."""
+    if op == "-":
+        return None
+    if present is None:
+        return row
+    if conflict == "ignore":
+        return present
+    if conflict == "update_if_newer" and (-1 if row[2] is None else row[2]) < (
+        -1 if present[2] is None else present[2]
+    ):
+        return present
+    if conflict == "update_if_not_null":
+        return tuple(old if new is None else new for old, new in zip(present, row))
+    return row
+
+
+@pytest.mark.parametrize("conflict", [conflict for conflict in CONFLICTS if conflict != "check"])
+@settings(max_examples=100, deadline=None)
+@given(history=st.lists(st.one_of(chunks, st.sampled_from(["barrier", "crash"])), max_size=10))
+def test_the_table_and_the_output_say_the_same(conflict: Any, history: list[Any]) -> None:
+    store = CheckpointStore(":memory:")
+    version = "version" if conflict == "update_if_newer" else None
+
+    def opened() -> tuple[PersistedObjectSpace, Materialize]:
+        space, view = PersistedObjectSpace(store), Materialize(SCHEMA, conflict, version)
+        view.open(space, "view")
+        return space, view
+
+    space, view = opened()
+    model: dict[int, Any] = {}
+    downstream: dict[int, Any] = {}
+    kept: tuple[dict[int, Any], dict[int, Any]] = ({}, {})
+    epoch = 0
+    for event in history:
+        if event == "barrier":
+            epoch += 1
+            assert view.barrier(epoch) == []
+            space.checkpoint(epoch=epoch)
+            kept = dict(model), dict(downstream)
+        elif event == "crash":
+            space.close()
+            space, view = opened()
+            model, downstream = dict(kept[0]), dict(kept[1])
+        else:
+            for op, row in event:
+                model[row[0]] = resolved(conflict, op, model.get(row[0]), row)
+            for chunk in view.process(Chunk.from_rows(SCHEMA, event)):
+                for op, row in chunk.rows():
+                    if op in ("-", "U-"):
+                        assert downstream.pop(row[0]) == row
+                    else:
+                        assert row[0] not in downstream
+                        downstream[row[0]] = row
+        expected = {key: row for key, row in sorted(model.items()) if row is not None}
+        assert {row[0]: row for row in view.scan()} == expected == dict(sorted(downstream.items()))
+
+
+def test_a_checked_view_refuses_what_contradicts_it_and_applies_nothing() -> None:
+    view = Materialize(SCHEMA, "check")
+    view.open(VolatileObjectSpace(), "view")
+    view.process(Chunk.from_rows(SCHEMA, [("+", (1, 1, 1))]))
+    with pytest.raises(InconsistentOperationError, match="view/table"):
+        view.process(Chunk.from_rows(SCHEMA, [("+", (2, 2, 2)), ("+", (1, 5, 5))]))
+    assert list(view.scan()) == [(1, 1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"conflict": "replace"}, "expected one of overwrite"),
+        ({"conflict": "update_if_newer"}, "name the column"),
+        ({"version_column": "nothing"}, "no column 'nothing'"),
+    ],
+)
+def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(SchemaError, match=message):
+        Materialize(SCHEMA, **arguments)
