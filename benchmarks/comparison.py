@@ -2,7 +2,7 @@
 
 Our times are set against those of the rivals of the same repetition, which a busy machine slows as much: what is
 compared is the ratio, in one run and in the other. The interval is a bootstrap of the ratio of the two medians. A case
-counts as slower or faster only where the whole interval and the median leave the band of what is worth acting on.
+counts as slower or faster only where the whole interval lies outside of the band of what is worth acting on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,13 @@ from benchmarks.timing import table
 Verdict = Literal["slower", "faster", "same", "more bytes", "fewer bytes", "only in one"]
 
 BAND = 0.10
-"""A change by less than this is not worth acting on."""
+"""A change of time by less than this is not worth acting on."""
+
+BYTE_BAND = 0.50
+"""A change of bytes by less than this is the kernel's: what it writes in the midst of a repetition counts twice."""
+
+BYTE_SLACK = 4 * PAGE_BYTES
+"""So many bytes more or less are the alignment of a file."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,7 @@ def _cases(old: Outcome, new: Outcome, band: float) -> Iterator[Change]:
             yield Change(new.name, label, "only in one")
             continue
         yield _times(new.name, label, pair[0], pair[1], band)
-        yield _bytes(new.name, label, pair[0], pair[1], band)
+        yield _bytes(new.name, label, pair[0], pair[1])
 
 
 def _times(name: str, label: str, old: Case, new: Case, band: float) -> Change:
@@ -90,7 +96,7 @@ def _times(name: str, label: str, old: Case, new: Case, band: float) -> Change:
         return statistics.median(drawn[1]) - statistics.median(drawn[0])
 
     ratio, (low, high) = math.exp(change(samples)), (math.exp(edge) for edge in interval(samples, change))
-    return Change(name, label, judge(ratio, low, high, band), ratio, low, high, tuple(rivals))
+    return Change(name, label, judge(low, high, band), ratio, low, high, tuple(rivals))
 
 
 def _keeps_up(case: Case, rival: str) -> bool:
@@ -111,25 +117,25 @@ def relative(case: Case, rivals: Sequence[str]) -> list[float]:
     ]
 
 
-def judge(ratio: float, low: float, high: float, band: float) -> Verdict:
-    """Return the verdict over a ratio of times with its interval.
+def judge(low: float, high: float, band: float) -> Verdict:
+    """Return the verdict over the interval of a ratio of times.
 
-    >>> judge(1.3, 1.15, 1.5, 0.1), judge(1.3, 0.9, 1.9, 0.1), judge(1.05, 1.04, 1.06, 0.1), judge(0.7, 0.6, 0.8, 0.1)
+    >>> judge(1.15, 1.5, 0.1), judge(0.9, 1.9, 0.1), judge(1.04, 1.06, 0.1), judge(0.6, 0.8, 0.1)
     ('slower', 'same', 'same', 'faster')
     """
-    if ratio > 1 + band and low > 1:
+    if low > 1 + band:
         return "slower"
-    if ratio < 1 / (1 + band) and high < 1:
+    if high < 1 / (1 + band):
         return "faster"
     return "same"
 
 
-def _bytes(name: str, label: str, old: Case, new: Case, band: float) -> Change:
-    """Compare the bytes of a repetition: the same work writes about the same bytes, so there is no spread."""
+def _bytes(name: str, label: str, old: Case, new: Case) -> Change:
+    """Compare the bytes of a repetition on average: there is no spread to speak of, but now and then a page more."""
     before, after = ((found[1].written_each if found else 0.0) for found in (old.ours(), new.ours()))
-    # A page more or less is the alignment of a file.
-    ratio = (after + PAGE_BYTES) / (before + PAGE_BYTES)
-    verdict: Verdict = "more bytes" if ratio > 1 + band else "fewer bytes" if ratio < 1 / (1 + band) else "same"
+    ratio = (after + BYTE_SLACK) / (before + BYTE_SLACK)
+    more, fewer = ratio > 1 + BYTE_BAND, ratio < 1 / (1 + BYTE_BAND)
+    verdict: Verdict = "more bytes" if more else "fewer bytes" if fewer else "same"
     return Change(name, f"{label}, bytes written", verdict, ratio, ratio, ratio)
 
 
@@ -139,7 +145,7 @@ def _tables(old: Outcome, new: Outcome, band: float) -> Iterator[Change]:
         was, now = before[key], after[key]
         # Only the least and the greatest are known: the interval of the quotient is the widest that they allow.
         ratio, low, high = now.median / was.median, now.least / was.greatest, now.greatest / was.least
-        yield Change(new.name, ": ".join(key), judge(ratio, low, high, band), ratio, low, high, (key[-1],))
+        yield Change(new.name, ": ".join(key), judge(low, high, band), ratio, low, high, (key[-1],))
 
 
 def _ratios(outcome: Outcome) -> dict[tuple[str, str, str], Spread]:
