@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.registry import Action, Contestant, Scenario, Sizes, Step, Subject
-from benchmarks.scenarios.stores import FLOOR, OURS, RIVALS, Kind, Ours, Store, changes
+from benchmarks.scenarios.stores import FLOOR, OURS, OURS_NORMAL, RIVALS, Kind, Ours, Store, changes
 
 
 class Changing(Subject):
@@ -69,7 +69,13 @@ ALONE = Contestant(
     "part",
 )
 
-CONTESTANTS = (contestant(OURS), ALONE, *(contestant(kind) for kind in RIVALS), contestant(FLOOR))
+CONTESTANTS = (
+    contestant(OURS),
+    ALONE,
+    contestant(OURS_NORMAL),
+    *(contestant(kind) for kind in RIVALS),
+    contestant(FLOOR),
+)
 
 
 def step(count: int, kind: str) -> Step:

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from benchmarks.registry import Action, Contestant, Scenario, Sizes, Step, Subject
-from benchmarks.scenarios.stores import sync_folder
+from benchmarks.scenarios.stores import Durability, sync_folder
 from objectspace import PersistedObjectSpace
 
 TURN_BYTES = 2_048
@@ -38,12 +38,18 @@ class Conversation(Subject):
 
 
 class Ours(Conversation):
+    durability: Durability = "full"
+
     def hold(self, path: Path, turns: list[str]) -> None:
-        with PersistedObjectSpace.open(path) as space:
+        with PersistedObjectSpace.open(path, durability=self.durability) as space:
             messages = space.create_list("messages")
             for turn in turns:
                 messages.append(turn)
                 space.checkpoint()
+
+
+class OursNormal(Ours):
+    durability = "normal"
 
 
 class Blob(Conversation):
@@ -127,6 +133,12 @@ SCENARIOS = (
         unit="turn",
         contestants=(
             Contestant("objectspace", Ours, "a list in a space, the defaults: durability=full", "ours"),
+            Contestant(
+                "objectspace, durability=normal",
+                OursNormal,
+                "the last turns may be lost when the power fails, as with diskcache; the store stays whole",
+                "part",
+            ),
             Contestant("whole JSON blob", Blob, "orjson, a new file, fsync, rename, fsync of the folder"),
             Contestant("SQLite, a row a turn", Sqlite, "WAL and synchronous=FULL: a hand-written table"),
             Contestant(

@@ -14,11 +14,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
+from benchmarks.registry import Role
 from objectspace import PersistedObjectSpace
+
+Durability = Literal["full", "normal"]
 
 VALUE = "{:044d}"
 """Values of 44 digits: with the quotes of their JSON and an integer key about 52 bytes a slot."""
@@ -76,8 +79,10 @@ class Store(ABC):
 class Ours(Store):
     """A dictionary in a space, with the defaults."""
 
+    durability: Durability = "full"
+
     def open(self) -> None:
-        self.space = PersistedObjectSpace.open(self.place / "state.db")
+        self.space = PersistedObjectSpace.open(self.place / "state.db", durability=self.durability)
         self.target = self.space.get_or_create_dictionary("target")
 
     def change(self, entries: Mapping[int, str]) -> None:
@@ -89,6 +94,12 @@ class Ours(Store):
 
     def close(self) -> None:
         self.space.close()
+
+
+class OursNormal(Ours):
+    """The same, where the last checkpoints may be lost when the power fails."""
+
+    durability = "normal"
 
 
 class Floor(Store):
@@ -322,12 +333,19 @@ class Kind:
     name: str
     store: type[Store]
     configuration: str
-    role: Any = "rival"
+    role: Role = "rival"
     needs: tuple[str, ...] = ()
     refusal: Callable[[], str | None] | None = None
 
 
 OURS = Kind("objectspace", Ours, "the defaults: durability=full, nothing acknowledged is lost", "ours")
+
+OURS_NORMAL = Kind(
+    "objectspace, durability=normal",
+    OursNormal,
+    "the last checkpoints may be lost when the power fails, as with diskcache; the store stays whole",
+    "part",
+)
 
 RIVALS = (
     Kind(
