@@ -173,6 +173,8 @@ class Race:
         if filled.returncode:
             last = (filled.stderr.strip().splitlines() or [f"exit status {filled.returncode}"])[-1]
             raise ContestantError(f"filling it failed: {last}")
+        # What is still to be written would disturb what is measured, and count as taken back where it is removed.
+        sync_files(place)
         worker = Worker([*command, "serve"], self.sizes.patience)
         self.before[contestant.name] = worker.ask(do="open")["before"]
         self.workers[contestant.name] = worker

@@ -112,7 +112,6 @@ def main(arguments: list[str]) -> None:
     subject = scenario.contestant(contestant).subject(Path(place), int(state), settings)
     if what == "fill":
         subject.fill()
-        os.sync()  # what is still to be written would disturb what is measured, and count as saved where it is removed
         return
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a rival prints must not stand between the replies
