@@ -38,6 +38,7 @@ def parser() -> argparse.ArgumentParser:
     running.add_argument("--json", action="store_true", help="print the results as JSON, not as tables")
     running.add_argument("--output", type=Path, default=results.FOLDER, help="the folder of the results")
     running.add_argument("--root", type=Path, help="the disk to measure: stores are made in this folder")
+    running.add_argument("--largest", type=int, help="leave out larger states, to save time and disk")
     page = commands.add_parser("page", help="make the page of the docs, with its plots")
     page.add_argument("results", nargs="?", type=Path, help="results; the newest full run by default")
     page.add_argument("--output", type=Path, default=PAGE, help="the file of the page")
@@ -70,7 +71,15 @@ def run_scenarios(chosen: argparse.Namespace) -> int:
     """Run scenarios, keep the results and print them."""
     entries = select(load(chosen.module), chosen.names)
     keep = partial(Run.save, folder=chosen.output)
-    found = run(entries, quick=chosen.quick, progress=printed(), module=chosen.module, root=chosen.root, keep=keep)
+    found = run(
+        entries,
+        quick=chosen.quick,
+        progress=printed(),
+        module=chosen.module,
+        root=chosen.root,
+        largest=chosen.largest,
+        keep=keep,
+    )
     path = found.save(chosen.output)
     sys.stdout.write(found.to_json().decode() if chosen.json else report.text(found))
     print(f"kept in {path}", file=sys.stderr)

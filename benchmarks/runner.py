@@ -234,14 +234,26 @@ class Race:
 
 
 def run_scenario(
-    scenario: Scenario, *, quick: bool, progress: Progress, module: str = DEFAULT_MODULE, root: Path | None = None
+    scenario: Scenario,
+    *,
+    quick: bool,
+    progress: Progress,
+    module: str = DEFAULT_MODULE,
+    root: Path | None = None,
+    largest: int | None = None,
 ) -> Outcome:
-    """Run one declared scenario at all its states."""
+    """Run one declared scenario at all its states that are not too large; the arguments are those of ``run``."""
     outcome = Outcome(scenario.name, scenario.group, scenario.title, scenario.why)
     outcome.state, outcome.unit = scenario.state, scenario.unit
     outcome.configurations = {one.name: one.configuration for one in scenario.contestants}
     started = time.perf_counter()
-    for state in scenario.sizes(quick).states:
+    states = scenario.sizes(quick).states
+    too_large = [state for state in states if largest is not None and state > largest]
+    if too_large:
+        outcome.notes = f"States above {largest:,} were left out: {', '.join(f'{state:,}' for state in too_large)}."
+    for state in states:
+        if state in too_large:
+            continue
         with folder(root) as place:
             race = Race(scenario, state, place, quick=quick, module=module, progress=progress)
             try:
@@ -262,6 +274,7 @@ def run(
     progress: Progress,
     module: str = DEFAULT_MODULE,
     root: Path | None = None,
+    largest: int | None = None,
     keep: Callable[[Run], object] = lambda _: None,
 ) -> Run:
     """Run scenarios one after the other.
@@ -273,13 +286,14 @@ def run(
         module: where the scenarios are declared.
         root: where the stores are made for the time of the run: the disk that is measured; the current folder by
             default.
+        largest: the largest state of a declared scenario; all by default.
         keep: is given the run after each scenario, so that an hour is not lost with the last of them.
     """
     found, started = Run.begin(quick), time.perf_counter()
     for place, entry in enumerate(entries, start=1):
         progress(f"[{place}/{len(entries)}] {entry.name}")
         if isinstance(entry, Scenario):
-            outcome = run_scenario(entry, quick=quick, progress=progress, module=module, root=root)
+            outcome = run_scenario(entry, quick=quick, progress=progress, module=module, root=root, largest=largest)
         else:
             outcome = run_script(entry, quick=quick)
         found.outcomes.append(outcome)

@@ -91,7 +91,7 @@ SCENARIOS = (
         Contestant("small", Well, "as it is", largest=(10, "it would take for ever")),
         Contestant("floor", Well, "as it is", "floor"),
     ),
-    scenario("slow", Contestant("slow", Slow, "as it is"), Contestant("dying", Dying, "as it is"), patience=2.0),
+    scenario("slow", Contestant("slow", Slow, "as it is"), Contestant("dying", Dying, "as it is"), patience=5.0),
     scenario("wrong", Contestant("wrong", Wrong, "as it is")),
     Script("script", "group", "A script", "A reason", "tests.benchmarks.printing"),
     Script("broken", "group", "A script", "A reason", "tests.benchmarks.printing", quick=("--fail",)),

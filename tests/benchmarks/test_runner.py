@@ -90,7 +90,7 @@ def test_one_that_takes_too_long_or_dies_is_given_up_and_the_others_go_on(tmp_pa
     case = outcome_of("slow", tmp_path).cases[0]
     assert len(case.contestants["ours"].wall) == 3
     assert case.absent == {
-        "slow": "failed at 'first': took more than 2 s",
+        "slow": "failed at 'first': took more than 5 s",
         "dying": "failed at 'first': its process ended: without a word",
     }
 
@@ -128,6 +128,11 @@ def test_a_run_is_kept_after_each_scenario(tmp_path: Path) -> None:
     assert found.outcomes[0].failure == "not installed: tests.benchmarks.no_such_script"
     assert not found.quick
     assert found.versions["Python"]
+
+
+def test_states_that_are_too_large_are_left_out_and_named() -> None:
+    outcome = run([load(MODULE)["mixed"]], quick=True, progress=lambda _: None, module=MODULE, largest=100).outcomes[0]
+    assert (outcome.cases, outcome.notes) == ([], "States above 100 were left out: 10,000.")
 
 
 def names(outcomes: list[Outcome]) -> list[str]:
