@@ -1,0 +1,207 @@
+"""What event operators have in common: values in, values out, and persisted objects of their own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from objectspace.space import ObjectSpace
+
+_ENDED = "ended"
+
+
+class EventOperator(ABC):
+    """Something that takes single values and gives single values, and keeps what it must in persisted objects.
+
+    An operator is opened on a space under a name; the names of its objects begin with it. What a value changes is saved
+    with the next checkpoint of the space, and opened again it goes on from there. When it ends, it deletes its objects
+    but for one value, which says so until :meth:`delete`. Time comes with the values: no operator looks at a clock.
+
+    A class of your own implements :meth:`_next`, and what else it needs of :meth:`_create`, :meth:`_resume`,
+    :meth:`_tick` and :meth:`_finish`; objects come from ``self._object(kind, role)``.
+
+    Source: the operators of Nuqleon's reactive engine.
+    """
+
+    inputs: ClassVar[int] = 1
+    """How many inputs it has; the inputs are numbered from 0."""
+
+    def __init__(self) -> None:
+        self._space: ObjectSpace
+        self.name = ""
+        self._owned: list[str] = []
+        self.has_ended = False
+
+    def open(self, space: ObjectSpace, name: str) -> None:
+        """Create the objects under a name, or find them again; also after a rollback of the space.
+
+        Raises:
+            WrongKindError: an object of that name is of another kind.
+        """
+        self._space, self.name, self._owned = space, name, []
+        self.has_ended = f"{name}/{_ENDED}" in space
+        if self.has_ended:
+            self._object("value", _ENDED)
+        else:
+            self._create()
+            self._resume()
+
+    def on_next(self, value: Any, source: int = 0, at: float | None = None) -> list[Any]:
+        """Take a value, and return what comes out.
+
+        Args:
+            value: anything that a persisted object can hold.
+            source: the number of the input.
+            at: the time of the value, in a unit of the user's choice, which must never decrease.
+
+        Raises:
+            ValueError: there is no such input.
+        """
+        self._check_source(source)
+        if self.has_ended:
+            return []
+        out = [] if at is None else self._tick(at)
+        return out + self._next(value, source, at)
+
+    def on_time(self, at: float) -> list[Any]:
+        """Take the news that it is now ``at``, and return what comes out."""
+        return [] if self.has_ended else self._tick(at)
+
+    def on_completed(self, source: int = 0) -> list[Any]:
+        """Take the news that an input has ended, and return what comes out.
+
+        Raises:
+            ValueError: there is no such input.
+        """
+        self._check_source(source)
+        return [] if self.has_ended else self._finish(source)
+
+    def delete(self) -> None:
+        """Delete the objects of the operator, and what says that it has ended. Dirties: an index row an object."""
+        if self._owned and not self.has_ended:
+            self._delete_more()
+        for name in self._owned:
+            if name in self._space:
+                self._space.delete(name)
+        self._owned = []
+
+    def _create(self) -> None:  # noqa: B027 -- not every operator has objects
+        """Create the objects, or find them again."""
+
+    def _resume(self) -> None:  # noqa: B027 -- nor anything in memory
+        """Prepare what is only in memory."""
+
+    def _delete_more(self) -> None:  # noqa: B027
+        """Delete objects beyond those that :meth:`_object` has returned."""
+
+    @abstractmethod
+    def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
+        """Take a value, and return what comes out."""
+
+    def _tick(self, at: float) -> list[Any]:
+        """Take the time, and return what comes out."""
+        return []
+
+    def _finish(self, source: int) -> list[Any]:
+        """Take the end of an input, and return what comes out; unless told otherwise the operator ends as well."""
+        self._end()
+        return []
+
+    def _end(self) -> None:
+        """End for good: delete all objects, and leave one that says so."""
+        self.delete()
+        self.has_ended = True
+        self._object("value", _ENDED, True)
+
+    def _object(self, kind: str, role: str, *arguments: Any, **options: Any) -> Any:
+        """Return an object of the operator by its role, created where there is none."""
+        name = f"{self.name}/{role}"
+        self._owned.append(name)
+        return getattr(self._space, f"get_or_create_{kind}")(name, *arguments, **options)
+
+    def _check_source(self, source: int) -> None:
+        if not 0 <= source < self.inputs:
+            raise ValueError(f"{type(self).__name__} {self.name!r} has no input {source}: it has {self.inputs}")
+
+
+class Chain(EventOperator):
+    """Operators one after the other: what comes out of one goes into the next.
+
+    The chain ends with the first of its operators that ends; those behind it still give what they hold.
+
+    State: the objects of its operators.
+
+    Args:
+        stages: the operators, from the first to the last.
+
+    >>> from objectspace import VolatileObjectSpace
+    >>> from objectspace.operators.events import Average, Take, Where
+    >>> chain = Chain(Where(lambda x: x % 2 == 1), Take(3), Average())
+    >>> chain.open(VolatileObjectSpace(), "odd")
+    >>> [out for x in range(10) for out in chain.on_next(x)]
+    [3.0]
+    """
+
+    def __init__(self, *stages: EventOperator) -> None:
+        super().__init__()
+        if not stages:
+            raise ValueError("a chain has at least one operator")
+        self._stages: Sequence[EventOperator] = stages
+
+    def on_inner(self, key: Any, value: Any, at: float | None = None) -> list[Any]:
+        """Hand a value to the inner sequences of a key: see :meth:`SelectMany.on_inner`.
+
+        Raises:
+            TypeError: no operator of the chain has inner sequences.
+        """
+        return self._inner("on_inner", key, value, at)
+
+    def on_inner_completed(self, key: Any) -> list[Any]:
+        """End the inner sequences of a key: see :meth:`SelectMany.on_inner_completed`."""
+        return self._inner("on_inner_completed", key)
+
+    def _create(self) -> None:
+        for place, stage in enumerate(self._stages):
+            stage.open(self._space, f"{self.name}/{place}.{type(stage).__name__}")
+
+    def delete(self) -> None:
+        """Delete the objects of all operators, and what says that the chain has ended."""
+        for stage in self._stages:
+            stage.delete()
+        super().delete()
+
+    def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
+        return self._pass(0, lambda stage: stage.on_next(value, source, at), at)
+
+    def _tick(self, at: float) -> list[Any]:
+        out: list[Any] = []
+        for place in range(len(self._stages)):
+            if not self.has_ended:
+                out += self._pass(place, lambda stage: stage.on_time(at), at)
+        return out
+
+    def _finish(self, source: int) -> list[Any]:
+        return self._pass(0, lambda stage: stage.on_completed(source), None)
+
+    def _inner(self, method: str, *arguments: Any) -> list[Any]:
+        for place, stage in enumerate(self._stages):
+            if hasattr(stage, method):
+                if self.has_ended:
+                    return []
+                return self._pass(place, lambda stage: getattr(stage, method)(*arguments), None)
+        raise TypeError(f"chain {self.name!r} has no operator with inner sequences")
+
+    def _pass(self, place: int, give: Callable[[EventOperator], list[Any]], at: float | None) -> list[Any]:
+        """Give something to an operator, what comes out to the next, and so on; and the end, where one ends."""
+        values, is_over = give(self._stages[place]), self._stages[place].has_ended
+        for stage in self._stages[place + 1 :]:
+            out: list[Any] = []
+            for value in values:
+                out += stage.on_next(value, 0, at)
+            if is_over:
+                out += stage.on_completed()
+            values, is_over = out, is_over or stage.has_ended
+        if is_over:
+            self._end()
+        return values

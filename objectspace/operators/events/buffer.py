@@ -1,0 +1,173 @@
+"""Buffer: lists of values by count, by time or both, one after the other or overlapping."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from objectspace.operators.events.base import EventOperator
+
+
+class Buffer(EventOperator):
+    """Lists of values.
+
+    With ``count`` a list is given when it has so many values, with ``duration`` when its time is over, with both when
+    either comes first. ``skip`` or ``shift`` open a list every so many values, or every so long: lists overlap where
+    that is less than their length, and values are passed over where it is more. What is open at the end is given then.
+    A list in which no value fell is not given.
+
+    State: where lists follow each other, one list, which is used again: a value dirties 1 item and the length. Where
+    they can overlap, a queue of the numbers of the open lists and each of them: a value dirties 1 item and the length
+    of each open list. Time dirties 1 item when a list is begun.
+
+    Args:
+        count: the values of a list.
+        skip: how many values after one list the next is opened; ``count`` by default.
+        duration: how long a list is open, in the unit of the times that come with the values.
+        shift: how long after one list the next is opened; ``duration`` by default.
+
+    Raises:
+        ValueError: there is neither count nor duration, a number is not positive, or skip and shift do not fit them.
+
+    Source: Rx's Buffer, as Nuqleon keeps its state.
+
+    >>> from objectspace import VolatileObjectSpace
+    >>> buffer = Buffer(count=3, skip=2)
+    >>> buffer.open(VolatileObjectSpace(), "b")
+    >>> [out for x in range(7) for out in buffer.on_next(x)], buffer.on_completed()
+    ([[0, 1, 2], [2, 3, 4], [4, 5, 6]], [[6]])
+    """
+
+    def __init__(
+        self,
+        count: int | None = None,
+        skip: int | None = None,
+        duration: float | None = None,
+        shift: float | None = None,
+    ) -> None:
+        super().__init__()
+        _check(count, skip, duration, shift)
+        self._count, self._skip = count, count if skip is None else skip
+        self._duration, self._shift = duration, duration if shift is None else shift
+        self._overlaps = self._skip != count or self._shift != duration
+
+    def _delete_more(self) -> None:
+        for number in self._open if self._overlaps else ():
+            if self._name_of(number) in self._space:
+                self._space.delete(self._name_of(number))
+
+    def _create(self) -> None:
+        self._clock = self._object("value", "clock") if self._duration is not None else None
+        if self._overlaps:
+            self._open = self._object("queue", "open")
+            self._seen = self._object("value", "seen", 0)
+        else:
+            self._list = self._object("list", "values")
+
+    def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
+        if self._clock is not None:
+            if at is None:
+                raise ValueError(f"Buffer {self.name!r} has a duration: its values come with their times, at=...")
+            if self._clock.value is None:
+                self._begin(at)
+        return self._next_overlapping(value) if self._overlaps else self._next_alone(value, at)
+
+    def _tick(self, at: float) -> list[Any]:
+        if self._clock is None or self._clock.value is None:
+            return []
+        return self._tick_overlapping(at) if self._overlaps else self._tick_alone(at)
+
+    def _finish(self, source: int) -> list[Any]:
+        lists = [list(self._list_of(number)) for number in self._open] if self._overlaps else [list(self._list)]
+        self._end()
+        return [values for values in lists if values]
+
+    # One list --------------------------------------------------------------------------------------------------------
+
+    def _next_alone(self, value: Any, at: float | None) -> list[Any]:
+        self._list.append(value)
+        if self._count is None or len(self._list) < self._count:
+            return []
+        if self._clock is not None:
+            self._clock.value = at
+        return self._give()
+
+    def _tick_alone(self, at: float) -> list[Any]:
+        assert self._clock is not None
+        assert self._duration is not None
+        periods = (at - self._clock.value) // self._duration
+        if periods < 1:
+            return []
+        self._clock.value += periods * self._duration
+        return self._give()
+
+    def _give(self) -> list[Any]:
+        values = list(self._list)
+        self._list.clear()
+        return [values] if values else []
+
+    # Lists that overlap ----------------------------------------------------------------------------------------------
+
+    def _begin(self, at: float) -> None:
+        assert self._clock is not None
+        self._clock.value = at
+        if self._overlaps:
+            self._open_list()
+
+    def _next_overlapping(self, value: Any) -> list[Any]:
+        if self._clock is None:
+            if self._seen.value % self._skip == 0:
+                self._open.enqueue(self._seen.value // self._skip)
+            self._seen.value += 1
+        for number in self._open:
+            self._list_of(number).append(value)
+        if self._clock is None and len(self._open) and len(self._list_of(self._open.peek())) == self._count:
+            return self._close_list()
+        return []
+
+    def _tick_overlapping(self, at: float) -> list[Any]:
+        """Close and open the lists whose times have come, in the order of the times."""
+        assert self._clock is not None
+        assert self._duration is not None
+        assert self._shift is not None
+        out: list[Any] = []
+        start = self._clock.value
+        while True:
+            opens = start + self._seen.value * self._shift
+            closes = start + self._open.peek() * self._shift + self._duration if len(self._open) else opens
+            if min(opens, closes) > at:
+                return out
+            if len(self._open) and closes <= opens:
+                out += self._close_list()
+            elif not len(self._open) and at - opens >= self._duration:
+                # Nothing is open, and no value fell in the lists that opened and closed since.
+                self._seen.value += int((at - opens) // self._shift) or 1
+            else:
+                self._open_list()
+
+    def _open_list(self) -> None:
+        self._open.enqueue(self._seen.value)
+        self._seen.value += 1
+
+    def _close_list(self) -> list[Any]:
+        number = self._open.dequeue()
+        values = list(self._list_of(number))
+        self._space.delete(self._name_of(number))
+        return [values] if values else []
+
+    def _list_of(self, number: int) -> Any:
+        return self._space.get_or_create_list(self._name_of(number))
+
+    def _name_of(self, number: int) -> str:
+        return f"{self.name}/{number}"
+
+
+def _check(count: int | None, skip: int | None, duration: float | None, shift: float | None) -> None:
+    if count is None and duration is None:
+        raise ValueError("a Buffer has a count, a duration or both")
+    for what, number in (("count", count), ("skip", skip), ("duration", duration), ("shift", shift)):
+        if number is not None and number <= 0:
+            raise ValueError(f"{what} is {number}: expected a positive number")
+    if (skip is not None and count is None) or (shift is not None and duration is None):
+        raise ValueError("skip goes with a count, and shift with a duration")
+    if count is not None and duration is not None and (skip is not None or shift is not None):
+        raise ValueError("a Buffer with count and duration has neither skip nor shift")

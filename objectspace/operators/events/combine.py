@@ -1,0 +1,91 @@
+"""Operators of several inputs: CombineLatest and Zip."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from objectspace.operators.events.base import EventOperator
+
+
+class CombineLatest(EventOperator):
+    """The latest values of all inputs, at each new one, once every input has given one.
+
+    It ends when all inputs have ended, or one has that never gave a value.
+
+    State: an array with a slot an input, and one with the inputs that have ended. A value dirties 1 item of n.
+
+    Args:
+        count: how many inputs there are.
+
+    >>> from objectspace import VolatileObjectSpace
+    >>> latest = CombineLatest(2)
+    >>> latest.open(VolatileObjectSpace(), "latest")
+    >>> latest.on_next("a", source=0), latest.on_next(1, source=1), latest.on_next("b", source=0)
+    ([], [('a', 1)], [('b', 1)])
+    """
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        if count < 1:
+            raise ValueError(f"count is {count}: expected at least one input")
+        self.inputs = count  # type: ignore[misc]  # of this operator
+
+    def _create(self) -> None:
+        self._latest = self._object("array", "latest", self.inputs)
+        self._over = self._object("array", "over", self.inputs, default=False)
+
+    def _resume(self) -> None:
+        self._missing = sum(slot is None for slot in self._latest)
+
+    def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
+        self._missing -= self._latest[source] is None
+        self._latest[source] = [value]
+        return [] if self._missing else [tuple(slot[0] for slot in self._latest)]
+
+    def _finish(self, source: int) -> list[Any]:
+        self._over[source] = True
+        if self._latest[source] is None or all(self._over):
+            self._end()
+        return []
+
+
+class Zip(EventOperator):
+    """The first values of all inputs together, then the second ones, and so on.
+
+    It ends when an input has ended all of whose values were given.
+
+    State: a queue an input. A value dirties 1 item and the tail of its queue; where it completes a tuple, nothing of
+    its own, and the heads of the other queues.
+
+    Args:
+        count: how many inputs there are.
+    """
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        if count < 1:
+            raise ValueError(f"count is {count}: expected at least one input")
+        self.inputs = count  # type: ignore[misc]  # of this operator
+
+    def _create(self) -> None:
+        self._queues = [self._object("queue", f"queue.{place}") for place in range(self.inputs)]
+        self._over = self._object("array", "over", self.inputs, default=False)
+
+    def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
+        if self._over[source]:
+            return []
+        self._queues[source].enqueue(value)
+        if not all(len(queue) for queue in self._queues):
+            return []
+        out = tuple(queue.dequeue() for queue in self._queues)
+        self._end_where_over()
+        return [out]
+
+    def _finish(self, source: int) -> list[Any]:
+        self._over[source] = True
+        self._end_where_over()
+        return []
+
+    def _end_where_over(self) -> None:
+        if any(over and not len(queue) for over, queue in zip(self._over, self._queues, strict=True)):
+            self._end()

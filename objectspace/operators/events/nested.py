@@ -1,0 +1,216 @@
+"""Operators with inner sequences, each kept as named objects of its own: SelectMany, GroupBy, Window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from objectspace.operators.events.base import Chain, EventOperator
+
+Make = Callable[..., EventOperator]
+
+
+OPEN_INNER = 10_000
+"""How many inner sequences stay open in memory; the others are opened again when they are touched."""
+
+
+class _Nested(EventOperator):
+    """Keeps the inner sequences by number, with their keys; an inner one is opened when it is touched."""
+
+    def __init__(self, make: Make) -> None:
+        super().__init__()
+        self._make = make
+
+    def _create(self) -> None:
+        self._keys = self._object("dictionary", "inner")
+        self._following = self._object("value", "following", 0)
+
+    def _resume(self) -> None:
+        self._opened: dict[int, EventOperator] = {}
+        self._numbers: dict[Any, dict[int, None]] = {}
+        for number, key in self._keys.items():
+            self._numbers.setdefault(key, {})[number] = None
+
+    def _delete_more(self) -> None:
+        for number in list(self._keys):
+            self._inner(number).delete()
+        self._opened, self._numbers = {}, {}
+
+    def _start(self, key: Any) -> int:
+        number: int = self._following.value
+        self._following.value = number + 1
+        self._keys[number] = key
+        self._numbers.setdefault(key, {})[number] = None
+        return number
+
+    def _inner(self, number: int) -> EventOperator:
+        if number not in self._opened:
+            made = self._make(self._keys[number])
+            inner = self._opened[number] = made if isinstance(made, Chain) else Chain(made)
+            inner.open(self._space, f"{self.name}/{number}")
+            if len(self._opened) > OPEN_INNER:
+                del self._opened[next(iter(self._opened))]
+        return self._opened[number]
+
+    def _drop(self, number: int) -> None:
+        """Forget an inner sequence that has ended."""
+        self._inner(number).delete()
+        self._opened.pop(number, None)
+        key = self._keys.pop(number)
+        del self._numbers[key][number]
+        if not self._numbers[key]:
+            del self._numbers[key]
+
+    def _give(self, number: int, value: Any, at: float | None) -> list[Any]:
+        inner = self._inner(number)
+        out = inner.on_next(value, 0, at)
+        if inner.has_ended:
+            self._drop(number)
+        return out
+
+    def _tick(self, at: float) -> list[Any]:
+        out: list[Any] = []
+        for number in list(self._keys):
+            inner = self._inner(number)
+            out += self._shown(self._keys[number], inner.on_time(at))
+            if inner.has_ended:
+                self._drop(number)
+        return out
+
+    def _close(self, number: int) -> list[Any]:
+        out = self._inner(number).on_completed()
+        self._drop(number)
+        return out
+
+    def _shown(self, key: Any, out: list[Any]) -> list[Any]:
+        return out
+
+
+class SelectMany(_Nested):
+    """What comes out of the inner sequences, one of which begins with each value.
+
+    A value begins an inner sequence, whose key it is; values of the inner sequences of a key come through
+    :meth:`on_inner`. It ends when its input has ended and no inner sequence is left.
+
+    State: a dictionary of the inner sequences, a counter, and the objects of each. A value dirties 1 item and the
+    length, the counter, and the objects of the new inner sequence; a value of an inner one what that one dirties.
+
+    Args:
+        make: returns the operator of a new inner sequence for its key.
+
+    >>> from objectspace import VolatileObjectSpace
+    >>> from objectspace.operators.events import Average, Take
+    >>> chain = Chain(SelectMany(lambda x: Take(2)), Average(running=True))
+    >>> chain.open(VolatileObjectSpace(), "means")
+    >>> chain.on_next("x"), [chain.on_inner("x", n) for n in (1, 2, 3)]
+    ([], [[1.0], [1.5], []])
+    """
+
+    def _create(self) -> None:
+        super()._create()
+        self._is_over = self._object("value", "over", False)
+
+    def on_inner(self, key: Any, value: Any, at: float | None = None) -> list[Any]:
+        """Hand a value to the inner sequences of a key, and return what comes out."""
+        if self.has_ended:
+            return []
+        out = [one for number in list(self._numbers.get(key, ())) for one in self._give(number, value, at)]
+        self._end_where_over()
+        return out
+
+    def on_inner_completed(self, key: Any) -> list[Any]:
+        """End the inner sequences of a key, and return what comes out."""
+        if self.has_ended:
+            return []
+        out = [one for number in list(self._numbers.get(key, ())) for one in self._close(number)]
+        self._end_where_over()
+        return out
+
+    def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
+        if not self._is_over.value:
+            self._start(value)
+        return []
+
+    def _finish(self, source: int) -> list[Any]:
+        self._is_over.value = True
+        self._end_where_over()
+        return []
+
+    def _end_where_over(self) -> None:
+        if self._is_over.value and not self._keys:
+            self._end()
+
+
+class GroupBy(_Nested):
+    """Pairs of a key and what comes out of the inner sequence of the values with this key.
+
+    The inner sequence of a key that has ended begins anew with the next value. At the end all of them end.
+
+    State: a dictionary of the inner sequences, a counter, and the objects of each. A value dirties what its inner
+    sequence dirties; the first of a key also 1 item and the length, and the counter.
+
+    Args:
+        key: the function of a value that gives its key.
+        make: returns the operator of the inner sequence of a key.
+    """
+
+    def __init__(self, key: Callable[[Any], Any], make: Make) -> None:
+        super().__init__(make)
+        self._key = key
+
+    def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
+        key = self._key(value)
+        if key not in self._numbers:
+            self._start(key)
+        return self._shown(key, self._give(next(iter(self._numbers[key])), value, at))
+
+    def _finish(self, source: int) -> list[Any]:
+        keys = list(self._keys.items())
+        out = [one for number, key in keys for one in self._shown(key, self._close(number))]
+        self._end()
+        return out
+
+    def _shown(self, key: Any, out: list[Any]) -> list[Any]:
+        return [(key, value) for value in out]
+
+
+class Window(_Nested):
+    """What comes out of inner sequences of a number of values each, which may overlap.
+
+    State: a dictionary of the open windows, counters, and the objects of each. A value dirties the count, and what each
+    open window dirties.
+
+    Args:
+        count: how many values a window has.
+        make: returns the operator of a window, from its number.
+        skip: how many values after one window the next is opened; ``count`` by default.
+
+    Raises:
+        ValueError: a number is not positive.
+    """
+
+    def __init__(self, count: int, make: Make, skip: int | None = None) -> None:
+        super().__init__(make)
+        self._count, self._skip = count, count if skip is None else skip
+        if self._count < 1 or self._skip < 1:
+            raise ValueError(f"count is {count} and skip is {skip}: expected positive numbers")
+
+    def _create(self) -> None:
+        super()._create()
+        self._seen = self._object("value", "seen", 0)
+
+    def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
+        if self._seen.value % self._skip == 0:
+            self._start(self._seen.value // self._skip)
+        self._seen.value += 1
+        out = [one for number in list(self._keys) for one in self._give(number, value, at)]
+        finished = self._seen.value - self._count
+        if finished >= 0 and finished % self._skip == 0:
+            for number in list(self._numbers.get(finished // self._skip, ())):
+                out += self._close(number)
+        return out
+
+    def _finish(self, source: int) -> list[Any]:
+        out = [one for number in list(self._keys) for one in self._close(number)]
+        self._end()
+        return out

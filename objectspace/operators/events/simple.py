@@ -1,0 +1,151 @@
+"""Operators that keep one slot or none: Where, Select, Take, Average, SkipUntil, Concat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from objectspace.operators.events.base import EventOperator
+
+
+class Where(EventOperator):
+    """The values for which a function is true. State: none.
+
+    Args:
+        predicate: the function of a value.
+    """
+
+    def __init__(self, predicate: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self._predicate = predicate
+
+    def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
+        return [value] if self._predicate(value) else []
+
+
+class Select(EventOperator):
+    """What a function makes of each value. State: none.
+
+    Args:
+        function: the function of a value.
+    """
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self._function = function
+
+    def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
+        return [self._function(value)]
+
+
+class Take(EventOperator):
+    """The first values; then it ends.
+
+    State: how many are left. A value dirties 1 item.
+
+    Args:
+        count: how many.
+
+    Raises:
+        ValueError: the count is negative.
+    """
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        if count < 0:
+            raise ValueError(f"count is {count}: expected a number from 0")
+        self._count = count
+
+    def _create(self) -> None:
+        self._left = self._object("value", "left", self._count)
+
+    def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
+        if self._left.value <= 0:
+            self._end()
+            return []
+        self._left.value -= 1
+        if not self._left.value:
+            self._end()
+        return [value]
+
+
+class Average(EventOperator):
+    """The mean of all values, given at the end; or after each value.
+
+    State: the sum and the count, in one value. A value dirties 1 item.
+
+    Args:
+        running: whether to give the mean so far after each value.
+    """
+
+    def __init__(self, running: bool = False) -> None:
+        super().__init__()
+        self._is_running = running
+
+    def _create(self) -> None:
+        self._total = self._object("value", "total", [0, 0])
+
+    def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
+        total, count = self._total.value
+        self._total.value = [total + value, count + 1]
+        return [(total + value) / (count + 1)] if self._is_running else []
+
+    def _finish(self, source: int) -> list[Any]:
+        total, count = self._total.value
+        self._end()
+        return [total / count] if count and not self._is_running else []
+
+
+class SkipUntil(EventOperator):
+    """The values of input 0 once input 1 has given one.
+
+    State: whether it has. The first value of input 1 dirties 1 item, all others none.
+    """
+
+    inputs: ClassVar[int] = 2
+
+    def _create(self) -> None:
+        self._is_open = self._object("value", "open", False)
+
+    def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
+        if source == 1:
+            self._is_open.value = True
+            return []
+        return [value] if self._is_open.value else []
+
+    def _finish(self, source: int) -> list[Any]:
+        if source == 0:
+            self._end()
+        return []
+
+
+class Concat(EventOperator):
+    """The values of input 0 until it ends, then those of input 1, and so on.
+
+    An input is listened to when its turn has come: what it gave before is passed over. One that has ended by then is
+    left out.
+
+    State: the number of the input whose turn it is, and the inputs that have ended. The end of an input dirties 1 item.
+
+    Args:
+        count: how many inputs there are.
+    """
+
+    def __init__(self, count: int = 2) -> None:
+        super().__init__()
+        self.inputs = count  # type: ignore[misc]  # of this operator
+
+    def _create(self) -> None:
+        self._over = self._object("array", "over", self.inputs, default=False)
+
+    def _turn(self) -> int:
+        return next((place for place, over in enumerate(self._over) if not over), self.inputs)
+
+    def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
+        return [value] if source == self._turn() else []
+
+    def _finish(self, source: int) -> list[Any]:
+        self._over[source] = True
+        if self._turn() == self.inputs:
+            self._end()
+        return []

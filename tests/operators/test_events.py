@@ -1,0 +1,250 @@
+"""Event operators against plain functions of the events, with recoveries, and what an event dirties."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checkpoint import CheckpointStore
+from objectspace import PersistedObjectSpace, VolatileObjectSpace
+from objectspace.operators.events import (
+    Average,
+    Buffer,
+    Chain,
+    CombineLatest,
+    Concat,
+    EventOperator,
+    GroupBy,
+    Select,
+    SelectMany,
+    SkipUntil,
+    Take,
+    Where,
+    Window,
+    Zip,
+)
+from objectspace.testing import crash_everywhere
+
+Make = Callable[[], EventOperator]
+
+
+class Player:
+    """An operator on a store, opened again whenever the history says so."""
+
+    def __init__(self, make: Make) -> None:
+        self.make, self.store = make, CheckpointStore(":memory:")
+        self.open()
+
+    def open(self) -> None:
+        self.space = PersistedObjectSpace(self.store)
+        self.operator = self.make()
+        self.operator.open(self.space, "op")
+
+    def again(self) -> None:
+        self.space.checkpoint()
+        self.space.close()
+        self.open()
+
+
+def played(make: Make, events: list[Any], recoveries: set[int]) -> tuple[list[Any], Player]:
+    """Return what comes out of events: values of input 0, or functions of the operator."""
+    player, out = Player(make), []
+    for place, event in enumerate(events):
+        if place in recoveries:
+            player.again()
+        out += event(player.operator) if callable(event) else player.operator.on_next(event)
+    return out, player
+
+
+numbers = st.lists(st.integers(-5, 5), max_size=20)
+recoveries = st.sets(st.integers(0, 20), max_size=5)
+fed = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), max_size=20)
+
+
+def ended(operator: EventOperator) -> list[Any]:
+    return operator.on_completed()
+
+
+def buffered(values: list[Any], count: int, skip: int) -> list[Any]:
+    return [values[start : start + count] for start in range(0, len(values), skip)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(values=numbers, recoveries=recoveries, count=st.integers(1, 4), skip=st.integers(1, 5))
+def test_buffers_by_count(values: list[int], recoveries: set[int], count: int, skip: int) -> None:
+    out, player = played(lambda: Buffer(count=count, skip=skip), [*values, ended], recoveries)
+    assert out == buffered(values, count, skip)
+    assert list(player.space) == ["op/ended"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    steps=st.lists(st.integers(0, 7), max_size=20),
+    recoveries=recoveries,
+    duration=st.integers(1, 6),
+    shift=st.integers(1, 7),
+)
+def test_buffers_by_time(steps: list[int], recoveries: set[int], duration: int, shift: int) -> None:
+    times = [sum(steps[: place + 1]) for place in range(len(steps))]
+    events: list[Any] = [lambda op, at=at, n=n: op.on_next(n, at=at) for n, at in enumerate(times)]
+    out, _ = played(lambda: Buffer(duration=duration, shift=shift), [*events, ended], recoveries)
+    start = times[0] if times else 0
+    windows = [(start + k * shift, start + k * shift + duration) for k in range(200)]
+    lists = [[n for n, at in enumerate(times) if begin <= at < end] for begin, end in windows]
+    assert out == [values for values in lists if values]
+
+
+def test_a_buffer_by_count_and_time_gives_what_comes_first() -> None:
+    buffer = Buffer(count=2, duration=10)
+    buffer.open(VolatileObjectSpace(), "b")
+    out = [buffer.on_next(at, at=at) for at in (0, 1, 5, 12, 13, 14, 30)]
+    assert out == [[], [[0, 1]], [], [[5]], [[12, 13]], [], [[14]]]
+    assert (buffer.on_time(32), buffer.on_time(33)) == ([], [[30]])
+
+
+@settings(max_examples=40, deadline=None)
+@given(values=numbers, recoveries=recoveries, count=st.integers(0, 4))
+def test_take_where_select_average(values: list[int], recoveries: set[int], count: int) -> None:
+    def make() -> EventOperator:
+        return Chain(Where(lambda x: x > 0), Select(lambda x: x * 2), Take(count), Average())
+
+    out, player = played(make, [*values, ended], recoveries)
+    taken = [value * 2 for value in values if value > 0][:count]
+    assert out == ([sum(taken) / len(taken)] if taken else [])
+    assert list(player.space) == ["op/ended"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(events=fed, recoveries=recoveries)
+def test_operators_of_several_inputs(events: list[tuple[int, int]], recoveries: set[int]) -> None:
+    feed: list[Any] = [lambda op, s=s, v=v: op.on_next(v, source=s) for s, v in events]
+    latest, _ = played(lambda: CombineLatest(3), feed, recoveries)
+    zipped, _ = played(lambda: Zip(3), feed, recoveries)
+    known: dict[int, int] = {}
+    expected = []
+    for source, value in events:
+        known[source] = value
+        if len(known) == 3:
+            expected.append((known[0], known[1], known[2]))
+    assert latest == expected
+    assert zipped == list(zip(*([v for s, v in events if s == source] for source in range(3)), strict=False))
+
+
+@settings(max_examples=60, deadline=None)
+@given(events=fed, recoveries=recoveries)
+def test_select_many_and_group_by(events: list[tuple[int, int]], recoveries: set[int]) -> None:
+    begins: list[Any] = [0, 1, 1]
+    feed: list[Any] = [lambda op, k=k, v=v: op.on_inner(k, v) for k, v in events]
+    many, player = played(lambda: SelectMany(lambda key: Take(2)), [*begins, *feed, ended], recoveries)
+    left = {0: 2, 1: 4}
+    expected = []
+    for key, value in events:
+        copies = min(left.get(key, 0), 2 if key == 1 else 1)
+        expected += [value] * copies
+        left[key] = left.get(key, 0) - copies
+    assert many == expected
+    assert ("op/ended" in player.space) == (not left[0] + left[1])
+
+    groups, _ = played(lambda: GroupBy(lambda e: e[0], lambda key: Buffer(count=2)), [*events, ended], recoveries)
+    by_key = {key: [event for event in events if event[0] == key] for key in range(3)}
+    assert sorted(groups) == sorted((key, pair) for key, found in by_key.items() for pair in buffered(found, 2, 2))
+
+
+@settings(max_examples=40, deadline=None)
+@given(values=numbers, recoveries=recoveries, count=st.integers(1, 3), skip=st.integers(1, 4))
+def test_windows(values: list[int], recoveries: set[int], count: int, skip: int) -> None:
+    make = lambda: Window(count, lambda number: Average(), skip)  # noqa: E731
+    out, _ = played(make, [*values, ended], recoveries)
+    assert out == [sum(window) / len(window) for window in buffered(values, count, skip)]
+
+
+def test_skip_until_and_concat() -> None:
+    skip, concat = SkipUntil(), Concat(3)
+    space = VolatileObjectSpace()
+    skip.open(space, "skip")
+    concat.open(space, "concat")
+    assert [skip.on_next(1), skip.on_next("go", source=1), skip.on_next(2)] == [[], [], [2]]
+    assert [concat.on_next(1, source=1), concat.on_next(0), concat.on_completed(1)] == [[], [0], []]
+    assert [concat.on_completed(0), concat.on_next(2, source=2), concat.on_completed(2)] == [[], [2], []]
+    assert concat.has_ended
+    with pytest.raises(ValueError, match="has no input 3"):
+        concat.on_next(1, source=3)
+
+
+def once(event: Any) -> Any:
+    return lambda operator: operator.on_next(*event) if isinstance(event, tuple) else operator.on_next(event)
+
+
+def inner(key: str, value: int) -> Any:
+    return lambda operator: operator.on_inner(key, value)
+
+
+CASES: list[tuple[str, Make, list[Any], int]] = [
+    ("Buffer", lambda: Buffer(count=3), [1, 2, 3, 4], 3),
+    ("Buffer that overlaps", lambda: Buffer(count=5, skip=3), list(range(8)), 8),
+    ("Buffer by time", lambda: Buffer(duration=60), [once((n, 0, n * 29.9)) for n in range(5)], 4),
+    ("CombineLatest", lambda: CombineLatest(5), [once(("a", n % 5)) for n in range(7)], 1),
+    ("Zip", lambda: Zip(2), [once((n, n % 2)) for n in range(5)], 1),
+    ("Average", Average, [1, 2, ended], 1),
+    ("Take", lambda: Take(2), [1, 2, 3], 1),
+    ("GroupBy", lambda: GroupBy(lambda x: x % 2, lambda key: Average(running=True)), [1, 2, 3], 3),
+    ("Window", lambda: Window(2, lambda number: Average()), [1, 2, 3], 4),
+    (
+        "SelectMany",
+        lambda: Chain(SelectMany(lambda x: Chain(Where(bool), Take(2))), Average()),
+        ["x", "y", inner("x", 5), inner("y", 7), ended, inner("x", 6), inner("x", 7), inner("y", 8)],
+        4,
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "events", "dirty"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_every_crash_point(make: Make, events: list[Any], dirty: int) -> None:
+    assert crash_everywhere(make, events, max_dirty_per_event=dirty) == 7 * len(events)
+
+
+def receipts(make: Make, events: list[Any]) -> list[dict[str, int]]:
+    """Return the items that each event dirties, by object, after some of them."""
+    player, found = Player(make), []
+    for event in events:
+        player.operator.on_next(*event) if isinstance(event, tuple) else player.operator.on_next(event)
+        receipt = player.space.checkpoint()
+        found.append({name: cost.slots for name, cost in receipt.objects.items() if cost.slots})
+    return found
+
+
+def test_an_event_into_a_buffer_dirties_one_item_and_the_length() -> None:
+    player = Player(lambda: Buffer(count=1_000))
+    player.space.checkpoint()
+    for value in range(500):
+        player.operator.on_next(value)
+    player.space.checkpoint()
+    player.operator.on_next(500)
+    receipt = player.space.checkpoint()
+    rows = {
+        table: player.store.database.execute(
+            f"SELECT count(*) FROM {table} WHERE checkpoint = ?", [receipt.number]
+        ).fetchone()[0]
+        for table in ("state_index", "state_metadata", "state_item")
+    }
+    assert rows == {"state_index": 0, "state_metadata": 1, "state_item": 1}
+
+
+def test_a_value_into_combine_latest_dirties_one_slot_of_many() -> None:
+    events = [("first", source) for source in range(50)] + [("again", 7)]
+    assert receipts(lambda: CombineLatest(50), events)[-1] == {"op/latest": 1}
+
+
+def test_the_buffer_of_an_hour_writes_what_a_minute_brought() -> None:
+    player = Player(lambda: Buffer(duration=3600))
+    slots = []
+    for minute in range(60):
+        for second in (0, 29.9):
+            assert player.operator.on_next([minute, second], at=minute * 59.8 + second) == []
+        slots.append(player.space.checkpoint().slots)
+    assert set(slots[1:]) == {2}
+    assert len(player.operator.on_time(3600)[0]) == 120
