@@ -38,6 +38,14 @@ SCENARIOS = (
         quick=(),
     ),
     Script(
+        name="events",
+        group="operators",
+        title="The bytes of a checkpoint of event operators over an hour, slot by slot and as one value",
+        why="An engine that keeps the state of an operator as one value writes all of it once a minute.",
+        module="benchmarks.events",
+        quick=(),
+    ),
+    Script(
         name="scale",
         group="scale",
         title="A model of a job of 1,000 shards and a billion slots",
