@@ -6,6 +6,7 @@ their shards, each shard saves what has changed into a private run file, and one
 
 import objectspace.spark._needs  # noqa: F401
 from objectspace.spark.aggregate import Measure, RunningAggregate
+from objectspace.spark.embedded import EmbeddedPipeline
 from objectspace.spark.executor import MESSAGE_SCHEMA, Process, message_batch, open_shard, save_shard, shard_task
 from objectspace.spark.java import JavaNotFoundError, ensure_java
 from objectspace.spark.pipeline import Operator, Pipeline
@@ -15,6 +16,7 @@ from objectspace.spark.shards import VNODES, hash_of, shard_expression, shard_of
 __all__ = [
     "MESSAGE_SCHEMA",
     "VNODES",
+    "EmbeddedPipeline",
     "JavaNotFoundError",
     "Measure",
     "Operator",

@@ -21,7 +21,7 @@ from checkpoint.chain import Chain, location_at, open_cache
 from objectspace import PersistedObjectSpace, codec
 from objectspace.errors import ObjectSpaceError
 from objectspace.kvt import split_table_key
-from objectspace.relational import StorageTable, tables
+from objectspace.relational import StorageTable, TableSchema, tables
 
 BATCH_ROWS = 8192
 
@@ -126,17 +126,32 @@ class Subject:
         """
         if self.kind != "table":
             return _FIXED[self.kind]
+        known: set[str] = set()
         for shard in range(self.shards()):
             with self.open(shard, self.epoch) as store:
                 space = PersistedObjectSpace(store)
-                if self.name in tables(space):
-                    struct = tables(space)[self.name].schema.to_spark()
-                    fields = {field["name"]: field for field in struct["fields"]}
-                    names = self.columns or tuple(fields)
-                    if missing := [name for name in names if name not in fields]:
-                        raise ObjectSpaceError(f"table {self.name!r} has no column {missing[0]!r}: {', '.join(fields)}")
-                    return StructType.fromJson({**struct, "fields": [fields[name] for name in names]})
-        raise ObjectSpaceError(f"{self.path} has no table {self.name!r} at this epoch: see `checkpoint ls`")
+                name = self.table_in(space)
+                if name is not None:
+                    return self._columns_of(tables(space)[name].schema)
+                known.update(tables(space))
+        raise ObjectSpaceError(
+            f"{self.path} has no table {self.name!r} at this epoch: there are {', '.join(sorted(known)) or 'none'}"
+        )
+
+    def table_in(self, space: PersistedObjectSpace) -> str | None:
+        """Return the stored name of the table: its own, or the one under which a pipeline has materialised it."""
+        known = tables(space)
+        if self.name in known:
+            return self.name
+        return next((name for name in known if name.endswith(f"/{self.name}/table")), None)
+
+    def _columns_of(self, schema: TableSchema) -> StructType:
+        struct = schema.to_spark()
+        fields = {field["name"]: field for field in struct["fields"]}
+        names = self.columns or tuple(fields)
+        if missing := [name for name in names if name not in fields]:
+            raise ObjectSpaceError(f"table {self.name!r} has no column {missing[0]!r}: it has {', '.join(fields)}")
+        return StructType.fromJson({**struct, "fields": [fields[name] for name in names]})
 
     def batches(self, shard: int, epoch: int) -> Iterator[pa.RecordBatch]:
         """Yield what one shard holds."""
@@ -144,8 +159,9 @@ class Subject:
             reader = store.reader(epoch=epoch) if epoch else store.reader()
             space = PersistedObjectSpace(store, _at=reader)
             if self.kind == "table":
-                if self.name in tables(space):
-                    yield from StorageTable(store, self.name, self.columns, epoch or None).to_batches(BATCH_ROWS)
+                name = self.table_in(space)
+                if name is not None:
+                    yield from StorageTable(store, name, self.columns, epoch or None).to_batches(BATCH_ROWS)
             elif self.kind == "kvt":
                 yield from _batched(_entries(space, self.name), _KEY_VALUE_ARROW)
             elif self.name in space:
@@ -154,8 +170,11 @@ class Subject:
     def changes(self, shard: int, first: int, last: int) -> Iterator[tuple[Any, ...]]:
         """Yield (op, epoch, values of the columns) of each row that changed in the epochs from first to last."""
         with self.open(shard, last) as store:
+            name = self.table_in(PersistedObjectSpace(store))
+            if name is None:
+                return
             for epoch in range(first, last + 1):
-                table = StorageTable(store, self.name, self.columns, last)
+                table = StorageTable(store, name, self.columns)
                 for change in table.changes(epoch, epoch):
                     if change.old is not None:
                         yield ("-" if change.new is None else "U-", epoch, *change.old)
