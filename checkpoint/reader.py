@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from contextlib import ExitStack
+from functools import wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from checkpoint.errors import UnknownCheckpointError
 from checkpoint.run import CheckpointKind, IndexRow, Payload, Run, Slot, is_owner, reachable
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _steadily(method: Callable[Concatenate[Reader, _P], _R]) -> Callable[Concatenate[Reader, _P], _R]:
+    """Let nobody change the runs of a reader between the making of a statement and its end, also in other threads."""
+
+    @wraps(method)
+    def locked(self: Reader, /, *args: _P.args, **options: _P.kwargs) -> _R:
+        with self.mutex:
+            return method(self, *args, **options)
+
+    return locked
 
 
 class StoredItem(NamedTuple):
@@ -45,10 +61,11 @@ class Reader:
         is_partial: bool = False,
     ) -> None:
         self.is_partial = is_partial
-        self._session, self._between = session, between
+        self._session, self._between, self.mutex = session, between, session.mutex
         self._refusal: str | None = None
         self.read_from(runs)
 
+    @_steadily
     def read_from(self, runs: Sequence[RunNumber]) -> None:
         """Read the same state from other runs from now on."""
         self.runs = tuple(sorted(runs, reverse=True))
@@ -67,6 +84,7 @@ class Reader:
         """Refuse all further work, because the checkpoint that is read exists no more."""
         self._refusal = reason
 
+    @_steadily
     def index(self) -> list[IndexRow]:
         """Return the index row of every object that exists, in order of their ids."""
         rows = self._query(
@@ -75,6 +93,7 @@ class Reader:
         )
         return [(row[0], row[1], row[2], row[3]) for row in rows if row[2] is not None]
 
+    @_steadily
     def entry(self, object_id: int) -> IndexRow | None:
         """Return the index row of one object, or ``None`` where no object of this id has a name.
 
@@ -88,6 +107,7 @@ class Reader:
         )
         return None if row is None or row[2] is None else row
 
+    @_steadily
     def metadata(self, object_id: int) -> dict[str, str]:
         """Return the metadata of one object: JSON text by key."""
         rows = self._query(
@@ -97,6 +117,7 @@ class Reader:
         )
         return {key: value for key, value, _ in rows if value is not None}
 
+    @_steadily
     def item(self, object_id: int, slot: Slot) -> StoredItem | None:
         """Return what one slot holds, or ``None``.
 
@@ -159,13 +180,16 @@ class Reader:
 
         Time: O(slots stored), nearly all of it inside SQLite where ``limit`` is small.
         """
-        self._allow()
-        statement = (
-            f"SELECT slot, value, rank FROM (SELECT slot, value, rank, max(checkpoint) FROM state_item"
-            f" WHERE checkpoint {self._in} AND object = ? GROUP BY slot) WHERE value IS NOT NULL"
-            f" ORDER BY rank {'DESC' if reverse else 'ASC'} LIMIT ?"
-        )
-        with self._session.cursor(statement, (object_id, -1 if limit is None else limit)) as fetch:
+        with ExitStack() as stack:
+            with self.mutex:
+                self._allow()
+                statement = (
+                    f"SELECT slot, value, rank FROM (SELECT slot, value, rank, max(checkpoint) FROM state_item"
+                    f" WHERE checkpoint {self._in} AND object = ? GROUP BY slot) WHERE value IS NOT NULL"
+                    f" ORDER BY rank {'DESC' if reverse else 'ASC'} LIMIT ?"
+                )
+                cursor = self._session.cursor(statement, (object_id, -1 if limit is None else limit))
+                fetch = stack.enter_context(cursor)
             while page := fetch(self.PAGE_ROWS):
                 yield from map(StoredItem._make, page)
 
@@ -186,6 +210,7 @@ class Reader:
             return None
         return between
 
+    @_steadily
     def touched(self) -> set[int]:
         """Return the ids of all objects that the runs have any row of, be they alive or not.
 
@@ -202,8 +227,9 @@ class Reader:
 
         Time: O(rows of the index and of the owners).
         """
-        if self._query(f"SELECT 1 FROM state_index WHERE checkpoint {self._in} AND kind IS NULL LIMIT 1"):
-            return True
+        with self.mutex:
+            if self._query(f"SELECT 1 FROM state_index WHERE checkpoint {self._in} AND kind IS NULL LIMIT 1"):
+                return True
         return any(row[1] is None for owner in owners for row in self.rows(owner[0]))
 
     def reachable(self) -> set[int]:
@@ -225,6 +251,7 @@ class Reader:
             run.items += [(object_id, slot, value, rank) for slot, value, rank in self.items(object_id)]
         return run
 
+    @_steadily
     def count(self, object_id: int) -> int:
         """Return the number of slots that an object has stored.
 
@@ -236,6 +263,7 @@ class Reader:
         )
         return int(self._query(statement, (object_id,))[0][0])
 
+    @_steadily
     def _page(
         self, object_id: int, lower: Slot | None, upper: Slot | None, last: Slot | None, reverse: bool, page_rows: int
     ) -> list[tuple[Slot, Payload | None, int | None, int]]:
