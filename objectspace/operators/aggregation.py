@@ -7,7 +7,9 @@ matter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import gc
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from objectspace.operators.accumulators import Accumulator, Add, Result, result_of, roles_of
@@ -155,12 +157,12 @@ class Aggregation(Operator):
 
     def barrier(self, epoch: int) -> list[Chunk]:
         """End an epoch: return one change a touched group, and seal the tables."""
-        chunks = self._flush()
-        if self._pending is not None:
+        with no_collection():
+            chunks = self._flush()
             for table in self._tables.values():
-                table.update_watermark(self._pending)
-        for table in self._tables.values():
-            table.commit(epoch)
+                if self._pending is not None:
+                    table.update_watermark(self._pending)
+                table.commit(epoch)
         self._closed, self._pending = self._table.watermark, None
         return chunks
 
@@ -206,8 +208,7 @@ class Aggregation(Operator):
         """Settle the touched groups, and return their changes."""
         keys = self._in_order(self._touched)
         plans = [self._planned(key, self._touched[key]) for key in keys]
-        for touched in self._touched.values():
-            self._write_rows(touched)
+        self._write_rows()
         ops: list[Any] = []
         rows: list[Any] = []
         for key, before, after in plans:
@@ -256,6 +257,8 @@ class Aggregation(Operator):
 
     def _settle_distinct(self, touched: Touched) -> None:
         """Pass the values that came or went on to the calls with DISTINCT."""
+        if not touched.counted:
+            return
         fixed = dict(zip(self._key_places, touched.group, strict=True))
         for place, counted in touched.counted.items():
             turns, touched.writes[place] = self._distinct[place].settle(touched.group, counted)
@@ -266,12 +269,13 @@ class Aggregation(Operator):
                 for note in self._distinct_notes.get((place, number), ()):
                     note(touched, row, sign)
 
-    def _write_rows(self, touched: Touched) -> None:
-        """Write the rows of the calls in order and the counts of distinct values of a group."""
-        for number, changes in touched.ordered.items():
-            self._ordered[number].write(changes)
-        for place, writes in touched.writes.items():
-            self._distinct[place].write(writes)
+    def _write_rows(self) -> None:
+        """Write the rows of the calls in order and the counts of distinct values."""
+        for number, ordered in self._ordered.items():
+            ordered.write(touched.ordered.get(number, {}) for touched in self._touched.values())
+        for touched in self._touched.values():
+            for place, writes in touched.writes.items():
+                self._distinct[place].write(writes)
 
     def _settle(
         self, key: Any, touched: Touched, before: Settled | None, after: Settled, ops: list[Any], rows: list[Any]
@@ -481,6 +485,22 @@ class Aggregation(Operator):
             name = f"{call.name}_{number}"
             columns.append(Column(_free(name, columns), call.output_type(self.input), True))
         return TableSchema(columns, self._keys, watermark_column=self._window)
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Let the garbage collector rest while many rows are built, none of which is garbage.
+
+    It would walk them again and again: a barrier with 60,000 groups takes a quarter less time without.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def same_values(one: Sequence[Any], other: Sequence[Any]) -> bool:
