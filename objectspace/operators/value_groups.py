@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import Any
 
-from objectspace.operators.aggregation import Aggregation, same, same_values
+from objectspace.operators.aggregation import Aggregation
 from objectspace.operators.canonical import is_plain
 from objectspace.operators.chunks import check_chunk, refuse_retractions
+from objectspace.operators.groups import same, same_values
 from objectspace.operators.vectorised import FEWEST, Folder, can_fold
 from objectspace.relational import Chunk, InconsistentOperationError
 
