@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from objectspace.relational import Column, StateTable, TableSchema
@@ -74,10 +74,14 @@ class JoinSide:
         self._rows: StateTable
         self._degrees: StateTable | None = None
 
-    def open(self, rows: StateTable, degrees: StateTable | None) -> None:
-        """Stand on these tables."""
-        self._rows, self._degrees = rows, degrees
-        self._groups.clear()
+    def state(self) -> dict[str, TableSchema]:
+        """Return the schema of each table by what follows the name of the side in its role."""
+        return {"": self.state_schema, "_degree": self.degree_schema} if self.counts else {"": self.state_schema}
+
+    def open(self, tables: Mapping[str, StateTable]) -> None:
+        """Stand on the tables of :meth:`state`."""
+        self._rows, self._degrees = tables[""], tables.get("_degree")
+        self.forget()
 
     def forget(self) -> None:
         """Drop what is in memory."""
