@@ -1,10 +1,63 @@
 """Operators that keep their state in tables and persisted objects, and know no engine."""
 
+from objectspace.operators.agg_call import AggCall, avg, count, max_, min_, sum_
 from objectspace.operators.base import Operator
+from objectspace.operators.builder import Grouped, Pipeline, Stream
+from objectspace.operators.catalogue import PipelineChangedError
+from objectspace.operators.dedup import Dedup
+from objectspace.operators.expressions import Expression, call, coalesce, col, lit, when
+from objectspace.operators.fused import PipelineOperator
+from objectspace.operators.hash_agg import HashAgg
 from objectspace.operators.hash_join import HashJoin
 from objectspace.operators.interval_join import IntervalJoin
 from objectspace.operators.materialize import Materialize
+from objectspace.operators.plan import Node, Plan
+from objectspace.operators.predicates import ExpressionError
+from objectspace.operators.run import LocalRun, run_local
+from objectspace.operators.simple_agg import SimpleAgg
+from objectspace.operators.stateless import Filter, Project, Union
 from objectspace.operators.temporal_join import TemporalJoin
 from objectspace.operators.top_n import GroupTopN, TopN
+from objectspace.operators.watermark_filter import WatermarkFilter
+from objectspace.operators.windows import Hop, Tumble
 
-__all__ = ["GroupTopN", "HashJoin", "IntervalJoin", "Materialize", "Operator", "TemporalJoin", "TopN"]
+__all__ = [
+    "AggCall",
+    "Dedup",
+    "Expression",
+    "ExpressionError",
+    "Filter",
+    "GroupTopN",
+    "Grouped",
+    "HashAgg",
+    "HashJoin",
+    "Hop",
+    "IntervalJoin",
+    "LocalRun",
+    "Materialize",
+    "Node",
+    "Operator",
+    "Pipeline",
+    "PipelineChangedError",
+    "PipelineOperator",
+    "Plan",
+    "Project",
+    "SimpleAgg",
+    "Stream",
+    "TemporalJoin",
+    "TopN",
+    "Tumble",
+    "Union",
+    "WatermarkFilter",
+    "avg",
+    "call",
+    "coalesce",
+    "col",
+    "count",
+    "lit",
+    "max_",
+    "min_",
+    "run_local",
+    "sum_",
+    "when",
+]

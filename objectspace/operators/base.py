@@ -58,6 +58,13 @@ class Operator(ABC):
             table.commit(epoch)
         return chunks
 
+    def promises(self) -> list[tuple[str, Any]]:
+        """Return the promises for the output that the last barrier made, beside those that :meth:`watermark` passes on.
+
+        They hold for what comes after the barrier; most operators make none of their own.
+        """
+        return []
+
     def _flush(self) -> list[Chunk]:
         """Return what was held back until the barrier."""
         return []

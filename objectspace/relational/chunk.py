@@ -98,6 +98,16 @@ class Chunk:
         """Return the chunk as a data frame whose first column holds the operations. It takes pyarrow and pandas."""
         return self.to_arrow(op_column=op_column).to_pandas()
 
+    @property
+    def ops(self) -> Sequence[Op]:
+        """The operations, one for each row."""
+        return self._ops
+
+    @property
+    def values(self) -> Sequence[Row]:
+        """The rows without their operations."""
+        return self._rows
+
     def rows(self) -> list[tuple[Op, Row]]:
         """Return the pairs (operation, row)."""
         return list(zip(self._ops, self._rows, strict=True))

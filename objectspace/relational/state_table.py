@@ -184,6 +184,30 @@ class StateTable:
         """
         self._insert(self._checked(row))
 
+    def insert_rows(self, rows: Iterable[RowLike]) -> None:
+        """Insert many rows: the same as :meth:`insert_row` for each, and quicker where the table is blind.
+
+        Raises:
+            RowError: a row does not fit the schema; no row is inserted then.
+            InconsistentOperationError: the table is strict and has a row of a key; the rows before it are inserted.
+            VnodeNotOwnedError: a row belongs to a vnode of another instance.
+
+        Time: O(rows), in a strict table O(rows · log n).
+        Dirties: at the commit one item a row.
+        """
+        try:
+            checked = list(map(self.schema.check_row, rows))
+        except RowError as error:
+            raise RowError(f"table {self.name!r}: {error}") from None
+        if self._is_strict or self._may_hide:
+            for row in checked:
+                self._insert(row)
+        elif checked:
+            keyed = list(zip(map(self._key_of, checked), map(self._codec.encode, checked)))
+            if self._is_clean:
+                self._soil()
+            self._buffer.insert_all(keyed)
+
     def delete_row(self, old: RowLike) -> None:
         """Delete a row, given whole.
 
@@ -309,11 +333,12 @@ class StateTable:
         """
         self.check_epoch(epoch)
         self._rows.refuse_dead()
-        written = len(self._buffer)
-        for key, (kind, _, _) in self._buffer.items():
+        operations = list(self._buffer.items())
+        written = len(operations)
+        for key, (kind, _, _) in operations:
             if kind is Kind.DELETE:
                 self._rows.remove(key)
-        self._rows.put_all((key, new) for key, (kind, _, new) in self._buffer.items() if kind is not Kind.DELETE)
+        self._rows.put_all([(key, new) for key, (kind, _, new) in operations if kind is not Kind.DELETE])
         self._buffer.clear()
         self._epoch = epoch
         self._raise_watermark(epoch)

@@ -1,0 +1,176 @@
+"""Calls of an aggregation: which function, of which columns, of which rows, in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from objectspace.operators.predicates import Predicate, predicate_of
+from objectspace.relational import DataType, SchemaError, TableSchema
+from objectspace.relational.schema import KeyPart
+
+INTEGERS = frozenset(["int16", "int32", "int64"])
+FLOATS = frozenset(["float32", "float64"])
+NUMBERS = INTEGERS | FLOATS | {"decimal"}
+
+ARGUMENTS: dict[str, tuple[int, int]] = {
+    "count": (0, 1),
+    "sum": (1, 1),
+    "avg": (1, 1),
+    "min": (1, 1),
+    "max": (1, 1),
+    "first_value": (1, 1),
+    "last_value": (1, 1),
+    "string_agg": (1, 2),
+    "array_agg": (1, 1),
+    "bool_and": (1, 1),
+    "bool_or": (1, 1),
+    "stddev": (1, 1),
+    "stddev_pop": (1, 1),
+    "variance": (1, 1),
+    "variance_pop": (1, 1),
+    "approx_count_distinct": (1, 1),
+}
+"""How many columns each call takes, at least and at most."""
+
+ORDERED = frozenset(["first_value", "last_value", "string_agg", "array_agg"])
+"""Calls whose result depends on the order of the rows."""
+
+LISTED = frozenset(["string_agg", "array_agg"])
+"""Calls whose result holds a part of every row."""
+
+_INDIFFERENT = frozenset(["min", "max", "first_value", "last_value", "bool_and", "bool_or", "approx_count_distinct"])
+"""Calls that equal values do not change, so that DISTINCT says nothing new."""
+
+_DOMAIN: dict[str, frozenset[str]] = {
+    **dict.fromkeys(["sum", "avg", "stddev", "stddev_pop", "variance", "variance_pop"], NUMBERS),
+    **dict.fromkeys(["bool_and", "bool_or"], frozenset(["bool"])),
+    "string_agg": frozenset(["string"]),
+}
+
+
+class AggCall:
+    """One call of an aggregation.
+
+    Args:
+        kind: ``count sum avg min max first_value last_value string_agg array_agg bool_and bool_or stddev stddev_pop
+            variance variance_pop approx_count_distinct``.
+        columns: its arguments; ``count`` takes none for all rows, ``string_agg`` may take the delimiters as a second.
+        distinct: whether equal values count once.
+        order_by: the order of the rows where it counts; ties, and all rows without it, go by the stream key.
+        filter: which rows count: ``("v", ">", 5)``, a list of such comparisons, or a function such as
+            ``lambda v: v > 5``.
+        delimiter: what ``string_agg`` puts between values.
+        name: the name of the column of the output.
+
+    Raises:
+        SchemaError: there is no such call, or it takes no such arguments.
+
+    >>> AggCall("sum", "v", filter=("v", ">", 0)), AggCall("count").name
+    (AggCall('sum', 'v', filter=('v', '>', 0)), 'count')
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        *columns: str,
+        distinct: bool = False,
+        order_by: Sequence[KeyPart] | str = (),
+        filter: Predicate | None = None,
+        delimiter: str = ",",
+        name: str | None = None,
+    ) -> None:
+        if kind not in ARGUMENTS:
+            raise SchemaError(f"there is no call {kind!r}: the calls are {', '.join(ARGUMENTS)}")
+        least, most = ARGUMENTS[kind]
+        if not least <= len(columns) <= most:
+            raise SchemaError(f"{kind} takes {least} to {most} columns: found {len(columns)} ({', '.join(columns)})")
+        self.kind, self.columns, self.filter = kind, columns, filter
+        self.order_by: tuple[KeyPart, ...] = (order_by,) if isinstance(order_by, str) else tuple(order_by)
+        self.distinct, self.delimiter = distinct, delimiter
+        self.name = name or "_".join([kind, *columns[:1]])
+        if self.distinct and not columns:
+            raise SchemaError(f"{kind} with distinct takes a column")
+
+    @property
+    def is_distinct(self) -> bool:
+        """Whether equal values count once, and that makes a difference."""
+        return self.distinct and self.kind not in _INDIFFERENT
+
+    def check(self, schema: TableSchema) -> None:
+        """Refuse what has no meaning for an input.
+
+        Raises:
+            SchemaError: a column does not exist or has another type, or DISTINCT and the order contradict each other.
+        """
+        for column in self.columns:
+            schema.place_of(column)
+        kinds = _DOMAIN.get(self.kind)
+        for column in self.columns if kinds is not None else ():
+            if schema.column(column).type.kind not in kinds:  # type: ignore[operator]
+                raise SchemaError(f"{self!r}: column {column!r} is {schema.column(column).type}, not one of {kinds}")
+        order = TableSchema(schema.columns, self.order_by).primary_key
+        if self.is_distinct and len(self.columns) > 1:
+            raise SchemaError(f"{self!r}: DISTINCT takes one column; pass delimiter= instead of a column")
+        if self.is_distinct and any(name not in self.columns for name, _ in order):
+            raise SchemaError(f"{self!r}: with DISTINCT the order can only be by {self.columns[0]!r}")
+        if self.filter is not None:
+            predicate_of(schema, self.filter)
+
+    def output_type(self, schema: TableSchema) -> DataType:
+        """Return the type of the result."""
+        if self.kind in _RESULTS:
+            return DataType(_RESULTS[self.kind])
+        kind = schema.column(self.columns[0]).type
+        if self.kind == "array_agg":
+            return DataType("list", element=kind)
+        if self.kind == "sum":
+            return _sum_type(kind)
+        if self.kind == "avg":
+            return DataType("decimal") if kind.kind == "decimal" else DataType("float64")
+        assert isinstance(kind, DataType)
+        return kind
+
+    def __repr__(self) -> str:
+        given: list[str] = [repr(self.kind), *map(repr, self.columns)]
+        shown: dict[str, Any] = {"distinct": self.distinct, "order_by": list(self.order_by), "filter": self.filter}
+        given += [f"{name}={value!r}" for name, value in shown.items() if value]
+        return f"AggCall({', '.join(given)})"
+
+
+_RESULTS = {
+    **dict.fromkeys(["count", "approx_count_distinct"], "int64"),
+    **dict.fromkeys(["stddev", "stddev_pop", "variance", "variance_pop"], "float64"),
+    **dict.fromkeys(["bool_and", "bool_or"], "bool"),
+}
+
+
+def _sum_type(kind: DataType) -> DataType:
+    if kind.kind == "decimal":
+        return DataType("decimal")
+    return DataType("int64" if kind.kind in INTEGERS else "float64")
+
+
+def count(*columns: str, **options: Any) -> AggCall:
+    """Return a count of all rows, or of those with a value in a column."""
+    return AggCall("count", *columns, **options)
+
+
+def sum_(column: str, **options: Any) -> AggCall:
+    """Return a sum; NULL over no values."""
+    return AggCall("sum", column, **options)
+
+
+def avg(column: str, **options: Any) -> AggCall:
+    """Return an average; NULL over no values."""
+    return AggCall("avg", column, **options)
+
+
+def min_(column: str, **options: Any) -> AggCall:
+    """Return a minimum; NULL over no values."""
+    return AggCall("min", column, **options)
+
+
+def max_(column: str, **options: Any) -> AggCall:
+    """Return a maximum; NULL over no values."""
+    return AggCall("max", column, **options)

@@ -1,0 +1,74 @@
+"""Expressions that know their columns: their type, and their value for a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from objectspace.relational import Column, DataType, SchemaError
+from objectspace.relational.schema import Row
+
+RowFunction = Callable[[Row], Any]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """An expression that knows its columns.
+
+    Args:
+        type: the type of its values; ``None`` for a span of time, which no column holds.
+        nullable: whether it may be NULL.
+        value: its value for one row.
+    """
+
+    type: DataType | None
+    nullable: bool
+    value: RowFunction
+
+    def values(self, rows: Sequence[Row]) -> list[Any]:
+        """Return its value for each of some rows."""
+        return list(map(self.value, rows))
+
+    def column(self, name: str) -> Column:
+        """Return the column that holds its values.
+
+        Raises:
+            SchemaError: no column can hold a span of time.
+        """
+        if self.type is None:
+            raise SchemaError(f"column {name!r} would hold a span of time: add it to a timestamp first")
+        return Column(name, self.type, self.nullable)
+
+
+@dataclass(frozen=True)
+class ArrowBound(Bound):
+    """An expression of pyarrow, computed for many rows at once."""
+
+    compute: Callable[[Sequence[Row]], list[Any]]
+
+    def values(self, rows: Sequence[Row]) -> list[Any]:
+        """Return its value for each of some rows."""
+        return self.compute(rows)
+
+
+class NamedRow:
+    """A row whose values are read by the names of their columns: ``row.price``, ``row["price"]``."""
+
+    __slots__ = ("_names", "_row")
+
+    def __init__(self, names: dict[str, int], row: Row) -> None:
+        self._names, self._row = names, row
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._names:
+            raise SchemaError(f"there is no column {name!r}: the columns are {', '.join(self._names)}")
+        return self._row[self._names[name]]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self[name]
+
+    def __repr__(self) -> str:
+        return repr(dict(zip(self._names, self._row, strict=True)))

@@ -1,0 +1,516 @@
+"""Building a pipeline: sources, what is computed from them, and which results are kept.
+
+>>> from objectspace.operators import Pipeline, col, count, max_
+>>> pipeline = Pipeline()
+>>> flights = pipeline.source("flights", {"id": "int64", "carrier": "string", "delay": "int64"}, key=["id"])
+>>> late = flights.filter(col("delay") > 15).group_by("carrier").agg(n=count(), worst=max_("delay"))
+>>> _ = late.top_n(2, order_by=["worst desc"]).materialize("worst_carriers")
+>>> run = pipeline.run_local([{"flights": [(1, "UA", 90), (2, "B6", 20)]}, {"flights": [("-", (1, "UA", 90))]}])
+>>> run.rows("worst_carriers")
+[('B6', 1, 20)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from objectspace.operators.agg_call import AggCall
+from objectspace.operators.base import Operator
+from objectspace.operators.bound import Bound
+from objectspace.operators.computed import Relabel, Select, Where
+from objectspace.operators.dedup import Dedup
+from objectspace.operators.expressions import Expression, col, describe, expression, lit
+from objectspace.operators.hash_agg import HashAgg
+from objectspace.operators.plan import Node, Plan
+from objectspace.operators.simple_agg import SimpleAgg
+from objectspace.operators.sources import ROW_ID, check_name, source_schema
+from objectspace.operators.stateless import Union
+from objectspace.operators.top_n import GroupTopN, TopN
+from objectspace.operators.watermark_filter import WatermarkFilter
+from objectspace.operators.windows import Hop, Tumble
+from objectspace.relational import Chunk, Column, DataType, SchemaError, TableSchema
+from objectspace.relational.schema import KeyPart
+
+if TYPE_CHECKING:
+    from objectspace.operators.run import LocalRun
+
+JOINS = {
+    "inner": "inner",
+    "left": "left_outer",
+    "right": "right_outer",
+    "full": "full_outer",
+    "outer": "full_outer",
+    "semi": "left_semi",
+    "anti": "left_anti",
+}
+"""The names of joins, with the kinds of the operator; a kind of the operator is taken as it is, too."""
+
+
+class Pipeline:
+    """Streams, and results that are kept right while their rows come, change and go.
+
+    Args:
+        location: where an engine keeps the state; :meth:`run_local` takes a store instead.
+        shards: into how many parts an engine divides it.
+    """
+
+    def __init__(self, location: Any = None, shards: int = 1) -> None:
+        self.location, self.shards = location, shards
+        self.sources: dict[str, Node] = {}
+        self.results: dict[str, Node] = {}
+        self.columns: dict[str, tuple[str, ...]] = {}
+        self.functions: dict[str, Callable[[int, Chunk], object]] = {}
+
+    def source(self, name: str, schema: Any, key: Sequence[KeyPart] = (), *, append_only: bool = False) -> Stream:
+        """Declare an input.
+
+        Args:
+            name: its name, by which epochs bring its rows.
+            schema: a :class:`TableSchema`, columns, a mapping of names to types (``"int64?"`` takes NULL), an Arrow
+                schema, a ``StructType``, or a data frame of Arrow, pandas or Spark that has one.
+            key: the columns that tell its rows apart; the primary key of a ``TableSchema`` by default. Without a key
+                every row is another one, and can never be taken back.
+            append_only: whether its rows are never changed or taken back: aggregates then keep less.
+
+        Raises:
+            SchemaError: the name is taken, or this is no schema.
+        """
+        check_name(name)
+        if name in self.sources:
+            raise SchemaError(f"the pipeline has a source {name!r}: choose another name")
+        found = source_schema(schema, key)
+        visible = found.names
+        if not found.primary_key:
+            found = TableSchema([*found.columns, Column(ROW_ID, "int64")], [ROW_ID])
+            append_only = True
+        node = Node("Source", "", found, sides=(), keys=(), append_only=append_only, name=name)
+        self.sources[name] = node
+        return Stream(self, node, visible)
+
+    def plan(self, stored: Mapping[str, Sequence[str]] | None = None) -> Plan:
+        """Return the plan of the results.
+
+        Args:
+            stored: names of operators that are stored already, by their fingerprints.
+
+        Raises:
+            SchemaError: nothing is materialised or sunk, or two operators have one name.
+        """
+        if not self.results:
+            raise SchemaError("the pipeline has no result: end a stream with materialize(name) or sink(name)")
+        return Plan(list(self.results.values()), stored)
+
+    def explain(self) -> str:
+        """Return the plan as text, with every state table: its number, name, schema and key."""
+        return self.plan().explain()
+
+    def run_local(self, batches: Iterable[Mapping[str, Any]], store: Any = None, **options: Any) -> LocalRun:
+        """Run the pipeline in this process, an epoch for each batch: see :func:`run_local`."""
+        from objectspace.operators.run import run_local
+
+        return run_local(self, batches, store, **options)
+
+    def add_result(self, name: str, stream: Stream) -> None:
+        """Add a result.
+
+        Raises:
+            SchemaError: the name is taken, or is no name.
+        """
+        if name in self.results:
+            raise SchemaError(f"the pipeline has a result {name!r}: choose another name")
+        check_name(name)
+        self.results[name], self.columns[name] = stream.node, stream.columns
+
+
+class Stream:
+    """The changes of rows on their way through a pipeline; each method returns another stream.
+
+    Columns whose names begin with ``_`` may be hidden ones, which keep the stream key where it was not asked for.
+    """
+
+    def __init__(self, pipeline: Pipeline, node: Node, visible: Sequence[str]) -> None:
+        self.pipeline, self.node, self.columns = pipeline, node, tuple(visible)
+
+    @property
+    def schema(self) -> TableSchema:
+        """The schema of its rows, hidden columns too; the primary key is the stream key."""
+        return self.node.schema
+
+    def filter(self, *conditions: Any) -> Stream:
+        """Keep the rows for which every condition is true.
+
+        Args:
+            conditions: expressions, names of ``bool`` columns, callables over a row (``lambda row: row.delay > 3``), or
+                expressions of pyarrow.
+        """
+        stream = self
+        for given in conditions:
+            condition = expression(given)
+            stream = stream.then("Where", str(condition), _maker(Where, stream.schema, condition))
+        return stream
+
+    def select(self, *names: str, **computed: Any) -> Stream:
+        """Keep some columns, and compute others.
+
+        Args:
+            names: columns that stay.
+            computed: a column for each keyword: the name of another column, an expression, or a pair of a callable
+                over a row and the type of its results.
+        """
+        columns = {name: col(name) for name in names}
+        for name, given in computed.items():
+            columns[name] = expression(*given) if isinstance(given, tuple) else expression(given)
+        structure = ", ".join(shown(name, made) for name, made in columns.items())
+        return self.then("Select", structure, _maker(Select, self.schema, columns), visible=tuple(columns))
+
+    def with_columns(self, **computed: Any) -> Stream:
+        """Keep all columns, and compute others, or some anew."""
+        kept = [name for name in self.columns if name not in computed]
+        return self.select(*kept, **computed)
+
+    def drop(self, *names: str) -> Stream:
+        """Keep all columns but some."""
+        return self.select(*(name for name in self.columns if name not in names))
+
+    def group_by(self, *names: str, **computed: Any) -> Grouped:
+        """Group the rows by columns, which may be computed."""
+        stream = self.with_columns(**computed) if computed else self
+        return Grouped(stream, (*names, *computed))
+
+    def agg(self, **calls: AggCall) -> Stream:
+        """Aggregate all rows into one, which is there from the first epoch on."""
+        return Grouped(self, ()).agg(**calls)
+
+    def distinct(self) -> Stream:
+        """Keep one of equal rows."""
+        counted = self.select(*self.columns).group_by(*self.columns).agg(_rows=AggCall("count"))
+        return counted.select(*self.columns)
+
+    def dedup(self, *names: str) -> Stream:
+        """Keep the first row of each key, of an append-only stream: the earliest epoch, then the smallest stream key.
+
+        Raises:
+            SchemaError: the stream has retractions: use :meth:`distinct` or ``group_by(...).top_n(1, ...)``.
+        """
+        if not self.node.append_only:
+            raise SchemaError("dedup() takes an append-only stream: use distinct() or group_by(...).top_n(1, order_by)")
+        return self.then(
+            "Dedup", ", ".join(names), _maker(Dedup, self.schema, key=list(names)), keys=names, append_only=True
+        )
+
+    def top_n(
+        self,
+        limit: int,
+        order_by: Sequence[KeyPart] | str,
+        *,
+        offset: int = 0,
+        with_ties: bool = False,
+    ) -> Stream:
+        """Keep the first rows in an order; equal ones go by the stream key, ascending.
+
+        Args:
+            limit: how many.
+            order_by: the order: ``["mean desc"]``, ``[("mean", "desc nulls last")]``.
+            offset: how many of the first rows to leave out.
+            with_ties: whether rows that are equal to the last one in the order are kept too.
+        """
+        return Grouped(self, ()).top_n(limit, order_by, offset=offset, with_ties=with_ties)
+
+    def join(
+        self,
+        other: Stream,
+        on: Sequence[str | tuple[str, str]] | str,
+        how: str = "inner",
+        *,
+        where: Any = None,
+        null_safe: bool = False,
+        suffix: str = "_right",
+    ) -> Stream:
+        """Join with another stream, or with itself.
+
+        Args:
+            other: the right side.
+            on: the columns that must be equal: a name that both sides have, which is in the output once, or pairs.
+            how: ``inner``, ``left``, ``right``, ``full``, ``semi``, ``anti``, or a kind of the operator.
+            where: a further condition of a match, over the columns of the output.
+            null_safe: whether NULL is equal to NULL.
+            suffix: what a column of the right side gets where the left side has one of its name.
+        """
+        from objectspace.operators.joining import joined
+
+        return joined(self, other, on, how, where=where, null_safe=null_safe, suffix=suffix)
+
+    def window(self, column: str, size: timedelta | int, hop: timedelta | int | None = None) -> Stream:
+        """Put each row into the windows of time that it belongs to; adds ``window_start`` and ``window_end``.
+
+        Args:
+            column: the column that says when.
+            size: the length of a window.
+            hop: how far apart windows begin, where they overlap; ``size`` by default, so that they do not.
+        """
+        spans = {"size": size} if hop is None else {"size": size, "slide": hop}
+        structure = ", ".join([column, *(f"{name} {span}" for name, span in spans.items())])
+        visible = (*self.columns, "window_start", "window_end")
+        return self.then(
+            "Tumble" if hop is None else "Hop",
+            structure,
+            _maker(Tumble if hop is None else Hop, self.schema, column, **spans),
+            visible=visible,
+        )
+
+    def watermark(self, column: str, delay: timedelta | int) -> Stream:
+        """Drop rows that come too late, and let operators behind forget what nothing can change any more.
+
+        Args:
+            column: the column that says when.
+            delay: how much later than the greatest time so far a row may come.
+        """
+        made = _maker(WatermarkFilter, self.schema, column, delay)
+        return self.then(
+            "WatermarkFilter", f"{column}, delay {delay}", made, keys=(), append_only=self.node.append_only
+        )
+
+    def union(self, *others: Stream) -> Stream:
+        """Put streams with the same columns together; equal rows of several stay several."""
+        streams = [self, *others]
+        for other in others:
+            _check_same(self, other)
+        keyed = [stream.select(*self.columns)._keyed(place) for place, stream in enumerate(streams)]
+        make = _maker(Union, _union_schema([stream.schema for stream in keyed]), inputs=len(keyed))
+        operator = make()
+        node = Node(
+            "Union",
+            "",
+            operator.schema,
+            tuple(stream.node for stream in keyed),
+            operator.sides,
+            make,
+            (None,) * len(keyed),
+            append_only=all(stream.node.append_only for stream in streams),
+        )
+        return Stream(self.pipeline, node, self.columns)
+
+    def through(self, operator: Callable[[TableSchema], Operator], name: str) -> Stream:
+        """Pass the rows through an operator of your own.
+
+        Args:
+            operator: makes it for the schema of the stream: its class, or a function.
+            name: the name that its state is kept under; give another one where it does something else.
+        """
+        check_name(name)
+        made = operator(self.schema)
+        visible = tuple(column for column in made.schema.names if column in self.columns or not column.startswith("_"))
+        stream = self.then(
+            type(made).__name__, describe(operator), lambda: operator(self.schema), visible=visible, keys=(), name=name
+        )
+        stream.node.keeps_state = True
+        return stream
+
+    def materialize(
+        self,
+        name: str,
+        key: Sequence[str] | None = None,
+        *,
+        conflict: str | None = None,
+        version: Sequence[str] | str | None = None,
+    ) -> Stream:
+        """Keep the rows as a table that can be read by its name, and pass their changes on.
+
+        Args:
+            name: its name.
+            key: the columns that tell its rows apart; the stream key by default. Other rows of a key are conflicts.
+            conflict: what a row does where there is one of its key: see :class:`Materialize`; it overwrites by default.
+            version: the columns that say which of two rows is newer, for ``"update_if_newer"``.
+        """
+        from objectspace.operators.keeping import kept
+
+        stream = kept(self, name, key, conflict, version)
+        self.pipeline.add_result(name, stream)
+        return stream
+
+    def sink(self, name: str, function: Callable[[int, Chunk], object] | None = None) -> Stream:
+        """Hand the changes out, without keeping the rows.
+
+        Args:
+            name: the name by which a run gives them.
+            function: called with the epoch and its changes before the epoch is durable: after a crash it may be called
+                again for the same epoch with the same changes.
+        """
+        structure = "" if function is None else describe(function)
+        stream = self.then("Sink", structure, _maker(Relabel, self.schema, {}), name=name)
+        self.pipeline.add_result(name, stream)
+        if function is not None:
+            self.pipeline.functions[name] = function
+        return stream
+
+    def relabelled(self, names: Mapping[str, str]) -> Stream:
+        """Give columns other names."""
+        visible = tuple(names.get(name, name) for name in self.columns)
+        structure = ", ".join(f"{old} as {new}" for old, new in names.items())
+        return self.then("Relabel", structure, _maker(Relabel, self.schema, dict(names)), visible=visible)
+
+    def then(
+        self,
+        label: str,
+        structure: str,
+        make: Callable[[], Operator],
+        *,
+        visible: Sequence[str] | None = None,
+        keys: Sequence[str] | None = None,
+        append_only: bool | None = None,
+        name: str | None = None,
+    ) -> Stream:
+        """Return what one more operator gives."""
+        operator = make()
+        node = Node(
+            label,
+            structure,
+            operator.schema,
+            (self.node,),
+            operator.sides,
+            make,
+            (None if keys is None else tuple(keys),),
+            operator.state(),
+            self.node.append_only and not operator.state() if append_only is None else append_only,
+            name,
+        )
+        return Stream(self.pipeline, node, self.columns if visible is None else visible)
+
+    def _keyed(self, place: int) -> Stream:
+        """Return the visible columns with a key that also says which of several streams a row is from."""
+        schema = self.schema
+
+        def _bind(_: TableSchema) -> Bound:
+            encode, key_of = schema.key_encoder.encode, schema.key_of
+            return Bound(DataType("binary"), False, lambda row: encode(key_of(row)))
+
+        columns = {name: col(name) for name in self.columns}
+        columns |= {"_key": Expression(f"key of {place}", _bind), "_branch": lit(place)}
+        return self.then("Keyed", str(place), lambda: Rekeyed(schema, columns))
+
+
+class Grouped:
+    """A stream whose rows are grouped by columns; by none, all of them are one group."""
+
+    def __init__(self, stream: Stream, names: Sequence[str], *, on_close: bool = False) -> None:
+        self.stream, self.names, self._on_close = stream, tuple(names), on_close
+        for name in self.names:
+            stream.schema.place_of(name)
+
+    def on_window_close(self) -> Grouped:
+        """Give each group once, when a watermark says that nothing more comes for it.
+
+        The stream takes a :meth:`Stream.watermark`, on a column that is among those of the group, or that its windows
+        are made of.
+        """
+        return Grouped(self.stream, self.names, on_close=True)
+
+    def agg(self, **calls: AggCall) -> Stream:
+        """Aggregate each group into one row: the group columns, then a column for each keyword."""
+        stream, named = _with_filters(self.stream, calls)
+        calls_text = (f"{_call_text(call)} as {name}" for name, call in zip(calls, named, strict=True))
+        structure = ", ".join([*self.names, *calls_text]) + (", on window close" if self._on_close else "")
+        options: dict[str, Any] = {"calls": named, "append_only": stream.node.append_only}
+        if self.names:
+            options |= {"group_key": list(self.names), "emit_on_window_close": self._on_close}
+        return stream.then(
+            "HashAgg" if self.names else "SimpleAgg",
+            structure,
+            _maker(HashAgg if self.names else SimpleAgg, stream.schema, **options),
+            visible=(*self.names, *calls),
+            keys=self.names,
+            append_only=self._on_close,
+        )
+
+    def top_n(
+        self,
+        limit: int,
+        order_by: Sequence[KeyPart] | str,
+        *,
+        offset: int = 0,
+        with_ties: bool = False,
+    ) -> Stream:
+        """Keep the first rows of each group in an order: see :meth:`Stream.top_n`."""
+        order = [order_by] if isinstance(order_by, str) else list(order_by)
+        options: dict[str, Any] = {"order_by": order, "limit": limit, "offset": offset, "with_ties": with_ties}
+        label = "GroupTopN" if self.names else "TopN"
+        ordered = ", ".join(part if isinstance(part, str) else " ".join(map(str, part)) for part in order)
+        structure = f"{limit} by {ordered}" + (f" of {', '.join(self.names)}" if self.names else "")
+        structure += (f", offset {offset}" if offset else "") + (", with ties" if with_ties else "")
+        if self.stream.node.append_only:
+            options["append_only"], structure = True, f"{structure}, append-only"
+        if self.names:
+            options["group_key"] = list(self.names)
+        make = _maker(GroupTopN if self.names else TopN, self.stream.schema, **options)
+        return self.stream.then(label, structure, make, keys=self.names, append_only=False)
+
+
+class Rekeyed(Select):
+    """Computes columns, and takes ``_branch`` and ``_key`` as the stream key."""
+
+    def __init__(self, schema: TableSchema, columns: Mapping[str, Expression]) -> None:
+        super().__init__(TableSchema(schema.columns, watermark_column=schema.watermark_column), columns)
+        self._schema = TableSchema(
+            self._schema.columns, ["_branch", "_key"], watermark_column=self._schema.watermark_column
+        )
+
+
+def shown(name: str, made: Expression) -> str:
+    """Return a computed column as text."""
+    return name if str(made) == name else f"{made} as {name}"
+
+
+def _maker(cls: Callable[..., Operator], *given: Any, **options: Any) -> Callable[[], Operator]:
+    return lambda: cls(*given, **options)
+
+
+def _with_filters(stream: Stream, calls: Mapping[str, AggCall]) -> tuple[Stream, list[AggCall]]:
+    """Return the stream with a column for each filter that is an expression, and the calls with their names."""
+    computed = {}
+    named = []
+    for name, call in calls.items():
+        condition: Any = call.filter
+        if isinstance(condition, Expression):
+            computed[f"_where_{name}"], condition = condition, (f"_where_{name}", "=", True)
+        named.append(
+            AggCall(
+                call.kind,
+                *call.columns,
+                distinct=call.distinct,
+                order_by=call.order_by,
+                filter=condition,
+                delimiter=call.delimiter,
+                name=name,
+            )
+        )
+    return (stream.with_columns(**computed) if computed else stream), named
+
+
+def _call_text(call: AggCall) -> str:
+    """Return everything that a call does as text: ``count(distinct bidder where v > 5)``."""
+    arguments = f"{'distinct ' if call.distinct else ''}{', '.join(call.columns)}"
+    order = ", ".join(part if isinstance(part, str) else " ".join(map(str, part)) for part in call.order_by)
+    condition = call.filter
+    shown = "" if condition is None else describe(condition) if callable(condition) else repr(condition)
+    parts = [arguments, order and f"order by {order}", shown and f"where {shown}"]
+    if call.kind == "string_agg":
+        parts.append(f"between {call.delimiter!r}")
+    return f"{call.kind}({' '.join(part for part in parts if part)})"
+
+
+def _union_schema(schemas: Sequence[TableSchema]) -> TableSchema:
+    """Return the schema of a union, in which a column takes NULL where one of the inputs does."""
+    columns = [
+        Column(one.name, one.type, any(schema.columns[place].nullable for schema in schemas))
+        for place, one in enumerate(schemas[0].columns)
+    ]
+    marks = {schema.watermark_column for schema in schemas}
+    return TableSchema(columns, list(schemas[0].primary_key), watermark_column=marks.pop() if len(marks) == 1 else None)
+
+
+def _check_same(one: Stream, other: Stream) -> None:
+    shapes = [[(name, str(each.schema.column(name).type)) for name in each.columns] for each in (one, other)]
+    if shapes[0] != shapes[1]:
+        raise SchemaError(f"union() takes streams with the same columns: found {shapes[0]} and {shapes[1]}")

@@ -1,0 +1,88 @@
+"""Which operators a space keeps state of, and what they did: so that a changed pipeline uses again what still fits.
+
+They stand in the dictionary ``$operators``: ``{"fingerprint": "9f...", "does": "HashAgg(carrier, count() as n)"}``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from objectspace.errors import ObjectSpaceError
+from objectspace.operators.plan import Node, Plan
+from objectspace.relational import drop_table, tables
+from objectspace.space import ObjectSpace
+
+OPERATORS = "$operators"
+"""The name of the dictionary that lists the operators of a space."""
+
+
+class PipelineChangedError(ObjectSpaceError):
+    """A pipeline is not the one that its state is of; nothing was changed."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How a pipeline differs from what a space keeps state of.
+
+    Args:
+        new: operators without state of their own, inputs before readers.
+        gone: names of stored operators that the pipeline has no more, or has with another structure.
+    """
+
+    new: tuple[Node, ...]
+    gone: tuple[str, ...]
+
+    def describe(self, space: ObjectSpace, plan: Plan) -> str:
+        """Return in words what changed."""
+        stored = space.get_dictionary(OPERATORS) if OPERATORS in space else {}
+        now = {plan.names[node]: node for node in self.new}
+        lines = []
+        for name in self.gone:
+            after = f"is now {now[name].describe()}" if name in now else "is there no more, or reads something else"
+            lines.append(f"{name!r}, stored as {stored[name]['does']}, {after}")
+        lines += [f"{name!r}, {node.describe()}, is new" for name, node in now.items() if name not in self.gone]
+        return "; ".join(lines)
+
+
+def stored_names(space: ObjectSpace) -> dict[str, list[str]]:
+    """Return the names of the stored operators by their fingerprints, in the order in which they were stored."""
+    found: dict[str, list[str]] = {}
+    for name, record in space.get_dictionary(OPERATORS).items() if OPERATORS in space else ():
+        found.setdefault(record["fingerprint"], []).append(name)
+    return found
+
+
+def compare(space: ObjectSpace, plan: Plan) -> Difference:
+    """Return how a plan differs from what a space keeps state of."""
+    stored = space.get_dictionary(OPERATORS) if OPERATORS in space else {}
+    new = tuple(
+        node
+        for node in plan.stateful
+        if plan.names[node] not in stored or stored[plan.names[node]]["fingerprint"] != node.fingerprint
+    )
+    fitting = {plan.names[node] for node in plan.stateful} - {plan.names[node] for node in new}
+    return Difference(new, tuple(name for name in stored if name not in fitting))
+
+
+def forget(space: ObjectSpace, names: Iterable[str]) -> None:
+    """Delete the state of some operators.
+
+    Dirties: for each of their tables and objects the index, and the entries of the catalogues.
+    """
+    for name in names:
+        own = [one for one in space if one == name or one.startswith(f"{name}/")]
+        known = tables(space)
+        for one in own:
+            if one in known:
+                drop_table(space, one)
+            else:
+                space.delete(one)
+        del space.get_dictionary(OPERATORS)[name]
+
+
+def note(space: ObjectSpace, plan: Plan, nodes: Iterable[Node]) -> None:
+    """Note what some operators do. Dirties: an item for each."""
+    for node in nodes:
+        record = {"fingerprint": node.fingerprint, "does": node.describe()}
+        space.get_or_create_dictionary(OPERATORS)[plan.names[node]] = record

@@ -1,0 +1,84 @@
+"""What operators ask of the chunks that they take, and how they keep pairs whole in those that they give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from objectspace.operators.base import Operator
+from objectspace.relational import Chunk, InconsistentOperationError, SchemaMismatchError, TableSchema
+from objectspace.relational.chunk import Op
+from objectspace.relational.schema import Row
+
+Change = tuple[Op, Row]
+
+
+def check_chunk(schema: TableSchema, chunk: Chunk) -> None:
+    """Refuse a chunk with other columns than those of an input.
+
+    Raises:
+        SchemaMismatchError: it has others.
+    """
+    if chunk.schema is schema:
+        return
+    expected, found = ([(column.name, column.type) for column in one.columns] for one in (schema, chunk.schema))
+    if expected != found:
+        raise SchemaMismatchError(f"the chunk has the columns {chunk.schema}: the input has {schema}")
+
+
+def refuse_retractions(operator: Operator, chunk: Chunk) -> None:
+    """Refuse a chunk that takes rows back.
+
+    Raises:
+        InconsistentOperationError: it does.
+    """
+    if all(op == "+" for op in chunk.ops):
+        return
+    for op, row in chunk.rows():
+        if op != "+":
+            raise InconsistentOperationError(
+                f"{type(operator).__name__} takes an append-only input: found {op} {row!r:.200}; the chunk was not"
+                " taken"
+            )
+
+
+def paired(schema: TableSchema, pairs: Iterable[tuple[Change | None, Change | None]]) -> Chunk:
+    """Return the chunk of changes that came alone or as the two halves of an update.
+
+    An update whose halves are equal is left out; one with a half missing, or with another key, is a plain delete and a
+    plain insert.
+
+    >>> from objectspace.relational import Column
+    >>> schema = TableSchema([Column("k", "int64"), Column("v", "int64")], ["k"])
+    >>> paired(schema, [(("U-", (1, 1)), ("U+", (1, 2))), (("U-", (1, 2)), None), (None, ("+", (3, 3)))]).rows()
+    [('U-', (1, 1)), ('U+', (1, 2)), ('-', (1, 2)), ('+', (3, 3))]
+    """
+    found: list[Change] = []
+    for old, new in pairs:
+        if old is not None and new is not None:
+            if old[1] == new[1]:
+                continue
+            same = schema.key_of(old[1]) == schema.key_of(new[1])
+            found += [("U-" if same else "-", old[1]), ("U+" if same else "+", new[1])]
+        elif old is not None:
+            found.append(("-", old[1]))
+        elif new is not None:
+            found.append(("+", new[1]))
+    return Chunk(schema, [op for op, _ in found], [row for _, row in found])
+
+
+def halves(chunk: Chunk) -> Iterable[tuple[Change | None, Change | None]]:
+    """Yield the changes of a chunk: (old, new) for an update, with ``None`` in the place of what is not there."""
+    waiting: Change | None = None
+    for change in chunk.rows():
+        if waiting is not None and change[0] != "U+":
+            yield waiting, None
+            waiting = None
+        if change[0] == "U-":
+            waiting = change
+        elif change[0] == "-":
+            yield change, None
+        else:
+            yield waiting, change
+            waiting = None
+    if waiting is not None:
+        yield waiting, None

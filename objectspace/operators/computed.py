@@ -1,0 +1,174 @@
+"""Stateless operators of a pipeline: which rows stay, what is computed from them, what columns and keys are called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from objectspace.operators.base import Operator
+from objectspace.operators.bound import Bound
+from objectspace.operators.chunks import Change, halves, paired
+from objectspace.operators.expressions import Expression, col
+from objectspace.relational import Chunk, Column, DataType, TableSchema
+from objectspace.relational.schema import Row
+
+
+class Where(Operator):
+    """Lets the rows through for which an expression is true; half of an update that is left becomes plain.
+
+    >>> schema = TableSchema([Column("a", "int64"), Column("b", "int64")], ["a"])
+    >>> where = Where(schema, col("b") > 3)
+    >>> where.process(Chunk.from_rows(schema, [("U-", (1, 2)), ("U+", (1, 5)), ("+", (2, 0))]))
+    [Chunk(1 rows: + (1, 5))]
+    """
+
+    def __init__(self, schema: TableSchema, condition: Expression) -> None:
+        super().__init__()
+        self._schema, self._bound = schema, condition.bind(schema)
+
+    @property
+    def schema(self) -> TableSchema:
+        """The schema of its output."""
+        return self._schema
+
+    def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
+        """Return the changes of the rows that stay."""
+        changes = chunk.rows()
+        kept = self._bound.values([row for _, row in changes])
+        return _chunks(self._schema, [change for change, keeps in zip(changes, kept, strict=True) if keeps])
+
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
+        """Pass a promise on."""
+        return [(column, value)]
+
+
+class Select(Operator):
+    """Computes other columns from each row, and keeps the stream key: what of it is not asked for stays hidden.
+
+    Args:
+        schema: the schema of the input.
+        columns: the expression of each column of the output.
+        key: the columns that are the stream key already, where they are fewer than the primary key of the schema.
+
+    >>> schema = TableSchema([Column("a", "int64"), Column("b", "int64")], ["a"])
+    >>> select = Select(schema, {"double": col("b") * 2})
+    >>> print(select.schema)
+    double int64 not null, _a int64 not null, primary key (_a asc nulls first)
+    >>> select.process(Chunk.from_rows(schema, [("+", (1, 2))]))
+    [Chunk(1 rows: + (4, 1))]
+    """
+
+    def __init__(
+        self, schema: TableSchema, columns: Mapping[str, Expression], key: Sequence[str] | None = None
+    ) -> None:
+        super().__init__()
+        found = dict(columns)
+        used = schema if key is None else TableSchema(schema.columns, key)
+        made_key = []
+        for name, order in used.primary_key:
+            shown = next((out for out, made in found.items() if str(made) == name), None) or _free(f"_{name}", found)
+            found.setdefault(shown, col(name))
+            made_key.append((shown, order))
+        self._bound: list[Bound] = [made.bind(schema) for made in found.values()]
+        made = [bound.column(name) for name, bound in zip(found, self._bound, strict=True)]
+        self._names = {str(made): name for name, made in reversed(found.items())}
+        watermark = None if schema.watermark_column is None else self._names.get(schema.watermark_column)
+        self._schema = TableSchema(made, made_key, watermark_column=watermark)
+        self._casts = [_widen(column.type) for column in made]
+        texts = [str(made) for made in found.values()]
+        # Columns that only move have been checked before.
+        self._places = [schema.place_of(text) for text in texts] if set(texts) <= set(schema.names) else None
+
+    @property
+    def schema(self) -> TableSchema:
+        """The schema of its output."""
+        return self._schema
+
+    def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
+        """Return the changes of the computed rows; an update that changes nothing is dropped."""
+        changes = chunk.rows()
+        made = self._computed([row for _, row in changes])
+        return _chunks(self._schema, [(op, row) for (op, _), row in zip(changes, made, strict=True)])
+
+    def _computed(self, rows: list[Row]) -> list[Row]:
+        if self._places is not None:
+            places = self._places
+            return [tuple([row[place] for place in places]) for row in rows]
+        columns = [bound.values(rows) for bound in self._bound]
+        widened = [values if cast is None else [*map(cast, values)] for values, cast in zip(columns, self._casts)]
+        return [self._schema.check_row(row) for row in zip(*widened, strict=True)]
+
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
+        """Pass a promise on under the name that the column has in the output."""
+        return [(self._names[column], value)] if column in self._names else []
+
+
+class Relabel(Operator):
+    """Gives the columns other names, and touches no row."""
+
+    def __init__(self, schema: TableSchema, names: Mapping[str, str]) -> None:
+        super().__init__()
+        columns = [Column(names.get(one.name, one.name), one.type, one.nullable) for one in schema.columns]
+        self._names, watermark = names, schema.watermark_column
+        self._schema = TableSchema(
+            columns,
+            [(names.get(name, name), order) for name, order in schema.primary_key],
+            watermark_column=None if watermark is None else names.get(watermark, watermark),
+        )
+
+    @property
+    def schema(self) -> TableSchema:
+        """The schema of its output."""
+        return self._schema
+
+    def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
+        """Return the same changes under the other names."""
+        changes = chunk.rows()
+        return [Chunk(self._schema, [op for op, _ in changes], [row for _, row in changes])]
+
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
+        """Pass a promise on under the other name."""
+        return [(self._names.get(column, column), value)]
+
+
+class Rekey(Operator):
+    """Takes other columns as the key of the rows; an update that changes them becomes a delete and an insert."""
+
+    def __init__(self, schema: TableSchema) -> None:
+        super().__init__()
+        self._schema = schema
+
+    @property
+    def schema(self) -> TableSchema:
+        """The schema of its output."""
+        return self._schema
+
+    def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
+        """Return the same changes by the other key."""
+        return _chunks(self._schema, chunk.rows())
+
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
+        """Pass a promise on."""
+        return [(column, value)]
+
+
+def _free(name: str, taken: Mapping[str, Any]) -> str:
+    while name in taken:
+        name = f"_{name}"
+    return name
+
+
+def _widen(kind: DataType) -> Any:
+    """Return what makes a value of the branches of an expression one of its type; they may be of narrower ones."""
+    if kind.kind in ("float32", "float64"):
+        return lambda value: float(value) if isinstance(value, int) else value
+    return None
+
+
+def _chunks(schema: TableSchema, changes: Sequence[Change]) -> list[Chunk]:
+    """Return changes as a chunk without halves of updates, and without updates of nothing; none where none is left."""
+    ops, rows = [op for op, _ in changes], [row for _, row in changes]
+    found = Chunk(schema, ops, rows)
+    if "U-" in ops or "U+" in ops:
+        found = paired(schema, halves(found))
+    return [found] if len(found) else []

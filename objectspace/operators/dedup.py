@@ -1,0 +1,122 @@
+"""Dedup: the first row of each key of an append-only input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from objectspace.operators.base import Operator
+from objectspace.operators.canonical import identity
+from objectspace.operators.chunks import check_chunk, refuse_retractions
+from objectspace.relational import Chunk, SchemaError, TableSchema
+from objectspace.relational.schema import Row
+
+
+class Dedup(Operator):
+    """Gives the first row of each key: an earlier epoch wins, inside an epoch the smallest stream key.
+
+    It gives the rows at the barrier, in the order of the key. The input must be append-only; where rows can be
+    retracted, ``GroupTopN`` with a limit of 1 keeps what may have to take their place.
+
+    Args:
+        schema: the schema of the input; its primary key is the stream key. Where its watermark column is part of the
+            key, a watermark cleans the keys below it.
+        key: the names of the columns that make rows the same; NULL is the same as NULL.
+
+    Raises:
+        SchemaError: a column does not exist.
+
+    >>> from objectspace import VolatileObjectSpace
+    >>> from objectspace.relational import Column
+    >>> schema = TableSchema([Column("k", "string"), Column("id", "int64")], primary_key=["id"])
+    >>> dedup = Dedup(schema, key=["k"])
+    >>> dedup.open(VolatileObjectSpace(), "dedup")
+    >>> _ = dedup.process(Chunk.from_rows(schema, [("+", ("a", 2)), ("+", ("a", 1)), ("+", ("b", 3))]))
+    >>> dedup.barrier(epoch=1)[0].rows()
+    [('+', ('a', 1)), ('+', ('b', 3))]
+    """
+
+    def __init__(self, schema: TableSchema, key: Sequence[str]) -> None:
+        super().__init__()
+        if not key:
+            raise SchemaError("Dedup takes at least one key column")
+        self.input, self.late_rows = schema, 0
+        self._pending: Any = None
+        self._window = schema.watermark_column if schema.watermark_column in key else None
+        keys = sorted(key, key=lambda name: name != self._window)
+        self._output = TableSchema(schema.columns, list(key), watermark_column=self._window)
+        self._kept = TableSchema(schema.columns, keys, watermark_column=self._window)
+        places = [schema.place_of(name) for name in keys]
+        self._key_of = identity([schema.columns[place].type for place in places], places)
+        self._forget()
+
+    @property
+    def schema(self) -> TableSchema:
+        """The schema of the output: that of the input, with the key as its key."""
+        return self._output
+
+    def state(self) -> list[tuple[str, TableSchema]]:
+        """Return the table of the first rows."""
+        return [("AppendOnlyDedup", self._kept)]
+
+    def open(self, space: Any, name: str) -> None:
+        """Create its state under a name, or open it again after recovery."""
+        super().open(space, name)
+        self._table = self._tables["AppendOnlyDedup"]
+        self._forget()
+
+    def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
+        """Take some rows; the output waits for the barrier.
+
+        Raises:
+            InconsistentOperationError: a row is retracted.
+
+        Time: O(rows of the chunk).
+        """
+        check_chunk(self.input, chunk)
+        refuse_retractions(self, chunk)
+        found, key_of = self._found, self._key_of
+        for _, row in chunk.rows():
+            key = key_of(row)
+            if key not in found or self._comes_before(row, found[key]):
+                found[key] = row
+        return []
+
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
+        """Take a promise; where the column is in the key, what is below it is cleaned with the next barrier."""
+        if column == self._window:
+            self._pending = value if self._pending is None else max(self._pending, value)
+        return [(column, value)]
+
+    def barrier(self, epoch: int) -> list[Chunk]:
+        """End an epoch: return the rows whose key is new, and seal the table."""
+        chunks = self._flush()
+        if self._pending is not None:
+            self._table.update_watermark(self._pending)
+        self._table.commit(epoch)
+        self._pending = None
+        return chunks
+
+    def _forget(self) -> None:
+        self._found: dict[Any, Row] = {}
+        self._pending = None
+
+    def _comes_before(self, row: Row, other: Row) -> bool:
+        encode, key_of = self.input.key_encoder.encode, self.input.key_of
+        return encode(key_of(row)) < encode(key_of(other))
+
+    def _flush(self) -> list[Chunk]:
+        encode, key_of = self._kept.key_encoder.encode, self._kept.key_of
+        closed = self._table.watermark
+        place = -1 if self._window is None else self.input.place_of(self._window)
+        new: list[tuple[bytes, Row]] = []
+        for row in self._found.values():
+            if closed is not None and row[place] is not None and row[place] < closed:
+                self.late_rows += 1
+            elif not self._table.exists(key_of(row)):
+                new.append((encode(key_of(row)), row))
+        self._found = {}
+        rows = [row for _, row in sorted(new)]
+        for row in rows:
+            self._table.insert_row(row)
+        return [Chunk(self._output, ["+"] * len(rows), rows)] if rows else []

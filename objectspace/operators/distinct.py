@@ -1,0 +1,101 @@
+"""DISTINCT: how often each value is there in its group, so that it counts from the first time to the last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from objectspace.operators.canonical import canonical
+from objectspace.relational import Column, InconsistentOperationError, Order, StateTable, TableSchema
+from objectspace.relational.keys import column_encoder
+
+Turn = tuple[int, Any, int]
+"""A filter, a value, and whether the value came (+1) or went (-1) for the calls with that filter."""
+
+Write = tuple[Any, Any]
+"""The row of counts that is stored and the one that takes its place; ``None`` is no row."""
+
+Counted = dict[bytes, list[Any]]
+"""By encoded value: the value, then how much its count changed for each filter."""
+
+
+class DistinctColumn:
+    """The counts of the values of one column, one for each filter that calls put before it.
+
+    Args:
+        place: the position of the column in the input.
+        filters: the numbers of the filters; -1 is all rows.
+        schema: the schema of the input.
+        group_key: the names of the group columns, in the order of the keys of the tables.
+        role: what the names of the tables of the operator begin with.
+    """
+
+    def __init__(
+        self, place: int, filters: Sequence[int], schema: TableSchema, group_key: Sequence[str], role: str
+    ) -> None:
+        self.place, self.filters, self.role = place, list(filters), f"{role}DedupForCol{place}"
+        column = schema.columns[place]
+        self._form = canonical(column.type)
+        self._encode = column_encoder(column.type, Order())
+        self._is_grouped = column.name in group_key
+        names = list(dict.fromkeys([*group_key, column.name]))
+        kept = [Column(name, schema.column(name).type, schema.column(name).nullable) for name in names]
+        counters: list[Column] = []
+        for number in range(len(self.filters)):
+            counters.append(Column(unused(f"rows_{number}", names), "int64"))
+        watermark = schema.watermark_column if schema.watermark_column in group_key else None
+        self.schema = TableSchema([*kept, *counters], names, watermark_column=watermark)
+        self.table: StateTable
+
+    def note(self, counted: Counted, row: Any, number: int, sign: int) -> None:
+        """Note that a row of a group that passed a filter came or went. Time: O(1)."""
+        value = row[self.place]
+        found = counted.setdefault(self._encode(value), [value, *[0] * len(self.filters)])
+        found[number + 1] += sign
+
+    def settle(self, group: tuple[Any, ...], counted: Counted) -> tuple[list[Turn], list[Write]]:
+        """Return the values that came or went with the changes of a group, and what has to be written.
+
+        Raises:
+            InconsistentOperationError: a value went more often than it came.
+        """
+        turns: list[Turn] = []
+        writes: list[Write] = []
+        for _, (value, *changes) in sorted(counted.items()):
+            shown = value if self._form is None else self._form(value)
+            key = group if self._is_grouped else (*group, shown)
+            stored = self.table.get_row(key)
+            before = list(stored[len(key) :]) if stored else [0] * len(changes)
+            after = [count + change for count, change in zip(before, changes, strict=True)]
+            if min(after) < 0:
+                raise InconsistentOperationError(f"{shown!r} of group {group!r} was retracted more often than it came")
+            if before != after:
+                writes.append((stored, (*key, *after) if any(after) else None))
+            for number, old, new in zip(self.filters, before, after, strict=True):
+                if (old > 0) != (new > 0):
+                    turns.append((number, shown, 1 if new else -1))
+        return turns, writes
+
+    def write(self, writes: list[Write]) -> None:
+        """Write the counts of a group."""
+        for stored, row in writes:
+            if row is not None:
+                self.table.insert_row(row)
+            elif stored is not None:
+                self.table.delete_row(stored)
+
+    def clear(self, group: Sequence[Any]) -> None:
+        """Delete the counts of a group. Time: O(values of the group)."""
+        for row in list(self.table.scan(prefix=group)):
+            self.table.delete_row(row)
+
+
+def unused(name: str, taken: Sequence[str]) -> str:
+    """Return a name that is not taken, with underscores in front where it is.
+
+    >>> unused("count", ["k", "count"])
+    '_count'
+    """
+    while name in taken:
+        name = f"_{name}"
+    return name

@@ -1,0 +1,145 @@
+"""Sums without rounding: the same total whatever the order of the rows, and no residue when they are retracted.
+
+A float is a whole number of units of 2**-1074, so the total of floats is kept as a Python integer of such units, and
+rounded once when it is shown. Decimals are added with as many digits as they need. NaN and the infinities are counted
+beside the finite total, so that they can be retracted too.
+"""
+
+from __future__ import annotations
+
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from objectspace.operators.canonical import EXACT, shortest
+
+UNIT = 1074
+"""The smallest float is 2**-UNIT."""
+
+SQUARE = 2 * UNIT
+"""The square of the smallest float is 2**-SQUARE."""
+
+
+QUOTIENT = Context(prec=38, Emax=MAX_EMAX, Emin=MIN_EMIN)
+"""Where decimals are divided: to 38 digits."""
+
+
+class Odd(NamedTuple):
+    """A total with numbers in it that are not finite: how often each is there."""
+
+    finite: Any
+    nan: int
+    plus: int
+    minus: int
+
+    def added(self, other: Any, add: Any) -> Any:
+        """Return the sum with another total, a plain one where only finite numbers are left."""
+        more = other if isinstance(other, Odd) else Odd(other, 0, 0, 0)
+        counts = [mine + yours for mine, yours in zip(self[1:], more[1:], strict=True)]
+        finite = add(self.finite, more.finite)
+        return Odd(finite, *counts) if any(counts) else finite
+
+    def value(self) -> float:
+        """Return what a sum with such numbers is."""
+        return float("nan") if self.nan or (self.plus and self.minus) else float("inf") if self.plus else float("-inf")
+
+
+def odd(value: Any, zero: Any) -> Odd:
+    """Return the total of one number that is not finite."""
+    return Odd(zero, int(value != value), int(value == float("inf")), int(value == float("-inf")))
+
+
+def negated(total: Any) -> Any:
+    """Return the total that takes another one back."""
+    return Odd(-total.finite, -total.nan, -total.plus, -total.minus) if isinstance(total, Odd) else -total
+
+
+def units_of(value: float) -> int:
+    """Return a finite float as a number of units.
+
+    >>> units_of(0.5) == 2**1073, units_of(5e-324)
+    (True, 1)
+    """
+    numerator, denominator = value.as_integer_ratio()
+    return numerator << (UNIT + 1 - denominator.bit_length())
+
+
+def rounded(numerator: int, denominator: int) -> float:
+    """Return the float that is nearest to a fraction; infinite where none is near."""
+    try:
+        return numerator / denominator
+    except OverflowError:
+        return float("inf") if numerator > 0 else float("-inf")
+
+
+def add_decimals(one: Decimal, other: Decimal) -> Decimal:
+    """Return the exact sum."""
+    return EXACT.add(one, other)
+
+
+def binary_text(total: Any, unit: int) -> str:
+    """Return a total of units of 2**-unit as hexadecimal text, the counts of odd numbers after it.
+
+    >>> binary_text(units_of(1.5), UNIT), binary_text(Odd(0, 1, 0, 0), UNIT)
+    ('0x3p-1', '0x0p0 1 0 0')
+    """
+    if isinstance(total, Odd):
+        return " ".join([binary_text(total.finite, unit), *map(str, total[1:])])
+    if not total:
+        return "0x0p0"
+    zeros = (total & -total).bit_length() - 1
+    return f"{total >> zeros:#x}p{zeros - unit}"
+
+
+def from_binary_text(text: str, unit: int) -> Any:
+    """Return the total that :func:`binary_text` wrote."""
+    finite, *counts = text.split(" ")
+    mantissa, _, exponent = finite.partition("p")
+    total = int(mantissa, 16) << (int(exponent) + unit) if mantissa != "0x0" else 0
+    return Odd(total, *map(int, counts)) if counts else total
+
+
+def decimal_text(total: Any) -> str:
+    """Return a total of decimals as text, the counts of odd numbers after it.
+
+    >>> decimal_text(Decimal("1.50"))
+    '1.5'
+    """
+    if isinstance(total, Odd):
+        return " ".join([decimal_text(total.finite), *map(str, total[1:])])
+    return f"{shortest(total):f}"
+
+
+def from_decimal_text(text: str) -> Any:
+    """Return the total that :func:`decimal_text` wrote."""
+    finite, *counts = text.split(" ")
+    return Odd(Decimal(finite), *map(int, counts)) if counts else Decimal(finite)
+
+
+def variance(total: Any, squares: Any, rows: int, unit: int, *, sample: bool) -> float | None:
+    """Return the variance of numbers from their total and that of their squares; ``None`` for too few.
+
+    Args:
+        total: the total, in units of 2**-unit or as a Decimal.
+        squares: the total of the squares, in units of 2**(-2*unit) or as a Decimal.
+        rows: how many numbers.
+        unit: see above; 0 for integers and decimals.
+        sample: whether to divide by one less than the rows.
+    """
+    if rows < 1 + sample:
+        return None
+    if isinstance(total, Odd) or isinstance(squares, Odd):
+        return float("nan")
+    if isinstance(total, Decimal):
+        spread = rows * Fraction(squares) - Fraction(total) ** 2
+        return float(spread / (rows * (rows - sample)))
+    return rounded(rows * squares - total * total, rows * (rows - sample) << 2 * unit)
+
+
+def quotient(total: Decimal, parts: int) -> Decimal:
+    """Return a quotient of decimals with 38 digits; whole where it is the total itself.
+
+    >>> quotient(Decimal(1), 4), quotient(Decimal("12.50"), 1)
+    (Decimal('0.25'), Decimal('12.5'))
+    """
+    return shortest(total if parts == 1 else QUOTIENT.divide(total, Decimal(parts)))

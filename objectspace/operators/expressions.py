@@ -1,0 +1,444 @@
+"""Small typed expressions over the columns of a row: they compute, they can be printed, and they can be compared.
+
+``col("price") * 2 > lit(100)`` knows its type once it is bound to a schema, follows SQL where a value is NULL, and its
+text is its identity: two expressions with one text do the same. A Python callable over a row and an expression of
+pyarrow take the same place; a callable is known by its code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from types import CodeType
+from typing import Any
+
+from objectspace.operators.bound import ArrowBound, Bound, NamedRow, RowFunction
+from objectspace.operators.sql_rules import (
+    CASTS,
+    COMPARISONS,
+    FLOATS,
+    OPERATIONS,
+    WIDE_OPERATIONS,
+    common_type,
+    rank,
+    result_type,
+    to_float,
+)
+from objectspace.relational import DataType, SchemaError, TableSchema
+from objectspace.relational.schema import Row
+from objectspace.relational.types import parse_type
+
+
+class Expression:
+    """Something that is computed from a row.
+
+    >>> from objectspace.relational import Column
+    >>> schema = TableSchema([Column("a", "int64"), Column("b", "string", nullable=True)], ["a"])
+    >>> bound = ((col("a") > 3) & col("b").is_null()).bind(schema)
+    >>> bound.value((4, None)), str(bound.type)
+    (True, 'bool')
+    >>> print((col("a") + 1).is_in([2, 3]))
+    ((a + 1) in (2, 3))
+    """
+
+    def __init__(self, text: str, bind: Callable[[TableSchema], Bound]) -> None:
+        self._text, self._bind = text, bind
+
+    def bind(self, schema: TableSchema) -> Bound:
+        """Return the expression over the rows of a schema.
+
+        Raises:
+            SchemaError: there is no such column, or an operation does not take its type.
+        """
+        return self._bind(schema)
+
+    def is_same(self, other: Expression) -> bool:
+        """Tell whether another expression does the same, as far as their texts tell; ``==`` makes a comparison."""
+        return self._text == other._text
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"Expression({self._text})"
+
+    def __bool__(self) -> bool:
+        raise TypeError(f"{self._text} has no truth before it has a row: combine with & | ~, not with and, or, not")
+
+    def __add__(self, other: Any) -> Expression:
+        return _arithmetic("+", self, other)
+
+    def __radd__(self, other: Any) -> Expression:
+        return _arithmetic("+", lit(other), self)
+
+    def __sub__(self, other: Any) -> Expression:
+        return _arithmetic("-", self, other)
+
+    def __rsub__(self, other: Any) -> Expression:
+        return _arithmetic("-", lit(other), self)
+
+    def __mul__(self, other: Any) -> Expression:
+        return _arithmetic("*", self, other)
+
+    def __rmul__(self, other: Any) -> Expression:
+        return _arithmetic("*", lit(other), self)
+
+    def __truediv__(self, other: Any) -> Expression:
+        return _arithmetic("/", self, other)
+
+    def __rtruediv__(self, other: Any) -> Expression:
+        return _arithmetic("/", lit(other), self)
+
+    def __floordiv__(self, other: Any) -> Expression:
+        return _arithmetic("//", self, other)
+
+    def __mod__(self, other: Any) -> Expression:
+        return _arithmetic("%", self, other)
+
+    def __neg__(self) -> Expression:
+        return _arithmetic("-", lit(0), self)
+
+    def __lt__(self, other: Any) -> Expression:
+        return _comparison("<", self, other)
+
+    def __le__(self, other: Any) -> Expression:
+        return _comparison("<=", self, other)
+
+    def __gt__(self, other: Any) -> Expression:
+        return _comparison(">", self, other)
+
+    def __ge__(self, other: Any) -> Expression:
+        return _comparison(">=", self, other)
+
+    def __eq__(self, other: Any) -> Expression:  # type: ignore[override]
+        return _comparison("=", self, other)
+
+    def __ne__(self, other: Any) -> Expression:  # type: ignore[override]
+        return _comparison("!=", self, other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __and__(self, other: Any) -> Expression:
+        return _logical("and", self, other)
+
+    def __or__(self, other: Any) -> Expression:
+        return _logical("or", self, other)
+
+    def __invert__(self) -> Expression:
+        return _strict(f"(not {self})", "bool", lambda value: not value, self)
+
+    def is_null(self) -> Expression:
+        """Return whether it is NULL."""
+        return _any(f"({self} is null)", "bool", lambda value: value is None, self)
+
+    def is_not_null(self) -> Expression:
+        """Return whether it is not NULL."""
+        return _any(f"({self} is not null)", "bool", lambda value: value is not None, self)
+
+    def is_in(self, values: Iterable[Any]) -> Expression:
+        """Return whether it is one of some values, none of them NULL."""
+        known = list(values)
+        text = f"({self} in ({', '.join(map(str, map(lit, known)))}))"
+        return _strict(text, "bool", frozenset(known).__contains__, self)
+
+    def cast(self, kind: str | DataType) -> Expression:
+        """Return it as another type: numbers and text into each other, a timestamp into its date.
+
+        Fractions are cut off. Text that is no number is refused when the row comes.
+        """
+        wanted = parse_type(kind)
+        if wanted.kind not in CASTS:
+            raise SchemaError(f"{self} cannot be cast to {wanted}: use call(function, {str(wanted)!r}, ...)")
+        return _strict(f"cast({self} as {wanted})", wanted, CASTS[wanted.kind], self)
+
+    def lower(self) -> Expression:
+        """Return text in lower case."""
+        return _strict(f"lower({self})", "string", str.lower, self)
+
+    def upper(self) -> Expression:
+        """Return text in upper case."""
+        return _strict(f"upper({self})", "string", str.upper, self)
+
+    def length(self) -> Expression:
+        """Return the number of characters of text."""
+        return _strict(f"length({self})", "int64", len, self)
+
+    def contains(self, part: str) -> Expression:
+        """Return whether text has a part."""
+        return _strict(f"contains({self}, {part!r})", "bool", lambda value: part in value, self)
+
+    def starts_with(self, part: str) -> Expression:
+        """Return whether text begins with a part."""
+        return _strict(f"starts_with({self}, {part!r})", "bool", lambda value: value.startswith(part), self)
+
+    def split_part(self, separator: str, place: int) -> Expression:
+        """Return a part of text between separators, counted from 0; NULL where there are fewer."""
+
+        def _part(value: str) -> str | None:
+            parts = value.split(separator)
+            return parts[place] if place < len(parts) else None
+
+        return _strict(f"split_part({self}, {separator!r}, {place})", "string", _part, self, nullable=True)
+
+    def strftime(self, form: str) -> Expression:
+        """Return a date or time as text, in the codes of :meth:`datetime.datetime.strftime`."""
+        return _strict(f"strftime({self}, {form!r})", "string", lambda value: value.strftime(form), self)
+
+    def hour(self) -> Expression:
+        """Return the hour of a time or timestamp, 0 to 23."""
+        return _strict(f"hour({self})", "int64", lambda value: value.hour, self)
+
+
+def col(name: str) -> Expression:
+    """Return the value of a column."""
+
+    def _bind(schema: TableSchema) -> Bound:
+        place, column = schema.place_of(name), schema.column(name)
+        return Bound(column.type, column.nullable, lambda row: row[place])
+
+    return Expression(name, _bind)
+
+
+def lit(value: Any) -> Expression:
+    """Return a value that is the same for every row; an expression is returned as it is.
+
+    Raises:
+        SchemaError: no column type has such values.
+    """
+    if isinstance(value, Expression):
+        return value
+    kind = _kind_of(value)
+    text = f"'{value}'" if isinstance(value, str | date | time | timedelta) else str(value)
+    return Expression("null" if value is None else text, lambda schema: Bound(kind, value is None, lambda row: value))
+
+
+def call(function: Callable[..., Any], kind: str | DataType, *arguments: Any, nullable: bool = True) -> Expression:
+    """Return what a Python function makes of some expressions; NULL reaches it as ``None``.
+
+    Args:
+        function: the function; it is known by its code, so a changed one counts as another.
+        kind: the type of its results.
+        arguments: expressions, the names of columns, or nothing: then it takes the row, with values by name.
+        nullable: whether it may return ``None``.
+
+    >>> from objectspace.relational import Column
+    >>> schema = TableSchema([Column("a", "int64")], ["a"])
+    >>> call(lambda a: a * 10, "int64", "a").bind(schema).value((4,))
+    40
+    """
+    inputs, wanted = [expression(argument) for argument in arguments], parse_type(kind)
+
+    def _bind(schema: TableSchema) -> Bound:
+        if not inputs:
+            names = {name: place for place, name in enumerate(schema.names)}
+            return Bound(wanted, nullable, lambda row: function(NamedRow(names, row)))
+        parts = [one.bind(schema).value for one in inputs]
+        return Bound(wanted, nullable, lambda row: function(*[part(row) for part in parts]))
+
+    return Expression(f"{describe(function)}({', '.join(map(str, inputs))})", _bind)
+
+
+def when(condition: Any, value: Any, otherwise: Any = None) -> Expression:
+    """Return one expression where a condition is true, and another where it is false or NULL.
+
+    >>> from objectspace.relational import Column
+    >>> schema = TableSchema([Column("a", "int64")], ["a"])
+    >>> when(col("a") > 3, lit("big"), lit("small")).bind(schema).value((1,))
+    'small'
+    """
+    parts = [expression(condition), lit(value), lit(otherwise)]
+
+    def _bind(schema: TableSchema) -> Bound:
+        test, then, other = [part.bind(schema) for part in parts]
+        kind = common_type(then.type, other.type, "when")
+        f, g, h = test.value, then.value, other.value
+        return Bound(kind, then.nullable or other.nullable, lambda row: g(row) if f(row) else h(row))
+
+    return Expression(f"(when {parts[0]} then {parts[1]} else {parts[2]})", _bind)
+
+
+def coalesce(*choices: Any) -> Expression:
+    """Return the first of some expressions that is not NULL."""
+    parts = [expression(choice) if isinstance(choice, str) else lit(choice) for choice in choices]
+
+    def _bind(schema: TableSchema) -> Bound:
+        bound = [part.bind(schema) for part in parts]
+        kind = bound[0].type
+        for other in bound[1:]:
+            kind = common_type(kind, other.type, "coalesce")
+        functions = [one.value for one in bound]
+
+        def _value(row: Row) -> Any:
+            return next((value for function in functions if (value := function(row)) is not None), None)
+
+        return Bound(kind, all(one.nullable for one in bound), _value)
+
+    return Expression(f"coalesce({', '.join(map(str, parts))})", _bind)
+
+
+def expression(given: Any, kind: str | DataType = "bool") -> Expression:
+    """Return the expression for what a user gives: an expression, a column name, a callable, pyarrow's, or a value.
+
+    Args:
+        given: what the user gives; text is the name of a column.
+        kind: the type of the results of a callable over a row.
+    """
+    if isinstance(given, Expression):
+        return given
+    if isinstance(given, str):
+        return col(given)
+    if type(given).__module__.startswith("pyarrow"):
+        return _arrow(given)
+    return call(given, kind) if callable(given) else lit(given)
+
+
+def describe(function: Callable[..., Any]) -> str:
+    """Return a name for a callable that changes when its code does: its name and a digest.
+
+    The digest covers its code, its defaults and the values that it closes over, and nothing that it calls.
+    """
+    code = getattr(function, "__code__", None)
+    name = getattr(function, "__qualname__", type(function).__qualname__).replace("<lambda>", "lambda")
+    if code is None:
+        return f"{getattr(function, '__module__', None) or type(function).__module__}.{name}"
+    cells = [repr(cell.cell_contents) for cell in getattr(function, "__closure__", None) or ()]
+    content = repr((_code(code), getattr(function, "__defaults__", None), cells))
+    return f"{name.rpartition('.')[2]}#{hashlib.sha256(content.encode()).hexdigest()[:8]}"
+
+
+def _code(code: CodeType) -> tuple[Any, ...]:
+    """Return what a piece of code does, without where it stands."""
+    constants = tuple(_code(each) if isinstance(each, CodeType) else repr(each) for each in code.co_consts)
+    return code.co_code.hex(), constants, code.co_names, code.co_varnames
+
+
+def _arithmetic(symbol: str, left: Expression, other: Any) -> Expression:
+    right = lit(other)
+
+    def _bind(schema: TableSchema) -> Bound:
+        a, b = left.bind(schema), right.bind(schema)
+        kind = result_type(symbol, a.type, b.type)
+        function = OPERATIONS[symbol] if kind is None or kind.kind != "decimal" else WIDE_OPERATIONS[symbol]
+        nullable = a.nullable or b.nullable or symbol in ("/", "//", "%")
+        casts = to_float if kind is not None and kind.kind in FLOATS else None
+        return Bound(kind, nullable, _both(a.value, b.value, function, casts))
+
+    return Expression(f"({left} {symbol} {right})", _bind)
+
+
+def _comparison(symbol: str, left: Expression, other: Any) -> Expression:
+    right, compare = lit(other), COMPARISONS[symbol]
+
+    def _bind(schema: TableSchema) -> Bound:
+        a, b = left.bind(schema), right.bind(schema)
+        common_type(a.type, b.type, symbol)
+        floats = {one.type.kind for one in (a, b) if one.type is not None} & set(FLOATS)
+        return Bound(
+            DataType("bool"), a.nullable or b.nullable, _both(a.value, b.value, compare, rank if floats else None)
+        )
+
+    return Expression(f"({left} {symbol} {right})", _bind)
+
+
+def _both(f: RowFunction, g: RowFunction, function: Callable[[Any, Any], Any], prepare: Any = None) -> RowFunction:
+    def _value(row: Row) -> Any:
+        x, y = f(row), g(row)
+        if x is None or y is None:
+            return None
+        return function(x, y) if prepare is None else function(prepare(x), prepare(y))
+
+    return _value
+
+
+def _logical(word: str, left: Expression, other: Any) -> Expression:
+    right, decides = expression(other), word == "or"
+
+    def _bind(schema: TableSchema) -> Bound:
+        a, b = left.bind(schema), right.bind(schema)
+        f, g = a.value, b.value
+
+        def _value(row: Row) -> Any:
+            x = f(row)
+            if x is decides:
+                return decides
+            y = g(row)
+            return decides if y is decides else (None if x is None or y is None else not decides)
+
+        return Bound(DataType("bool"), a.nullable or b.nullable, _value)
+
+    return Expression(f"({left} {word} {right})", _bind)
+
+
+def _strict(
+    text: str, kind: str | DataType, function: Callable[[Any], Any], source: Expression, *, nullable: bool = False
+) -> Expression:
+    """Return a function of one expression that is NULL where that is."""
+
+    def _bind(schema: TableSchema) -> Bound:
+        bound = source.bind(schema)
+        inner = bound.value
+
+        def _value(row: Row) -> Any:
+            value = inner(row)
+            return None if value is None else function(value)
+
+        return Bound(parse_type(kind), bound.nullable or nullable, _value)
+
+    return Expression(text, _bind)
+
+
+def _any(text: str, kind: str, function: Callable[[Any], Any], source: Expression) -> Expression:
+    """Return a function of one expression that is never NULL."""
+
+    def _bind(schema: TableSchema) -> Bound:
+        inner = source.bind(schema).value
+        return Bound(parse_type(kind), False, lambda row: function(inner(row)))
+
+    return Expression(text, _bind)
+
+
+def _arrow(given: Any) -> Expression:
+    """Return an expression of pyarrow: it is computed for all rows of a chunk at once."""
+
+    def _bind(schema: TableSchema) -> Bound:
+        import pyarrow as pa
+        import pyarrow.dataset as ds
+
+        from objectspace.relational import Chunk
+
+        def _table(rows: Sequence[Row]) -> pa.Table:
+            batch = Chunk(schema, ["+"] * len(rows), rows).to_arrow(op_column="$op")
+            return ds.dataset(pa.Table.from_batches([batch])).to_table(columns={"value": given})
+
+        def _values(rows: Sequence[Row]) -> list[Any]:
+            return list(_table(rows)["value"].to_pylist()) if rows else []
+
+        (column,) = TableSchema.from_arrow(_table([]).schema).columns
+        return ArrowBound(column.type, True, lambda row: _values([row])[0], _values)
+
+    return Expression(f"arrow({given})", _bind)
+
+
+def _kind_of(value: Any) -> DataType | None:
+    if value is None or isinstance(value, timedelta):
+        return None
+    if isinstance(value, datetime):
+        return DataType("timestamptz" if value.tzinfo else "timestamp")
+    for cls, kind in _LITERALS:
+        if isinstance(value, cls):
+            return DataType(kind)
+    raise SchemaError(f"{value!r} is a {type(value).__name__}: no column type has such values")
+
+
+_LITERALS: tuple[tuple[type, str], ...] = (
+    (bool, "bool"),
+    (int, "int64"),
+    (float, "float64"),
+    (Decimal, "decimal"),
+    (str, "string"),
+    (bytes, "binary"),
+    (date, "date"),
+    (time, "time"),
+)

@@ -1,0 +1,216 @@
+"""Extremes and ordered calls: the rows of each group in the order of the call, so that a retraction finds the next one.
+
+The table of such a call has the key ``group columns | order | stream key``, so the answer comes first below the prefix
+of the group. In front of it stands a cache of the first few rows of a group, which never changes an answer: what it
+does not know it reads.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Any
+
+from objectspace.operators.agg_call import LISTED, AggCall
+from objectspace.operators.canonical import canonical
+from objectspace.relational import Column, InconsistentOperationError, Order, SchemaError, StateTable, TableSchema
+from objectspace.relational.keys import KeyEncoder
+
+Entry = tuple[bytes, Any]
+"""The key of a row in the table of a call, and the value that it gives the call."""
+
+Changes = dict[bytes, list[Any]]
+"""By key and arguments: how often a row came more than it went, and the row."""
+
+
+class Head:
+    """The first rows of a group, as many as fit.
+
+    Args:
+        capacity: how many.
+        entries: the rows that are known, in order.
+        is_whole: whether the group has no others.
+
+    >>> head = Head(2, [], is_whole=True)
+    >>> for key in (b"c", b"a", b"b"): head.insert(key, key.decode())
+    >>> head.entries, head.is_whole
+    ([(b'a', 'a'), (b'b', 'b')], False)
+    >>> head.remove(b"a"); head.remove(b"b"); head.is_unknown
+    True
+    """
+
+    __slots__ = ("capacity", "entries", "is_whole")
+
+    def __init__(self, capacity: int, entries: Iterable[Entry] = (), *, is_whole: bool = False) -> None:
+        self.capacity, self.entries, self.is_whole = capacity, list(entries), is_whole
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the first row has to be read."""
+        return not self.entries and not self.is_whole
+
+    def insert(self, key: bytes, value: Any) -> None:
+        """Take a row into account; one that comes after what is known of a group that is not whole is passed over."""
+        place = bisect_left(self.entries, key, key=_key_of)
+        if place == len(self.entries) and not self.is_whole:
+            return
+        self.entries.insert(place, (key, value))
+        if len(self.entries) > self.capacity:
+            self.entries.pop()
+            self.is_whole = False
+
+    def remove(self, key: bytes) -> None:
+        """Take into account that a row is gone.
+
+        The first entry may stand for a value alone, as it is stored with the state of the group: it is not known then
+        whether another row has the value too.
+        """
+        place = bisect_left(self.entries, key, key=_key_of)
+        if place < len(self.entries) and self.entries[place][0] == key:
+            del self.entries[place]
+        elif place and key.startswith(self.entries[place - 1][0]):
+            del self.entries[place - 1 :]
+            self.is_whole = False
+
+
+class OrderedCall:
+    """A call that keeps the rows of its groups in order.
+
+    Args:
+        number: its place among the calls, which names its table.
+        call: the call.
+        schema: the schema of the input.
+        group_key: the names of the group columns, in the order of the keys of the tables.
+        role: what the names of the tables of the operator begin with.
+        capacity: how many rows of a group the cache holds.
+    """
+
+    def __init__(
+        self, number: int, call: AggCall, schema: TableSchema, group_key: Sequence[str], role: str, capacity: int
+    ) -> None:
+        if capacity < 1:
+            raise SchemaError(f"the cache of extremes holds {capacity} rows: expected at least 1")
+        self.call, self.role, self.capacity = call, f"{role}Call{number}", capacity
+        self.is_listed = call.kind in LISTED
+        self._is_extreme = call.kind in ("min", "max")
+        self._drops_null = self._is_extreme or call.kind == "string_agg"
+        self.argument = schema.place_of(call.columns[0])
+        self.places, self.schema = self._layout(schema, group_key)
+        self._encode = self.schema.key_encoder.encode
+        others = [place for place in range(len(self.places)) if place not in self.schema.key_places]
+        kinds = [self.schema.columns[place].type for place in others]
+        self._others = (others, KeyEncoder(kinds, [Order()] * len(kinds)))
+        self._value_of = self._reader()
+        self._is_grouped = call.columns[0] in group_key
+        self.table: StateTable
+
+    def note(self, changes: Changes, row: Any, sign: int) -> None:
+        """Note that a row of a group came or went. Time: O(1)."""
+        if self._drops_null and row[self.argument] is None:
+            return
+        kept = tuple([row[place] for place in self.places])
+        key = self._encode(self.schema.key_of(kept))
+        others, encoder = self._others
+        found = changes.setdefault(key + encoder.encode([kept[place] for place in others]), [0, key, kept])
+        found[0] += sign
+
+    def check(self, changes: Changes) -> None:
+        """Refuse rows that came or went twice.
+
+        Raises:
+            InconsistentOperationError: there are such rows.
+        """
+        for times, _, row in changes.values():
+            if not -1 <= times <= 1:
+                pairs = ", ".join(f"{name}={value!r}" for name, value in zip(self.schema.names, row, strict=True))
+                raise InconsistentOperationError(
+                    f"{self.call!r}: the row ({pairs}) came {times:+} times in one epoch: the stream key"
+                    " (the primary key of the input schema) must tell rows apart"
+                )
+
+    def write(self, changes: Changes) -> None:
+        """Apply the changes of a group to the table: rows that went before rows that came."""
+        for times, _, row in changes.values():
+            if times < 0:
+                self.table.delete_row(row)
+        for times, _, row in changes.values():
+            if times > 0:
+                self.table.insert_row(row)
+
+    def apply(self, head: Head, changes: Changes) -> None:
+        """Take the changes of a group over into its cache."""
+        for times, key, _ in changes.values():
+            if times < 0:
+                head.remove(key)
+        for times, key, row in changes.values():
+            if times > 0:
+                head.insert(key, self._value_of(row))
+
+    def head(self, group: Sequence[Any], value: Any, *, is_new: bool) -> Head:
+        """Return what is known of a group: nothing of a new one, the stored value of a minimum or maximum."""
+        if is_new or (self._is_extreme and value is None):
+            return Head(self.capacity, is_whole=True)
+        if not self._is_extreme:
+            return Head(self.capacity)
+        return Head(self.capacity, [(self._encode(group if self._is_grouped else [*group, value]), value)])
+
+    def first(self, head: Head, group: Sequence[Any]) -> Any:
+        """Return the answer of a group, reading the table where the cache does not know it.
+
+        Time: O(1); O(log n + capacity) where it reads.
+        """
+        if head.is_unknown:
+            rows = list(islice(self.table.scan(prefix=group), self.capacity))
+            head.entries = [(self._encode(self.schema.key_of(row)), self._value_of(row)) for row in rows]
+            head.is_whole = len(rows) < self.capacity
+        return head.entries[0][1] if head.entries else None
+
+    def whole(self, group: Sequence[Any]) -> Any:
+        """Return the answer of a call that holds a part of every row of the group. Time: O(rows of the group)."""
+        found = [self._value_of(row) for row in self.table.scan(prefix=group)]
+        if self.call.kind == "array_agg":
+            return found or None
+        return "".join([text for place, pair in enumerate(found) for text in pair[place == 0 :]]) if found else None
+
+    def clear(self, group: Sequence[Any]) -> None:
+        """Delete the rows of a group. Time: O(rows of the group)."""
+        for row in list(self.table.scan(prefix=group)):
+            self.table.delete_row(row)
+
+    def _layout(self, schema: TableSchema, group_key: Sequence[str]) -> tuple[list[int], TableSchema]:
+        """Return the positions of the columns that are kept, and the schema of the table."""
+        key: dict[str, str] = dict.fromkeys(group_key, "asc")
+        order: list[tuple[str, Order]] = list(TableSchema(schema.columns, self.call.order_by).primary_key)
+        if self._is_extreme:
+            order = [(self.call.columns[0], Order.parse("desc" if self.call.kind == "max" else "asc"))]
+        unique = [(self.call.columns[0], Order())] if self.call.is_distinct else list(schema.primary_key)
+        unique = [(name, Order()) for name, _ in unique]
+        for name, direction in [*order, *unique]:
+            turned = _reversed(direction) if self.call.kind == "last_value" else direction
+            key.setdefault(name, str(turned))
+        names = list(dict.fromkeys([*key, *self.call.columns]))
+        columns = [Column(name, schema.column(name).type, schema.column(name).nullable) for name in names]
+        watermark = schema.watermark_column if schema.watermark_column in group_key else None
+        return [schema.place_of(name) for name in names], TableSchema(
+            columns, list(key.items()), watermark_column=watermark
+        )
+
+    def _reader(self) -> Callable[[Any], Any]:
+        """Return what gives the value of a row of the table to the call; for text also the delimiter before it."""
+        place = self.schema.place_of(self.call.columns[0])
+        if self.call.kind == "string_agg":
+            if len(self.call.columns) == 1:
+                return lambda row: (self.call.delimiter, row[place])
+            before = self.schema.place_of(self.call.columns[1])
+            return lambda row: (row[before] or "", row[place])
+        form = canonical(self.schema.columns[place].type)
+        return (lambda row: row[place]) if form is None else (lambda row: form(row[place]))
+
+
+def _key_of(entry: Entry) -> bytes:
+    return entry[0]
+
+
+def _reversed(order: Order) -> Order:
+    return Order(not order.descending, not order.nulls_first)

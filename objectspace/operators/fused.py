@@ -1,0 +1,83 @@
+"""A whole pipeline as one operator: for embedding, and for the tests that take an operator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from objectspace.operators.base import Operator
+from objectspace.operators.graph import Graph
+from objectspace.relational import Chunk, SchemaError, TableSchema
+from objectspace.space import ObjectSpace
+
+if TYPE_CHECKING:
+    from objectspace.operators.builder import Pipeline
+
+
+class PipelineOperator(Operator):
+    """A pipeline that is driven from outside: chunks of its sources in, the changes of its results out.
+
+    Its sides are the names of the sources. The names of its tables begin with the name that it is opened under.
+
+    Args:
+        pipeline: the pipeline.
+
+    >>> from objectspace import VolatileObjectSpace
+    >>> from objectspace.operators import Pipeline, count
+    >>> pipeline = Pipeline()
+    >>> events = pipeline.source("events", {"id": "int64", "kind": "string"}, key=["id"])
+    >>> _ = events.group_by("kind").agg(n=count()).sink("counts")
+    >>> operator = PipelineOperator(pipeline)
+    >>> operator.open(VolatileObjectSpace(), "mine")
+    >>> operator.process(Chunk.from_rows(events.schema, [("+", (1, "a"))]), side="events")
+    []
+    >>> operator.barrier(epoch=1)
+    [Chunk(1 rows: + ('a', 1))]
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        super().__init__()
+        self.pipeline, self.plan = pipeline, pipeline.plan()
+        self.sides = tuple(pipeline.sources)  # type: ignore[misc]  # Each pipeline has sides of its own.
+        self._graph = Graph(self.plan, {node: node.make() for node in self.plan.nodes if node.make is not None})
+
+    @property
+    def schema(self) -> TableSchema:
+        """The schema of its one result.
+
+        Raises:
+            SchemaError: it has several.
+        """
+        if len(self.plan.roots) != 1:
+            raise SchemaError(f"the pipeline has {len(self.plan.roots)} results, each with a schema of its own")
+        return self.plan.roots[0].schema
+
+    def state(self) -> list[tuple[str, TableSchema]]:
+        """Return the tables of all its operators."""
+        return [
+            (f"{self.plan.names[node]}/{role}", schema) for node in self.plan.stateful for role, schema in node.tables
+        ]
+
+    def open(self, space: ObjectSpace, name: str) -> None:
+        """Open all its operators, under names that begin with ``name``."""
+        for node, operator in self._graph.operators.items():
+            operator.open(space, f"{name}/{self.plan.names[node]}")
+
+    def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
+        """Take changes of a source, and return the changes of the results that are known already.
+
+        Raises:
+            SchemaError: there is no such source.
+        """
+        if side not in self.pipeline.sources:
+            raise SchemaError(f"the pipeline has no source {side!r}: its sources are {', '.join(self.sides)}")
+        self._graph.push(self.pipeline.sources[side], chunk)
+        return self._taken()
+
+    def barrier(self, epoch: int) -> list[Chunk]:
+        """End an epoch in all its operators, and return the changes of the results that were held back."""
+        self._graph.barrier(epoch, self.plan.nodes)
+        return self._taken()
+
+    def _taken(self) -> list[Chunk]:
+        found = self._graph.taken_output()
+        return [chunk for root in self.plan.roots for chunk in found.get(root, [])]

@@ -1,0 +1,59 @@
+"""The operators of a plan at work: changes, promises and barriers on their way from the sources to the results."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from objectspace.operators.base import Operator
+from objectspace.operators.plan import Node, Plan
+from objectspace.operators.watermark_filter import WatermarkFilter
+from objectspace.relational import Chunk
+
+
+class Graph:
+    """The operators of a plan, and the way of the changes between them.
+
+    Args:
+        plan: the plan.
+        operators: an operator for each node that has one.
+    """
+
+    def __init__(self, plan: Plan, operators: Mapping[Node, Operator]) -> None:
+        self.plan, self.operators = plan, operators
+        self._readers = {node: list(plan.readers(node)) for node in plan.nodes}
+        self._results = set(plan.roots)
+        self.output: dict[Node, list[Chunk]] = defaultdict(list)
+
+    def push(self, node: Node, chunk: Chunk) -> None:
+        """Pass the output of a node on, all the way through."""
+        if not len(chunk):
+            return
+        if node in self._results:
+            self.output[node].append(chunk)
+        for reader, side in self._readers.get(node, ()):
+            for made in self.operators[reader].process(chunk, side):
+                self.push(reader, made)
+
+    def watermark(self, node: Node, column: str, value: Any) -> None:
+        """Pass a promise of a node on."""
+        for reader, side in self._readers.get(node, ()):
+            for named, raised in self.operators[reader].watermark(column, value, side):
+                self.watermark(reader, named, raised)
+
+    def barrier(self, epoch: int, nodes: Iterable[Node]) -> None:
+        """Have the barrier travel: an operator gets it when all its inputs have had it and given their last changes."""
+        for node in nodes:
+            if node in self.operators:
+                operator = self.operators[node]
+                for chunk in operator.barrier(epoch):
+                    self.push(node, chunk)
+                if isinstance(operator, WatermarkFilter):
+                    for column, value in operator.promises():
+                        self.watermark(node, column, value)
+
+    def taken_output(self) -> dict[Node, list[Chunk]]:
+        """Return the changes of the results since the last call."""
+        found, self.output = dict(self.output), defaultdict(list)
+        return found

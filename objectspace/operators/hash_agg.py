@@ -1,0 +1,107 @@
+"""HashAgg: aggregates by group, right under inserts, updates and deletes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from objectspace.operators.agg_call import AggCall
+from objectspace.operators.aggregation import CACHED_EXTREMES, CACHED_GROUPS
+from objectspace.operators.value_groups import ValueGroups
+from objectspace.relational import Chunk, SchemaError, TableSchema
+
+
+class HashAgg(ValueGroups):
+    """Aggregates by group.
+
+    At each barrier it gives one change a touched group, in the order of the group key: an insert where the group is
+    new, a delete where its last row is gone, a pair where it shows something else, and nothing where it does not. Rows
+    of an epoch may come in any order, a delete before its insert too.
+
+    Args:
+        schema: the schema of the input; its primary key is the stream key, and its watermark column, where it is a
+            group column, is what watermarks close groups by.
+        group_key: the names of the group columns; NULL is a group of its own.
+        calls: the calls.
+        append_only: whether the input has no retractions: extremes and sketches then need one value a group.
+        emit_on_window_close: whether a group is given once, when a watermark says that it is complete; ``True`` for the
+            watermark column of the schema, or the name of a group column.
+        extreme_cache: how many rows of a group each call in order keeps in memory; any number gives the same answers.
+        group_cache: how many groups stay in memory between epochs; any number gives the same answers.
+
+    Raises:
+        SchemaError: a column does not exist, or a call does not fit it.
+
+    >>> from objectspace import VolatileObjectSpace
+    >>> from objectspace.relational import Column
+    >>> schema = TableSchema([Column("k", "string"), Column("v", "int64"), Column("id", "int64")], primary_key=["id"])
+    >>> agg = HashAgg(schema, group_key=["k"], calls=[AggCall("count"), AggCall("sum", "v"), AggCall("min", "v")])
+    >>> agg.open(VolatileObjectSpace(), "agg")
+    >>> _ = agg.process(Chunk.from_rows(schema, [("+", ("a", 3, 1)), ("+", ("a", 5, 2)), ("+", ("b", 7, 3))]))
+    >>> [chunk.rows() for chunk in agg.barrier(epoch=1)]
+    [[('+', ('a', 2, 8, 3)), ('+', ('b', 1, 7, 7))]]
+    >>> _ = agg.process(Chunk.from_rows(schema, [("-", ("a", 3, 1)), ("-", ("b", 7, 3))]))
+    >>> [chunk.rows() for chunk in agg.barrier(epoch=2)]
+    [[('U-', ('a', 2, 8, 3)), ('U+', ('a', 1, 5, 5)), ('-', ('b', 1, 7, 7))]]
+    """
+
+    _role = "HashAgg"
+
+    def __init__(
+        self,
+        schema: TableSchema,
+        group_key: Sequence[str],
+        calls: Sequence[AggCall],
+        *,
+        append_only: bool = False,
+        emit_on_window_close: bool | str = False,
+        extreme_cache: int = CACHED_EXTREMES,
+        group_cache: int = CACHED_GROUPS,
+    ) -> None:
+        if not group_key:
+            raise SchemaError("HashAgg takes at least one group column: SimpleAgg aggregates all rows")
+        self.emits_on_close = bool(emit_on_window_close)
+        if self.emits_on_close:
+            schema = _with_watermark(schema, group_key, emit_on_window_close)
+        super().__init__(
+            schema,
+            group_key,
+            calls,
+            append_only=append_only,
+            extreme_cache=extreme_cache,
+            group_cache=group_cache,
+        )
+
+    def _emitted(self, ops: list[Any], rows: list[Any]) -> list[Chunk]:
+        if not self.emits_on_close:
+            return super()._emitted(ops, rows)
+        return super()._emitted(["+"] * len(found), found) if (found := self._close()) else []
+
+    def _close(self) -> list[Any]:
+        """Return the rows of the groups below the watermark, in the order of their windows, and delete their state."""
+        if self._pending is None:
+            return []
+        found = []
+        lower = (self._closed,) if self._closed is not None else (None,)
+        inclusive = (self._closed is not None, False)
+        for row in list(self._table.scan(lower=lower, upper=(self._pending,), inclusive=inclusive)):
+            group = row[: len(self._keys)]
+            settled = self._loaded(row[len(group) :])
+            for number, ordered in self._ordered.items():
+                if ordered.is_listed:
+                    settled.results[number] = ordered.whole(group)
+            found.append((*self._shown_group(group), *settled.results))
+        return found
+
+
+def _with_watermark(schema: TableSchema, group_key: Sequence[str], given: bool | str) -> TableSchema:
+    """Return a schema whose watermark column is the one that closes groups."""
+    name = given if isinstance(given, str) else schema.watermark_column
+    if name is None and len(group_key) == 1:
+        (name,) = group_key
+    if name not in group_key:
+        raise SchemaError(
+            f"emit_on_window_close takes a watermark on a group column ({', '.join(group_key)}): found {name!r}; name"
+            " the column, or pass TableSchema(..., watermark_column=...)"
+        )
+    return TableSchema(schema.columns, list(schema.primary_key), watermark_column=name)

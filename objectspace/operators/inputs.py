@@ -1,0 +1,85 @@
+"""What an epoch brings: rows in any of the usual forms, as a chunk of the schema of their source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from objectspace.operators.plan import Node
+from objectspace.operators.sources import ROW_ID
+from objectspace.relational import Chunk, Order, RowError, TableSchema
+from objectspace.relational.chunk import OP_COLUMN, OPS, Op
+from objectspace.relational.keys import KeyEncoder
+
+ROWS_AN_EPOCH = 2**32
+"""How many rows without a key a source may bring in one epoch."""
+
+
+def chunks_of(sources: Mapping[str, Node], batch: Mapping[str, Any], number: int) -> dict[str, Chunk]:
+    """Return the chunk of each source that brings rows in an epoch.
+
+    Args:
+        sources: the sources by their names.
+        batch: their rows by their names: a chunk, Arrow data, a pandas data frame, rows (tuples or mappings), or pairs
+            (operation, row).
+        number: the number of the batch; with the place of a row it is the key of a row that has none.
+
+    Raises:
+        RowError: there is no such source, or a row does not fit.
+    """
+    for name in batch:
+        if name not in sources:
+            raise RowError(f"the pipeline has no source {name!r}: its sources are {', '.join(sources)}")
+    return {
+        name: _named_chunk(name, node, batch[name], number)
+        for name, node in sources.items()
+        if batch.get(name) is not None
+    }
+
+
+def _named_chunk(name: str, node: Node, given: Any, number: int) -> Chunk:
+    numbered = node.schema.names[-1] == ROW_ID and node.schema.primary_key[0][0] == ROW_ID
+    schema = TableSchema(node.schema.columns[:-1]) if numbered else node.schema
+    try:
+        chunk = _chunk(schema, given)
+        if node.append_only:
+            _refuse_retractions(chunk)
+        return _numbered(chunk, node.schema, number) if numbered else chunk
+    except RowError as error:
+        raise RowError(f"source {name!r}: {error}") from None
+
+
+def _chunk(schema: TableSchema, given: Any) -> Chunk:
+    if isinstance(given, Chunk):
+        return given if given.schema == schema else Chunk.from_rows(schema, given.rows())
+    module = type(given).__module__.partition(".")[0]
+    if module == "pandas":
+        return Chunk.from_pandas(given, schema)
+    if module == "pyarrow":
+        return Chunk.from_arrow(given, schema)
+    return Chunk.from_rows(schema, map(_change, given))
+
+
+def _change(given: Any) -> Sequence[Any]:
+    """Return an operation and its row; a row alone is inserted."""
+    if isinstance(given, Mapping):
+        row = {name: value for name, value in given.items() if name != OP_COLUMN}
+        return (given.get(OP_COLUMN, "+"), row)
+    is_pair = len(given) in (2, 3) and isinstance(given[0], str) and given[0] in OPS
+    is_pair = is_pair and isinstance(given[1], Sequence | Mapping) and not isinstance(given[1], str | bytes)
+    return tuple(given) if is_pair else ("+", given)
+
+
+def _refuse_retractions(chunk: Chunk) -> None:
+    for op, row in chunk.rows():
+        if op != "+":
+            raise RowError(f"{op} {row!r}: its rows are only added: declare it with a key, and without append_only")
+
+
+def _numbered(chunk: Chunk, schema: TableSchema, number: int) -> Chunk:
+    """Number the rows of an epoch, in an order that does not depend on the one in which they came."""
+    columns = chunk.schema.columns
+    encode = KeyEncoder([column.type for column in columns], [Order() for _ in columns]).encode
+    rows = sorted((row for _, row in chunk.rows()), key=lambda row: (encode(row), repr(row)))
+    ops: list[Op] = ["+"] * len(rows)
+    return Chunk(schema, ops, [(*row, number * ROWS_AN_EPOCH + place) for place, row in enumerate(rows)])

@@ -1,0 +1,35 @@
+"""Results that are kept: the stream, keyed as the table is, in a Materialize."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from objectspace.operators.builder import Stream
+from objectspace.operators.computed import Rekey
+from objectspace.operators.materialize import Conflict, Materialize
+from objectspace.relational import TableSchema
+
+
+def kept(
+    stream: Stream,
+    name: str,
+    key: Sequence[str] | None,
+    conflict: str | None,
+    version: Sequence[str] | str | None,
+) -> Stream:
+    """Return the changes of a table that keeps a stream: see :meth:`Stream.materialize`."""
+    if key is not None:
+        schema, columns = TableSchema(stream.schema.columns, list(key)), list(key)
+        stream = stream.then("Rekey", ", ".join(columns), lambda: Rekey(schema))
+    given, chosen = stream.schema, cast(Conflict, conflict or "overwrite")
+    structure = "" if conflict is None else f"{conflict}{'' if version is None else f' {version}'}"
+    options: dict[str, Any] = {"conflict": chosen, "version_column": version}
+    return stream.then(
+        "Materialize",
+        structure,
+        lambda: Materialize(given, **options),
+        keys=tuple(column for column, _ in given.primary_key),
+        append_only=False,
+        name=name,
+    )

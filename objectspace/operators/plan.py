@@ -1,0 +1,199 @@
+"""The plan of a pipeline: its operators in order, the tables they keep, and what makes two of them the same.
+
+A plan is a graph: a stream that is used twice is one node with two readers. Tables are numbered by one walk over it,
+from the results, an operator before its inputs, each operator once. The numbers serve to talk about the tables; what is
+stored is the *name* of the operator and the role of the table. A name is given by the user, or made of the names of the
+sources and operators above; a stored operator keeps the name that it was stored under.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from objectspace.operators.base import Operator
+from objectspace.relational import PlannedTable, PlanNode, SchemaError, TableSchema, plan_tables
+
+
+@dataclass(eq=False)
+class Node:
+    """One operator of a plan.
+
+    Args:
+        label: what kind it is: ``HashAgg``, ``Source``.
+        structure: what it does, as text; two operators with equal text and equal inputs do the same.
+        schema: the schema of its output.
+        inputs: where its sides read from, from left to right.
+        sides: the names of its sides.
+        make: makes the operator; a source has none.
+        keys: for each side the columns whose equal values must meet in one place; ``()`` where all rows must, and
+            ``None`` where it does not matter. An engine with shards routes by them.
+        tables: the role and schema of each table it keeps.
+        append_only: whether its output has no retractions.
+        name: the name that the user gave it.
+    """
+
+    label: str
+    structure: str
+    schema: TableSchema
+    inputs: tuple[Node, ...] = ()
+    sides: tuple[str, ...] = ("input",)
+    make: Callable[[], Operator] | None = None
+    keys: tuple[tuple[str, ...] | None, ...] = (None,)
+    tables: list[tuple[str, TableSchema]] = field(default_factory=list)
+    append_only: bool = False
+    name: str | None = None
+    keeps_state: bool = False
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether it keeps anything between epochs."""
+        return bool(self.tables) or self.keeps_state
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of what it does to its inputs, and of what they are; equal where state can be used again."""
+        return hashlib.sha256(repr(self._shape()).encode()).hexdigest()[:16]
+
+    def describe(self) -> str:
+        """Return its kind and what it does."""
+        return f"{self.label}({self.structure})" if self.structure else self.label
+
+    def _shape(self) -> tuple[Any, ...]:
+        tables = [(role, str(schema)) for role, schema in self.tables]
+        given = self.name if self.label == "Source" or not self.inputs else None
+        inputs = [one.fingerprint for one in self.inputs]
+        return self.label, given, self.structure, str(self.schema), tables, self.append_only, inputs
+
+
+class Plan:
+    """The operators that some results need.
+
+    Args:
+        roots: the operators whose output is a result, in the order in which they were asked for.
+        stored: names of operators that are stored already, by the fingerprints they were stored with.
+
+    Raises:
+        SchemaError: two operators were given one name.
+    """
+
+    def __init__(self, roots: Sequence[Node], stored: Mapping[str, Sequence[str]] | None = None) -> None:
+        self.roots = list(roots)
+        self.nodes = list(_ordered(self.roots))
+        self.names = _named(self.nodes, stored or {})
+
+    @property
+    def stateful(self) -> list[Node]:
+        """The operators that keep state, inputs before readers."""
+        return [node for node in self.nodes if node.is_stateful]
+
+    def readers(self, node: Node) -> Iterator[tuple[Node, str]]:
+        """Yield each operator that reads from one, with the side that does; one that reads twice comes twice."""
+        for reader in self.nodes:
+            for side, source in zip(reader.sides, reader.inputs):
+                if source is node:
+                    yield reader, side
+
+    def tables(self) -> list[PlannedTable]:
+        """Return the tables of the plan with their numbers and the names they are stored under."""
+        return [table for table, _ in self._numbered()]
+
+    def explain(self) -> str:
+        """Return the plan as text: every operator with its stream key, every table with its number, name and schema."""
+        numbered = self._numbered()
+        seen: set[int] = set()
+        return "\n".join(line for root in self.roots for line in self._lines(root, "", "", numbered, seen))
+
+    def _numbered(self) -> list[tuple[PlannedTable, TableSchema]]:
+        seen: set[int] = set()
+        tops = tuple(self._plan_node(root, seen) for root in self.roots)
+        schemas = {f"{self.names[node]}/{role}": schema for node in self.stateful for role, schema in node.tables}
+        return [(table, schemas[table.name]) for table in plan_tables(PlanNode("Plan", (), tops))]
+
+    def _plan_node(self, node: Node, seen: set[int]) -> PlanNode:
+        if id(node) in seen:
+            return PlanNode(node.label, name=self.names[node])
+        seen.add(id(node))
+        roles = tuple(role for role, _ in node.tables)
+        return PlanNode(node.label, roles, tuple(self._plan_node(one, seen) for one in node.inputs), self.names[node])
+
+    def _lines(
+        self,
+        node: Node,
+        first: str,
+        rest: str,
+        numbered: list[tuple[PlannedTable, TableSchema]],
+        seen: set[int],
+    ) -> Iterator[str]:
+        """Yield the lines of an operator and its inputs, drawn as a tree; one that came before is only named."""
+        name = self.names[node]
+        if id(node) in seen:
+            yield f"{first}{node.label} {name} (as above)"
+            return
+        seen.add(id(node))
+        key = ", ".join(column for column, _ in node.schema.primary_key)
+        kind = ", append-only" if node.append_only else ""
+        yield f"{first}{node.describe()}  [{name}; key ({key}){kind}]"
+        for table, schema in numbered:
+            if table.name.rpartition("/")[0] == name:
+                yield f"{rest}{'│' if node.inputs else ' '}    table {table.id} {table.name!r}: {schema}"
+        for place, source in enumerate(node.inputs):
+            last = place == len(node.inputs) - 1
+            yield from self._lines(
+                source, f"{rest}{'└─ ' if last else '├─ '}", f"{rest}{'   ' if last else '│  '}", numbered, seen
+            )
+
+
+def _ordered(roots: Iterable[Node]) -> Iterator[Node]:
+    """Yield every operator once, inputs before readers."""
+    seen: set[int] = set()
+
+    def _visit(node: Node) -> Iterator[Node]:
+        if id(node) not in seen:
+            seen.add(id(node))
+            for source in node.inputs:
+                yield from _visit(source)
+            yield node
+
+    for root in roots:
+        yield from _visit(root)
+
+
+def _named(nodes: Sequence[Node], stored: Mapping[str, Sequence[str]]) -> dict[Node, str]:
+    """Give each operator its name: the user's, the one it is stored under, or the next free one of its path."""
+    left = {fingerprint: list(names) for fingerprint, names in stored.items()}
+    found: dict[Node, str] = {}
+    for node in nodes:
+        if node.name is not None:
+            found[node] = node.name
+        elif node.is_stateful and left.get(node.fingerprint):
+            found[node] = left[node.fingerprint].pop(0)
+    given = [node.name for node in nodes if node.name is not None and (node.is_stateful or not node.inputs)]
+    for name in given:
+        if given.count(name) > 1:
+            raise SchemaError(f"two operators of the pipeline have the name {name!r}: choose another one")
+    taken = set(found.values())
+    for node in nodes:
+        if node not in found:
+            path = f"{'+'.join(dict.fromkeys(_path(one, found) for one in node.inputs))}.{node.label}"
+            found[node] = name = _free(path, taken if node.is_stateful else ())
+            taken.add(name)
+    return found
+
+
+def _path(node: Node, names: Mapping[Node, str]) -> str:
+    """Return the path of an operator: stateless ones count only where there is nothing else."""
+    while not node.is_stateful and len(node.inputs) == 1:
+        node = node.inputs[0]
+    return names[node]
+
+
+def _free(name: str, taken: Iterable[str]) -> str:
+    known, number, found = set(taken), 1, name
+    while found in known:
+        number += 1
+        found = f"{name}.{number}"
+    return found

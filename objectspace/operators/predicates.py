@@ -1,0 +1,109 @@
+"""Conditions on rows: comparisons with constants, or Python functions of the columns that their parameters name."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from objectspace.relational import RelationalError, SchemaError, TableSchema
+
+Comparison = tuple[Any, ...]
+Predicate = Comparison | list[Comparison] | Callable[..., Any]
+"""A comparison ``("v", ">", 5)``, a list of them that must all hold, or a function such as ``lambda v: v > 5``."""
+
+RowTest = Callable[[Any], bool]
+
+_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "in": lambda value, among: value in among,
+}
+
+
+class ExpressionError(RelationalError, ValueError):
+    """A function of a user failed on a row; the chunk that the row is in was not taken."""
+
+
+def predicate_of(schema: TableSchema, predicate: Predicate) -> RowTest:
+    """Return what tells whether a row fulfils a condition. As in SQL, what is unknown because of a NULL does not.
+
+    Raises:
+        SchemaError: the condition has no meaning for the schema.
+
+    >>> from objectspace.relational import Column
+    >>> schema = TableSchema([Column("k", "string"), Column("v", "int64", nullable=True)])
+    >>> test = predicate_of(schema, ("v", ">", 5))
+    >>> test(("a", 6)), test(("a", None)), predicate_of(schema, lambda k, v: v is None and k == "a")(("a", None))
+    (True, False, True)
+    """
+    if callable(predicate):
+        function = function_of(schema, predicate)
+        return lambda row: bool(function(row))
+    if isinstance(predicate, list):
+        tests = [_comparison(schema, part) for part in predicate]
+        return lambda row: all(test(row) for test in tests)
+    return _comparison(schema, predicate)
+
+
+def function_of(schema: TableSchema, function: Callable[..., Any]) -> Callable[[Any], Any]:
+    """Return a function of columns, named by its parameters, as a function of rows.
+
+    Raises:
+        SchemaError: a parameter names no column.
+    """
+    names = _parameters(function)
+    places = [schema.place_of(name) for name in names]
+
+    def _of_row(row: Any) -> Any:
+        try:
+            return function(*[row[place] for place in places])
+        except Exception as error:
+            given = ", ".join(f"{name}={row[place]!r:.80}" for name, place in zip(names, places, strict=True))
+            raise ExpressionError(
+                f"{describe(function)} failed for {given}: {type(error).__name__}: {error}; values may be None where a"
+                " column is nullable"
+            ) from error
+
+    return _of_row
+
+
+def describe(expression: Any) -> str:
+    """Return a condition or function as text.
+
+    >>> describe(("v", ">", 5)), describe([("v", ">", 5), ("v", "<", 9)])
+    ('v > 5', 'v > 5 and v < 9')
+    """
+    if callable(expression):
+        return f"{getattr(expression, '__name__', type(expression).__name__)}({', '.join(_parameters(expression))})"
+    if isinstance(expression, list):
+        return " and ".join(map(describe, expression))
+    column, comparison, *literal = expression
+    return " ".join([column, comparison, *map(repr, literal)])
+
+
+def _parameters(function: Callable[..., Any]) -> list[str]:
+    found = inspect.signature(function).parameters.values()
+    return [one.name for one in found if one.default is one.empty and one.kind is not one.VAR_KEYWORD]
+
+
+def _comparison(schema: TableSchema, parts: Sequence[Any]) -> RowTest:
+    if not isinstance(parts, tuple) or not 2 <= len(parts) <= 3 or not isinstance(parts[1], str):
+        raise SchemaError(f"a condition is (column, comparison, value), a list of them or a function: found {parts!r}")
+    place, name = schema.place_of(parts[0]), parts[1].lower()
+    if len(parts) == 2 and name in ("is null", "is not null"):
+        return (lambda row: row[place] is None) if name == "is null" else (lambda row: row[place] is not None)
+    if len(parts) == 2 or name not in _COMPARISONS:
+        known = ", ".join([*_COMPARISONS, "is null", "is not null"])
+        raise SchemaError(f"the condition {parts!r}: expected one of {known}, and a value where it takes one")
+    compare, literal = _COMPARISONS[name], parts[2]
+    if literal is None:
+        return lambda row: False
+    return lambda row: row[place] is not None and bool(compare(row[place], literal))

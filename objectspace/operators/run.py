@@ -1,0 +1,306 @@
+"""Running a pipeline in one process: an epoch for each batch, exactly once, on from where the last run ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from checkpoint import CheckpointStore, Receipt
+from objectspace.operators import catalogue
+from objectspace.operators.base import Operator
+from objectspace.operators.catalogue import PipelineChangedError
+from objectspace.operators.graph import Graph
+from objectspace.operators.inputs import chunks_of
+from objectspace.operators.materialize import Materialize
+from objectspace.operators.plan import Node
+from objectspace.relational import Chunk, EpochError, RelationalError, compacted
+from objectspace.space import ObjectSpace, PersistedObjectSpace, VolatileObjectSpace
+
+if TYPE_CHECKING:
+    from objectspace.operators.builder import Pipeline
+
+POSITION = "$position"
+"""The name of the value that says how many batches are in the state."""
+
+Row = tuple[Any, ...]
+
+
+class LocalRun:
+    """A pipeline on a store, in this process.
+
+    Args:
+        pipeline: the pipeline.
+        store: a store, the path of one, or a space on one; a store in memory by default.
+        drop_changed: whether state that the pipeline has no use for any more is dropped; without it such a pipeline
+            is refused.
+        keep_changes: whether the changes of the results are kept for :meth:`changes`.
+
+    Raises:
+        PipelineChangedError: the store holds the state of another pipeline; it says what differs.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, store: Any = None, *, drop_changed: bool = False, keep_changes: bool = True
+    ) -> None:
+        self.pipeline = pipeline
+        self.space, self._owned = _space_on(store)
+        self._drop_changed, self._keep = drop_changed, keep_changes
+        self.receipts: list[Receipt] = []
+        self._changes: dict[str, list[tuple[int, Chunk]]] = {name: [] for name in pipeline.results}
+        self._new: tuple[Node, ...] = ()
+        self._shadow: Graph | None = None
+        self._replayed = 0
+        try:
+            self.plan = pipeline.plan(catalogue.stored_names(self.space))
+            self._graph = self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def position(self) -> int:
+        """How many batches are in the state: the number of the last one, counted from 1."""
+        found: int = self.space.get_value(POSITION).value if POSITION in self.space else 0
+        return found
+
+    @property
+    def epoch(self) -> int:
+        """The last epoch: the same as the position, and one more for each time that the pipeline was changed."""
+        return self.space.store.next_epoch() - 1
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether operators are new to the store, and must be fed what came before."""
+        return bool(self._new)
+
+    def step(self, batch: Mapping[str, Any]) -> Receipt:
+        """Process the next batch as one epoch, and make it durable.
+
+        Args:
+            batch: the rows of each source by its name.
+
+        Returns:
+            the receipt of the checkpoint.
+
+        Raises:
+            RowError: a row does not fit its source; nothing has changed then.
+            PipelineChangedError: operators are new and have not been fed what came before.
+
+        Time: O(changes). Dirties: what the changes change.
+        """
+        if self._new:
+            raise PipelineChangedError(
+                f"{self._difference()}: replay batches 1 to {self.position} first; run_local() does it"
+            )
+        number = self.position + 1
+        chunks = chunks_of(self.pipeline.sources, batch, number)
+        return self._epoch(chunks, number)
+
+    def replay(self, batch: Mapping[str, Any], number: int) -> None:
+        """Feed a batch that is in the state already to the operators that are new, and to no other.
+
+        Raises:
+            RowError: a row does not fit its source.
+        """
+        if number != self._replayed + 1:
+            raise EpochError(f"batch {number} is replayed after batch {self._replayed}: replay all from 1, in order")
+        chunks = chunks_of(self.pipeline.sources, batch, number)
+        assert self._shadow is not None
+        self._feed(self._shadow, chunks)
+        self._shadow.barrier(number, [node for node in self.plan.nodes if node not in self._new])
+        self._replayed = number
+
+    def finish_replay(self) -> None:
+        """Make what was replayed durable, as an epoch of its own.
+
+        Raises:
+            PipelineChangedError: batches are missing.
+        """
+        if not self._new:
+            return
+        if self._replayed != self.position:
+            raise PipelineChangedError(
+                f"{self._difference()}: found batches 1 to {self._replayed}, but the state has {self.position}: pass"
+                " them all again, from the first one"
+            )
+        assert self._shadow is not None
+        for node, chunks in self._shadow.taken_output().items():
+            if self._is_new(node):
+                self._graph.output[node] += chunks
+        new, self._new, self._shadow = self._new, (), None
+        catalogue.note(self.space, self.plan, new)
+        self._epoch({}, self.position)
+
+    def rows(self, name: str, *, hidden: bool = False) -> list[Row]:
+        """Return the rows of a materialised result, in the order of its key.
+
+        Args:
+            name: its name.
+            hidden: whether to return hidden columns too.
+        """
+        operator, node = self._result(name), self.pipeline.results[name]
+        places = [
+            place for place, column in enumerate(node.schema.names) if hidden or column in self.pipeline.columns[name]
+        ]
+        return [tuple([row[place] for place in places]) for row in operator.scan()]
+
+    def changes(self, name: str) -> list[tuple[int, Chunk]]:
+        """Return the changes of a result in this run: pairs (epoch, chunk)."""
+        if name not in self._changes:
+            raise RelationalError(f"the pipeline has no result {name!r}: it has {', '.join(self._changes)}")
+        return list(self._changes[name])
+
+    def explain(self) -> str:
+        """Return the plan with the names that the state is stored under."""
+        return self.plan.explain()
+
+    def close(self) -> None:
+        """Close the space, where this run opened it. May be done twice."""
+        if self._owned:
+            self.space.close()
+
+    def __enter__(self) -> LocalRun:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _open(self) -> Graph:
+        """Open the operators on what is stored."""
+        difference = catalogue.compare(self.space, self.plan)
+        if difference.gone and not self._drop_changed:
+            raise PipelineChangedError(
+                f"the pipeline is not the one that the state is of: {difference.describe(self.space, self.plan)}; go"
+                " back to the pipeline as it was, or pass drop_changed=True to drop that state"
+            )
+        is_fresh = self.position == 0
+        self._replayed, self._new = 0, () if is_fresh else difference.new
+        catalogue.forget(self.space, difference.gone)
+        operators = self._opened(self.space, self.plan.nodes)
+        if is_fresh:
+            catalogue.note(self.space, self.plan, difference.new)
+        self._shadow = self._made_shadow(operators) if self._new else None
+        return Graph(self.plan, operators)
+
+    def _opened(self, space: ObjectSpace, nodes: Iterable[Node]) -> dict[Node, Operator]:
+        found: dict[Node, Operator] = {}
+        for node in nodes:
+            if node.make is not None:
+                found[node] = node.make()
+                found[node].open(space, self.plan.names[node])
+        return found
+
+    def _made_shadow(self, operators: Mapping[Node, Operator]) -> Graph:
+        """Return a graph in which what is stored runs once more, in memory, to feed what is new."""
+        old = self._opened(VolatileObjectSpace(), [node for node in self.plan.nodes if node not in self._new])
+        return Graph(self.plan, {**operators, **old})
+
+    def _is_new(self, node: Node) -> bool:
+        """Tell whether a node is new to the store, or reads from one that is."""
+        return node in self._new or any(map(self._is_new, node.inputs))
+
+    def _difference(self) -> str:
+        return ", ".join(f"{self.plan.names[node]!r} ({node.describe()}) is new" for node in self._new)
+
+    def _epoch(self, chunks: Mapping[str, Chunk], number: int) -> Receipt:
+        epoch = self.space.store.next_epoch()
+        try:
+            self._feed(self._graph, chunks)
+            self._graph.barrier(epoch, self.plan.nodes)
+            found = self._graph.taken_output()
+            changes = {name: _together(found.get(node, [])) for name, node in self.pipeline.results.items()}
+            for name, function in self.pipeline.functions.items():
+                if (changed := changes[name]) is not None:
+                    function(epoch, changed)
+            self.space.get_or_create_value(POSITION).value = number
+            receipt = self.space.checkpoint(epoch=epoch)
+        except BaseException:
+            # Operators hold rows of the epoch in memory: only new ones are sure to be at the last checkpoint.
+            self.space.rollback()
+            self._graph = self._open()
+            raise
+        for name, chunk in changes.items():
+            if chunk is not None and self._keep:
+                self._changes[name].append((epoch, chunk))
+        self.receipts.append(receipt)
+        return receipt
+
+    def _feed(self, graph: Graph, chunks: Mapping[str, Chunk]) -> None:
+        for name, chunk in chunks.items():
+            graph.push(self.pipeline.sources[name], chunk)
+
+    def _result(self, name: str) -> Materialize:
+        node = self.pipeline.results.get(name)
+        operator = None if node is None else self._graph.operators.get(node)
+        if not isinstance(operator, Materialize):
+            known = [one for one, each in self.pipeline.results.items() if each.label == "Materialize"]
+            raise RelationalError(f"nothing is materialised as {name!r}: there is {', '.join(known) or 'nothing'}")
+        return operator
+
+
+def run_local(
+    pipeline: Pipeline,
+    batches: Iterable[Mapping[str, Any]],
+    store: Any = None,
+    *,
+    drop_changed: bool = False,
+    keep_changes: bool = True,
+) -> LocalRun:
+    """Run a pipeline in this process: each batch is an epoch, and each epoch a checkpoint.
+
+    Batches are counted from 1. Those that are in the state of the store already are passed over, so a run that is
+    started again with the same batches goes on after the last one that is durable. All rows of a batch are processed
+    before its barrier travels, so several inputs are aligned.
+
+    Where operators are new to a store that has batches, they are fed those batches once more; they become durable as
+    an epoch of its own.
+
+    Args:
+        pipeline: the pipeline.
+        batches: for each epoch the rows of each source by its name: see :func:`objectspace.operators.inputs.chunks_of`.
+        store: a store, the path of one, or a space on one; a store in memory by default.
+        drop_changed: whether state of operators that changed or are gone is dropped.
+        keep_changes: whether the changes of the results are kept.
+
+    Returns:
+        the run: its results, and :meth:`LocalRun.step` for more batches.
+
+    Raises:
+        PipelineChangedError: the store holds state that does not fit the pipeline.
+        RowError: a row does not fit its source; the epochs before are durable.
+    """
+    run = LocalRun(pipeline, store, drop_changed=drop_changed, keep_changes=keep_changes)
+    try:
+        for number, batch in enumerate(batches, 1):
+            if number <= run.position:
+                if run.is_behind:
+                    run.replay(batch, number)
+                continue
+            run.finish_replay()
+            run.step(batch)
+        run.finish_replay()
+    except BaseException:
+        run.close()
+        raise
+    return run
+
+
+def _space_on(store: Any) -> tuple[PersistedObjectSpace, bool]:
+    """Return the space to run on, and whether it is ours to close."""
+    if isinstance(store, PersistedObjectSpace):
+        return store, False
+    if isinstance(store, CheckpointStore):
+        return PersistedObjectSpace(store), False
+    if store is None or isinstance(store, str | Path):
+        return PersistedObjectSpace.open(":memory:" if store is None else store), True
+    raise TypeError(f"store is a {type(store).__name__}: pass a CheckpointStore, the path of one, or a space on one")
+
+
+def _together(chunks: list[Chunk]) -> Chunk | None:
+    """Return the changes of an epoch as one chunk of net changes; ``None`` where there are none."""
+    if not chunks:
+        return None
+    net = compacted(chunks)
+    return net if len(net) else None

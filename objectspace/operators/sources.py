@@ -1,0 +1,55 @@
+"""What the sources of a pipeline are called, and what their rows look like."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from objectspace.relational import Column, SchemaError, TableSchema
+from objectspace.relational.schema import KeyPart
+
+ROW_ID = "_row"
+"""The hidden key of a source that was declared without one."""
+
+
+def check_name(name: str) -> None:
+    """Refuse what is no name of an operator.
+
+    Raises:
+        SchemaError: it is empty, or has a ``/``, which stands between an operator and its tables, or begins with ``$``.
+    """
+    if not isinstance(name, str) or not name or "/" in name or name.startswith("$"):
+        raise SchemaError(f"the name of an operator is text without '/' that does not begin with '$': found {name!r}")
+
+
+def source_schema(given: Any, key: Sequence[KeyPart] = ()) -> TableSchema:
+    """Return the schema of a source from what a user gives for it.
+
+    >>> print(source_schema({"id": "int64", "note": "string?"}, ["id"]))
+    id int64 not null, note string, primary key (id asc nulls first)
+    """
+    if isinstance(given, TableSchema):
+        return TableSchema(given.columns, list(key)) if key else given
+    if isinstance(given, Mapping):
+        pairs = [(name, str(kind)) for name, kind in given.items()]
+        return TableSchema([Column(name, kind.rstrip("?"), kind.endswith("?")) for name, kind in pairs], list(key))
+    if isinstance(given, Sequence):
+        return TableSchema(given, list(key))
+    return _foreign_schema(given, key)
+
+
+def _foreign_schema(given: Any, key: Sequence[KeyPart]) -> TableSchema:
+    module = type(given).__module__.partition(".")[0]
+    if module == "pandas":
+        import pyarrow as pa
+
+        given = pa.Schema.from_pandas(given, preserve_index=False)
+    elif module in ("pyarrow", "pyspark") and hasattr(given, "schema"):
+        given = given.schema
+    if hasattr(given, "jsonValue"):
+        found = TableSchema.from_spark(given)
+    elif type(given).__module__.startswith("pyarrow"):
+        found = TableSchema.from_arrow(given)
+    else:
+        raise SchemaError(f"a source takes a schema, columns, or a data frame: found a {type(given).__name__}")
+    return TableSchema(found.columns, list(key))

@@ -1,0 +1,118 @@
+"""The rules of SQL that expressions follow: types of results, comparisons of what is no number, divisions, casts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import datetime
+from decimal import Context, Decimal
+from typing import Any
+
+from objectspace.relational import DataType, SchemaError
+
+_WIDE = Context(prec=76)
+NUMBERS = ("int16", "int32", "int64", "float32", "float64", "decimal")
+FLOATS = ("float32", "float64")
+
+
+def result_type(symbol: str, a: DataType | None, b: DataType | None) -> DataType | None:
+    """Return the type of an arithmetic operation; ``None`` is that of a span of time.
+
+    Raises:
+        SchemaError: it does not take these types.
+    """
+    kinds = [None if one is None else one.kind for one in (a, b)]
+    if None in kinds and symbol in "+-":
+        other = next((kind for kind in kinds if kind is not None), None)
+        if other in ("timestamp", "timestamptz", "date", None):
+            return None if other is None else DataType(other)
+    bad = [kind for kind in kinds if kind not in NUMBERS]
+    if bad:
+        raise SchemaError(f"{symbol} takes numbers: found {bad[0] or 'a span of time'}")
+    if symbol == "/" or set(kinds) & set(FLOATS):
+        return DataType("float64")
+    return DataType("decimal" if "decimal" in kinds else "int64")
+
+
+def common_type(a: DataType | None, b: DataType | None, where: str) -> DataType | None:
+    """Return the type that two expressions have in common.
+
+    Raises:
+        SchemaError: they have none.
+    """
+    if a is None or b is None:
+        return a or b
+    if a == b:
+        return a
+    kinds = [a.kind, b.kind]
+    if all(kind in NUMBERS for kind in kinds):
+        if set(kinds) & set(FLOATS):
+            return DataType("float64")
+        return DataType("decimal" if "decimal" in kinds else "int64")
+    raise SchemaError(f"{where} takes values of one type: found {a} and {b}")
+
+
+def rank(value: Any) -> Any:
+    """Return a number that compares as in SQL: NaN is equal to itself and greater than all others."""
+    return (1, 0) if isinstance(value, float) and math.isnan(value) else (0, value)
+
+
+def to_float(value: Any) -> Any:
+    return float(value)
+
+
+def _quotient(x: Any, y: Any) -> Any:
+    """Divide and cut off the fraction, as in SQL; NULL by zero."""
+    if y == 0:
+        return None
+    if isinstance(x, float):
+        return float(math.trunc(x / y))
+    whole = abs(x) // abs(y)
+    return whole if (x < 0) == (y < 0) else -whole
+
+
+def _remainder(x: Any, y: Any) -> Any:
+    """Return the remainder, with the sign of the dividend, as in SQL; NULL by zero."""
+    if y == 0:
+        return None
+    if isinstance(x, float):
+        return math.fmod(x, y)
+    return (1 if x >= 0 else -1) * (abs(x) % abs(y))
+
+
+OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": lambda x, y: x + y,
+    "-": lambda x, y: x - y,
+    "*": lambda x, y: x * y,
+    "/": lambda x, y: None if y == 0 else x / y,
+    "//": _quotient,
+    "%": _remainder,
+}
+
+WIDE_OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": lambda x, y: _WIDE.add(Decimal(x), Decimal(y)),
+    "-": lambda x, y: _WIDE.subtract(Decimal(x), Decimal(y)),
+    "*": lambda x, y: _WIDE.multiply(Decimal(x), Decimal(y)),
+    "//": lambda x, y: None if y == 0 else _WIDE.divide_int(Decimal(x), Decimal(y)),
+    "%": lambda x, y: None if y == 0 else _WIDE.remainder(Decimal(x), Decimal(y)),
+}
+
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "<": lambda x, y: x < y,
+    "<=": lambda x, y: x <= y,
+    ">": lambda x, y: x > y,
+    ">=": lambda x, y: x >= y,
+    "=": lambda x, y: x == y,
+    "!=": lambda x, y: x != y,
+}
+
+CASTS: dict[str, Callable[[Any], Any]] = {
+    "int16": int,
+    "int32": int,
+    "int64": int,
+    "float32": float,
+    "float64": float,
+    "decimal": lambda value: Decimal(str(value)) if isinstance(value, float) else Decimal(value),
+    "string": str,
+    "date": lambda value: value.date() if isinstance(value, datetime) else value,
+}

@@ -1,0 +1,109 @@
+"""WatermarkFilter: what makes watermarks of the times of rows, and drops rows that come too late."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from objectspace.operators.base import Operator
+from objectspace.operators.chunks import Change, check_chunk, halves, paired
+from objectspace.relational import Chunk, Column, SchemaError, TableSchema
+
+_NUMBERS = ("int16", "int32", "int64")
+_TIMES = ("timestamp", "timestamptz", "date")
+
+
+class WatermarkFilter(Operator):
+    """Makes the watermark: the greatest time up to the last barrier, less a delay. Rows below it are dropped.
+
+    The watermark moves at barriers only, so which rows of an epoch are dropped does not depend on their order. Ask
+    :meth:`promises` for it after each barrier. It survives recovery, so a row that was too late once is too late again.
+
+    Args:
+        schema: the schema of the input.
+        column: the name of the column of the time.
+        delay: how much later than the greatest time a row may come; a number for a column of whole numbers.
+
+    Raises:
+        SchemaError: the column does not exist or has another type, or the delay does not fit it.
+
+    >>> from objectspace import VolatileObjectSpace
+    >>> from objectspace.relational import Column
+    >>> schema = TableSchema([Column("at", "int64"), Column("id", "int64")], primary_key=["id"])
+    >>> late = WatermarkFilter(schema, "at", delay=5)
+    >>> late.open(VolatileObjectSpace(), "late")
+    >>> _ = late.process(Chunk.from_rows(schema, [("+", (20, 1))])); _ = late.barrier(epoch=1)
+    >>> late.promises(), late.process(Chunk.from_rows(schema, [("+", (14, 2)), ("+", (15, 3))]))[0].rows()
+    ([('at', 15)], [('+', (15, 3))])
+    """
+
+    def __init__(self, schema: TableSchema, column: str, delay: timedelta | int) -> None:
+        super().__init__()
+        kind = schema.column(column).type
+        wanted: type = timedelta if kind.kind in _TIMES else int
+        if kind.kind not in (*_TIMES, *_NUMBERS):
+            raise SchemaError(f"watermarks are of {', '.join((*_TIMES, *_NUMBERS))}: {column!r} is {kind}")
+        if not isinstance(delay, wanted) or delay < wanted(0):
+            raise SchemaError(f"the delay of {column!r} ({kind}) is a {wanted.__name__} from 0 on: found {delay!r}")
+        self.input, self.column, self.delay, self.late_rows = schema, column, delay, 0
+        self._place = schema.place_of(column)
+        columns = [Column(one.name, one.type, one.nullable, one.default) for one in schema.columns]
+        self._output = TableSchema(columns, list(schema.primary_key), watermark_column=column)
+        self._kept = TableSchema([Column("greatest", kind)])
+
+    @property
+    def schema(self) -> TableSchema:
+        """The schema of the output: that of the input, with the watermark column."""
+        return self._output
+
+    def state(self) -> list[tuple[str, TableSchema]]:
+        """Return the table of the one greatest time."""
+        return [("WatermarkFilter", self._kept)]
+
+    def open(self, space: Any, name: str) -> None:
+        """Create its state under a name, or open it again after recovery."""
+        super().open(space, name)
+        self._table = self._tables["WatermarkFilter"]
+        row = self._table.get_row(())
+        self._greatest = self._seen = None if row is None else row[0]
+
+    @property
+    def current(self) -> Any:
+        """The watermark; ``None`` before the first barrier with a time."""
+        return None if self._greatest is None else self._greatest - self.delay
+
+    def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
+        """Return the changes that are not too late. Time: O(rows)."""
+        check_chunk(self.input, chunk)
+        mark = self.current
+        for _, row in chunk.rows():
+            moment = row[self._place]
+            if moment is not None and (self._seen is None or moment > self._seen):
+                self._seen = moment
+        found = paired(
+            self._output, ((self._in_time(old, mark), self._in_time(new, mark)) for old, new in halves(chunk))
+        )
+        return [found] if len(found) else []
+
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
+        """Pass a promise about another column on."""
+        return [] if column == self.column else [(column, value)]
+
+    def promises(self) -> list[tuple[str, Any]]:
+        """Return the watermark."""
+        return [] if self._greatest is None else [(self.column, self.current)]
+
+    def _flush(self) -> list[Chunk]:
+        if self._seen != self._greatest:
+            self._greatest = self._seen
+            self._table.insert_row((self._greatest,))
+        return []
+
+    def _in_time(self, change: Change | None, mark: Any) -> Change | None:
+        if change is None:
+            return None
+        moment = change[1][self._place]
+        if mark is None or moment is None or moment >= mark:
+            return change
+        self.late_rows += 1
+        return None

@@ -1,0 +1,171 @@
+"""Tumble and Hop: the windows of time that a row belongs to, as two more columns."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from objectspace.operators.base import Operator
+from objectspace.operators.chunks import check_chunk, halves, paired
+from objectspace.relational import Chunk, Column, RowError, SchemaError, TableSchema
+
+Span = timedelta | int
+"""A length of time; of a column of whole numbers a number."""
+
+_INTEGERS = ("int16", "int32", "int64")
+_ORIGINS: dict[str, Any] = {
+    "timestamp": datetime(1970, 1, 1),
+    "timestamptz": datetime(1970, 1, 1, tzinfo=UTC),
+    "date": date(1970, 1, 1),
+    **dict.fromkeys(_INTEGERS, 0),
+}
+"""Where windows of each type begin to be counted."""
+
+
+class Hop(Operator):
+    """Gives each row once for every window that it lies in, with the start and the end of the window.
+
+    A window begins at each multiple of ``slide`` from the origin, and holds the times from its start up to but without
+    its end. A row without a time lies in no window.
+
+    Args:
+        schema: the schema of the input.
+        time_column: the name of the column of the time: ``timestamp``, ``timestamptz``, ``date`` or whole numbers.
+        size: the length of a window.
+        slide: from the start of one window to that of the next; a divisor of the size.
+        origin: where windows are counted from; 1970-01-01, or 0.
+        start, end: the names of the columns of the window. The stream key of the output is that of the input and the
+            start.
+
+    Raises:
+        SchemaError: the column does not exist or has another type, or the spans do not fit it.
+
+    >>> from objectspace.relational import Column
+    >>> schema = TableSchema([Column("at", "int64"), Column("id", "int64")], primary_key=["id"])
+    >>> hop = Hop(schema, "at", size=10, slide=5)
+    >>> hop.process(Chunk.from_rows(schema, [("+", (12, 1))]))[0].rows()
+    [('+', (12, 1, 5, 15)), ('+', (12, 1, 10, 20))]
+    >>> hop.watermark("at", 12)
+    [('at', 12), ('window_start', 5), ('window_end', 15)]
+    """
+
+    def __init__(
+        self,
+        schema: TableSchema,
+        time_column: str,
+        size: Span,
+        slide: Span,
+        *,
+        origin: Any = None,
+        start: str = "window_start",
+        end: str = "window_end",
+    ) -> None:
+        super().__init__()
+        self.input, self.time_column, self.size, self.slide = schema, time_column, size, slide
+        column = schema.column(time_column)
+        if column.type.kind not in _ORIGINS:
+            raise SchemaError(f"windows are over one of {', '.join(_ORIGINS)}: {time_column!r} is {column.type}")
+        _check_spans(column, size, slide)
+        self._names = start, end
+        self._origin = _ORIGINS[column.type.kind] if origin is None else origin
+        self._place, self._kind = schema.place_of(time_column), column.type.kind
+        columns = [Column(one.name, one.type, one.nullable, one.default) for one in schema.columns]
+        columns += [Column(name, column.type) for name in self._names]
+        key: list[Any] = [*schema.primary_key, *([] if slide == size else [start])]
+        self._output = TableSchema(columns, key, watermark_column=start if _leads(schema, time_column) else None)
+
+    @property
+    def schema(self) -> TableSchema:
+        """The schema of the output: that of the input with the two columns of the window."""
+        return self._output
+
+    def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
+        """Return the changes in their windows. Time: O(rows · size / slide).
+
+        Raises:
+            RowError: a window ends beyond what the type of the column holds.
+        """
+        check_chunk(self.input, chunk)
+        pairs: list[Any] = []
+        for old, new in halves(chunk):
+            before, after = ({} if half is None else self._placed(*half) for half in (old, new))
+            starts = [*before, *(start for start in after if start not in before)]
+            pairs += [(before.get(start), after.get(start)) for start in starts]
+        found = paired(self._output, pairs)
+        return [found] if len(found) else []
+
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
+        """Pass a promise on, and promise that no earlier window than the first one it lies in gets rows."""
+        if column != self.time_column:
+            return [(column, value)]
+        first = self._starts(value)[0]
+        return [(column, value), (self._names[0], first), (self._names[1], first + self.size)]
+
+    def _placed(self, op: Any, row: Any) -> dict[Any, Any]:
+        """Return a change in each of its windows."""
+        moment = row[self._place]
+        if moment is None:
+            return {}
+        try:
+            return {
+                start: (op, self._output.check_row((*row, start, start + self.size))) for start in self._starts(moment)
+            }
+        except OverflowError:
+            raise RowError(f"the window of {moment!r} ends beyond what a {self._kind} holds") from None
+
+    def _starts(self, moment: Any) -> list[Any]:
+        """Return the starts of the windows that a time lies in, in order."""
+        last = moment - (moment - self._origin) % self.slide
+        return [last - number * self.slide for number in range(self._windows() - 1, -1, -1)]
+
+    def _windows(self) -> int:
+        size: Any = self.size
+        return int(size // self.slide)
+
+
+class Tumble(Hop):
+    """Gives each row with the start and the end of the one window that it lies in.
+
+    Args:
+        schema: the schema of the input.
+        time_column: the name of the column of the time.
+        size: the length of a window; the next one begins where it ends.
+        origin: where windows are counted from; 1970-01-01, or 0.
+        start, end: the names of the columns of the window. The stream key stays as it is.
+
+    >>> from objectspace.relational import Column
+    >>> schema = TableSchema([Column("at", "timestamp"), Column("id", "int64")], primary_key=["id"])
+    >>> tumble = Tumble(schema, "at", timedelta(minutes=5))
+    >>> op, row = tumble.process(Chunk.from_rows(schema, [("+", (datetime(2026, 1, 1, 12, 7), 1))]))[0].rows()[0]
+    >>> row[2].isoformat(), row[3].isoformat()
+    ('2026-01-01T12:05:00', '2026-01-01T12:10:00')
+    """
+
+    def __init__(
+        self,
+        schema: TableSchema,
+        time_column: str,
+        size: Span,
+        *,
+        origin: Any = None,
+        start: str = "window_start",
+        end: str = "window_end",
+    ) -> None:
+        super().__init__(schema, time_column, size, size, origin=origin, start=start, end=end)
+
+
+def _check_spans(column: Column, size: Span, slide: Span) -> None:
+    is_number = column.type.kind in _INTEGERS
+    zero: Any = 0 if is_number else timedelta(0)
+    wanted: type = int if is_number else timedelta
+    for name, span in (("size", size), ("slide", slide)):
+        if not isinstance(span, wanted) or isinstance(span, bool) or span <= zero:
+            raise SchemaError(f"the {name} of a window over {column} is a positive {wanted.__name__}: found {span!r}")
+        if column.type.kind == "date" and span % timedelta(days=1):  # type: ignore[operator]
+            raise SchemaError(f"the {name} of a window over {column} is whole days: found {span!r}")
+    if size % slide:  # type: ignore[operator]
+        raise SchemaError(f"the size of a window is a multiple of its slide: found {size!r} and {slide!r}")
+
+
+def _leads(schema: TableSchema, time_column: str) -> bool:
+    return schema.watermark_column == time_column

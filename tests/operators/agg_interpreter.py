@@ -1,0 +1,182 @@
+"""Runs the behaviour cases of aggregations against ours, and says how theirs map to them.
+
+Their orders take NULL for the greatest value. Their first barrier only opens the epoch; ours opens the operator. Their
+DISTINCT hides rows one by one as they come; ours settles the counts of an epoch at its barrier, so a case compares what
+the visible rows of a chunk add up to.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from objectspace.operators import AggCall, HashAgg, Operator, SimpleAgg
+from objectspace.relational import TableSchema
+from tests.operators.agg_oracle import Running, schema_of
+from tests.relational.interpreter import CASES, order_of, type_of
+
+__all__ = ["CASES", "RUNNERS"]
+
+
+def input_schema(spec: dict[str, Any]) -> TableSchema:
+    names = [f"c{place} {type_of(kind)}" for place, kind in enumerate(spec["types"])]
+    key = spec.get("stream_key", range(len(names)))
+    return schema_of(*names, key=[f"c{place}" for place in key])
+
+
+def call_of(call: dict[str, Any]) -> AggCall:
+    keep = call.get("filter")
+    return AggCall(
+        call["kind"],
+        *(f"c{place}" for place in call["args"]),
+        distinct=call.get("distinct", False),
+        order_by=[(f"c{place}", order_of(order)) for place, order in call.get("order_by", [])],
+        filter=None if keep is None else (f"c{keep[0]}", keep[1], keep[2]),
+    )
+
+
+def hash_agg(spec: dict[str, Any]) -> Operator:
+    return HashAgg(
+        input_schema(spec),
+        [f"c{place}" for place in spec["group_key"]],
+        [call_of(call) for call in spec["agg_calls"]],
+        append_only=spec.get("append_only", False),
+        emit_on_window_close=spec.get("emit_on_window_close", False),
+    )
+
+
+def simple_agg(spec: dict[str, Any]) -> Operator:
+    return SimpleAgg(
+        input_schema(spec),
+        [call_of(call) for call in spec["agg_calls"]],
+        must_output=spec.get("must_output_per_barrier", False),
+    )
+
+
+MAKERS = {"hash_agg": hash_agg, "simple_agg": simple_agg}
+
+
+def rows_of(chunk: list[Any]) -> list[Any]:
+    """Return rows; halves of a pair whose rows have different keys are plain operations here."""
+    return [(op, tuple(row), *rest) for op, row, *rest in chunk]
+
+
+def grouped(changes: list[Any]) -> list[Any]:
+    """Return changes with the halves of a pair together, in an order that does not count."""
+    found: list[Any] = []
+    for op, row in changes:
+        if op == "U+":
+            found[-1].append((op, row))
+        else:
+            found.append([(op, row)])
+    return sorted(found, key=repr)
+
+
+def run_executor(case: dict[str, Any]) -> None:
+    spec = case["spec"]
+    elides = not spec.get("must_output_per_barrier", False)
+    running = Running(lambda: MAKERS[case["executor"]](spec), elides=elides)
+    for step in case["steps"]:
+        expected = [(op, tuple(row)) for op, row in step.get("expect", [])]
+        found = do_step(running, step)
+        if case["compare"] == "ordered":
+            assert found == expected, step
+        else:
+            assert grouped(found) == grouped(expected), step
+
+
+def do_step(running: Running, step: dict[str, Any]) -> list[Any]:
+    if "chunk" in step:
+        running.feed(rows_of(step["chunk"]))
+    elif "watermark" in step:
+        mark = step["watermark"]
+        assert running.operator.watermark(f"c{mark['col']}", mark["value"]) == [(f"c{mark['col']}", mark["value"])]
+    elif step.get("recover"):
+        running.recover()
+    elif step["barrier"] > 1:
+        return running.barrier()
+    return []
+
+
+def run_agg_state(case: dict[str, Any]) -> None:
+    spec = case["spec"]
+    capacity = spec.get("cache_capacity", 10)
+    running = Running(lambda: SimpleAgg(input_schema(spec), [call_of(spec["call"])], extreme_cache=capacity))
+    for step in case["steps"]:
+        if step.get("recover"):
+            running.recover()
+        running.run(rows_of(step.get("chunk", [])))
+        assert running.rows() == [(step["expect"],)], step
+
+
+def run_distinct_dedup(case: dict[str, Any]) -> None:
+    spec = case["spec"]
+    places = sorted({call["args"][0] for call in spec["calls"]})
+    group = spec.get("group", [])
+    calls = [{**call, "kind": "array_agg" if call.get("distinct") else "count"} for call in spec["calls"]]
+    schema = {"types": spec["types"]}
+    running = Running(
+        lambda: (
+            HashAgg(numbered(schema), [f"c{place}" for place in group], [call_of(call) for call in calls])
+            if group
+            else SimpleAgg(numbered(schema), [call_of(call) for call in calls])
+        )
+    )
+    serial = Serial()
+    shown: list[Counter[Any]] = [Counter() for _ in calls]
+    for step in case["steps"]:
+        if "chunk" in step:
+            running.run(serial.numbered(step["chunk"]))
+            follow(shown, calls, step)
+            assert listed(running, calls, group) == [+counter for counter in shown]
+        for value, counts in step.get("check_counts", []):
+            table = running.space.get_sorted_dictionary(f"op/SimpleAggDedupForCol{places[0]}")
+            kept = [text for text in table.values() if text.startswith(f"[0,{value},")]
+            assert kept == ([] if counts is None else [f"[0,{value},{counts[0]}]"])
+
+
+def numbered(spec: dict[str, Any]) -> TableSchema:
+    """Return a schema with a stream key of its own: the rows of these cases are there several times."""
+    names = [f"c{place} {kind}" for place, kind in enumerate(spec["types"])]
+    return schema_of(*names, "id int64", key=["id"])
+
+
+class Serial:
+    """Numbers rows that come, and gives a row that goes the number of one like it."""
+
+    def __init__(self) -> None:
+        self.next = 0
+        self.there: dict[Any, list[int]] = {}
+
+    def numbered(self, chunk: list[Any]) -> list[Any]:
+        found = []
+        for op, row, *rest in chunk:
+            if rest == [False]:
+                continue
+            if op == "+":
+                self.next += 1
+                self.there.setdefault(tuple(row), []).append(self.next)
+                found.append((op, (*row, self.next)))
+            else:
+                found.append((op, (*row, self.there[tuple(row)].pop())))
+        return found
+
+
+def follow(shown: list[Counter[Any]], calls: list[Any], step: dict[str, Any]) -> None:
+    """Add up the rows of a chunk that each call may see."""
+    for counter, call, visibility in zip(shown, calls, step["expect_visibility"], strict=True):
+        for (op, row, *_), seen in zip(step["chunk"], visibility, strict=True):
+            if seen == "t":
+                counter[row[call["args"][0]] if call["kind"] == "array_agg" else "rows"] += 1 if op == "+" else -1
+
+
+def listed(running: Running, calls: list[Any], group: list[int]) -> list[Counter[Any]]:
+    """Return what each call saw, from its result."""
+    (row,) = running.rows()
+    return [
+        Counter(value or []) if call["kind"] == "array_agg" else +Counter(rows=value)
+        for call, value in zip(calls, row[len(group) :], strict=True)
+    ]
+
+
+RUNNERS = {"executor": run_executor, "agg_state": run_agg_state, "distinct_dedup": run_distinct_dedup}

@@ -1,0 +1,30 @@
+"""Every behaviour case of aggregations, by its id."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.operators.agg_interpreter import CASES, MAKERS, RUNNERS
+
+ELSEWHERE = {
+    "hash_join": "the cases of joins have an interpreter of their own",
+    "top_n": "the cases of TopN have an interpreter of their own",
+    "materialize": "the cases of Materialize have an interpreter of their own",
+    "dynamic_filter": "no operator here compares rows with one changing value: a join with a condition does",
+}
+"""Operators whose cases do not run here, with the reason."""
+
+MINE = [case for case in CASES if case["kind"] in RUNNERS and case.get("executor", "hash_agg") in MAKERS]
+
+
+@pytest.mark.parametrize("case", MINE, ids=lambda case: case["id"])
+def test_case(case: dict[str, Any]) -> None:
+    assert RUNNERS[case["kind"]](case) is None
+
+
+def test_every_case_runs_here_or_has_a_reason() -> None:
+    others = [case for case in CASES if case["kind"] in RUNNERS and case not in MINE]
+    assert {case["executor"] for case in others} == ELSEWHERE.keys()
+    assert len(MINE) == 26

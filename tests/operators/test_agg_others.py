@@ -1,0 +1,236 @@
+"""Dedup, Filter, Project and Union, beside plain Python; and what operators refuse."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from objectspace.operators import AggCall, Dedup, ExpressionError, Filter, HashAgg, Project, SimpleAgg, Union
+from objectspace.relational import (
+    Chunk,
+    InconsistentOperationError,
+    RowError,
+    SchemaError,
+    SchemaMismatchError,
+)
+from tests.operators.agg_oracle import Log, Running, materialize, permuted, schema_of
+
+SCHEMA = schema_of("k string", "f float64", "v int64", "id int64", key=["id"])
+
+
+def make_row(key: int, randomness: random.Random) -> Any:
+    return (randomness.choice([None, "a", "b"]), randomness.choice([0.0, -0.0, 1.5]), randomness.randrange(4), key)
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_dedup_gives_the_first_row_of_each_key(seed: int) -> None:
+    results = []
+    for salt in range(2):
+        randomness, order = random.Random(seed), random.Random(seed + salt)
+        running = Running(lambda: Dedup(SCHEMA, key=["k", "f"]))
+        log = Log(make_row, randomness)
+        expected: dict[Any, Any] = {}
+        for _ in range(3):
+            changes = log.epoch(6, append_only=True)
+            for _, row in changes:
+                expected.setdefault(row[:2], row)
+            if randomness.random() < 0.3:
+                running.feed(changes)
+                running.recover()
+            running.run(permuted(changes, order), chunk_size=4)
+        assert sorted(running.rows(), key=repr) == sorted(expected.values(), key=repr)
+        results.append((repr(running.rows()), running.stored()))
+    assert results[0] == results[1]
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_filter_and_project_give_what_a_batch_gives(seed: int) -> None:
+    randomness = random.Random(seed)
+    keep = Filter(SCHEMA, randomness.choice([("v", ">", 1), lambda v, k: v > 1, [("v", ">", 1), ("v", "!=", 7)]]))
+    project = Project(SCHEMA, {"id": "id", "v": "v", "double": ("float64", lambda f: None if f is None else 2 * f)})
+    log = Log(make_row, randomness)
+    kept: dict[bytes, Any] = {}
+    shown: dict[bytes, Any] = {}
+    for _ in range(4):
+        for chunk in keep.process(Chunk.from_rows(SCHEMA, log.epoch(20))):
+            materialize(keep.schema, kept, chunk.rows())
+            for projected in project.process(chunk):
+                materialize(project.schema, shown, projected.rows())
+    rows = [row for row in log.rows.values() if row[2] > 1]
+    assert {row[3]: row for row in kept.values()} == {row[3]: row for row in rows}
+    assert sorted(shown.values()) == sorted((row[3], row[2], 2 * row[1]) for row in rows)
+
+
+def test_a_projection_with_another_key_splits_pairs() -> None:
+    project = Project(SCHEMA, ["v", "k"], key=["v"])
+    chunk = Chunk.from_rows(SCHEMA, [("U-", ("a", 0.0, 1, 7)), ("U+", ("b", 0.0, 2, 7))])
+    assert project.process(chunk)[0].rows() == [("-", (1, "a")), ("+", (2, "b"))]
+    with pytest.raises(SchemaError, match="stream key column 'id' is not in the output"):
+        Project(SCHEMA, ["v"])
+
+
+def test_conditions() -> None:
+    def passes(predicate: Any, row: Any) -> bool:
+        return Filter(SCHEMA, predicate).process(Chunk.from_rows(SCHEMA, [("+", row)])) != []
+
+    row = ("a", None, 3, 1)
+    assert passes(("k", "in", ["a", "b"]), row)
+    assert passes(("f", "is null"), row)
+    assert not passes(("f", "is not null"), row)
+    assert not passes(("f", "<", 1.0), row), "NULL compares with nothing"
+    assert not passes(("k", "=", None), row)
+    for wrong in (("k", "like", "a"), ("nothing", "=", 1), "k = 1", ("k", "=")):
+        with pytest.raises(SchemaError):
+            Filter(SCHEMA, wrong)  # type: ignore[arg-type]
+    with pytest.raises(ExpressionError, match=r"failed for f=None: TypeError.*may be None"):
+        passes(lambda f: f > 1, row)
+
+
+def test_union_of_streams_with_the_same_keys() -> None:
+    union = Union(SCHEMA, inputs=["left", "right"], tag="source")
+    rows = [("+", ("a", 1.0, 2, 3))]
+    found = [union.process(Chunk.from_rows(SCHEMA, rows), side=side)[0].rows() for side in union.sides]
+    assert found == [[("+", ("a", 1.0, 2, 3, 0))], [("+", ("a", 1.0, 2, 3, 1))]]
+    assert [name for name, _ in union.schema.primary_key] == ["id", "source"]
+    with pytest.raises(ValueError, match="there is no side 'middle'"):
+        union.process(Chunk.from_rows(SCHEMA, rows), side="middle")
+
+
+def test_union_promises_what_all_inputs_promise() -> None:
+    union = Union(SCHEMA)
+    given = [union.watermark("v", value, f"input{side}") for value, side in ((5, 0), (3, 1), (4, 1), (4, 0), (9, 1))]
+    assert given == [[], [("v", 3)], [("v", 4)], [], [("v", 5)]]
+
+
+# What is refused ------------------------------------------------------------------------------------------------------
+
+
+def test_append_only_operators_take_a_chunk_whole_or_not() -> None:
+    chunk = Chunk.from_rows(SCHEMA, [("+", ("a", 0.0, 1, 1)), ("-", ("a", 0.0, 1, 1))])
+    for operator in (Dedup(SCHEMA, ["k"]), HashAgg(SCHEMA, ["k"], [AggCall("min", "v")], append_only=True)):
+        running = Running(lambda found=operator: found)  # type: ignore[misc]
+        with pytest.raises(InconsistentOperationError, match="takes an append-only input: found -"):
+            running.operator.process(chunk)
+        assert running.barrier() == []
+
+
+def test_a_function_that_fails_leaves_the_chunk_untaken() -> None:
+    running = Running(lambda: HashAgg(SCHEMA, ["k"], [AggCall("count"), AggCall("count", filter=lambda f: f > 1)]))
+    with pytest.raises(ExpressionError):
+        running.feed([("+", ("a", 2.0, 1, 1)), ("+", ("a", None, 1, 2))])
+    assert running.barrier() == []
+
+
+def test_a_chunk_of_another_schema_is_refused() -> None:
+    other = schema_of("k string", "id int64", key=["id"])
+    for operator in (HashAgg(SCHEMA, ["k"], [AggCall("count")]), Filter(SCHEMA, ("v", ">", 1)), Union(SCHEMA)):
+        with pytest.raises(SchemaMismatchError, match="the chunk has the columns"):
+            operator.process(Chunk.from_rows(other, [("+", ("a", 1))]), operator.sides[0])
+
+
+@pytest.mark.parametrize(
+    ("call", "changes", "why"),
+    [
+        (AggCall("count"), [("-", ("a", 0.0, 1, 1))], "more rows were retracted than came"),
+        (AggCall("min", "v"), [("+", ("a", 0.0, 1, 1))] * 2, "must tell rows apart"),
+        (AggCall("count", "v", distinct=True), [("-", ("a", 0.0, 1, 1)), ("+", ("a", 0.0, 2, 2))], "more often"),
+    ],
+)
+def test_inconsistent_changes_are_refused_and_write_nothing(call: AggCall, changes: Any, why: str) -> None:
+    running = Running(lambda: HashAgg(SCHEMA, ["k"], [call]))
+    running.feed([*changes, ("+", ("b", 0.0, 5, 9))])
+    with pytest.raises(InconsistentOperationError, match=why):
+        running.operator.barrier(1)
+    running.space.checkpoint(epoch=1)
+    assert not any(running.stored().values())
+
+
+def test_a_sum_that_no_int64_holds_is_refused() -> None:
+    running = Running(lambda: SimpleAgg(SCHEMA, [AggCall("sum", "v"), AggCall("variance", "v")]))
+    rows = [("+", ("a", 0.0, 2**62, number)) for number in range(3)]
+    running.feed(rows)
+    with pytest.raises(RowError, match=r"AggCall\('sum', 'v'\) of group of all rows is .* make the column a decimal"):
+        running.operator.barrier(1)
+    running.recover()
+    assert running.run(rows[:1]) == [("+", (2**62, None))]
+    running.recover()
+    assert running.run([("+", ("a", 0.0, 2**62 - 2, 7))]) == [("U-", (2**62, None)), ("U+", (2**63 - 2, 2.0))]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "why"),
+    [
+        (("median", "v"), {}, "there is no call 'median'"),
+        (("sum",), {}, "sum takes 1 to 1 columns"),
+        (("count",), {"distinct": True}, "count with distinct takes a column"),
+    ],
+)
+def test_calls_without_meaning_are_refused(arguments: Any, options: Any, why: str) -> None:
+    with pytest.raises(SchemaError, match=why):
+        AggCall(*arguments, **options)
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        (AggCall("sum", "k"), "column 'k' is string"),
+        (AggCall("sum", "nothing"), "there is no column 'nothing'"),
+        (AggCall("array_agg", "v", distinct=True, order_by=["id"]), "the order can only be by 'v'"),
+        (AggCall("string_agg", "k", "k", distinct=True), "pass delimiter="),
+        (AggCall("count", filter=("nothing", ">", 1)), "there is no column 'nothing'"),
+    ],
+)
+def test_calls_that_do_not_fit_their_input_are_refused(call: AggCall, why: str) -> None:
+    with pytest.raises(SchemaError, match=why):
+        SimpleAgg(SCHEMA, [call])
+
+
+# Details of groups ----------------------------------------------------------------------------------------------------
+
+
+def test_equal_values_are_one_group_in_one_form() -> None:
+    running = Running(lambda: HashAgg(SCHEMA, ["f"], [AggCall("count"), AggCall("min", "f")]))
+    nan = float("nan")
+    running.run([("+", ("a", value, 0, number)) for number, value in enumerate([-0.0, 0.0, nan, float("nan"), None])])
+    assert repr(running.rows()) == "[(None, 1, None), (0.0, 2, 0.0), (nan, 2, nan)]"
+    assert running.run([("+", ("a", nan, 0, 9)), ("-", ("a", nan, 0, 9))]) == []
+
+
+def test_names_of_columns_may_clash() -> None:
+    schema = schema_of("count int64", "sum_v int64", "v int64", "rows_0 int64", key=["rows_0"])
+    calls = [AggCall("count"), AggCall("sum", "v"), AggCall("sum", "v"), AggCall("count", "v", distinct=True)]
+    running = Running(lambda: HashAgg(schema, ["count", "sum_v", "rows_0"], calls))
+    assert running.run([("+", (1, 2, 3, 4))]) == [("+", (1, 2, 4, 1, 3, 3, 1))]
+    assert running.operator.schema.names == ("count", "sum_v", "rows_0", "count_2", "sum_v_2", "sum_v_3", "count_v")
+
+
+def test_the_estimate_of_a_sketch_is_near_and_does_not_depend_on_order() -> None:
+    schema = schema_of("v int64", "id int64", key=["id"])
+    rows = [("+", (number % 5000, number)) for number in range(20_000)]
+    found = []
+    for order in (rows, rows[::-1]):
+        running = Running(lambda: SimpleAgg(schema, [AggCall("approx_count_distinct", "v")], append_only=True))
+        running.run(order[:10_000] if order is rows else rows[9_999::-1])
+        running.recover()
+        running.run(order[10_000:] if order is rows else rows[:9_999:-1])
+        found.append((running.rows(), running.stored()))
+    assert found[0] == found[1]
+    ((estimate,),) = found[0][0]
+    assert abs(estimate - 5000) < 0.05 * 5000
+
+
+def test_a_barrier_writes_one_row_a_touched_group() -> None:
+    calls = [AggCall("count"), AggCall("sum", "v"), AggCall("avg", "f")]
+    running = Running(lambda: HashAgg(SCHEMA, ["k"], calls))
+    running.run([("+", (f"k{number % 100}", 1.0, number, number)) for number in range(1000)])
+    running.feed([("+", ("k1", 1.0, 5, 2000)), ("+", ("k1", 1.0, 6, 2001)), ("+", ("k2", 1.0, 7, 2002))])
+    running.operator.barrier(2)
+    receipt = running.space.checkpoint(epoch=2)
+    assert receipt.objects["op/HashAggState"].slots == 2
+    assert running.operator.process(Chunk(SCHEMA, [], [])) == []

@@ -1,0 +1,179 @@
+"""Watermarks: groups that close, state that is cleaned, rows that come too late, and the windows of time."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from datetime import datetime, timedelta
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from objectspace.operators import AggCall, HashAgg, Hop, Tumble, WatermarkFilter
+from objectspace.relational import Chunk, SchemaError
+from tests.operators.agg_oracle import Log, Running, materialize, permuted, schema_of
+
+SCHEMA = schema_of("w int64", "k string", "v int64", "id int64", key=["id"], watermark_column="w")
+
+CALLS = [AggCall("count"), AggCall("min", "v"), AggCall("array_agg", "v"), AggCall("count", "v", distinct=True)]
+
+
+def closing() -> HashAgg:
+    return HashAgg(SCHEMA, ["k", "w"], CALLS, emit_on_window_close=True)
+
+
+def make_row(key: int, randomness: random.Random) -> Any:
+    return (randomness.randrange(12), randomness.choice("ab"), randomness.choice([None, 1, 2, 3]), key)
+
+
+def expected(rows: Any, low: int, high: int) -> list[Any]:
+    groups: dict[Any, list[Any]] = {}
+    for w, k, v, _ in sorted(rows, key=lambda row: row[3]):
+        if low <= w < high:
+            groups.setdefault((w, k), []).append(v)
+    found = []
+    for (w, k), values in sorted(groups.items()):
+        there = [value for value in values if value is not None]
+        found.append(("+", (k, w, len(values), min(there, default=None), values, len(set(there)))))
+    return found
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_closed_windows_are_given_once_and_in_order(seed: int) -> None:
+    randomness = random.Random(seed)
+    running = Running(closing)
+    log = Log(make_row, randomness)
+    mark = 0
+    for step in (3, 0, 4, 5):
+        changes = [change for change in log.epoch(30) if change[1][0] >= mark]
+        log.rows = {key: row for key, row in log.rows.items() if row[0] >= mark or row[0] < 0}
+        there = materialized(running, changes)
+        running.feed(permuted(changes, randomness))
+        running.operator.watermark("w", mark + step)
+        assert running.barrier() == expected(there, mark, mark + step)
+        mark += step
+        if randomness.random() < 0.5:
+            running.recover()
+    assert not any(running.stored().values())
+
+
+def materialized(running: Running, changes: Any) -> list[Any]:
+    """Return the rows that the operator was given so far and that are still there."""
+    there: Counter[Any] = getattr(running, "there", Counter())
+    for op, row in changes:
+        there[row] += 1 if op in ("+", "U+") else -1
+    running.there = +there  # type: ignore[attr-defined]
+    return list(running.there)  # type: ignore[attr-defined]
+
+
+def test_what_comes_after_its_window_closed_is_dropped_also_after_recovery() -> None:
+    running = Running(closing)
+    running.feed([("+", (1, "a", 5, 1))])
+    running.operator.watermark("w", 2)
+    assert running.barrier() == [("+", ("a", 1, 1, 5, [5], 1))]
+    running.recover()
+    assert running.run([("+", (1, "a", 6, 2)), ("+", (2, "a", 7, 3))]) == []
+    assert running.operator.late_rows == 1  # type: ignore[attr-defined]
+    running.operator.watermark("w", 9)
+    assert running.barrier() == [("+", ("a", 2, 1, 7, [7], 1))]
+
+
+def test_a_watermark_cleans_state_and_leaves_the_result() -> None:
+    running = Running(lambda: HashAgg(SCHEMA, ["w"], CALLS))
+    running.run([("+", (number % 5, "a", number, number)) for number in range(20)])
+    result = running.rows()
+    assert running.operator.watermark("w", 3) == [("w", 3)]
+    assert running.operator.watermark("k", "a") == [], "no group column"
+    assert running.run([("+", (4, "b", 1, 99))])[0][0] == "U-"
+    assert len(running.rows()) == len(result)
+    assert {len(rows) for name, rows in running.stored().items() if name.endswith("State")} == {2}
+
+
+def test_closing_takes_a_window_column() -> None:
+    plain = schema_of("a int64", "b int64", "id int64", key=["id"])
+    with pytest.raises(SchemaError, match="emit_on_window_close takes a watermark on a group column"):
+        HashAgg(plain, ["a", "b"], [AggCall("count")], emit_on_window_close=True)
+    assert HashAgg(plain, ["a", "b"], [AggCall("count")], emit_on_window_close="b").schema.watermark_column == "b"
+
+
+TIMES = schema_of("at timestamp", "id int64", key=["id"], watermark_column="at")
+
+
+@pytest.mark.parametrize("slides", [1, 3])
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_windows_are_those_of_duckdb(slides: int, seed: int) -> None:
+    randomness = random.Random(seed)
+    slide = timedelta(minutes=randomness.choice([1, 7, 60]))
+    hop = Hop(TIMES, "at", slide * slides, slide) if slides > 1 else Tumble(TIMES, "at", slide)
+    start = datetime(1969, 12, 30)
+    log = Log(lambda key, source: (start + timedelta(seconds=source.randrange(10**6)), key), randomness)
+    result: dict[bytes, Any] = {}
+    for _ in range(3):
+        changes = Chunk.from_rows(TIMES, log.epoch(20))
+        materialize(hop.schema, result, [change for chunk in hop.process(changes) for change in chunk])
+    assert sorted(result.values(), key=repr) == sorted(in_duckdb(log.rows.values(), slide, slides), key=repr)
+
+
+def in_duckdb(rows: Any, slide: timedelta, slides: int) -> list[Any]:
+    """Return the rows with the windows that DuckDB's buckets make."""
+    with duckdb.connect() as database:
+        database.execute("CREATE TABLE t (moment TIMESTAMP, id BIGINT)")
+        if rows:
+            database.executemany("INSERT INTO t VALUES (?, ?)", list(rows))
+        found = database.execute(
+            "SELECT moment, id, time_bucket($slide, moment, TIMESTAMP '1970-01-01') - n * $slide AS start,"
+            " start + $size FROM t, range($slides) AS numbers(n)",
+            {"slide": slide, "size": slide * slides, "slides": slides},
+        )
+        return found.fetchall()
+
+
+def test_a_window_passes_watermarks_on() -> None:
+    hop = Hop(TIMES, "at", timedelta(minutes=10), timedelta(minutes=5))
+    at = datetime(2026, 1, 1, 12, 7)
+    given = dict(hop.watermark("at", at))
+    assert given == {"at": at, "window_start": datetime(2026, 1, 1, 12, 0), "window_end": datetime(2026, 1, 1, 12, 10)}
+    assert hop.schema.watermark_column == "window_start"
+    assert hop.process(Chunk.from_rows(TIMES, [("+", (None, 1))])) == []
+
+
+@pytest.mark.parametrize(
+    ("size", "slide", "why"),
+    [
+        (timedelta(0), timedelta(1), "positive"),
+        (5, 5, "positive timedelta"),
+        (timedelta(minutes=5), timedelta(minutes=2), "multiple"),
+    ],
+)
+def test_spans_must_fit(size: Any, slide: Any, why: str) -> None:
+    with pytest.raises(SchemaError, match=why):
+        Hop(TIMES, "at", size, slide)
+
+
+def test_the_watermark_filter_drops_what_is_too_late() -> None:
+    plain = schema_of("at int64", "id int64", key=["id"])
+    running = Running(lambda: WatermarkFilter(plain, "at", delay=5))
+    operator: Any = running.operator
+
+    def feed(*moments: Any) -> list[Any]:
+        rows = [("+", (moment, number)) for number, moment in enumerate(moments)]
+        return [row[0] for chunk in operator.process(Chunk.from_rows(plain, rows)) for _, row in chunk]
+
+    assert feed(100, 10, None) == [100, 10, None], "the watermark moves at barriers only"
+    assert operator.promises() == []
+    running.barrier()
+    assert operator.promises() == [("at", 95)]
+    assert feed(94, 95, 90, None) == [95, None]
+    assert operator.late_rows == 2
+    running.barrier()
+    running.recover()
+    operator = running.operator
+    assert (operator.promises(), feed(94, 96)) == ([("at", 95)], [96])
+    assert operator.process(Chunk.from_rows(plain, [("U-", (96, 1)), ("U+", (1, 1))]))[0].rows() == [("-", (96, 1))]
+    assert operator.watermark("at", 3) == []
+    assert operator.watermark("id", 3) == [("id", 3)]

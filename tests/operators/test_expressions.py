@@ -1,0 +1,189 @@
+"""Expressions beside DuckDB's, over values that are NULL, negative, zero, infinite and no number."""
+
+from __future__ import annotations
+
+import math
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import pyarrow.compute as pc
+import pytest
+
+from objectspace.operators import Expression, call, coalesce, col, lit, when
+from objectspace.operators.computed import Select, Where
+from objectspace.operators.expressions import expression
+from objectspace.relational import Chunk, Column, RowError, SchemaError, TableSchema
+
+SCHEMA = TableSchema(
+    [
+        Column("id", "int64"),
+        Column("i", "int64", nullable=True),
+        Column("j", "int32", nullable=True),
+        Column("f", "float64", nullable=True),
+        Column("d", "decimal(10,2)", nullable=True),
+        Column("s", "string", nullable=True),
+        Column("t", "timestamp", nullable=True),
+        Column("b", "bool", nullable=True),
+    ],
+    ["id"],
+)
+
+NOON = datetime(2026, 1, 2, 12, 30, 15)
+
+ROWS: list[tuple[Any, ...]] = [
+    (1, 7, 2, 1.5, Decimal("1.50"), "Ab/c", NOON, True),
+    (2, -7, 2, -0.0, Decimal("-2.25"), "", NOON - timedelta(days=400), False),
+    (3, None, None, None, None, None, None, None),
+    (4, 7, 0, math.inf, Decimal("0.00"), "c", NOON, None),
+    (5, -7, -2, math.nan, Decimal("1.50"), "A", NOON, True),
+    (6, 0, -3, -1.5, Decimal("99.99"), "é/x/y", NOON, False),
+]
+
+CASES: list[tuple[Expression, str]] = [
+    (col("i") + col("j"), "i + j"),
+    (col("i") - 3 * col("j"), "i - 3 * j"),
+    (col("i") / col("j"), "i / nullif(j, 0)"),
+    (col("i") // col("j"), "i // nullif(j, 0)"),
+    (col("i") % col("j"), "i % nullif(j, 0)"),
+    (-col("f"), "-f"),
+    (col("f") * 2, "f * 2"),
+    (col("d") + 1, "d + 1"),
+    (col("d") * Decimal("0.5"), "d * 0.5"),
+    (10 - col("d"), "10 - d"),
+    (col("i") > col("j"), "i > j"),
+    (col("i") <= 0, "i <= 0"),
+    (col("f") == col("f"), "f = f"),
+    (col("f") > 1.0, "f > 1.0"),
+    (col("f") != 0, "f <> 0"),
+    (col("f") < math.inf, "f < 'inf'::DOUBLE"),
+    (col("d") >= Decimal("1.5"), "d >= 1.5"),
+    (col("s") == "A", "s = 'A'"),
+    (col("t") >= NOON, "t >= TIMESTAMP '2026-01-02 12:30:15'"),
+    (col("t") + timedelta(hours=1) > NOON, "t + INTERVAL 1 HOUR > TIMESTAMP '2026-01-02 12:30:15'"),
+    (col("b") & (col("i") > 0), "b AND i > 0"),
+    (col("b") | (col("i") > 0), "b OR i > 0"),
+    (~col("b"), "NOT b"),
+    (~((col("i") > 0) & col("b")), "NOT (i > 0 AND b)"),
+    (col("i").is_null(), "i IS NULL"),
+    (col("i").is_not_null() & (col("j") != 2), "i IS NOT NULL AND j <> 2"),
+    (col("i").is_in([7, 0]), "i IN (7, 0)"),
+    (when(col("i") > 0, col("i"), col("f")), "CASE WHEN i > 0 THEN i ELSE f END"),
+    (when(col("b"), "s", None), "CASE WHEN b THEN 's' END"),
+    (coalesce("i", "j", 9), "coalesce(i, j, 9)"),
+    (coalesce("s", lit("none")), "coalesce(s, 'none')"),
+    (col("s").upper(), "upper(s)"),
+    (col("s").lower(), "lower(s)"),
+    (col("s").length(), "length(s)"),
+    (col("s").contains("c"), "contains(s, 'c')"),
+    (col("s").starts_with("A"), "starts_with(s, 'A')"),
+    (col("s").split_part("/", 0), "split_part(s, '/', 1)"),
+    (col("t").strftime("%Y-%m"), "strftime(t, '%Y-%m')"),
+    (col("t").hour(), "hour(t)"),
+    (col("t").cast("date"), "t::DATE"),
+    (col("i").cast("string"), "i::VARCHAR"),
+    (col("i").cast("float64") / 2, "i::DOUBLE / 2"),
+    (call(lambda i, j: None if i is None else i * (j or 0), "int64", "i", "j"), "i * coalesce(j, 0)"),
+    (call(lambda row: row.s is None or row["b"], "bool"), "s IS NULL OR b"),
+]
+
+
+@pytest.fixture(scope="module")
+def oracle() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    data = Chunk(SCHEMA, ["+"] * len(ROWS), ROWS).to_arrow(op_column="$op")
+    connection.register("t_rows", data)
+    return connection
+
+
+def plain(value: Any) -> Any:
+    """Return a value as something that compares: NaN is itself."""
+    return "nan" if isinstance(value, float) and math.isnan(value) else value
+
+
+@pytest.mark.parametrize(("made", "sql"), CASES, ids=[sql for _, sql in CASES])
+def test_an_expression_gives_what_duckdb_gives(made: Expression, sql: str, oracle: Any) -> None:
+    select = Select(SCHEMA, {"x": made, "id": col("id")})
+    (chunk,) = select.process(Chunk(SCHEMA, ["+"] * len(ROWS), ROWS))
+    expected = oracle.execute(f"SELECT {sql} AS x, id FROM t_rows ORDER BY id").fetchall()
+    assert [tuple(map(plain, row)) for _, row in chunk.rows()] == [tuple(map(plain, row)) for row in expected]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [pc.field("i") > 0, col("i") > 0, lambda row: (row.i or 0) > 0],
+    ids=["pyarrow", "expression", "callable"],
+)
+def test_a_filter_takes_three_kinds_of_conditions(condition: Any) -> None:
+    where = Where(SCHEMA, expression(condition))
+    (chunk,) = where.process(Chunk(SCHEMA, ["+"] * len(ROWS), ROWS))
+    assert [row[0] for _, row in chunk.rows()] == [1, 4]
+    assert where.process(Chunk(SCHEMA, ["+"], ROWS[1:2])) == []
+
+
+def test_an_expression_of_pyarrow_has_the_type_that_arrow_gives_it() -> None:
+    bound = expression(pc.multiply(pc.field("f"), pc.scalar(2))).bind(SCHEMA)
+    assert str(bound.type) == "float64"
+    assert bound.values(ROWS[:1]) == [3.0] == [bound.value(ROWS[0])]
+
+
+def test_the_text_of_an_expression_is_its_identity() -> None:
+    assert ((col("i") + 1) > 2).is_same((col("i") + 1) > 2)
+    assert not (col("i") > 2).is_same(col("i") >= 2)
+    first, same, other = (call(function, "int64", "i") for function in (lambda i: i + 1, lambda i: i + 1, lambda i: i))
+    assert first.is_same(same)
+    assert not first.is_same(other)
+    assert not lit("1").is_same(lit(1))
+    bounds = [call(lambda i, limit=limit: i > limit, "bool", "i") for limit in (1, 2)]  # type: ignore[misc]
+    assert not bounds[0].is_same(bounds[1])
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (col("x") > 1, "there is no column 'x'"),
+        (col("s") + 1, "takes numbers: found string"),
+        (col("s") > 1, "> takes values of one type: found string and int64"),
+        (when(col("b"), col("s"), col("i")), "when takes values of one type"),
+        (call(lambda row: row.nothing, "int64"), "there is no column 'nothing'"),
+        (lit(timedelta(1)), "a span of time"),
+    ],
+    ids=lambda given: str(given)[:30],
+)
+def test_what_has_no_meaning_is_refused_with_its_name(made: Expression, said: str) -> None:
+    with pytest.raises(SchemaError, match=said):
+        Select(SCHEMA, {"x": made}).process(Chunk(SCHEMA, ["+"], ROWS[:1]))
+
+
+def test_what_python_reads_as_truth_is_refused() -> None:
+    with pytest.raises(TypeError, match="has no truth before it has a row"):
+        bool(col("i") > 1)
+    with pytest.raises(SchemaError, match="no column type has such values"):
+        lit({1, 2})
+    with pytest.raises(SchemaError, match="cannot be cast to binary"):
+        col("i").cast("binary")
+
+
+def test_a_result_that_does_not_fit_its_type_is_refused() -> None:
+    select = Select(SCHEMA, {"x": col("i") * 2**62})
+    with pytest.raises(RowError, match="column 'x'"):
+        select.process(Chunk(SCHEMA, ["+"], ROWS[:1]))
+
+
+def test_types_and_nulls_are_known_before_there_are_rows() -> None:
+    made = {
+        "a": col("id") + 1,
+        "b": col("j") / 2,
+        "c": col("t").cast("date"),
+        "d": lit(date(2026, 1, 1)),
+        "e": lit("x"),
+    }
+    shown = {name: str(one.bind(SCHEMA).column(name)) for name, one in made.items()}
+    assert shown == {
+        "a": "a int64 not null",
+        "b": "b float64",
+        "c": "c date",
+        "d": "d date not null",
+        "e": "e string not null",
+    }

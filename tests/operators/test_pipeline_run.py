@@ -1,0 +1,433 @@
+"""Runs in one process: epochs, recovery, several inputs, failures, and pipelines that change between runs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd  # type: ignore[import-untyped]
+import pyarrow as pa
+import pytest
+
+from checkpoint import CheckpointStore
+from objectspace import PersistedObjectSpace
+from objectspace.operators import (
+    LocalRun,
+    Operator,
+    Pipeline,
+    PipelineChangedError,
+    PipelineOperator,
+    Stream,
+    col,
+    count,
+    max_,
+    min_,
+    run_local,
+    sum_,
+)
+from objectspace.relational import Chunk, RelationalError, RowError, SchemaError, StorageTable, TableSchema, tables
+from objectspace.testing import crash_everywhere
+
+FLIGHTS = {"id": "int64", "carrier": "string", "delay": "int64?"}
+NAMES = {"carrier": "string", "name": "string"}
+
+BATCHES: list[dict[str, Any]] = [
+    {"flights": [(1, "UA", 90), (2, "B6", 20), (3, "UA", None)], "names": [("UA", "United")]},
+    {"flights": [("U-", (1, "UA", 90)), ("U+", (1, "UA", 5)), (4, "B6", 40)]},
+    {"names": [("B6", "JetBlue"), ("-", ("UA", "United"))], "flights": [("-", (2, "B6", 20))]},
+]
+
+
+def flights(pipeline: Pipeline) -> Stream:
+    return pipeline.source("flights", FLIGHTS, key=["id"])
+
+
+def per_carrier(pipeline: Pipeline) -> Stream:
+    return flights(pipeline).group_by("carrier").agg(n=count(), worst=max_("delay"))
+
+
+def named(pipeline: Pipeline) -> None:
+    stream = per_carrier(pipeline)
+    names = pipeline.source("names", NAMES, key=["carrier"])
+    stream.join(names, on="carrier", how="left").materialize("named")
+
+
+def built(*builds: Callable[[Pipeline], Any]) -> Pipeline:
+    pipeline = Pipeline()
+    for build in builds:
+        build(pipeline)
+    return pipeline
+
+
+def counted(pipeline: Pipeline) -> None:
+    pipeline.source("names", NAMES, key=["carrier"])
+    per_carrier(pipeline).materialize("delays")
+
+
+def test_several_inputs_are_aligned_at_the_barrier() -> None:
+    run = built(named).run_local(BATCHES[:1])
+    assert run.rows("named") == [("B6", 1, 20, None), ("UA", 2, 90, "United")]
+    run.step(BATCHES[1])
+    run.step(BATCHES[2])
+    assert run.rows("named") == [("B6", 1, 40, "JetBlue"), ("UA", 2, 5, None)]
+    assert run.epoch == run.position == 3
+
+
+def test_the_same_batches_again_change_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    run_local(built(named), BATCHES[:2], path).close()
+    again = run_local(built(named), BATCHES, path)
+    assert [receipt.epoch for receipt in again.receipts] == [3]
+    assert again.rows("named") == built(named).run_local(BATCHES).rows("named")
+    again.close()
+    once_more = run_local(built(named), BATCHES, path)
+    assert once_more.receipts == []
+    once_more.close()
+
+
+def test_an_epoch_can_be_read_without_the_pipeline(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path / "state.db")
+    built(counted).run_local(BATCHES, store)
+    assert list(StorageTable(store, "delays/table", epoch=1).scan()) == [("B6", 1, 20), ("UA", 2, 90)]
+    assert list(StorageTable(store, "delays/table", epoch=3).scan()) == [("B6", 1, 40), ("UA", 2, 5)]
+    store.close()
+
+
+def test_a_failure_between_the_barrier_and_the_checkpoint_loses_and_doubles_nothing() -> None:
+    seen: list[int] = []
+
+    def fails_once(epoch: int, changes: Chunk) -> None:
+        seen.append(epoch)
+        if seen.count(2) == 1 and epoch == 2:
+            raise RuntimeError("the sink is down")
+
+    pipeline = built(counted)
+    Stream(pipeline, pipeline.results["delays"], ("carrier", "n", "worst")).sink("alerts", fails_once)
+    run = LocalRun(pipeline)
+    run.step(BATCHES[0])
+    with pytest.raises(RuntimeError, match="the sink is down"):
+        run.step(BATCHES[1])
+    assert run.position == 1
+    assert run.rows("delays") == [("B6", 1, 20), ("UA", 2, 90)]
+    run.step(BATCHES[1])
+    assert run.rows("delays") == [("B6", 2, 40), ("UA", 2, 5)]
+    assert seen == [1, 2, 2]
+
+
+def test_bad_input_leaves_nothing_half_applied() -> None:
+    run = built(named).run_local(BATCHES[:1])
+    for bad, said in (
+        ({"flights": [(9, "AA", 1)], "names": [("AA", 7)]}, "source 'names'.*column 'name'"),
+        ({"flights": [(9, "AA", 1)], "weather": []}, "no source 'weather': its sources are flights, names"),
+        ({"flights": [("U*", (9, "AA", 1))]}, "source 'flights'"),
+    ):
+        with pytest.raises(RowError, match=said):
+            run.step(bad)
+    run.step({})
+    assert run.rows("named") == [("B6", 1, 20, None), ("UA", 2, 90, "United")]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(1, "UA", 90), (2, "B6", None)],
+        [{"id": 1, "carrier": "UA", "delay": 90}, {"op": "+", "id": 2, "carrier": "B6"}],
+        [("+", (1, "UA", 90)), ["+", {"id": 2, "carrier": "B6"}]],
+        pa.table({"id": [1, 2], "carrier": ["UA", "B6"], "delay": pa.array([90, None], pa.int64())}),
+        pa.table({"op": ["+", "+"], "delay": pa.array([90, None], pa.int64()), "carrier": ["UA", "B6"], "id": [1, 2]}),
+        pd.DataFrame({"id": [1, 2], "carrier": ["UA", "B6"], "delay": pd.array([90, None], "Int64")}),
+        Chunk.from_rows(flights(Pipeline()).schema, [("+", (1, "UA", 90)), ("+", (2, "B6", None))]),
+    ],
+    ids=["tuples", "mappings", "pairs", "arrow", "arrow with operations", "pandas", "chunk"],
+)
+def test_rows_come_in_many_forms(rows: Any) -> None:
+    pipeline = Pipeline()
+    flights(pipeline).materialize("all")
+    assert pipeline.run_local([{"flights": rows}]).rows("all") == [(1, "UA", 90), (2, "B6", None)]
+
+
+@pytest.mark.parametrize(
+    "given", [pa.schema([("id", pa.int64()), ("s", pa.string())]), pd.DataFrame({"id": [1], "s": ["x"]})]
+)
+def test_a_source_takes_the_schema_of_what_it_is_given(given: Any) -> None:
+    stream = Pipeline().source("s", given, key=["id"])
+    assert [(one.name, str(one.type)) for one in stream.schema.columns] == [("id", "int64"), ("s", "string")]
+
+
+def test_rows_without_a_key_are_numbered_whatever_their_order() -> None:
+    def answer(rows: list[Any]) -> list[Any]:
+        pipeline = Pipeline()
+        pipeline.source("events", {"kind": "string", "n": "int64"}).materialize("all")
+        return pipeline.run_local([{"events": rows}, {"events": rows}]).rows("all", hidden=True)
+
+    rows = [("b", 1), ("a", 2), ("a", 2), ("a", 1)]
+    assert answer(rows) == answer(rows[::-1])
+    assert [row[:2] for row in answer(rows)] == [("a", 1), ("a", 2), ("a", 2), ("b", 1)] * 2
+
+
+def test_an_append_only_source_refuses_what_is_taken_back() -> None:
+    pipeline = Pipeline()
+    pipeline.source("events", {"n": "int64"}).agg(least=min_("n")).materialize("least")
+    run = pipeline.run_local([{"events": [(5,), (3,)]}])
+    assert run.rows("least") == [(3,)]
+    with pytest.raises(RowError, match=r"source 'events': - .*only added"):
+        run.step({"events": [("-", (3,))]})
+
+
+def test_the_rows_of_an_epoch_in_any_order_give_the_same_state_and_changes() -> None:
+    rows = [("+", (number, "ABC"[number % 3], number * 7 % 13)) for number in range(40)]
+
+    def outcome(order: list[Any]) -> tuple[Any, ...]:
+        store = CheckpointStore(":memory:")
+        pipeline = built(named)
+        run = pipeline.run_local([{"flights": order, "names": [("A", "a"), ("B", "b")]}], store)
+        return store.database.execute("SELECT name, slot, value FROM current_item").fetchall(), run.changes("named")
+
+    first = outcome(rows)
+    for seed in range(3):
+        assert outcome(random.Random(seed).sample(rows, len(rows))) == first
+
+
+# Changing a pipeline
+
+
+def test_what_is_unchanged_keeps_its_state_when_a_result_is_added(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    run_local(built(counted), BATCHES, path).close()
+
+    def with_more(pipeline: Pipeline) -> None:
+        counted(pipeline)
+        delays = Stream(pipeline, pipeline.results["delays"].inputs[0], ("carrier", "n", "worst"))
+        delays.top_n(1, order_by=["worst desc"]).materialize("top")
+
+    run = run_local(built(with_more), BATCHES, path)
+    assert (run.position, run.epoch) == (3, 4)
+    assert run.rows("top") == [("B6", 1, 40)]
+    (receipt,) = run.receipts
+    kept = {name: one.slots for name, one in receipt.objects.items() if name.startswith(("delays", "flights.HashAgg/"))}
+    assert set(kept.values()) <= {0}
+    run.step({"flights": [(9, "AA", 99)]})
+    assert run.rows("top") == [("AA", 1, 99)]
+    assert run.rows("delays") == [("AA", 1, 99), ("B6", 1, 40), ("UA", 2, 5)]
+    run.close()
+
+
+def test_a_changed_operator_is_refused_by_name_and_dropped_on_request(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    run_local(built(counted), BATCHES, path).close()
+
+    def changed(pipeline: Pipeline) -> None:
+        pipeline.source("names", NAMES, key=["carrier"])
+        flights(pipeline).group_by("carrier").agg(n=count(), total=sum_("delay")).materialize("delays")
+
+    said = (
+        r"'flights.HashAgg', stored as HashAgg\(carrier, .*max\(delay\) as worst\), is now HashAgg.*drop_changed=True"
+    )
+    with pytest.raises(PipelineChangedError, match=said):
+        run_local(built(changed), BATCHES, path)
+    untouched = run_local(built(counted), BATCHES, path)
+    assert untouched.rows("delays") == [("B6", 1, 40), ("UA", 2, 5)]
+    untouched.close()
+    run = run_local(built(changed), BATCHES, path, drop_changed=True)
+    assert run.rows("delays") == [("B6", 1, 40), ("UA", 2, 5)]
+    run.step({"flights": [(5, "UA", 10)]})
+    assert run.rows("delays") == [("B6", 1, 40), ("UA", 3, 15)]
+    run.close()
+    reopened = run_local(built(changed), [*BATCHES, {}], path)
+    assert reopened.rows("delays") == [("B6", 1, 40), ("UA", 3, 15)]
+    reopened.close()
+
+
+def test_a_result_that_is_gone_is_named_and_its_tables_go_on_request(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    run_local(built(named), BATCHES[:2], path).close()
+    with pytest.raises(PipelineChangedError, match="'named', stored as Materialize, is there no more"):
+        run_local(built(counted), BATCHES, path)
+    run = run_local(built(counted), BATCHES, path, drop_changed=True)
+    assert set(tables(run.space)) == {"flights.HashAgg/HashAggCall1", "flights.HashAgg/HashAggState", "delays/table"}
+    assert run.rows("delays") == built(counted).run_local(BATCHES).rows("delays")
+    run.close()
+
+
+def test_what_is_new_needs_the_batches_from_the_first_one(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    run_local(built(counted), BATCHES, path).close()
+    with pytest.raises(PipelineChangedError, match="found batches 1 to 2, but the state has 3: pass"):
+        run_local(built(named), BATCHES[:2], path, drop_changed=True)
+    run = LocalRun(built(named), path, drop_changed=True)
+    with pytest.raises(PipelineChangedError, match="replay batches 1 to 3 first"):
+        run.step({})
+    with pytest.raises(RelationalError, match="batch 2 is replayed after batch 0"):
+        run.replay(BATCHES[1], 2)
+    run.close()
+    kept = run_local(built(counted), BATCHES, path)
+    assert kept.rows("delays") == [("B6", 1, 40), ("UA", 2, 5)]
+    kept.close()
+
+
+def test_a_stateless_change_above_an_operator_changes_what_it_reads(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    run_local(built(counted), BATCHES, path).close()
+
+    def filtered(pipeline: Pipeline) -> None:
+        stream = flights(pipeline).filter(lambda row: row.delay is not None)
+        stream.group_by("carrier").agg(n=count(), worst=max_("delay")).materialize("delays")
+
+    with pytest.raises(PipelineChangedError, match=r"'flights\.HashAgg', stored as"):
+        run_local(built(filtered), BATCHES, path)
+
+
+def test_the_order_of_the_results_does_not_matter(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+
+    def two(pipeline: Pipeline, names: list[str]) -> None:
+        stream = flights(pipeline)
+        built_by = {
+            "n": lambda: stream.group_by("carrier").agg(n=count()),
+            "worst": lambda: stream.group_by("carrier").agg(worst=max_("delay")),
+        }
+        for name in names:
+            built_by[name]().materialize(name)
+
+    only = [{"flights": batch["flights"]} for batch in BATCHES]
+    run_local(built(lambda pipeline: two(pipeline, ["n", "worst"])), only, path).close()
+    run = run_local(built(lambda pipeline: two(pipeline, ["worst", "n"])), only, path)
+    assert run.receipts == []
+    assert run.rows("worst") == [("B6", 40), ("UA", 5)]
+    run.close()
+
+
+# Plans
+
+
+def test_explain_shows_every_table_once_with_its_number_schema_and_key() -> None:
+    pipeline = built(named)
+    text = pipeline.explain()
+    plan = pipeline.plan()
+    assert [table.id for table in plan.tables()] == list(range(6))
+    for table in plan.tables():
+        assert text.count(f"table {table.id} '{table.name}': ") == 1
+    assert "table 0 'named/table': carrier string not null, n int64 not null, worst int64, name string" in text
+    assert "HashJoin(left_outer on carrier = _right_carrier)" in text
+    assert "Source  [flights; key (id)]" in text
+    run = pipeline.run_local(BATCHES)
+    assert {table.name for table in plan.tables()} == set(tables(run.space))
+    assert run.explain() == text
+
+
+def test_a_stream_that_is_used_twice_is_one_operator() -> None:
+    pipeline = Pipeline()
+    delays = per_carrier(pipeline)
+    delays.join(delays, on=[("worst", "worst")]).materialize("pairs")
+    assert pipeline.explain().count("HashAgg(") == 1
+    assert [node.label for node in pipeline.plan().nodes].count("HashAgg") == 1
+    run = pipeline.run_local([{"flights": [(1, "A", 5), (2, "B", 5), (3, "C", 1)]}, {"flights": [("-", (2, "B", 5))]}])
+    assert [(row[0], row[3]) for row in run.rows("pairs")] == [("A", "A"), ("C", "C")]
+
+
+def test_two_names_of_a_kind_are_refused() -> None:
+    pipeline = built(counted)
+    with pytest.raises(SchemaError, match="has a result 'delays'"):
+        Stream(pipeline, pipeline.results["delays"], ()).materialize("delays")
+    with pytest.raises(SchemaError, match="has a source 'flights'"):
+        flights(pipeline)
+    with pytest.raises(SchemaError, match="no result: end a stream"):
+        Pipeline().explain()
+    with pytest.raises(SchemaError, match="without '/'"):
+        Pipeline().source("a/b", FLIGHTS)
+    with pytest.raises(RelationalError, match="nothing is materialised as 'x': there is delays"):
+        pipeline.run_local([]).rows("x")
+
+
+class Doubled(Operator):
+    """An operator of a user: each number twice as great; it counts the rows that it saw."""
+
+    def __init__(self, schema: TableSchema) -> None:
+        super().__init__()
+        self._schema = schema
+
+    @property
+    def schema(self) -> TableSchema:
+        return self._schema
+
+    def open(self, space: Any, name: str) -> None:
+        self._seen = space.get_or_create_value(f"{name}/seen", 0)
+
+    def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
+        self._seen.value += len(chunk)
+        return [Chunk(self._schema, [op for op, _ in chunk.rows()], [(k, 2 * v) for _, (k, v) in chunk.rows()])]
+
+
+def test_an_operator_of_ones_own_takes_part(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path / "state.db")
+    pipeline = Pipeline()
+    numbers = pipeline.source("numbers", {"k": "int64", "v": "int64"}, key=["k"])
+    numbers.through(Doubled, "doubled").materialize("twice")
+    run = pipeline.run_local([{"numbers": [(1, 10), (2, 20)]}, {"numbers": [("-", (1, 10))]}], store)
+    assert run.rows("twice") == [(2, 40)]
+    assert run.space.get_value("doubled/seen").value == 3
+    run.space.close()
+    other = Pipeline()
+    other.source("numbers", {"k": "int64", "v": "int64"}, key=["k"]).materialize("twice")
+    after = LocalRun(other, PersistedObjectSpace(store), drop_changed=True)
+    assert "doubled/seen" not in after.space
+    store.close()
+
+
+def test_a_sink_gives_the_changes_of_each_epoch() -> None:
+    pipeline = Pipeline()
+    flights(pipeline).filter(col("delay") > 15).sink("late")
+    run = pipeline.run_local(BATCHES[:0])
+    run.step({"flights": [(1, "UA", 90), (2, "B6", 20)]})
+    run.step({"flights": [("U-", (1, "UA", 90)), ("U+", (1, "UA", 5))]})
+    assert [(epoch, chunk.rows()) for epoch, chunk in run.changes("late")] == [
+        (1, [("+", (1, "UA", 90)), ("+", (2, "B6", 20))]),
+        (2, [("-", (1, "UA", 90))]),
+    ]
+
+
+def test_a_pipeline_survives_every_crash_point() -> None:
+    pipeline = built(named)
+    rows = [[("+", (n, "AB"[n % 2], n * 7 % 5)), ("+", (n + 10, "C", None))] for n in range(4)]
+    chunks = [("flights", Chunk.from_rows(pipeline.sources["flights"].schema, pairs)) for pairs in rows]
+    gone = Chunk.from_rows(pipeline.sources["flights"].schema, [("-", (0, "A", 0)), ("-", (11, "C", None))])
+    names = Chunk.from_rows(pipeline.sources["names"].schema, [("+", ("A", "Alpha")), ("+", ("C", "Charlie"))])
+    events = [*chunks[:2], ("names", names), *chunks[2:], ("flights", gone)]
+    assert crash_everywhere(lambda: PipelineOperator(built(named)), events, events_per_epoch=2) == 21
+
+
+def test_a_pipeline_as_an_operator_names_its_sides_and_tables() -> None:
+    operator = PipelineOperator(built(named))
+    assert operator.sides == ("flights", "names")
+    assert [role for role, _ in operator.state()][-1] == "named/table"
+    assert operator.schema.names == ("carrier", "n", "worst", "name")
+    with pytest.raises(SchemaError, match="no source 'weather': its sources are flights, names"):
+        operator.process(Chunk(operator.schema, [], []), side="weather")
+
+
+def test_windows_close_when_the_watermark_passes_and_their_state_goes() -> None:
+    pipeline = Pipeline()
+    events = pipeline.source("events", {"at": "int64", "v": "int64"}).watermark("at", delay=5)
+    windows = events.window("at", 10).group_by("window_start").on_window_close()
+    windows.agg(n=count(), total=sum_("v")).materialize("closed")
+    run = pipeline.run_local([{"events": [(1, 1), (12, 2)]}, {"events": [(3, 3), (16, 4)]}])
+    assert run.rows("closed") == [(0, 1, 1)]
+    state = "events.WatermarkFilter.HashAgg/HashAggState"
+    run.step({"events": [(2, 100), (31, 5)]})
+    assert run.rows("closed") == [(0, 1, 1), (10, 2, 6)]
+    (open_window,) = StorageTable(run.space, state).scan()
+    assert open_window[0] == 30
+    assert windows.stream.schema.watermark_column == "window_start"
+
+
+def test_a_watermark_cleans_the_groups_that_it_closes() -> None:
+    pipeline = Pipeline()
+    events = pipeline.source("events", {"at": "int64"}).watermark("at", delay=0).filter(col("at") >= 0)
+    events.window("at", 10, hop=5).group_by("window_start").agg(n=count()).materialize("windows")
+    run = pipeline.run_local([{"events": [(n,) for n in range(start, start + 20)]} for start in (0, 20, 40)])
+    assert run.rows("windows") == [(-5, 5), *((start, 10) for start in range(0, 55, 5)), (55, 5)]
+    run.step({})
+    kept = StorageTable(run.space, "events.WatermarkFilter.HashAgg/HashAggState").scan()
+    assert [row[0] for row in kept] == [50, 55]
