@@ -32,7 +32,7 @@ KINDS: tuple[JoinKind, ...] = (
 Condition = tuple[str | int, str, str | int] | Callable[[Row], Any]
 """``("price", "<", "limit")`` over columns of the joined row, by name or position; or a function of the joined row."""
 
-CACHE_KEYS = 10_000
+CACHE_KEYS = 100_000
 """Of how many join keys a side keeps the rows in memory unless the operator is told otherwise."""
 
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
