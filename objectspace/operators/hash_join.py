@@ -32,7 +32,7 @@ KINDS: tuple[JoinKind, ...] = (
 Condition = tuple[str | int, str, str | int] | Callable[[Row], Any]
 """``("price", "<", "limit")`` over columns of the joined row, by name or position; or a function of the joined row."""
 
-CACHE_KEYS = 10_000
+CACHE_KEYS = 100_000
 """Of how many join keys a side keeps the rows in memory unless the operator is told otherwise."""
 
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -130,18 +130,15 @@ class HashJoin(Operator):
 
     def state(self) -> list[tuple[str, TableSchema]]:
         """Return the schemas of its tables: rows and degrees of the left side, then of the right one."""
-        found = []
-        for name, side in self._sides.items():
-            found.append((name, side.state_schema))
-            if side.counts:
-                found.append((f"{name}_degree", side.degree_schema))
-        return found
+        return [
+            (f"{name}{what}", schema) for name, side in self._sides.items() for what, schema in side.state().items()
+        ]
 
     def open(self, space: ObjectSpace, name: str) -> None:
         """Create its tables, or open them again."""
         super().open(space, name)
         for role, side in self._sides.items():
-            side.open(self._tables[role], self._tables.get(f"{role}_degree"))
+            side.open({what: self._tables[f"{role}{what}"] for what in side.state()})
             space.on_rollback(side.forget)
         space.on_rollback(self._promised.clear)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 from objectspace.operators.hash_join import Condition, HashJoin, JoinKind
 from objectspace.operators.join_side import Entry, JoinSide
-from objectspace.relational import SchemaError, TableSchema
+from objectspace.relational import Chunk, Column, SchemaError, StateTable, TableSchema
 from objectspace.relational.schema import Row
 from objectspace.relational.values import BadValue, checker
 
@@ -40,14 +40,36 @@ class IntervalSide(JoinSide):
         opposite_place: int,
         reach: tuple[Any, Any],
     ) -> None:
-        options: dict[str, Any] = {"cache_keys": 1, "watermark_column": time, "ordered_by": [time]}
-        super().__init__(schema, join_key, null_safe, counts=counts, **options)
-        self._time, self._opposite_place, self._reach = schema.place_of(time), opposite_place, reach
+        super().__init__(schema, join_key, null_safe, counts=counts, cache_keys=1, ordered_by=[time])
+        key = [name for name, _ in self.state_schema.primary_key]
+        names = list(dict.fromkeys([time, *key]))
+        columns = [Column(column.name, column.type, column.nullable) for column in map(schema.column, names)]
+        self._times_schema = TableSchema(columns, names)
+        self._times_places = [schema.place_of(name) for name in names]
+        self._key_places = [names.index(name) for name in key]
+        self._times: StateTable | None = None
+        self._due: Any = None
+        self._time_place, self._opposite_place, self._reach = schema.place_of(time), opposite_place, reach
         self._check = checker(schema.column(time).type)
+
+    def state(self) -> dict[str, TableSchema]:
+        """Return the schemas of its tables; the keys in the order of time are there where rows can be forgotten."""
+        times = {} if self._reach[0] is None else {"_times": self._times_schema}
+        return super().state() | times
+
+    def open(self, tables: Mapping[str, StateTable]) -> None:
+        """Stand on the tables of :meth:`state`."""
+        super().open(tables)
+        self._times = tables.get("_times")
+
+    def forget(self) -> None:
+        """Drop what is in memory."""
+        super().forget()
+        self._due = None
 
     def key_of(self, row: Row) -> Row | None:
         """Return the join key of a row, ``None`` where a NULL in it, or in the time, matches nothing."""
-        return None if row[self._time] is None else super().key_of(row)
+        return None if row[self._time_place] is None else super().key_of(row)
 
     def candidates(self, key: Row, opposite: Row) -> Iterator[Entry]:
         """Yield the rows of a join key that are near a row of the other side. Time: O(log n + matches)."""
@@ -67,26 +89,40 @@ class IntervalSide(JoinSide):
         """Store a row. Time: O(log n). Dirties: one slot, and one of its degree where degrees are kept."""
         self._rows.insert_row(row)
         self._write_degree(Entry(row, degree))
+        if self._times is not None:
+            self._times.insert_row(self._times_row(row))
 
     def remove(self, key: Row, row: Row, degree: int) -> None:
         """Remove a row. Time: O(log n). Dirties: one slot, and one of its degree where degrees are kept."""
         self._rows.delete_row(row)
         if self._degrees is not None:
             self._degrees.delete_row(self._degree_row(Entry(row, degree)))
+        if self._times is not None:
+            self._times.delete_row(self._times_row(row))
 
-    def clean(self, watermark: Any) -> Any:
-        """Forget what no row of the other side that has a time from the watermark on can meet.
+    def promise(self, watermark: Any) -> Any:
+        """Note that no row of the other side with a time below a watermark comes any more.
 
         Returns:
             the least time that may still be met, ``None`` where all may.
         """
         bounds = self._bounds(watermark)
-        if bounds is None or bounds[0] is None:
-            return None
-        for table in (self._rows, self._degrees):
-            if table is not None:
-                table.update_watermark(bounds[0][0])
-        return bounds[0][0]
+        if bounds is not None and bounds[0] is not None:
+            self._due = bounds[0][0]
+        return self._due
+
+    def clean(self) -> None:
+        """Remove the rows that can never be met again. Time: O(rows removed · log n). Dirties: their slots."""
+        if self._times is None or self._due is None:
+            return
+        for entry in list(self._times.scan(upper=(self._due,), inclusive=(True, False))):
+            key = tuple(entry[place] for place in self._key_places)
+            row = self._rows.get_row(key)
+            if row is not None:
+                self.remove(key, row, 0)
+
+    def _times_row(self, row: Row) -> Row:
+        return tuple([row[place] for place in self._times_places])
 
     def _bounds(self, time: Any) -> tuple[Row | None, Row | None] | None:
         """Return from when to when rows match one with a time; ``None`` where the type has no such times."""
@@ -107,11 +143,12 @@ class IntervalJoin(HashJoin):
 
     A left row matches a right one where ``right time + lower <= left time <= right time + upper``. A watermark of one
     side says that no later row of it has less in its column of times, nor takes such a row back; then the rows of the
-    other side that only earlier ones could meet are hidden with the next barrier, and removed from the state. What
-    comes out is the same as without watermarks.
+    other side that only earlier ones could meet are removed from the state with the next barrier. What comes out is the
+    same as without watermarks.
 
-    State: as :class:`HashJoin`, with the tables ordered by join key, time and stream key; nothing of it is in memory.
-    An event dirties the slot of its row, and of each match the slot of its degree where that side has degrees.
+    State: as :class:`HashJoin`, with the tables ordered by join key, time and stream key, nothing of it in memory; and
+    for a side whose rows can be forgotten their keys in the order of time. An event dirties the slot of its row, that
+    of its time, and of each match the slot of its degree where that side has degrees.
 
     Args:
         left_schema: the schema of the left input; its primary key is the stream key.
@@ -132,7 +169,6 @@ class IntervalJoin(HashJoin):
     Source: the interval joins of Flink and RisingWave.
 
     >>> from objectspace import VolatileObjectSpace
-    >>> from objectspace.relational import Chunk, Column
     >>> ads = TableSchema([Column("ad", "string"), Column("shown", "int64")], ["ad", "shown"])
     >>> clicks = TableSchema([Column("of", "string"), Column("at", "int64")], ["of", "at"])
     >>> join = IntervalJoin(ads, clicks, ["ad"], ["of"], "shown", "at", lower=-10, upper=0)
@@ -172,13 +208,13 @@ class IntervalJoin(HashJoin):
     def watermark(self, column: str, value: Any, side: str = "left") -> list[tuple[str, Any]]:
         """Take a promise about the times of one side, and return what follows for the times of the output.
 
-        Time: O(1). Dirties: one slot a table at the next barrier, and the rows that are cleaned.
+        Time: O(1). Dirties: at the next barrier the slots of the rows that are removed.
         """
         self._check_side(side)
         if column != self._times[side] or value is None:
             return []
         promised = self._promise(side, value)
-        met = self._interval_side(_opposite(side)).clean(promised)
+        met = self._interval_side(_opposite(side)).promise(promised)
         self._met[_opposite(side)] = met
         return [promise for one in self.sides for promise in self._output_promise(one)]
 
@@ -187,6 +223,11 @@ class IntervalJoin(HashJoin):
         self._met: dict[str, Any] = {}
         super().open(space, name)
         space.on_rollback(self._met.clear)
+
+    def _flush(self) -> list[Chunk]:
+        for side in self.sides:
+            self._interval_side(side).clean()
+        return []
 
     def _output_promise(self, side: str) -> list[tuple[str, Any]]:
         """Return the least time of a side that a later row of the output may have, where it is known."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from objectspace.relational import Column, StateTable, TableSchema
@@ -74,10 +74,14 @@ class JoinSide:
         self._rows: StateTable
         self._degrees: StateTable | None = None
 
-    def open(self, rows: StateTable, degrees: StateTable | None) -> None:
-        """Stand on these tables."""
-        self._rows, self._degrees = rows, degrees
-        self._groups.clear()
+    def state(self) -> dict[str, TableSchema]:
+        """Return the schema of each table by what follows the name of the side in its role."""
+        return {"": self.state_schema, "_degree": self.degree_schema} if self.counts else {"": self.state_schema}
+
+    def open(self, tables: Mapping[str, StateTable]) -> None:
+        """Stand on the tables of :meth:`state`."""
+        self._rows, self._degrees = tables[""], tables.get("_degree")
+        self.forget()
 
     def forget(self) -> None:
         """Drop what is in memory."""
@@ -96,7 +100,7 @@ class JoinSide:
 
     def group(self, key: Row) -> Group:
         """Return the rows of a join key, in the order of their stream keys. Time: O(1), or O(rows) from the table."""
-        known = key if self._encode is None else self._encode(key)
+        known = self._known(key)
         group = self._groups.get(known)
         if group is not None:
             self._groups.move_to_end(known)
@@ -109,13 +113,17 @@ class JoinSide:
     def insert(self, key: Row, row: Row, degree: int) -> None:
         """Store a row. Time: O(log n). Dirties: one slot, and one of its degree where degrees are kept."""
         entry = Entry(row, degree if self.counts else -1)
-        self.group(key)[self._slot(row)] = entry
+        group = self._groups.get(self._known(key))
+        if group is not None:
+            group[self._slot(row)] = entry
         self._rows.insert_row(row)
         self._write_degree(entry)
 
     def remove(self, key: Row, row: Row, degree: int) -> None:
         """Remove a row. Time: O(log n). Dirties: one slot, and one of its degree where degrees are kept."""
-        self.group(key).pop(self._slot(row), None)
+        group = self._groups.get(self._known(key))
+        if group is not None:
+            group.pop(self._slot(row), None)
         self._rows.delete_row(row)
         if self._degrees is not None:
             self._degrees.delete_row(self._degree_row(Entry(row, degree)))
@@ -129,6 +137,10 @@ class JoinSide:
     def padded(self, row: Row | None) -> Row:
         """Return a row, or as many NULLs where there is none."""
         return self.nulls if row is None else row
+
+    def _known(self, key: Row) -> Any:
+        """Return what stands for a join key in memory."""
+        return key if self._encode is None else self._encode(key)
 
     def _slot(self, row: Row) -> bytes:
         return self.state_schema.key_encoder.encode(self.state_schema.key_of(row))

@@ -22,11 +22,13 @@ class TemporalJoin(Operator):
     """The join of each left row with the last right row of its key that is not later than itself.
 
     The right side is a history of versions: a row is valid from its time until the next one of its key; of several with
-    one time the one with the greatest stream key counts. Left rows wait until both sides have promised that nothing
-    earlier comes; with the barrier after that they come out, once and for good, in the order of their times, and
-    versions that no later row can ask for are removed. Rows below the promise of both sides that come all the same are
-    passed over, and counted in ``late_rows``. A left row with a NULL in key or time matches nothing, and comes out at
-    once where the kind keeps it.
+    one time the one with the greatest stream key counts. Its stream key should hold the time: a row that is taken back
+    was never valid.
+
+    Left rows wait until both sides have promised that nothing earlier comes. With the barrier after that they come out,
+    once and for good, in the order of their times, and versions that no later row can ask for are removed. Rows below
+    the promise of both sides that come all the same are passed over, and counted in ``late_rows``. A left row with a
+    NULL in key or time matches nothing, and comes out at once where the kind keeps it.
 
     State: the left rows that wait, ordered by time and stream key; the versions of the right side, ordered by key, time
     and stream key; and the keys of those versions that are still to come into force, ordered by time. An event dirties

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from sortedcontainers import SortedList
@@ -28,6 +29,10 @@ from objectspace.relational.errors import InconsistentOperationError
 Consistency = Literal["strict", "trusted", "blind"]
 
 CONSISTENCIES: tuple[Consistency, ...] = ("strict", "trusted", "blind")
+
+
+BATCH = 64
+"""How many operations a scan takes at first."""
 
 
 class Kind(StrEnum):
@@ -147,17 +152,21 @@ class MemTable:
         """Return the net operation on a key, ``None`` where there is none."""
         return self._operations.get(key)
 
-    def between(self, start: bytes, end: bytes, *, reverse: bool = False) -> list[tuple[bytes, Operation]]:
+    def between(
+        self, start: bytes, end: bytes, *, reverse: bool = False
+    ) -> list[tuple[bytes, Operation]] | Iterator[tuple[bytes, Operation]]:
         """Return (key, operation) of the keys from ``start`` up to but without ``end``, in key order; empty is no end.
 
-        Time: O(log n + found); the first scan of an epoch sorts.
+        Time: O(log n + what is taken of it); the first scan of an epoch sorts.
         """
         if not self._operations:
             return []
         if self._order is None:
             self._order = SortedList(self._operations)
-        keys = self._order.irange(start, end or None, (True, False), reverse)
-        return [(key, self._operations[key]) for key in keys]
+        operations = self._operations
+        keys = list(islice(self._order.irange(start, end or None, (True, False), reverse), BATCH))
+        first = [(key, operations[key]) for key in keys]
+        return first if len(first) < BATCH else _batches(operations, self._order, first, start, end, reverse)
 
     def items(self) -> Iterator[tuple[bytes, Operation]]:
         """Yield (key, operation) in key order."""
@@ -222,8 +231,28 @@ class MemTable:
             raise InconsistentOperationError(f"{what} after the {found.kind} of {rows!r} in the same epoch")
 
 
+def _batches(
+    operations: dict[bytes, Operation],
+    order: SortedList,
+    batch: list[tuple[bytes, Operation]],
+    start: bytes,
+    end: bytes,
+    reverse: bool,
+) -> Iterator[tuple[bytes, Operation]]:
+    """Yield a first batch and what follows, in batches that double: whoever takes little pays for little.
+
+    What an epoch leaves behind stays as it was, so a scan outlives the barrier.
+    """
+    size = BATCH
+    while batch:
+        yield from batch
+        last, size = batch[-1][0], 2 * size
+        low, high, inclusive = (start, last, (True, False)) if reverse else (last, end or None, (False, False))
+        batch = [(key, operations[key]) for key in islice(order.irange(low, high, inclusive, reverse), size)]
+
+
 def overlaid(
-    sealed: Iterator[tuple[bytes, str]], buffered: list[tuple[bytes, Operation]], reverse: bool
+    sealed: Iterator[tuple[bytes, str]], buffered: Iterable[tuple[bytes, Operation]], reverse: bool
 ) -> Iterator[tuple[bytes, str]]:
     """Merge operations over sealed rows, both in key order: for equal keys the operation wins, and a delete hides."""
     waiting = iter(buffered)

@@ -108,20 +108,54 @@ class Run:
             assert found == (None if step["expect"] is None else tuple(step["expect"]))
             return
         if "barrier" in step:
-            out = self.operator.barrier(step["barrier"])
-            self.space.checkpoint(epoch=step["barrier"])
+            found = self.barrier(step["barrier"])
         else:
-            side = step.get("side", "input")
-            schema = self.operator._sides[side].schema if side != "input" else self.operator._input  # type: ignore[attr-defined]
-            out = self.operator.process(
-                Chunk.from_rows(schema, rows_of(types_of(self.spec, side), step["chunk"])), side=side
-            )
-        found = [row for chunk in out for row in chunk.rows()]
+            found = self.process(step.get("side", "input"), step["chunk"])
         expected = rows_of(output_types(self.spec), step["expect"])
         assert logs(self.operator.schema, found) == logs(self.operator.schema, expected), step
+
+    def barrier(self, epoch: int) -> list[Any]:
+        out = self.operator.barrier(epoch)
+        self.space.checkpoint(epoch=epoch)
+        return [row for chunk in out for row in chunk.rows()]
+
+    def process(self, side: str, entries: list[Any]) -> list[Any]:
+        schema = self.operator._sides[side].schema if side != "input" else self.operator._input  # type: ignore[attr-defined]
+        chunk = Chunk.from_rows(schema, rows_of(types_of(self.spec, side), entries))
+        return [row for out in self.operator.process(chunk, side=side) for row in out.rows()]
 
 
 def run(case: dict[str, Any]) -> None:
     script = Run(case)
     for step in case["steps"]:
         script.step(step)
+
+
+def run_aligned(case: dict[str, Any]) -> None:
+    """Run a case in which a side that has its barrier waits for that of the other side."""
+    script = Run(case)
+    waiting: dict[str, list[dict[str, Any]]] = {"left": [], "right": []}
+    found: list[list[Any]] = [[]]
+    for arrival in case["arrivals"]:
+        waiting[arrival["side"]].append(arrival)
+        found = _advance(script, waiting, found)
+    expected: list[list[Any]] = [[]]
+    for message in case["expect_messages"]:
+        if "barrier" in message:
+            expected.append([])
+        else:
+            expected[-1] += rows_of(output_types(case["spec"]), message["chunk"])
+    schema = script.operator.schema
+    assert [logs(schema, epoch) for epoch in found] == [logs(schema, epoch) for epoch in expected]
+
+
+def _advance(script: Run, waiting: dict[str, list[dict[str, Any]]], found: list[list[Any]]) -> list[list[Any]]:
+    """Process what need not wait, and return the output of each epoch so far."""
+    for side, queue in waiting.items():
+        while queue and "barrier" not in queue[0]:
+            found[-1] += script.process(side, queue.pop(0)["chunk"])
+    if all(waiting.values()):
+        found = [*found[:-1], found[-1] + script.barrier(waiting["left"].pop(0)["barrier"]), []]
+        waiting["right"].pop(0)
+        return _advance(script, waiting, found)
+    return found

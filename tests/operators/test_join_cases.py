@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.operators.executor_cases import MAKERS, run
+from tests.operators.executor_cases import MAKERS, run, run_aligned
 from tests.relational.interpreter import CASES
 
 OURS = [case for case in CASES if case["kind"] == "executor" and case["executor"] in MAKERS]
+
+
+ALIGNED = [case for case in CASES if case["kind"] == "executor_aligned"]
 
 
 @pytest.mark.parametrize("case", OURS, ids=lambda case: case["id"])
@@ -19,3 +22,21 @@ def test_case(case: dict[str, Any]) -> None:
 
 def test_there_are_cases_of_each_operator() -> None:
     assert {case["executor"] for case in OURS} == set(MAKERS)
+
+
+@pytest.mark.parametrize("case", ALIGNED, ids=lambda case: case["id"])
+def test_aligned_case(case: dict[str, Any]) -> None:
+    assert case["executor"] == "hash_join"
+    run_aligned(case)
+
+
+LEFT_OUT = {"dynamic_filter": "no operator here compares rows with one changing value: a join with a condition does"}
+"""Executors that do not exist here, with the reason."""
+
+ELSEWHERE = {"hash_agg", "simple_agg"}
+"""Executors that the tests of aggregations run."""
+
+
+def test_every_executor_is_run_or_left_out_for_a_reason() -> None:
+    named = {case["executor"] for case in CASES if case["kind"] in ("executor", "executor_aligned")}
+    assert named == set(MAKERS) | LEFT_OUT.keys() | ELSEWHERE
