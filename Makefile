@@ -4,7 +4,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 COMMA := ,
 
-.PHONY: demo test check lint types wheel crash bench-objects bench-kvt bench-relational bench-operators bench-nexmark clean
+.PHONY: demo test check lint types wheel crash bench bench-quick bench-objects bench-kvt bench-relational bench-operators bench-nexmark clean
 
 demo: $(VENV)/.demo
 	@$(PY) -m objectspace.spark.demo
@@ -24,6 +24,14 @@ types: $(VENV)/.dev
 # Faults at full scale, with the numbers of what was tried.
 crash: $(VENV)/.dev
 	@$(PY) -m pytest --crash tests/checkpoint tests/chain -k "crash or kill or verify or damage or cut or flipped or bad_input"
+
+# Every scenario beside its rivals; the results are kept, and python -m benchmarks page makes the page of them.
+bench: $(VENV)/.bench
+	@$(PY) -m benchmarks run
+
+# The same in less than ten minutes.
+bench-quick: $(VENV)/.bench
+	@$(PY) -m benchmarks run --quick
 
 bench-objects: $(VENV)/.bench
 	@$(PY) -m benchmarks.objects

@@ -23,10 +23,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rocksdict import Options, Rdict, WriteBatch, WriteOptions
 from sortedcontainers import SortedDict, SortedSet
 
-from benchmarks.timing import Action, compare, in_turn, machine, table
+from benchmarks.timing import Action, Ratio, compare, in_turn, machine, table
 from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace
 
@@ -166,6 +165,8 @@ class Rocks:
     """The same in RocksDB: one synced batch."""
 
     def __init__(self, place: Path, slots: int) -> None:
+        from rocksdict import Options, Rdict
+
         self.db = Rdict(str(place / f"rocks-{slots}"), Options(raw_mode=True))
         for start in range(0, slots, 100_000):
             self._write(
@@ -173,6 +174,8 @@ class Rocks:
             )
 
     def _write(self, pairs: Any) -> None:
+        from rocksdict import WriteBatch, WriteOptions
+
         batch, options = WriteBatch(raw_mode=True), WriteOptions()
         for key, value in pairs:
             batch.put(key, value)
@@ -222,7 +225,7 @@ def checkpoints(sizes: list[int]) -> str:
                 (
                     f"{slots:,}",
                     *(f"{one.median / DIRTY_SLOTS * 1e6:.2f}" for one in (mine, rocks, floor)),
-                    f"{statistics.median(a / b for a, b in zip(mine.seconds, rocks.seconds, strict=True)):.2f}",
+                    Ratio(mine, rocks).describe(),
                     f"{statistics.median(a / b for a, b in zip(mine.seconds, floor.seconds, strict=True)):.2f}",
                     f"{bytes_a_slot(rivals['objectspace'], partial(prepare, rivals['objectspace'])):.0f}",
                 )

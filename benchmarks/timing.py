@@ -77,8 +77,12 @@ def compare(mine: Callable[[], Action], other: Callable[[], Action], repetitions
 
 def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return rows as a Markdown table under a heading."""
-    lines = [f"### {title}", "", "| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
+    lines = [f"### {title}", "", _line(header), "|" + " --- |" * len(header)]
+    return "\n".join(lines + [_line(row) for row in rows]) + "\n"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("\\|", "|").replace("|", "\\|") for cell in cells) + " |"
 
 
 def machine(*packages: str) -> str:

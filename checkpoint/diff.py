@@ -183,12 +183,14 @@ class _LaterRuns(_Comparison):
         self._between = between
         self._owned_before: set[int] = set()
         self._owned_after: set[int] = set()
+        self._may_return = between.deletes_objects()
 
     def _objects(self) -> set[int]:
         touched = self._between.touched()
         for object_id in touched:
             before, after = self._a.entry(object_id), self._b.entry(object_id)
             if any(row is not None and is_owner(row) for row in (before, after)):
+                self._may_return |= any(row[1] is None for row in self._between.rows(object_id))
                 for old, new in self._items(object_id, before is not None, after is not None):
                     self._owned_before |= owned_ids([old.value] if old else [])
                     self._owned_after |= owned_ids([new.value] if new else [])
@@ -201,8 +203,10 @@ class _LaterRuns(_Comparison):
         if object_id in self._owned_before or object_id in self._owned_after:
             return object_id in self._owned_before, object_id in self._owned_after
         # The slot that refers to it did not change. Nothing is written to an object that is gone, so what had rows
-        # before still exists; what had none either was empty, or came and went between the two states.
-        alive = _has_rows(self._a, object_id) or object_id in self._alive_after
+        # before still exists; what had none either was empty, or came and went between the two states. Only where
+        # objects went, one with rows may be one that was gone before, came back and went again.
+        had_rows = _has_rows(self._a, object_id) and not self._may_return
+        alive = had_rows or object_id in self._alive_after
         return alive, alive
 
     @cached_property

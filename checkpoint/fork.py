@@ -71,7 +71,7 @@ def _write(session: Session, staged: Path, number: int) -> None:
         target.execute("BEGIN")
         _copy(target, "setting", _rows(session, "SELECT * FROM setting", ()))
         for table, column in NUMBERED:
-            _copy(target, table, _rows(session, f"SELECT * FROM {table} WHERE {column} <= ?", (number,)))
+            _copy(target, table, _rows(session, f"SELECT * FROM {table} WHERE {column} < ?", (number + 1,)))
         target.execute("COMMIT")
         target.execute("PRAGMA journal_mode = WAL")
 

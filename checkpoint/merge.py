@@ -1,4 +1,4 @@
-"""What moves rows between runs: writing one, completing an image, merging neighbours, dropping what is obsolete.
+"""What writes the rows of a run, and completes a full one.
 
 Everything here runs inside a transaction of the caller, and streams: the memory used does not depend on the state.
 """
@@ -11,16 +11,11 @@ from functools import cache
 from itertools import chain, islice
 from typing import Any
 
+from checkpoint.pages import TABLES, Table
 from checkpoint.reader import Reader
 from checkpoint.run import Measure, Run, measure
 from checkpoint.session import Session
-
-_TABLES = (
-    ("state_index", "object", "name, kind, codec", "kind"),
-    ("state_metadata", "object, key", "value", "value"),
-    ("state_item", "object, slot", "value, rank", "value"),
-)
-"""(table, key after the number of the checkpoint, other columns, the column whose NULL marks a deletion)"""
+from checkpoint.tiers import RunNumber
 
 _GROUP_ROWS = 16
 """How many rows one statement inserts."""
@@ -30,8 +25,10 @@ NUMBERED = (
     ("state_index", "checkpoint"),
     ("state_metadata", "checkpoint"),
     ("state_item", "checkpoint"),
+    ("run", "run"),
+    ("portion", "run"),
 )
-"""Every table that has rows by checkpoint, with the column that tells which."""
+"""Every table that has rows by run, with the column that tells which."""
 
 
 def insert(connection: sqlite3.Connection, number: int, run: Run) -> None:
@@ -40,19 +37,25 @@ def insert(connection: sqlite3.Connection, number: int, run: Run) -> None:
     Time: O(rows).
     Dirties: the rows, at the end of each table.
     """
-    tables: tuple[tuple[str, int, Sequence[tuple[Any, ...]]], ...] = (
-        ("state_index", 4, run.index),
-        ("state_metadata", 3, run.metadata),
-        ("state_item", 4, run.items),
-    )
-    for table, columns, rows in tables:
-        whole = len(rows) - len(rows) % _GROUP_ROWS
-        if whole:
-            groups = (rows[start : start + _GROUP_ROWS] for start in range(0, whole, _GROUP_ROWS))
-            flat = ((number, *chain.from_iterable(group)) for group in groups)
-            connection.executemany(_insertion(table, columns, _GROUP_ROWS), flat)
-        if whole < len(rows):
-            connection.executemany(_insertion(table, columns, 1), ((number, *row) for row in rows[whole:]))
+    tables: tuple[list[Any], ...] = (run.index, run.metadata, run.items)
+    for table, rows in zip(TABLES, tables, strict=True):
+        insert_rows(connection, table, number, rows)
+
+
+def insert_rows(connection: sqlite3.Connection, table: Table, run: RunNumber, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Write rows of one table under the number of a run.
+
+    Time: O(rows).
+    Dirties: the rows.
+    """
+    columns = table.width + table.rest.count(",") + 1
+    whole = len(rows) - len(rows) % _GROUP_ROWS
+    if whole:
+        groups = (rows[start : start + _GROUP_ROWS] for start in range(0, whole, _GROUP_ROWS))
+        flat = ((run, *chain.from_iterable(group)) for group in groups)
+        connection.executemany(_insertion(table.name, columns, _GROUP_ROWS), flat)
+    if whole < len(rows):
+        connection.executemany(_insertion(table.name, columns, 1), ((run, *row) for row in rows[whole:]))
 
 
 @cache
@@ -63,85 +66,30 @@ def _insertion(table: str, columns: int, rows: int) -> str:
     return f"INSERT INTO {table} VALUES " + ", ".join(f"(?1, {group})" for group in groups)
 
 
-def complete(session: Session, number: int, runs: Sequence[int]) -> None:
+def complete(session: Session, number: int, runs: Sequence[RunNumber]) -> None:
     """Turn the rows under ``number`` into a complete image by adding what they do not mention of the older runs.
 
     Time: O(state).
     Dirties: the rows of the image.
     """
-    absorb(session.connection, runs, number)
-    drop_deletions(session.connection, number)
-    drop_unreachable(session, number)
-
-
-def merge(session: Session, group: Sequence[int], *, is_base: bool) -> int:
-    """Merge neighbouring runs into the newest of them and return its item rows.
-
-    Args:
-        session: the connection.
-        group: the runs, oldest first.
-        is_base: no older live run lies below them, so that there is nothing left to delete.
-
-    Time: O(rows of the group).
-    Dirties: the rows of the group.
-    """
-    connection = session.connection
-    *older, newest = group
-    absorb(connection, older, newest)
-    if is_base:
-        drop_deletions(connection, newest)
-        drop_unreachable(session, newest)
-    drop(connection, older)
-    found = measured(connection, newest)
-    connection.execute(
-        "UPDATE checkpoint SET run_slots = ?, run_digest = ? WHERE number = ?", (found.slots, found.digest, newest)
-    )
-    return found.slots
-
-
-def absorb(connection: sqlite3.Connection, older: Sequence[int], newest: int) -> None:
-    """Copy what ``newest`` does not mention from the newest of the ``older`` runs that does."""
-    runs = _list(older)
-    for table, keys, rest, _ in _TABLES:
+    connection, older = session.connection, ",".join(map(str, runs)) or "-1"
+    for table in TABLES:
+        keys, rest = table.keys, table.rest
         connection.execute(
-            f"INSERT OR IGNORE INTO {table} (checkpoint, {keys}, {rest}) SELECT {newest}, {keys}, {rest} FROM ("
-            f"SELECT {keys}, {rest}, max(checkpoint) FROM {table} WHERE checkpoint IN ({runs}) GROUP BY {keys})"
+            f"INSERT OR IGNORE INTO {table.name} (checkpoint, {keys}, {rest}) SELECT {number}, {keys}, {rest} FROM ("
+            f"SELECT {keys}, {rest}, max(checkpoint) FROM {table.name} WHERE checkpoint IN ({older}) GROUP BY {keys})"
         )
+        connection.execute(f"DELETE FROM {table.name} WHERE checkpoint = {number} AND {table.mark} IS NULL")
+    _drop_unreachable(session, number)
 
 
-def drop_deletions(connection: sqlite3.Connection, number: int) -> None:
-    """Drop the rows of a run that mark deletions: below the oldest run there is nothing to delete."""
-    for table, _, _, mark in _TABLES:
-        connection.execute(f"DELETE FROM {table} WHERE checkpoint = {number} AND {mark} IS NULL")
-
-
-def drop_unreachable(session: Session, number: int) -> None:
-    """Drop the rows of a base run whose object exists no more."""
+def _drop_unreachable(session: Session, number: int) -> None:
+    """Drop the rows of an image whose object exists no more."""
     live = Reader(session, (number,)).reachable()
-    for table, _, _, _ in _TABLES[1:]:
-        rows = session.connection.execute(f"SELECT DISTINCT object FROM {table} WHERE checkpoint = {number}")
+    for table in TABLES[1:]:
+        rows = session.connection.execute(f"SELECT DISTINCT object FROM {table.name} WHERE checkpoint = {number}")
         for dead in {row[0] for row in rows} - live:
-            session.connection.execute(f"DELETE FROM {table} WHERE checkpoint = {number} AND object = ?", (dead,))
-
-
-def drop_before(connection: sqlite3.Connection, first: int) -> None:
-    """Drop every run older than ``first``, a full checkpoint, once nobody needs them.
-
-    Dirties: their rows.
-    """
-    rows = connection.execute("SELECT number FROM checkpoint WHERE run_slots IS NOT NULL AND number < ?", (first,))
-    drop(connection, [row[0] for row in rows])
-
-
-def drop(connection: sqlite3.Connection, numbers: Sequence[int]) -> None:
-    """Drop runs that nobody needs.
-
-    Dirties: their rows.
-    """
-    runs = _list(numbers)
-    for table, _, _, _ in _TABLES:
-        connection.execute(f"DELETE FROM {table} WHERE checkpoint IN ({runs})")
-    connection.execute(f"UPDATE checkpoint SET run_slots = NULL, run_digest = NULL WHERE number IN ({runs})")
+            session.connection.execute(f"DELETE FROM {table.name} WHERE checkpoint = {number} AND object = ?", (dead,))
 
 
 def measured(connection: sqlite3.Connection, number: int) -> Measure:
@@ -152,22 +100,20 @@ def measured(connection: sqlite3.Connection, number: int) -> Measure:
 def rows_of(connection: sqlite3.Connection, number: int) -> tuple[Iterator[Any], Iterator[Any], Iterator[Any]]:
     """Return iterators over the index, metadata and item rows stored under one number, in the order of a run."""
     index, metadata, items = (
-        connection.execute(f"SELECT {keys}, {rest} FROM {table} WHERE checkpoint = ? ORDER BY {keys}", (number,))
-        for table, keys, rest, _ in _TABLES
+        connection.execute(
+            f"SELECT {table.keys}, {table.rest} FROM {table.name} WHERE checkpoint = ? ORDER BY {table.keys}", (number,)
+        )
+        for table in TABLES
     )
     return index, metadata, items
 
 
-def numbers_in(connection: sqlite3.Connection, table: str) -> Iterator[int]:
-    """Yield the checkpoint numbers that have rows in a table, by one search each instead of a scan."""
-    number = None
+def numbers_in(session: Session, table: str, column: str) -> Iterator[RunNumber]:
+    """Yield the numbers of the runs that have rows in a table, by one search each instead of a scan."""
+    number: Any = None
     while True:
-        where = "" if number is None else f"WHERE checkpoint > {number}"
-        number = connection.execute(f"SELECT min(checkpoint) FROM {table} {where}").fetchone()[0]
+        where = "" if number is None else f"WHERE {column} > {number}"
+        number = session.row(f"SELECT min({column}) FROM {table} {where}")[0]
         if number is None:
             return
         yield number
-
-
-def _list(numbers: Sequence[int]) -> str:
-    return ",".join(map(str, numbers)) or "-1"

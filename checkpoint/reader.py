@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from checkpoint.errors import UnknownCheckpointError
-from checkpoint.run import CheckpointKind, IndexRow, Payload, Run, Slot, reachable
+from checkpoint.run import CheckpointKind, IndexRow, Payload, Run, Slot, is_owner, reachable
 from checkpoint.session import Session
+from checkpoint.tiers import RunNumber
 
 
 class StoredItem(NamedTuple):
@@ -27,15 +28,29 @@ class Reader:
 
     Args:
         session: the connection to read through.
-        runs: the numbers of the live runs, in any order.
+        runs: the numbers of the runs that make up the state, in any order.
+        between: gives a reader of just what came after one checkpoint up to another; None where that is not known.
+        is_partial: the runs are not a whole state, but what came on top of an older one.
     """
 
     PAGE_ROWS = 1024
     """How many rows one statement of a scan fetches; between pages the store may be written."""
 
-    def __init__(self, session: Session, runs: Sequence[int]) -> None:
-        self._session = session
+    def __init__(
+        self,
+        session: Session,
+        runs: Sequence[RunNumber],
+        between: Callable[[int, int], Reader | None] | None = None,
+        *,
+        is_partial: bool = False,
+    ) -> None:
+        self.is_partial = is_partial
+        self._session, self._between = session, between
         self._refusal: str | None = None
+        self.read_from(runs)
+
+    def read_from(self, runs: Sequence[RunNumber]) -> None:
+        """Read the same state from other runs from now on."""
         self.runs = tuple(sorted(runs, reverse=True))
         self._in = "= -1" if not runs else f"= {runs[0]}" if len(runs) == 1 else f"IN ({','.join(map(str, self.runs))})"
         self._point = (
@@ -46,7 +61,7 @@ class Reader:
     @property
     def newest(self) -> int:
         """The number of the checkpoint that is read; 0 before the first."""
-        return self.runs[0] if self.runs else 0
+        return int(self.runs[0]) if self.runs else 0
 
     def retire(self, reason: str) -> None:
         """Refuse all further work, because the checkpoint that is read exists no more."""
@@ -161,9 +176,15 @@ class Reader:
             ``None`` where this state is not the older one with later runs on top: the runs between are gone, were
             replaced by a complete image, or lie in another file.
         """
-        if self._session is not older._session or older.newest not in self.runs:
+        if self._session is not older._session or self._between is None or not 0 < older.newest <= self.newest:
             return None
-        return Reader(self._session, [run for run in self.runs if run > older.newest])
+        between = self._between(older.newest, self.newest)
+        # What an object held before it was deleted is in no later run once a base was made without it: if the object
+        # has come back since, just a comparison tells what it lost.
+        is_risky = between is not None and between.runs and int(self.runs[-1]) > older.newest
+        if is_risky and between is not None and between.deletes_objects(filter(is_owner, self.index())):
+            return None
+        return between
 
     def touched(self) -> set[int]:
         """Return the ids of all objects that the runs have any row of, be they alive or not.
@@ -175,6 +196,15 @@ class Reader:
             for table in ("state_index", "state_metadata", "state_item")
         )
         return {row[0] for statement in statements for row in self._query(statement)}
+
+    def deletes_objects(self, owners: Iterable[IndexRow] = ()) -> bool:
+        """Tell whether the runs have a row that deletes an object: one with a name, or one of some owners.
+
+        Time: O(rows of the index and of the owners).
+        """
+        if self._query(f"SELECT 1 FROM state_index WHERE checkpoint {self._in} AND kind IS NULL LIMIT 1"):
+            return True
+        return any(row[1] is None for owner in owners for row in self.rows(owner[0]))
 
     def reachable(self) -> set[int]:
         """Return the ids of all objects that exist: the named ones and those that they own.

@@ -1,9 +1,9 @@
-"""Retention: which old checkpoints to let go of, and how their rows become part of what is kept."""
+"""Retention: which old checkpoints to let go of."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from datetime import timedelta
 
 from checkpoint.record import timestamp
@@ -38,31 +38,17 @@ def first_kept(session: Session, runs: RunMap, keep: int | None, older_than: tim
     return runs.readable(min(bounds))
 
 
-def reduce(
-    runs: RunMap,
-    first: int,
-    pins: Sequence[int],
-    merge: Callable[[Sequence[int]], None],
-    progress: Progress = silent,
-) -> None:
-    """Merge every run that neither a checkpoint from ``first`` on nor a pin needs to stand alone, step by step.
+def first_younger(session: Session, age: timedelta, first: int) -> int:
+    """Return the oldest checkpoint up to ``first`` that is younger than an age, or ``first``.
 
-    Args:
-        runs: the runs, which ``merge`` keeps true.
-        first: the oldest checkpoint to keep.
-        pins: the checkpoints that somebody is reading.
-        merge: merges neighbouring runs in a transaction of its own.
-        progress: is told before each step and at the end.
-
-    Time: O(rows merged).
-    Dirties: these rows.
+    Time: O(checkpoints that are younger).
     """
-    done, total = 0, runs.rows(runs.surplus(first, pins))
-    while group := runs.next_surplus(first, pins):
-        progress(done, total)
-        done += runs.rows(group[:-1])
-        merge(group)
-    progress(total, total)
+    oldest = timestamp(age)
+    while first > 1 and (row := session.row("SELECT time FROM checkpoint WHERE number = ?", (first - 1,))):
+        if row[0] < oldest:
+            break
+        first -= 1
+    return first
 
 
 def beginning_is_gone(session: Session) -> bool:
@@ -71,7 +57,7 @@ def beginning_is_gone(session: Session) -> bool:
     return session.row(first) is not None
 
 
-def forget(connection: sqlite3.Connection, runs: RunMap, first: int, pins: Sequence[int]) -> None:
+def forget(connection: sqlite3.Connection, runs: RunMap, first: int, pins: Collection[int]) -> None:
     """Drop the records of checkpoints before ``first`` that cannot be read any more.
 
     The record of a full checkpoint says where a lineage begins, also after its rows were merged into a newer run: it
@@ -79,7 +65,7 @@ def forget(connection: sqlite3.Connection, runs: RunMap, first: int, pins: Seque
 
     Dirties: these records.
     """
-    begin = runs.needed_full(first, pins)
+    begin = runs.full_at(first, pins)
     connection.execute(
         "DELETE FROM checkpoint WHERE number < ? AND run_slots IS NULL AND NOT (kind = 'full' AND number >= ?)",
         (first, begin),

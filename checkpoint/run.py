@@ -118,21 +118,49 @@ def measure(index: Iterable[IndexRow], metadata: Iterable[MetadataRow], items: I
     >>> measure([], [], [(1, 3, "42", None)])
     Measure(slots=1, bytes=3, digest='...')
     """
-    state = hashlib.blake2b(digest_size=16)
-    slots = size = 0
+    found = RunDigest()
+    size = 0
     tables: tuple[tuple[Iterable[Any], Callable[[list[Any]], int]], ...] = (
         (index, index_bytes),
         (metadata, metadata_bytes),
         (items, item_bytes),
     )
     for rows, bytes_of in tables:
-        iterator, slots = iter(rows), 0
+        iterator = iter(rows)
         while chunk := list(islice(iterator, _CHUNK_ROWS)):
-            state.update(_json(chunk))
+            found.update(chunk)
             size += bytes_of(chunk)
-            slots += len(chunk)
-        state.update(b"\n")
-    return Measure(slots, size, state.hexdigest())
+        found.end_table()
+    return Measure(found.slots, size, found.hexdigest())
+
+
+class RunDigest:
+    """The digest of the rows of a run, which are given table by table and in chunks of any size."""
+
+    def __init__(self) -> None:
+        self.slots = 0
+        self._state = hashlib.blake2b(digest_size=16)
+        self._rows = 0
+
+    def update(self, rows: list[Any]) -> None:
+        """Take the next rows of the table."""
+        if rows:
+            self._state.update(_json(rows))
+            self._rows += len(rows)
+
+    def end_table(self) -> None:
+        """Go on to the next table; the last one has the slots."""
+        self._state.update(b"\n")
+        self.slots, self._rows = self._rows, 0
+
+    def hexdigest(self) -> str:
+        """Return the digest in hexadecimal digits."""
+        return self._state.hexdigest()
+
+
+def digest_of(rows: list[Any]) -> str:
+    """Return the digest of some rows of one table in hexadecimal digits."""
+    return hashlib.blake2b(_json(rows) if rows else b"", digest_size=16).hexdigest()
 
 
 def reachable(index: Iterable[IndexRow], values_of: Callable[[int], Iterable[Payload | None]]) -> set[int]:

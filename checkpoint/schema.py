@@ -4,8 +4,11 @@ Every table leads its primary key with the number of the checkpoint, so that one
 of the B-tree: writing it is an append, dropping it is a range delete, shipping it is a range read.
 
 ``checkpoint.slots``, ``bytes`` and ``digest`` say what the checkpoint wrote when it was committed; ``run_slots`` and
-``run_digest`` say what is stored under its number now: more after older runs were merged into it, and NULL after it was
-merged into a newer one.
+``run_digest`` say what is stored under its number now, and are NULL once the checkpoint was let go of. ``run_first`` is
+NULL but in a store that format 1 has left: there older runs were merged into newer ones.
+
+``run`` lists the merged runs, those that are being made, and those whose rows are being deleted; ``portion`` has the
+digests of their rows, some rows at a time, so that a merge can be given up and resumed anywhere.
 """
 
 from __future__ import annotations
@@ -15,8 +18,28 @@ import sqlite3
 APPLICATION_ID = 0x4F534350
 """The four bytes "OSCP" in the header of the file, by which a store is told from any other SQLite database."""
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """The newest format that this version reads and the one that it writes, kept as ``PRAGMA user_version``."""
+
+MERGED_RUNS = """
+CREATE TABLE run (
+    run PRIMARY KEY,
+    first INTEGER NOT NULL,
+    last INTEGER NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('merging', 'merged', 'dropped')),
+    slots INTEGER,
+    parts TEXT
+) WITHOUT ROWID;
+
+CREATE TABLE portion (
+    run NOT NULL,
+    number INTEGER NOT NULL,
+    source TEXT NOT NULL,
+    rows INTEGER NOT NULL,
+    digest TEXT NOT NULL,
+    PRIMARY KEY (run, number)
+) WITHOUT ROWID;
+"""
 
 TABLES = """
 CREATE TABLE setting (
@@ -35,7 +58,8 @@ CREATE TABLE checkpoint (
     time TEXT NOT NULL,
     format INTEGER NOT NULL,
     run_slots INTEGER,
-    run_digest TEXT
+    run_digest TEXT,
+    run_first INTEGER
 );
 
 CREATE TABLE state_index (
@@ -65,12 +89,22 @@ CREATE TABLE state_item (
 ) WITHOUT ROWID;
 """
 
-VIEWS = """
+LIVE = """
 CREATE VIEW live_checkpoint AS
-    SELECT number FROM checkpoint
-    WHERE run_slots IS NOT NULL
-    AND number >= coalesce((SELECT max(number) FROM checkpoint WHERE kind = 'full'), 0);
+    WITH available AS (
+        SELECT number, coalesce(run_first, number) AS first, number AS last FROM checkpoint WHERE run_slots IS NOT NULL
+        UNION ALL SELECT run, first, last FROM run WHERE state = 'merged'
+    )
+    SELECT number FROM available AS one
+    WHERE last >= coalesce((SELECT max(number) FROM checkpoint WHERE kind = 'full'), 0)
+    AND NOT EXISTS (
+        SELECT 1 FROM available AS other WHERE other.first <= one.first AND other.last >= one.last
+        AND other.last - other.first > one.last - one.first
+    );
+"""
+"""The runs that make up the newest state: those that no other one holds."""
 
+VIEWS = """
 CREATE VIEW current_index AS
     SELECT name, json_object('kind', kind) AS value, object, kind, codec FROM (
         SELECT object, name, kind, codec, max(checkpoint) FROM state_index
@@ -99,4 +133,24 @@ def create(connection: sqlite3.Connection) -> None:
     Dirties: the file of ``connection``, which holds nothing yet.
     """
     marks = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT_VERSION};"
-    connection.executescript(f"BEGIN; {TABLES} {VIEWS} {marks} COMMIT;")
+    connection.executescript(f"BEGIN; {TABLES} {MERGED_RUNS} {LIVE} {VIEWS} {marks} COMMIT;")
+
+
+FIRST_IN_FORMAT_1 = """
+CASE kind WHEN 'full' THEN number ELSE 1 + coalesce((
+    SELECT max(number) FROM checkpoint AS older WHERE older.number < checkpoint.number AND older.run_slots IS NOT NULL
+), 0) END
+"""
+"""Where the run of a checkpoint begins in a store of format 1: after the run before it."""
+
+
+def upgrade(connection: sqlite3.Connection) -> None:
+    """Turn a store of format 1 into one of this format in one transaction; no row of a run is touched.
+
+    Time: O(checkpoints). Dirties: the rows of ``checkpoint`` that have a run.
+    """
+    connection.executescript(
+        "BEGIN; ALTER TABLE checkpoint ADD COLUMN run_first INTEGER;"
+        f"UPDATE checkpoint SET run_first = {FIRST_IN_FORMAT_1} WHERE run_slots IS NOT NULL;"
+        f"DROP VIEW live_checkpoint; {MERGED_RUNS} {LIVE} PRAGMA user_version = {FORMAT_VERSION}; COMMIT;"
+    )

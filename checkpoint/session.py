@@ -144,8 +144,11 @@ class Session:
                 cursor.close()
 
     @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self, *, is_lazy: bool = False) -> Iterator[sqlite3.Connection]:
         """Run statements in one transaction: all of them take effect, or none.
+
+        Args:
+            is_lazy: do not wait for the disk: the next transaction that does makes this one durable too.
 
         Raises:
             StoreFailedError: the file system failed; if it did so while committing, the outcome is open.
@@ -153,9 +156,13 @@ class Session:
         """
         connection = self.connection
         try:
+            if is_lazy:
+                connection.execute("PRAGMA synchronous = normal")
             connection.execute("BEGIN IMMEDIATE")
             yield connection
             connection.execute("COMMIT")
+            if is_lazy:
+                connection.execute(f"PRAGMA synchronous = {self._durability}")
         except SQLITE_ERRORS as error:
             explained = self.failed(error)
             self._abandon(connection)
@@ -237,6 +244,10 @@ class Session:
                 " then call reopen() on the store"
             ) from self._failure
 
+    def distrust(self, error: Exception) -> None:
+        """Take no writes before the file was opened again, because what it holds could not be read."""
+        self._failure = self._failure or error
+
     def failed(self, error: Exception) -> CheckpointError:
         """Note an error, refuse writes from now on where the file itself failed, and return what to raise."""
         if _code(error) in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
@@ -283,12 +294,14 @@ class Session:
         connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
         if is_empty:
             schema.create(connection)
+        elif connection.execute("PRAGMA user_version").fetchone()[0] == 1:
+            schema.upgrade(connection)
 
     def _abandon(self, connection: sqlite3.Connection) -> None:
-        if not connection.in_transaction:
-            return
         try:
-            connection.execute("ROLLBACK")
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            connection.execute(f"PRAGMA synchronous = {self._durability}")
         except sqlite3.Error as error:
             # Reads must not see what was not committed; closing the connection takes it back for certain.
             self._failure = self._failure or error

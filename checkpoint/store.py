@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from checkpoint import merge, retention
+from checkpoint import catalogue, merge, retention
 from checkpoint.diff import Change, differences, run_applying
 from checkpoint.errors import CheckpointError, EpochTypeError, UnknownCheckpointError
 from checkpoint.fork import fork
@@ -21,7 +23,9 @@ from checkpoint.reader import Reader
 from checkpoint.record import CheckpointRecord, read_integers, read_records, write_record
 from checkpoint.run import CheckpointKind, Run
 from checkpoint.session import IN_MEMORY, Durability, Session, require_usable
-from checkpoint.tiers import DEFAULT_HISTORY, RunMap
+from checkpoint.settings import Retention, read_retention, write_retention
+from checkpoint.tiers import FAN_IN, RunNumber
+from checkpoint.upkeep import Upkeep, allowance
 from checkpoint.verify import verify
 from checkpoint.writer import CheckpointWriter, Receipt
 
@@ -41,7 +45,8 @@ class CheckpointStore:
         durability: ``"full"`` loses nothing that was acknowledged; ``"normal"`` may lose the last checkpoints when the
             power fails, and stays consistent.
         read_only: open for reading only, also while another process writes.
-        history: how many of the newest checkpoints keep rows of their own; older ones are merged, a few at a time.
+        history: how many of the newest checkpoints can be read at least, for as long as the store is open; by default
+            as many as :meth:`configure` has set.
 
     Raises:
         CheckpointError: the path is not usable, is no store, or was written by a newer version.
@@ -58,26 +63,29 @@ class CheckpointStore:
         *,
         durability: Durability = "full",
         read_only: bool = False,
-        history: int = DEFAULT_HISTORY,
+        history: int | None = None,
     ) -> None:
         if durability not in ("full", "normal"):
             raise ValueError(f"durability is {durability!r}: expected 'full' or 'normal'")
-        if history < 1:
+        if history is not None and history < 1:
             raise ValueError(f"history is {history}: keep at least 1 checkpoint")
         self._is_closed = False
         # Absolute, so that it names the same file after the process has changed its folder.
         self.path = str(path) if str(path) == ":memory:" else os.path.abspath(path)
         self.read_only = read_only
-        self._history = history
         if self.path != IN_MEMORY:
             require_usable(Path(path), read_only=read_only)
         self._session = Session(self.path, read_only=read_only, durability=durability)
         self._mutex = self._session.mutex
         self._readers: WeakKeyDictionary[Reader, CheckpointRecord | None] = WeakKeyDictionary()
+        self._suspected: set[str] = set()
         self._lock = None if read_only or self._session.in_memory else WriterLock(Path(path))
         try:
             self._session.open()
             self._load()
+            self._retention = read_retention(self._session)
+            if history is not None:
+                self._retention = replace(self._retention, history=history)
         except BaseException:
             self.close()
             raise
@@ -115,18 +123,15 @@ class CheckpointStore:
         with self._mutex:
             self._session.connection  # noqa: B018 - a closed store refuses here, not at the first read
             if number is None and epoch is None:
-                runs = self._runs.live
-            else:
-                record = self._record(number, epoch)
-                if record.number not in self._runs:
-                    raise UnknownCheckpointError(
-                        f"{self.path} has no rows of checkpoint {record.number} (epoch {record.epoch}) any more: they"
-                        f" were merged; the oldest that can be read is checkpoint {self._runs.readable(1)}"
-                    )
-                runs = self._runs.at(record.number)
-            reader = Reader(self._session, runs)
-            self._readers[reader] = self._record(reader.newest) if self.read_only and runs else None
-            return reader
+                return self._registered(self._runs.live)
+            record = self._record(number, epoch)
+            runs = self._runs.at(record.number) if record.number in self._runs else ()
+            if not runs:
+                raise UnknownCheckpointError(
+                    f"{self.path} has no rows of checkpoint {record.number} (epoch {record.epoch}) any more: they"
+                    f" were merged; the oldest that can be read is checkpoint {self._runs.readable(1)}"
+                )
+            return self._registered(runs)
 
     def append(self, run: Run, epoch: int | None = None) -> Receipt:
         """Make a run durable as the next checkpoint, all or none.
@@ -242,10 +247,14 @@ class CheckpointStore:
         return self._last[0] + 1
 
     def verify(self) -> int:
-        """Check the digest of every run, that no row lies outside of one, and the structure of the file itself.
+        """Check all that is stored: the file, every run, and the newest state.
+
+        The digest of every run; that merged runs are what the runs that they were made of give, where these are kept;
+        that no row lies outside of a run; that lengths, heads and tails agree with the slots of every object; and the
+        structure of the file itself.
 
         Returns:
-            the number of runs checked.
+            the number of checkpoints that can be read.
 
         Raises:
             CorruptStoreError: the first damage found, by number and epoch where it lies in a run.
@@ -274,6 +283,34 @@ class CheckpointStore:
             self._reduce(self._last[0], progress)
             self._session.shrink()
 
+    def configure(
+        self, *, history: int | None = None, keep_for: timedelta | None = None, records: int | None = None
+    ) -> Retention:
+        """Set which checkpoints the store keeps by itself, and keep the setting in it.
+
+        Args:
+            history: how many of the newest can be read at least; 16 in a new store.
+            keep_for: those that are younger can be read as well; ``timedelta(0)`` for no such rule, as in a new store.
+            records: of how many of the newest :meth:`checkpoints` tells; 10,000 in a new store.
+
+        Returns:
+            what is set now; what was not given stays as it was.
+
+        Raises:
+            ValueError: nothing would be kept.
+            CheckpointError: the store takes no writes.
+        Dirties: three settings. What is not kept any more goes with the next checkpoints.
+        """
+        with self._mutex:
+            self._session.require_writable()
+            given: dict[str, Any] = {"history": history, "keep_for": keep_for, "records": records}
+            retention = replace(self._retention, **{key: value for key, value in given.items() if value is not None})
+            if any(value is not None for value in given.values()):
+                with self._transaction() as connection:
+                    write_retention(connection, retention)
+            self._retention = retention
+            return retention
+
     def prune(self, keep: int | None = None, older_than: timedelta | None = None) -> int:
         """Let go of old checkpoints: of those that are beyond the newest ``keep`` and ``older_than`` an age.
 
@@ -297,13 +334,13 @@ class CheckpointStore:
             raise ValueError(f"keep is {keep}, older_than {older_than}: keep at least 1, and give an age in the past")
         with self._mutex:
             self._session.require_writable()
-            before, pins = len(self._runs), self._pins()
+            before = len(self._runs)
             if older_than is None:
-                keep = keep or self._history
+                keep = keep or self._retention.history
             first = retention.first_kept(self._session, self._runs, keep, older_than)
             self._reduce(first)
             with self._transaction() as connection:
-                retention.forget(connection, self._runs, first, pins)
+                retention.forget(connection, self._runs, first, self._pins())
             self._load()
             if self._session.unused() > retention.UNUSED:
                 self._session.shrink()
@@ -326,7 +363,7 @@ class CheckpointStore:
                 raise UnknownCheckpointError(f"{self.path}: the first checkpoints were merged and cannot be dropped")
             with self._transaction() as connection:
                 for table, column in merge.NUMBERED:
-                    connection.execute(f"DELETE FROM {table} WHERE {column} > ?", (number,))
+                    connection.execute(f"DELETE FROM {table} WHERE {column} >= ?", (number + 1,))
             self._load()
             self._retire_readers("was dropped by a rollback")
 
@@ -375,8 +412,9 @@ class CheckpointStore:
 
     def _load(self) -> None:
         """Read what is kept in memory: so no commit has to look at the table of checkpoints."""
-        runs, fulls, last, following = (read_integers(self._session, statement) for statement in _LOADED)
-        self._runs = RunMap([(row[0], row[1]) for row in runs], [row[0] for row in fulls])
+        last, following = (read_integers(self._session, statement) for statement in _LOADED)
+        found = catalogue.load(self._session)
+        self._runs, self._upkeep = found.runs, Upkeep(self._session, found)
         self._last = (last[0][0], last[0][1]) if last else (0, 0)
         self._next_object_id = following[0][0] if following else 1
 
@@ -395,6 +433,18 @@ class CheckpointStore:
             return state
         return Reader(self._session, ()) if state == 0 else self.reader(state, epoch=epoch)
 
+    def _registered(self, runs: Sequence[RunNumber], *, is_partial: bool = False) -> Reader:
+        """Return a reader whose runs stay as long as it is referred to."""
+        reader = Reader(self._session, runs, self._between, is_partial=is_partial)
+        self._readers[reader] = self._record(reader.newest) if self.read_only and runs else None
+        return reader
+
+    def _between(self, older: int, newer: int) -> Reader | None:
+        """Return a reader of what came after one checkpoint up to another."""
+        with self._mutex:
+            runs = self._runs.between(older, newer) if older < newer else ()
+            return self._registered(runs, is_partial=True) if runs or older == newer else None
+
     def _append(self, run: Run, epoch: int | None, *, is_partial: bool) -> Receipt:
         started = time.perf_counter()
         with self._mutex:
@@ -411,7 +461,7 @@ class CheckpointStore:
             self._next_object_id, self._last = next_object_id, (number, epoch)
             self._runs.added(number, found.slots, is_full=run.kind is CheckpointKind.FULL)
             seconds = time.perf_counter() - started
-            self._tidy()
+            self._tidy(found.slots, is_full=run.kind is CheckpointKind.FULL)
         return Receipt(number, epoch, run.kind, found.slots, found.bytes, seconds)
 
     def _next(self, epoch: int | None) -> tuple[int, int, int | None]:
@@ -436,65 +486,124 @@ class CheckpointStore:
         return following
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def _transaction(self, *, is_lazy: bool = False) -> Iterator[sqlite3.Connection]:
         """Run statements in one transaction, and keep what is in memory true also where it was interrupted."""
         try:
-            with self._session.transaction() as connection:
+            with self._session.transaction(is_lazy=is_lazy) as connection:
                 yield connection
         except (OverflowError, ValueError, TypeError) as error:
+            self._reload()
             raise CheckpointError(
                 f"{self.path}: the run holds a row that cannot be stored ({error}); nothing was written"
             ) from error
         except BaseException:
-            with suppress(CheckpointError):
-                self._load()
+            self._reload()
             raise
 
-    def _tidy(self) -> None:
-        """Merge old runs where there are many, drop those that a full checkpoint has made useless, and copy the log."""
+    def _reload(self) -> None:
         try:
-            group = self._runs.due(self._history, self._pins())
-            if group:
-                self._merge(group)
-            self._drop_obsolete(self._history)
+            self._load()
+        except CheckpointError as error:
+            self._session.distrust(error)
+
+    def _tidy(self, slots: int, *, is_full: bool) -> None:
+        """Pay for some of the merging and deleting that is due, and copy the log."""
+        young = min(self._retention.history, FAN_IN)
+        self._session.copy_log()
+        try:
+            if self._upkeep.has_work(self._last[0], young, is_full=is_full):
+                with self._transaction(is_lazy=True) as connection:
+                    self._upkeep.begin(connection, young)
+                    if self._upkeep.is_time(self._last[0], is_full=is_full):
+                        self._sweep(connection)
+                    self._upkeep.work(connection, allowance(slots, len(self._runs.live)))
+                self._settle()
         except CheckpointError:
             # The checkpoint before is durable, so it must not fail for this. What is due stays due.
             return
         self._session.copy_log()
 
-    def _pins(self) -> list[int]:
-        return [reader.newest for reader in self._readers]
+    def _sweep(self, connection: sqlite3.Connection) -> None:
+        """Let go of the checkpoints that the retention does not keep."""
+        kept, pins = self._retention, self._pins()
+        first = self._last[0] - kept.history + 1
+        if kept.keep_for:
+            first = min(first, retention.first_younger(self._session, kept.keep_for, first))
+        self._upkeep.sweep(connection, first, pins, self._held())
+        retention.forget(connection, self._runs, min(first, self._last[0] - kept.records + 1), pins)
 
-    def _merge(self, group: Sequence[int]) -> None:
-        with self._transaction():
-            slots = merge.merge(self._session, group, is_base=group[0] == self._runs.at(group[-1])[0])
-        self._runs.merged(group, slots)
+    def _settle(self) -> None:
+        if self._upkeep.settle():
+            # What they show stays the same, and the runs that they read until now may go.
+            for reader in self._readers:
+                if not reader.is_partial and (runs := self._runs.at(reader.newest)):
+                    reader.read_from(runs)
+        for damage in self._upkeep.damage:
+            if str(damage) not in self._suspected:
+                self._suspected.add(str(damage))
+                warnings.warn(f"{damage}; it is not merged meanwhile", RuntimeWarning, stacklevel=5)
+        self._upkeep.damage.clear()
 
-    def _drop_obsolete(self, history: int) -> None:
-        first = self._runs.obsolete(history, self._pins())
-        if first:
-            with self._transaction() as connection:
-                merge.drop_before(connection, first)
-            self._runs.dropped(first)
+    def _pins(self) -> set[int]:
+        return {reader.newest for reader in self._readers}
+
+    def _held(self) -> set[RunNumber]:
+        return {run for reader in self._readers for run in reader.runs}
 
     def _reduce(self, first: int, progress: retention.Progress = retention.silent) -> None:
-        """Drop what neither a checkpoint from ``first`` on nor a reader needs, and merge what need not stand alone."""
-        pins = self._pins()
-        unneeded = self._runs.unneeded(first, pins)
+        """Merge what checkpoint ``first`` is made up of, and drop what neither it nor a later one or a reader needs.
+
+        Each step is a transaction of its own.
+        """
+        targets = [first, *sorted(pin for pin in self._pins() if 0 < pin < first)]
+        total = sum(self._runs.rows(parts) for parts in map(self._runs.at, targets) if len(parts) > 1)
+        done = 0
+        for target in targets:
+            done += self._merge_all(self._runs.at(target), lambda copied: progress(copied, total), done)
         with self._transaction() as connection:
-            merge.drop(connection, unneeded)
-        self._runs.removed(unneeded)
-        retention.reduce(self._runs, first, pins, self._merge, progress)
+            self._upkeep.sweep(connection, first, self._pins(), self._held())
+        self._settle()
+        while self._work():
+            pass
+        progress(total, total)
+
+    def _merge_all(self, parts: Sequence[RunNumber], progress: Callable[[int], None], done: int) -> int:
+        """Merge just these runs, and return how many item rows they had."""
+        if not self._upkeep.is_merging(parts):
+            with self._transaction() as connection:
+                self._upkeep.give_up(connection)
+                if len(parts) > 1:
+                    self._upkeep.begin_merge(connection, parts)
+        rows = self._runs.rows(parts) if self._upkeep.merging else 0
+        while (merge := self._upkeep.merging) is not None:
+            progress(done + merge.copied)
+            self._work()
+        return rows
+
+    def _work(self) -> bool:
+        """Do some of the merging and deleting, and tell whether there was any."""
+        with self._transaction() as connection:
+            has_worked = self._upkeep.work(connection, _STEP_ROWS)
+        damage = self._upkeep.damage[:1]
+        self._settle()
+        if damage:
+            raise damage[0]
+        return has_worked
 
     def _retire_readers(self, reason: str) -> None:
         """End the readers whose checkpoint cannot be read any more."""
         for reader, record in list(self._readers.items()):
-            if reader.newest and not self._still_there(reader.newest, record):
+            if all(run in self._runs for run in reader.runs) and self._still_there(reader.newest, record):
+                continue
+            runs = self._runs.at(reader.newest) if self._still_there(reader.newest, record) else ()
+            if runs and not reader.is_partial:
+                reader.read_from(runs)
+            else:
                 reader.retire(f"{self.path}: checkpoint {reader.newest} {reason}; ask the store for another reader")
                 del self._readers[reader]
 
     def _still_there(self, number: int, known: CheckpointRecord | None) -> bool:
-        if number not in self._runs:
+        if number and number not in self._runs:
             return False
         if known is None:
             return True
@@ -503,8 +612,9 @@ class CheckpointStore:
 
 
 _LOADED = (
-    "SELECT number, run_slots FROM checkpoint WHERE run_slots IS NOT NULL ORDER BY number",
-    "SELECT number FROM checkpoint WHERE kind = 'full' ORDER BY number",
     "SELECT number, epoch FROM checkpoint ORDER BY number DESC LIMIT 1",
     "SELECT value FROM setting WHERE key = 'next_object_id'",
 )
+
+_STEP_ROWS = 16 * 1024
+"""How many rows one step of a compaction copies."""

@@ -1,155 +1,221 @@
-"""Which runs a store has, and which of them to merge or to drop: plain arithmetic over numbers kept in memory.
+"""Which runs a store has, which of them a read visits, and which to merge or to drop: arithmetic over numbers.
 
-The newest checkpoints keep rows of their own (the *history*). Older runs are merged in tiers: a run belongs to the tier
-of its size, each tier eight times as large as the one below, and as soon as eight neighbours of a tier stand side by
-side they become one run under the number of the newest of them. A row is so rewritten about once for each factor of
-eight by which the state grows. When the runs above the oldest one, the *base*, have grown as large as the base, all
-become one: what lies in the file stays within a small factor of the state.
+A checkpoint's *own* run lies under its number. A *merged* run holds what a stretch of neighbouring checkpoints wrote;
+it lies beside them under a number of its own, just above that of its newest checkpoint (64.5 may be 57 to 64), so that
+numbers go on to say which of two runs is newer. What a stretch of runs consists of stays as long as a retained
+checkpoint inside of the stretch needs it.
+
+Runs are merged in tiers: a run belongs to the tier of its size, each tier eight times as large as the one below, and as
+soon as eight neighbours of a tier stand side by side they become one. A row is so rewritten about once for each factor
+of eight by which the state grows, and a read at any checkpoint visits a few runs of each tier. When the runs above the
+oldest one, the *base*, have grown as large as the base, all become one: what lies in the file stays within a small
+factor of the state.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import NamedTuple
 
-DEFAULT_HISTORY = 16
-"""How many of the newest checkpoints keep rows of their own."""
+RunNumber = float
+"""What the rows of a run lie under: the number of a checkpoint (an int), or a little more for a merged run."""
 
 FAN_IN = 8
 """How many neighbouring runs of a tier are merged into one."""
 
-STEP_RUNS = 64
-"""How many runs one step of a compaction merges at most."""
+_FRACTIONS = 1024
+
+
+class StoredRun(NamedTuple):
+    """A run: its number, the checkpoints from ``first`` to ``last`` whose rows it holds, and how many item rows."""
+
+    run: RunNumber
+    first: int
+    last: int
+    slots: int
 
 
 class RunMap:
-    """The runs of a store by number, with their sizes, and the numbers of its full checkpoints.
+    """The runs of a store, and the numbers of its full checkpoints.
 
     Args:
-        sizes: number and item rows of every run that has rows under its own number, in order.
+        runs: all that can be read, in any order.
         fulls: the numbers of the full checkpoints, in order.
 
-    >>> runs = RunMap([(1, 500), (2, 3), (3, 500), (4, 1)], [1, 3])
+    >>> runs = RunMap([StoredRun(1, 1, 1, 500), StoredRun(2, 2, 2, 3), StoredRun(3, 3, 3, 500)], fulls=[1, 3])
     >>> runs.live, runs.at(2)
-    ((3, 4), (1, 2))
-    >>> runs.obsolete(history=2)
-    3
+    ((3,), (1, 2))
+    >>> runs.published(StoredRun(2.5, 1, 2, 501))
+    >>> runs.at(2), runs.unneeded(first=2)
+    ((2.5,), (1,))
     """
 
-    def __init__(self, sizes: Iterable[tuple[int, int]] = (), fulls: Iterable[int] = ()) -> None:
-        self._sizes = dict(sizes)
+    def __init__(self, runs: Iterable[StoredRun] = (), fulls: Iterable[int] = ()) -> None:
+        self._sorted = sorted(runs, key=_by_last)
+        self._by_number = {run.run: run for run in self._sorted}
+        self._spans = [run for run in self._sorted if run.first < run.last]
         self._fulls = list(fulls)
-        self.live = self.at(max(self._sizes, default=0))
+        self._own = sorted(run.last for run in self._sorted if is_own(run.run))
+        self.live = self.at(self._own[-1]) if self._own else ()
 
-    def __contains__(self, number: object) -> bool:
-        return number in self._sizes
+    def __contains__(self, run: object) -> bool:
+        return run in self._by_number
 
     def __len__(self) -> int:
-        return len(self._sizes)
+        """Return how many checkpoints can be read."""
+        return len(self._own)
 
-    def at(self, number: int) -> tuple[int, ...]:
-        """Return the runs that make up the state at checkpoint ``number``, oldest first."""
-        base = self._full_at(number)
-        return tuple(run for run in self._sizes if base <= run <= number)
+    def __getitem__(self, run: RunNumber) -> StoredRun:
+        return self._by_number[run]
+
+    def __iter__(self) -> Iterator[StoredRun]:
+        return iter(self._sorted)
+
+    def at(self, number: int) -> tuple[RunNumber, ...]:
+        """Return the runs that make up the state at checkpoint ``number``, oldest first; none where one is missing.
+
+        Time: O(runs up to there).
+        """
+        return self._cover(max(1, self._full_at(number)), number, self._sorted)
+
+    def between(self, older: int, newer: int, without: RunNumber = 0) -> tuple[RunNumber, ...]:
+        """Return runs that hold just what came after one checkpoint up to another; none where there are no such."""
+        if self._full_at(newer) > older:
+            return ()
+        return self._cover(older + 1, newer, [run for run in self._sorted if run.first > older and run.run != without])
 
     def added(self, number: int, slots: int, *, is_full: bool) -> None:
         """Note the run of a new checkpoint."""
-        self._sizes[number] = slots
+        run = StoredRun(number, number, number, slots)
+        self._sorted.append(run)
+        self._by_number[number] = run
+        self._own.append(number)
         if is_full:
             self._fulls.append(number)
         self.live = (number,) if is_full else (*self.live, number)
 
-    def merged(self, group: Sequence[int], slots: int) -> None:
-        """Note that the runs of a group are now the newest of them."""
-        *older, newest = group
-        for number in older:
-            del self._sizes[number]
-        self._sizes[newest] = slots
-        self.live = tuple(run for run in self.live if run in self._sizes)
+    def published(self, run: StoredRun) -> None:
+        """Note that a merged run is complete."""
+        insort(self._sorted, run, key=_by_last)
+        insort(self._spans, run, key=_by_last)
+        self._by_number[run.run] = run
+        self.live = self.at(self._own[-1])
 
-    def dropped(self, first: int) -> None:
-        """Note that every run before the full checkpoint ``first`` is gone."""
-        self._sizes = {run: slots for run, slots in self._sizes.items() if run >= first}
-        self._fulls = [number for number in self._fulls if number >= first]
-
-    def removed(self, numbers: Iterable[int]) -> None:
+    def dropped(self, runs: Collection[RunNumber]) -> None:
         """Note that some runs are gone, none of them live."""
-        for number in numbers:
-            del self._sizes[number]
+        for run in runs:
+            del self._by_number[run]
+        self._sorted = [run for run in self._sorted if run.run in self._by_number]
+        self._spans = [run for run in self._spans if run.run in self._by_number]
+        self._own = [number for number in self._own if number in self._by_number]
 
-    def due(self, history: int, pins: Iterable[int] = ()) -> tuple[int, ...]:
+    def due(self, young: int, busy: Collection[RunNumber] = ()) -> tuple[RunNumber, ...]:
         """Return the neighbouring runs to merge next, oldest first; nothing where reads visit few runs already.
 
         Args:
-            history: how many of the newest runs to leave alone.
-            pins: the checkpoints that somebody is reading. A group may end at one, but not reach across it: the rows
-                would move out of his sight.
+            young: how many of the newest runs to leave alone.
+            busy: runs that are not to be merged: they already are being.
 
         Time: O(live runs).
         """
-        candidates = self.live[:-history]
-        if len(candidates) < FAN_IN:
-            return ()
-        return next(filter(None, map(self._group, _segments(candidates, pins))), ())
+        return next(filter(None, map(self._group, _stretches(self.live[:-young], busy))), ())
+
+    def unneeded(
+        self, first: int, pins: Collection[int] = (), held: Collection[RunNumber] = ()
+    ) -> tuple[RunNumber, ...]:
+        """Return the runs to drop.
+
+        Args:
+            first: the oldest checkpoint of the history: it and all that are newer keep their own runs.
+            pins: older checkpoints that keep theirs.
+            held: runs that somebody is reading.
+
+        Time: O(runs).
+        """
+        wanted = {*self.live, *held}
+        # Whose own run stays can be read, so that all that it is made up of stays too.
+        for number in [number for number in self._own if number < first and (number in wanted or number in pins)]:
+            wanted.update((number, *self.at(number)))
+        return tuple(
+            run.run
+            for run in self._sorted
+            if run.run not in wanted and not (is_own(run.run) and run.last >= first) and self._is_idle(run, first)
+        )
 
     def readable(self, number: int) -> int:
-        """Return the oldest checkpoint from ``number`` on that has rows of its own; 0 where there is none."""
-        return next((run for run in self._sizes if run >= number), 0)
+        """Return the oldest checkpoint from ``number`` on that can be read; 0 where there is none."""
+        place = bisect_left(self._own, number)
+        return self._own[place] if place < len(self._own) else 0
 
-    def rows(self, group: Iterable[int]) -> int:
+    def rows(self, runs: Iterable[RunNumber]) -> int:
         """Return the item rows of some runs."""
-        return sum(self._sizes[run] for run in group)
+        return sum(self._by_number[run].slots for run in runs)
 
-    def unneeded(self, first: int, pins: Iterable[int] = ()) -> tuple[int, ...]:
-        """Return the runs that neither a checkpoint from ``first`` on nor a pin is made up of."""
-        needed = {run for target in _targets(first, pins) for run in self.at(target)}
-        return tuple(run for run in self._sizes if run < first and run not in needed)
+    def number_for(self, last: int, taken: Collection[RunNumber] = ()) -> RunNumber:
+        """Return a free number for a merged run whose newest checkpoint is ``last``."""
+        step = 1
+        while (number := last + step / _FRACTIONS) in self._by_number or number in taken:
+            step += 1
+        return number
 
-    def surplus(self, first: int, pins: Iterable[int] = ()) -> tuple[int, ...]:
-        """Return the runs that do not have to stand alone where nothing older than ``first`` must be readable."""
-        return tuple({run for segment in self._needed(first, pins) for run in segment[:-1]})
-
-    def next_surplus(self, first: int, pins: Iterable[int] = ()) -> tuple[int, ...]:
-        """Return the neighbouring runs to merge next to be rid of the surplus, oldest first.
-
-        The newest go first, since what they hold is copied just once then; and not too many at a time, so that each
-        merge is a step that can be interrupted.
-        """
-        return next((tuple(segment[-STEP_RUNS:]) for segment in self._needed(first, pins) if len(segment) > 1), ())
-
-    def needed_full(self, first: int, pins: Iterable[int] = ()) -> int:
+    def full_at(self, first: int, pins: Collection[int] = ()) -> int:
         """Return the full checkpoint that the state at ``first`` and at every pin begins with or after, or 0."""
         return self._full_at(min([first, *filter(None, pins)]))
 
-    def obsolete(self, history: int, pins: Iterable[int] = ()) -> int:
-        """Return the full checkpoint before which no run is needed any more, 0 where there is nothing to drop.
+    def _cover(self, low: int, high: int, runs: Sequence[StoredRun]) -> tuple[RunNumber, ...]:
+        """Return the fewest runs that hold all of a stretch and nothing later, oldest first; none where one is missing.
 
-        Args:
-            history: how many of the newest checkpoints must stay readable.
-            pins: the checkpoints that somebody is reading; 0 stands for the empty store, which needs no run.
+        Of the runs that hold what is still needed the one that reaches farthest is taken. Runs may overlap: a slot
+        that two of them mention was last changed in the stretch of the later one, or has the same value in both.
         """
-        if not self._fulls:
-            return 0
-        oldest_kept = max(1, self.live[-1] - history + 1)
-        first = self.needed_full(oldest_kept, pins)
-        return first if next(iter(self._sizes)) < first else 0
+        chosen: list[RunNumber] = []
+        best: StoredRun | None = None
+        for run in reversed(runs[: bisect_right(runs, high, key=_by_last)]):
+            if run.last < high:
+                if best is None:
+                    return ()
+                chosen.append(best.run)
+                high, best = best.first - 1, None
+                if high < low or run.last < high:
+                    break
+            if run.first <= high and (best is None or run.first < best.first):
+                best = run
+        if best is not None:
+            chosen.append(best.run)
+            high = best.first - 1
+        return tuple(reversed(chosen)) if high < low else ()
 
-    def _needed(self, first: int, pins: Iterable[int]) -> Iterator[Sequence[int]]:
-        """Yield the stretches of runs that may become one each, the newest first."""
-        for target in _targets(first, pins):
-            yield from reversed(list(_segments(self.at(target), pins)))
+    def _is_idle(self, run: StoredRun, first: int) -> bool:
+        """Tell whether no checkpoint from ``first`` on reads a run: another one that holds it all is read instead."""
+        reading = max(first, run.last)
+        place = bisect_right(self._fulls, run.last)
+        if place < len(self._fulls) and self._fulls[place] <= reading:
+            return True
+        for span in self._spans[bisect_left(self._spans, run.last, key=_by_last) :]:
+            if span.last > reading:
+                return False
+            if span.first <= run.first and span.run != run.run and _reach(span) > _reach(run):
+                return True
+        return False
 
     def _full_at(self, number: int) -> int:
         position = bisect_right(self._fulls, number)
         return self._fulls[position - 1] if position else 0
 
-    def _group(self, segment: Sequence[int]) -> tuple[int, ...]:
-        if len(segment) < FAN_IN:
+    def _group(self, stretch: Sequence[RunNumber]) -> tuple[RunNumber, ...]:
+        if len(stretch) < FAN_IN:
             return ()
-        sizes = [self._sizes[run] for run in segment]
-        if segment[0] == self.live[0] and sum(sizes[1:]) >= sizes[0]:
-            return tuple(segment)
-        return next((tuple(segment[start : start + FAN_IN]) for start in _crowded(sizes)), ())
+        sizes = [self._by_number[run].slots for run in stretch]
+        if stretch[0] == self.live[0] and sum(sizes[1:]) >= sizes[0]:
+            return tuple(stretch)
+        return next((tuple(stretch[start : start + FAN_IN]) for start in _crowded(sizes)), ())
+
+
+def is_own(run: RunNumber) -> bool:
+    """Tell whether a run lies under the number of a checkpoint."""
+    return isinstance(run, int)
 
 
 def _crowded(sizes: Sequence[int]) -> Iterator[int]:
@@ -169,19 +235,22 @@ def _crowded(sizes: Sequence[int]) -> Iterator[int]:
         yield 0
 
 
-def _segments(candidates: Sequence[int], pins: Iterable[int]) -> Iterator[Sequence[int]]:
+def _stretches(runs: Sequence[RunNumber], busy: Collection[RunNumber]) -> Iterator[Sequence[RunNumber]]:
+    """Yield the stretches of neighbours among which none is busy, oldest first."""
     start = 0
-    for pin in sorted(set(pins)):
-        end = bisect_right(candidates, pin)
-        yield candidates[start:end]
-        start = end
-    yield candidates[start:]
-
-
-def _targets(first: int, pins: Iterable[int]) -> list[int]:
-    """Return the checkpoints up to ``first`` that must stay as they are, the newest first."""
-    return sorted({first, *(pin for pin in pins if pin < first)}, reverse=True)
+    for end, run in enumerate(runs):
+        if run in busy:
+            yield runs[start:end]
+            start = end + 1
+    yield runs[start:]
 
 
 def _tier(slots: int) -> int:
     return max(0, (slots.bit_length() - 1) // 3 - 1)
+
+
+def _reach(run: StoredRun) -> int:
+    return run.last - run.first
+
+
+_by_last = attrgetter("last")

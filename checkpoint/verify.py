@@ -1,47 +1,110 @@
-"""Verifying a store: the digest of every run, rows that belong to none, and the structure of the file."""
+"""Verifying a store: the structure of the file, the digest of every run, and that what is stored twice is the same."""
 
 from __future__ import annotations
 
-from checkpoint import merge
+from itertools import chain, zip_longest
+
+from checkpoint import catalogue, merge
+from checkpoint.catalogue import Catalogue
+from checkpoint.consistency import check_objects
+from checkpoint.digests import check_run
 from checkpoint.errors import CorruptStoreError
-from checkpoint.record import CheckpointRecord, read_records
-from checkpoint.session import SQLITE_ERRORS, Session
+from checkpoint.pages import TABLES, merged_pages
+from checkpoint.reader import Reader
+from checkpoint.record import read_records
+from checkpoint.session import Session
+from checkpoint.tiers import RunMap, StoredRun, is_own
+
+_ADVICE = "call repair() on the store, or restore the file from a copy"
 
 
 def verify(session: Session) -> int:
-    """Check all that a store holds, and return the number of its runs.
+    """Check all that a store holds, and return the number of checkpoints that can be read.
 
     Raises:
         CorruptStoreError: the first damage found, by number and epoch where it lies in a run.
-    Time: O(rows). The rows are streamed.
+    Time: O(rows), up to three times those that lie in merged runs. The rows are streamed.
+    """
+    check_file(session)
+    found = catalogue.load(session)
+    check_records(session, found.runs)
+    for run in [*(run.run for run in found.runs), *found.merging]:
+        for _ in check_run(session, run):
+            pass
+    for stored in found.runs:
+        if not is_own(stored.run):
+            check_merged(session, found.runs, stored)
+    check_no_orphans(session, found)
+    check_objects(Reader(session, found.runs.live), session.path)
+    return len(found.runs)
+
+
+def check_file(session: Session) -> None:
+    """Let SQLite check the structure of the file.
+
+    Raises:
+        CorruptStoreError: it is damaged.
     """
     damage = session.row("PRAGMA integrity_check(1)")[0]
     if damage != "ok":
         raise CorruptStoreError(f"{session.path} is damaged: SQLite says {damage}; restore it from a copy")
-    records = read_records(session, "WHERE run_slots IS NOT NULL OR run_digest IS NOT NULL ORDER BY number")
-    for record in records:
-        _verify_run(session, record)
-    _verify_no_orphans(session, {record.number for record in records})
-    return len(records)
 
 
-def _verify_run(session: Session, record: CheckpointRecord) -> None:
-    try:
-        found = merge.measured(session.connection, record.number)
-    except SQLITE_ERRORS as error:
-        raise session.failed(error) from error
-    if (found.slots, found.digest) != (record.run_slots, record.run_digest):
-        raise CorruptStoreError(
-            f"{session.path}: the rows of checkpoint {record.number} (epoch {record.epoch}) do not have the digest"
-            f" {record.run_digest} that was recorded with them: restore the file from a copy"
+def check_records(session: Session, runs: RunMap) -> None:
+    """Check that the record of every checkpoint agrees with its run, and that those that can be read are whole.
+
+    Raises:
+        CorruptStoreError: one does not; with its number.
+    """
+    for record in read_records(session, "WHERE run_slots IS NOT NULL OR run_digest IS NOT NULL ORDER BY number"):
+        number = record.number
+        is_alone = number in runs and runs[number].first == number
+        if number not in runs or not runs.at(number):
+            what = "has no run, or one without those before it"
+        elif is_alone and (record.slots, record.digest) != (record.run_slots, record.run_digest):
+            what = f"wrote {record.slots} slots with the digest {record.digest}, and its run was recorded as other"
+        else:
+            continue
+        raise CorruptStoreError(f"{session.path}: checkpoint {number} (epoch {record.epoch}) {what}: {_ADVICE}")
+
+
+def check_merged(session: Session, runs: RunMap, merged: StoredRun) -> None:
+    """Check that a merged run is what the runs that it was made of give, where these are still there.
+
+    Raises:
+        CorruptStoreError: it is not.
+    Time: O(rows). The rows are streamed.
+    """
+    parts = runs.between(merged.first - 1, merged.last, without=merged.run)
+    if not parts:
+        return
+    is_base = runs.at(merged.last)[:1] == (merged.run,)
+    live = Reader(session, parts).reachable() if is_base else None
+    for table in TABLES:
+        made, expected = (
+            chain.from_iterable(rows for _, rows in merged_pages(session, table, sources, live))
+            for sources in ((merged.run,), parts)
         )
-
-
-def _verify_no_orphans(session: Session, numbers: set[int]) -> None:
-    for table, column in merge.NUMBERED[1:]:
-        for number in merge.numbers_in(session.connection, table):
-            if number not in numbers:
+        for found, wanted in zip_longest(made, expected):
+            if found != wanted:
                 raise CorruptStoreError(
-                    f"{session.path}: {table} has rows under {column} {number}, which has no run: restore the file"
-                    " from a copy"
+                    f"{session.path}: the merged run {merged.run} has {found} in {table.name}, and checkpoints"
+                    f" {merged.first} to {merged.last} give {wanted}: {_ADVICE}"
+                )
+
+
+def check_no_orphans(session: Session, found: Catalogue) -> None:
+    """Check that no row lies outside of a run.
+
+    Raises:
+        CorruptStoreError: one does; with its table.
+    """
+    known = {*(run.run for run in found.runs), *found.merging, *found.dropped}
+    for table, column in merge.NUMBERED[1:]:
+        if session.row("SELECT 1 FROM sqlite_schema WHERE name = ?", (table,)) is None:
+            continue
+        for number in merge.numbers_in(session, table, column):
+            if number not in known:
+                raise CorruptStoreError(
+                    f"{session.path}: {table} has rows under {column} {number}, which has no run: {_ADVICE}"
                 )

@@ -474,7 +474,7 @@ class PersistedObjectSpace(ObjectSpace):
             self._flight.writer.rollback()
         self._resolve()
         if epoch is not None:
-            self._store.truncate_after(self._store.reader(epoch=epoch).runs[0])
+            self._store.truncate_after(self._store.reader(epoch=epoch).newest)
         self._drop_edits()
         for forget in self._rollbacks:
             forget()

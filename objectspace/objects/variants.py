@@ -32,7 +32,8 @@ def variant(model: type, label: str, instead: Callable[[Any], None]) -> type:
     for name in dir(model):
         if name in _KEPT or (name.startswith("_") and not name.startswith("__")):
             continue
-        attribute = getattr(model, name)
+        # Another library may have put names on Python's abstract collections that cannot be read: zope.interface does.
+        attribute = getattr(model, name, None)
         if isinstance(attribute, property):
             members[name] = _guarded_property(name, instead)
         elif callable(attribute):

@@ -9,12 +9,14 @@ from objectspace.operators.expressions import Expression, call, coalesce, col, l
 from objectspace.operators.fused import PipelineOperator
 from objectspace.operators.hash_agg import HashAgg
 from objectspace.operators.hash_join import HashJoin
+from objectspace.operators.interval_join import IntervalJoin
 from objectspace.operators.materialize import Materialize
 from objectspace.operators.plan import Node, Plan
 from objectspace.operators.predicates import ExpressionError
 from objectspace.operators.run import LocalRun, run_local
 from objectspace.operators.simple_agg import SimpleAgg
 from objectspace.operators.stateless import Filter, Project, Union
+from objectspace.operators.temporal_join import TemporalJoin
 from objectspace.operators.top_n import GroupTopN, TopN
 from objectspace.operators.watermark_filter import WatermarkFilter
 from objectspace.operators.windows import Hop, Tumble
@@ -30,6 +32,7 @@ __all__ = [
     "HashAgg",
     "HashJoin",
     "Hop",
+    "IntervalJoin",
     "LocalRun",
     "Materialize",
     "Node",
@@ -41,6 +44,7 @@ __all__ = [
     "Project",
     "SimpleAgg",
     "Stream",
+    "TemporalJoin",
     "TopN",
     "Tumble",
     "Union",

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from objectspace.operators.base import Operator
 from objectspace.operators.join_side import Entry, JoinSide
+from objectspace.operators.net import net_changes
 from objectspace.relational import Chunk, Column, SchemaError, TableSchema
 from objectspace.relational.chunk import Op, is_insert
 from objectspace.relational.schema import Row
@@ -49,9 +50,11 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 class HashJoin(Operator):
     """The join of two streams by equal keys, with an optional condition beyond them.
 
-    Rows come out as they are found, split into deletes and inserts; neighbours that cancel are left out. The columns of
-    an output row are those of the left side, then those of the right one, with ``_right`` behind the names that both
-    have; a semi or anti join gives the rows of its main side alone.
+    The rows of a chunk count as a whole, whatever their order; over several chunks the changes of one stream key come
+    in order. Rows come out as they are found, split into deletes and inserts; neighbours that cancel are left out.
+
+    The columns of an output row are those of the left side, then those of the right one, with ``_right`` behind the
+    names that both have; a semi or anti join gives the rows of its main side alone.
 
     State: a table of the rows of each side, keyed by join key and stream key; and where rows may come out without a
     match or depend on there being one (the kept sides of outer joins, the main side of semi and anti joins) a table of
@@ -105,26 +108,19 @@ class HashJoin(Operator):
         super().__init__()
         if kind not in KINDS:
             raise SchemaError(f"there is no join of kind {kind!r}: expected one of {', '.join(KINDS)}")
-        safe = _checked_keys((left_schema, right_schema), (list(left_key), list(right_key)), null_safe)
+        safe = checked_keys((left_schema, right_schema), (list(left_key), list(right_key)), null_safe)
         self.kind = kind
         self._keys = (list(left_key), list(right_key))
         self._main = None if kind in ("inner", "left_outer", "right_outer", "full_outer") else kind.partition("_")[0]
         self._is_anti = kind.endswith("anti")
         self._keeps = {"left": kind in ("left_outer", "full_outer"), "right": kind in ("right_outer", "full_outer")}
+        self._has_watermarks, self._cache_keys = watermarks, cache_keys
         self._sides = {
-            side: JoinSide(
-                schema,
-                key,
-                safe,
-                counts=self._keeps[side] or self._main == side,
-                cache_keys=cache_keys,
-                watermark_column=key[0] if watermarks and key else None,
-            )
+            side: self._side(side, schema, key, safe)
             for side, schema, key in zip(self.sides, (left_schema, right_schema), self._keys, strict=True)
         }
-        self._joined = _joined_schema(left_schema, right_schema, self._keeps)
+        self._joined = joined_schema(left_schema, right_schema, self._keeps)
         self._matches = _predicate(condition, self._joined)
-        self._has_watermarks = watermarks
         self._promised: dict[str, Any] = {}
 
     @property
@@ -147,6 +143,7 @@ class HashJoin(Operator):
         for role, side in self._sides.items():
             side.open(self._tables[role], self._tables.get(f"{role}_degree"))
             space.on_rollback(side.forget)
+        space.on_rollback(self._promised.clear)
 
     def process(self, chunk: Chunk, side: str = "left") -> list[Chunk]:
         """Take changes of one side, and return the changes of the join.
@@ -160,10 +157,9 @@ class HashJoin(Operator):
 
         Time: O(rows · (log n + matches)). Dirties: one slot a row, and one a match whose degree changes.
         """
-        if side not in self.sides:
-            raise ValueError(f"a join has no side {side!r}: expected 'left' or 'right'")
+        self._check_side(side)
         change = self._change_main if self._main is not None else self._change_joined
-        found = [entry for op, row in chunk.rows() for entry in change(side, is_insert(op), row)]
+        found = [entry for op, row in net_changes(chunk) for entry in change(side, is_insert(op), row)]
         ops: list[Op] = ["+" if comes else "-" for comes, _ in found]
         out = Chunk(self.schema, ops, [row for _, row in found]).without_noops()
         return [out] if len(out) else []
@@ -173,10 +169,11 @@ class HashJoin(Operator):
 
         Time: O(1). Dirties: one slot a table at the next barrier, and the rows that are cleaned.
         """
+        self._check_side(side)
         key = self._keys[self.sides.index(side)]
         if not self._has_watermarks or not key or column != key[0] or value is None:
             return []
-        self._promised[side] = value
+        self._promise(side, value)
         if len(self._promised) < 2:
             return []
         least = min(self._promised.values())
@@ -184,11 +181,39 @@ class HashJoin(Operator):
             table.update_watermark(least)
         for one in self._sides.values():
             one.forget()
-        names = [self._keys[0][0], self._joined.names[len(self._sides["left"].nulls) + self._right_place()]]
-        return [(name, least) for name in names if name in self.schema.names]
+        names = [self._output_name(one, self._keys[place][0]) for place, one in enumerate(self.sides)]
+        return [(name, least) for name in names if name is not None]
 
-    def _right_place(self) -> int:
-        return self._sides["right"].schema.place_of(self._keys[1][0])
+    def _promise(self, side: str, value: Any) -> Any:
+        """Note a promise of one side, and return the one that holds: they only grow."""
+        self._promised[side] = max(value, self._promised.get(side, value))
+        return self._promised[side]
+
+    def _output_name(self, side: str, column: str) -> str | None:
+        """Return the name that a column of an input has in the output, ``None`` where it is not there."""
+        if self._main is not None:
+            return column if side == self._main else None
+        place = self._sides[side].schema.place_of(column)
+        return self._joined.names[place + (len(self._sides["left"].nulls) if side == "right" else 0)]
+
+    def _check_side(self, side: str) -> None:
+        if side not in self.sides:
+            raise ValueError(f"a join has no side {side!r}: expected 'left' or 'right'")
+
+    def _side(self, side: str, schema: TableSchema, key: list[str], null_safe: list[bool]) -> JoinSide:
+        """Return the state of one side."""
+        return JoinSide(
+            schema,
+            key,
+            null_safe,
+            counts=self._is_counted(side),
+            cache_keys=self._cache_keys,
+            watermark_column=key[0] if self._has_watermarks and key else None,
+        )
+
+    def _is_counted(self, side: str) -> bool:
+        """Tell whether what a row of a side gives depends on how many match it."""
+        return self._keeps[side] or self._main == side
 
     def _change_joined(self, side: str, comes: bool, row: Row) -> Iterator[tuple[bool, Row]]:
         """Apply one change of an inner or outer join, and yield what it changes."""
@@ -229,11 +254,11 @@ class HashJoin(Operator):
         key = mine.key_of(row)
         if key is None:
             return []
-        matches = [entry for entry in other.group(key).values() if self._is_match(side, row, entry.row)]
+        matches = [entry for entry in other.candidates(key, row) if self._is_match(side, row, entry.row)]
         if comes:
             mine.insert(key, row, len(matches))
         else:
-            mine.remove(key, row)
+            mine.remove(key, row, len(matches))
             for entry in matches:
                 other.shift(entry, -1)
         return matches
@@ -246,7 +271,7 @@ class HashJoin(Operator):
         return self._sides["left"].padded(left) + self._sides["right"].padded(right)
 
 
-def _checked_keys(
+def checked_keys(
     schemas: tuple[TableSchema, TableSchema], keys: tuple[list[str], list[str]], null_safe: bool | Sequence[bool] | None
 ) -> list[bool]:
     """Check that the keys of both sides can be compared, and return of each column whether NULL equals NULL."""
@@ -262,7 +287,7 @@ def _checked_keys(
     return safe
 
 
-def _joined_schema(left: TableSchema, right: TableSchema, keeps: dict[str, bool]) -> TableSchema:
+def joined_schema(left: TableSchema, right: TableSchema, keeps: dict[str, bool]) -> TableSchema:
     """Return the schema of joined rows; the stream keys of both sides identify one."""
     new_names: dict[str, str] = {}
     taken = set(left.names)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from objectspace.relational import Column, StateTable, TableSchema
@@ -38,7 +38,8 @@ class JoinSide:
         null_safe: of each of them whether NULL equals NULL.
         counts: whether degrees are kept.
         cache_keys: of how many join keys the rows stay in memory.
-        watermark_column: the column of the join key whose watermark cleans the tables.
+        watermark_column: the column whose watermark cleans the tables.
+        ordered_by: columns that follow the join key in the keys of the tables.
     """
 
     def __init__(
@@ -50,12 +51,14 @@ class JoinSide:
         counts: bool,
         cache_keys: int,
         watermark_column: str | None = None,
+        ordered_by: Sequence[str] = (),
     ) -> None:
         self.schema, self.counts = schema, counts
         self.nulls: Row = (None,) * len(schema.columns)
         self._places = [schema.place_of(name) for name in join_key]
         self._strict_places = [place for place, safe in zip(self._places, null_safe, strict=True) if not safe]
-        key = [*join_key, *(name for name, _ in schema.primary_key if name not in join_key)]
+        leading = [*join_key, *ordered_by]
+        key = [*leading, *(name for name, _ in schema.primary_key if name not in leading)]
         self.state_schema = TableSchema(schema.columns, key, watermark_column=watermark_column)
         columns = [schema.column(name) for name in dict.fromkeys(key)]
         degree = Column(DEGREE, "int64")
@@ -87,6 +90,10 @@ class JoinSide:
                 return None
         return tuple([row[place] for place in self._places])
 
+    def candidates(self, key: Row, opposite: Row) -> Iterable[Entry]:
+        """Return the rows of a join key that may match a row of the other side, in the order of their keys."""
+        return self.group(key).values()
+
     def group(self, key: Row) -> Group:
         """Return the rows of a join key, in the order of their stream keys. Time: O(1), or O(rows) from the table."""
         known = key if self._encode is None else self._encode(key)
@@ -106,12 +113,12 @@ class JoinSide:
         self._rows.insert_row(row)
         self._write_degree(entry)
 
-    def remove(self, key: Row, row: Row) -> None:
+    def remove(self, key: Row, row: Row, degree: int) -> None:
         """Remove a row. Time: O(log n). Dirties: one slot, and one of its degree where degrees are kept."""
-        entry = self.group(key).pop(self._slot(row), None)
+        self.group(key).pop(self._slot(row), None)
         self._rows.delete_row(row)
-        if self._degrees is not None and entry is not None:
-            self._degrees.delete_row(self._degree_row(entry))
+        if self._degrees is not None:
+            self._degrees.delete_row(self._degree_row(Entry(row, degree)))
 
     def shift(self, entry: Entry, change: int) -> None:
         """Note that one more row of the other side matches a row, or one less. Dirties: one slot, of the degree."""

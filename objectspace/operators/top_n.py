@@ -8,6 +8,7 @@ from itertools import islice, takewhile
 from typing import Any
 
 from objectspace.operators.base import Operator
+from objectspace.operators.net import net_changes
 from objectspace.relational import Chunk, SchemaError, StateTable, TableSchema
 from objectspace.relational.chunk import Op, is_insert
 from objectspace.relational.schema import KeyPart, Row
@@ -101,7 +102,7 @@ class GroupTopN(Operator):
         Time: O(rows · log n + groups touched · (offset + limit)). Dirties: one slot a row.
         """
         changed: dict[Row, list[tuple[Op, Row]]] = {}
-        for op, row in chunk.rows():
+        for op, row in net_changes(chunk):
             changed.setdefault(tuple(row[place] for place in self._group_places), []).append((op, row))
         changes = [self._change_group(group, rows) for group, rows in changed.items()]
         # What leaves one group may come in another: it leaves first.

@@ -216,7 +216,7 @@ class _View:
 
     def __init__(self, store: CheckpointStore, reader: Reader, name: str) -> None:
         self.store, self.reader, self.name = store, reader, name
-        self.epoch = _epoch_of(store, reader.runs[0] if reader.runs else 0)
+        self.epoch = _epoch_of(store, reader.newest)
         ids = {object_name: object_id for object_id, object_name, _, _ in reader.index()}
         stored = reader.item(ids[TABLES], name) if TABLES in ids else None
         if stored is None or name not in ids:

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 def run_of(values: dict[Any, Any], kind: CheckpointKind = DIFFERENTIAL, object_id: int = 1) -> Run:
     """Return a run that puts slots of one object, or deletes them where the value is None."""
     items = [(object_id, slot, None if value is None else json.dumps(value), None) for slot, value in values.items()]
-    return Run(kind, [(object_id, f"o{object_id}", "Array", "{}")], [], items)
+    return Run(kind, [(object_id, f"o{object_id}", "Sample", "{}")], [], items)
 
 
 def values_in(reader: Reader, object_id: int = 1) -> dict[Any, Any]:
@@ -75,7 +75,7 @@ def random_run(rng: random.Random, number: int, kind: CheckpointKind = DIFFERENT
         if object_id > 2 and number % 10 == 9:
             run.index.append((object_id, f"o{object_id}", None, None))
             continue
-        run.index.append((object_id, f"o{object_id}", "Array", "{}"))
+        run.index.append((object_id, f"o{object_id}", "Sample", "{}"))
         run.metadata.append((object_id, "length", rng.choice([None, str(number)])))
         slots = rng.sample(range(40), rng.randint(0, 6))
         run.items += [(object_id, slot, rng.choice([None, str(number)]), number) for slot in slots]

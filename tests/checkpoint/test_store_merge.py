@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -11,8 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkpoint import Reader, Run, UnknownCheckpointError
-from checkpoint.tiers import FAN_IN, RunMap
-from tests.checkpoint.store_helpers import DIFFERENTIAL, FULL, Model, image_of, quick_store, random_run, run_of
+from checkpoint.pages import PAGE_ROWS
+from checkpoint.tiers import FAN_IN, RunMap, StoredRun
+from tests.checkpoint.store_helpers import (
+    DIFFERENTIAL,
+    FULL,
+    Model,
+    image_of,
+    quick_store,
+    random_run,
+    run_of,
+    values_in,
+)
 
 
 @dataclass
@@ -139,18 +150,22 @@ def test_a_store_that_is_truncated_to_nothing_begins_anew() -> None:
     assert store.append(Run(FULL)).number == 1
 
 
-def grow(sizes: list[int], history: int) -> tuple[RunMap, int, int]:
+def grow(sizes: list[int], young: int) -> tuple[RunMap, int, int]:
     """Play the checkpoints of these sizes; return the runs, the most that were live and the rows rewritten."""
     runs, most, rewritten = RunMap(), 0, 0
     for number, slots in enumerate(sizes, 1):
         runs.added(number, slots, is_full=False)
-        group = runs.due(history)
-        if group:
-            slots = sum(runs._sizes[run] for run in group)
-            rewritten += slots
-            runs.merged(group, slots)
+        if group := runs.due(young):
+            rewritten += runs.rows(group)
+            merge_at_once(runs, group)
+            runs.dropped(runs.unneeded(number))
         most = max(most, len(runs.live))
     return runs, most, rewritten
+
+
+def merge_at_once(runs: RunMap, group: Sequence[float]) -> None:
+    last = int(group[-1])
+    runs.published(StoredRun(runs.number_for(last), runs[group[0]].first, last, runs.rows(group)))
 
 
 def tiers_of(sizes: list[int]) -> float:
@@ -173,19 +188,61 @@ def test_a_large_base_is_not_rewritten_for_a_few_small_checkpoints() -> None:
     assert most < 40
 
 
-@given(st.sets(st.integers(1, 60), max_size=4))
-def test_no_group_reaches_across_a_pinned_checkpoint(pins: set[int]) -> None:
-    runs = RunMap()
-    for number in range(1, 61):
-        runs.added(number, 1, is_full=number % 25 == 0)
-        while group := runs.due(1, [pin for pin in pins if pin <= number]):
-            assert not any(group[0] <= pin < group[-1] for pin in pins)
-            runs.merged(group, FAN_IN)
-        first = runs.obsolete(1, [pin for pin in pins if pin <= number])
-        if first:
-            assert all(pin >= first for pin in pins if pin <= number)
-            runs.dropped(first)
-    assert all(pin in runs for pin in pins)
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_is_merged_and_dropped_every_kept_checkpoint_is_whole(seed: int) -> None:
+    rng = random.Random(seed)
+    runs, pins, fulls, history = RunMap(), set[int](), [0], rng.choice([1, 5, 40])
+    for number in range(1, 150):
+        if is_full := rng.random() < 0.03:
+            fulls.append(number)
+        runs.added(number, rng.choice([0, 1, 9, 100]), is_full=is_full)
+        pins = {pin for pin in pins if rng.random() < 0.9} | ({number} if rng.random() < 0.05 else set())
+        while group := runs.due(min(8, history)):
+            merge_at_once(runs, group)
+        first = number - history + 1
+        runs.dropped(runs.unneeded(first, pins))
+        for kept in [*range(max(1, first), number + 1), *pins]:
+            assert kept in runs
+        for own in [run.last for run in runs if run.run == run.last]:
+            parts = [runs[run] for run in runs.at(own)]
+            begin = max(full for full in fulls if full <= own) or 1
+            assert {checkpoint for part in parts for checkpoint in range(part.first, part.last + 1)} == set(
+                range(begin, own + 1)
+            )
+
+
+def test_a_thousand_retained_checkpoints_are_read_through_few_runs() -> None:
+    store, model = quick_store(":memory:", history=1000), Model()
+    images = [model.image()]
+    for number in range(1, 1101):
+        run = random_run(random.Random(number), number)
+        model = model.follow(run)
+        images.append(model.image())
+        store.append(run)
+        assert len(store.reader().runs) <= 40
+    assert len([record for record in store.checkpoints() if record.run_slots is not None]) >= 1000
+    for number in range(101, 1101):
+        assert len(store.reader(number).runs) <= 40
+        if number % 13 == 0:
+            assert image_of(store.reader(number)) == images[number]
+    rows = store.database.execute("SELECT checkpoint, count(*) FROM state_item GROUP BY checkpoint").fetchall()
+    written = {record.number: record.slots for record in store.checkpoints()[-1000:] if record.slots}
+    assert {number: count for number, count in rows if number in written} == written
+
+
+def test_no_checkpoint_pays_for_more_than_a_few_times_what_it_wrote() -> None:
+    store = quick_store(":memory:", history=4)
+    store.append(run_of(dict.fromkeys(range(60_000), 0)))
+    most = 0
+    for number in range(1, 400):
+        before = store.database.conn.total_changes
+        store.append(run_of({random.Random(number * 300 + slot).randrange(60_000): number for slot in range(300)}))
+        most = max(most, store.database.conn.total_changes - before)
+    assert most < 300 * 3 * 10 + 4 * PAGE_ROWS
+    assert len(store.reader().runs) < 40
+    assert len(values_in(store.reader())) == 60_000
+    assert store.database["state_item"].count < 60_000 * 3
+    store.verify()
 
 
 def test_nothing_that_is_gone_stays_in_the_base() -> None:

@@ -41,8 +41,8 @@ class World:
             self.owned = {} if name == OWNER else self.owned
             return
         self.ids[name] = self._new_id()
-        codec = '{"of":"List"}' if name == OWNER else "{}"
-        self.index[self.ids[name]] = (self.ids[name], name, "Dictionary" if name == OWNER else "List", codec)
+        codec = '{"of":"Sample"}' if name == OWNER else "{}"
+        self.index[self.ids[name]] = (self.ids[name], name, "Samples" if name == OWNER else "Sample", codec)
 
     def _toggle_owned(self) -> None:
         if OWNER not in self.ids:

@@ -1,0 +1,118 @@
+"""The catalogue of runs: what the file says of them, read at opening and kept true by whoever merges or drops one."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from checkpoint import schema
+from checkpoint.errors import CorruptStoreError
+from checkpoint.session import Session
+from checkpoint.tiers import RunMap, RunNumber, StoredRun, is_own
+
+_MERGING, _MERGED, _DROPPED = "merging", "merged", "dropped"
+"""The states of a run in the table ``run``."""
+
+
+@dataclass
+class Catalogue:
+    """The runs of a store.
+
+    Args:
+        runs: those that can be read.
+        merging: those that are being made: number and parts.
+        dropped: those whose rows are being deleted.
+    """
+
+    runs: RunMap
+    merging: dict[RunNumber, tuple[RunNumber, ...]] = field(default_factory=dict)
+    dropped: list[RunNumber] = field(default_factory=list)
+
+
+def load(session: Session) -> Catalogue:
+    """Read the catalogue.
+
+    Raises:
+        CorruptStoreError: it is damaged.
+    Time: O(runs · log n) and O(full checkpoints).
+    """
+    is_old = session.row("PRAGMA user_version")[0] == 1
+    first = schema.FIRST_IN_FORMAT_1 if is_old else "coalesce(run_first, number)"
+    runs = session.rows(
+        f"SELECT number, {first}, number, run_slots FROM checkpoint WHERE run_slots IS NOT NULL ORDER BY number"
+    )
+    fulls = session.rows("SELECT number FROM checkpoint WHERE kind = 'full' ORDER BY number")
+    others = [] if is_old else session.rows("SELECT run, first, last, slots, state, parts FROM run")
+    runs += [row[:4] for row in others if row[4] == _MERGED]
+    try:
+        _require_numbers(runs)
+        _require_numbers(fulls)
+        _require_numbers([row[:3] for row in others])
+        merging = {row[0]: tuple(json.loads(row[5])) for row in others if row[4] == _MERGING}
+        _require_numbers(merging.values())
+    except (ValueError, TypeError) as error:
+        raise CorruptStoreError(
+            f"{session.path}: the table of checkpoints is damaged: restore the file from a copy"
+        ) from error
+    catalogue = RunMap(map(StoredRun._make, runs), [row[0] for row in fulls])
+    # A merge whose parts are not there can come from damage only: its own rows are of no use.
+    possible = {run: parts for run, parts in merging.items() if parts and all(part in catalogue for part in parts)}
+    dropped = [row[0] for row in others if row[4] != _MERGED and row[0] not in possible]
+    return Catalogue(catalogue, possible, dropped)
+
+
+def note_merging(connection: sqlite3.Connection, run: RunNumber, parts: Sequence[StoredRun]) -> None:
+    """Note that a merged run is being made of some parts.
+
+    Dirties: one row.
+    """
+    names = json.dumps([part.run for part in parts])
+    row = run, parts[0].first, parts[-1].last, _MERGING, names
+    connection.execute("INSERT INTO run (run, first, last, state, parts) VALUES (?, ?, ?, ?, ?)", row)
+
+
+def note_merged(connection: sqlite3.Connection, run: RunNumber) -> StoredRun:
+    """Note that a merged run is complete, and return it.
+
+    Dirties: one row.
+    """
+    connection.execute(
+        f"UPDATE run SET state = '{_MERGED}', parts = NULL, slots = (SELECT coalesce(sum(rows), 0) FROM portion"
+        " WHERE portion.run = run.run AND source = 'state_item') WHERE run = ?",
+        (run,),
+    )
+    found = connection.execute("SELECT run, first, last, slots FROM run WHERE run = ?", (run,)).fetchone()
+    return StoredRun(*found)
+
+
+def note_dropped(connection: sqlite3.Connection, runs: Iterable[RunNumber]) -> None:
+    """Note that nobody reads some runs any more; their rows are deleted later.
+
+    Dirties: one row each, two for the run of a checkpoint.
+    """
+    for run in runs:
+        if is_own(run):
+            connection.execute("UPDATE checkpoint SET run_slots = NULL, run_digest = NULL WHERE number = ?", (run,))
+        last = int(run)
+        connection.execute(
+            f"INSERT INTO run (run, first, last, state) VALUES (?, ?, ?, '{_DROPPED}')"
+            f" ON CONFLICT (run) DO UPDATE SET state = '{_DROPPED}', parts = NULL",
+            (run, last, last),
+        )
+
+
+def note_gone(connection: sqlite3.Connection, run: RunNumber) -> None:
+    """Note that the last row of a dropped run is deleted.
+
+    Dirties: its rows of the catalogue.
+    """
+    connection.execute("DELETE FROM portion WHERE run = ?", (run,))
+    connection.execute("DELETE FROM run WHERE run = ?", (run,))
+
+
+def _require_numbers(rows: Iterable[Sequence[object]]) -> None:
+    for row in rows:
+        if not all(type(value) in (int, float) for value in row):
+            raise ValueError(f"{row!r}: expected numbers")

@@ -1,0 +1,106 @@
+"""Whether the metadata of objects agrees with their slots, as far as a store can tell without their code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import orjson
+
+from checkpoint.errors import CorruptStoreError
+from checkpoint.reader import Reader
+from checkpoint.run import is_owner, owned_ids
+
+Metadata = dict[str, Any]
+
+
+def check_objects(reader: Reader, path: str) -> None:
+    """Check every object of a state.
+
+    Raises:
+        CorruptStoreError: one does not have the slots that its metadata says; with its name.
+    Time: O(state). The slots are streamed.
+    """
+    for object_id, name, kind, codec in reader.index():
+        _check(reader, path, object_id, repr(name), kind)
+        if is_owner((object_id, name, kind, codec)):
+            owned_kind = _owned_kind(codec)
+            for owned in sorted(owned_ids(item.value for item in reader.items(object_id))):
+                _check(reader, path, owned, f"{owned} in {name!r}", owned_kind)
+
+
+def _check(reader: Reader, path: str, object_id: int, name: str, kind: str | None) -> None:
+    rule = _RULES.get(kind or "")
+    if rule is None:
+        return
+    try:
+        metadata = {key: orjson.loads(value) for key, value in reader.metadata(object_id).items()}
+        fault = rule(reader, object_id, metadata)
+    except (ValueError, TypeError, KeyError) as error:
+        fault = f"metadata that is none ({error!r})"
+    if fault:
+        raise CorruptStoreError(
+            f"{path}: the {kind} {name} has {fault} at checkpoint {reader.newest}: roll it back to one that is sound,"
+            " or restore the file from a copy"
+        )
+
+
+def _counted(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
+    """A length says how many slots there are; where ranks have gaps it comes with the next rank."""
+    if "length" not in metadata:
+        return None
+    length = metadata["length"]
+    return _compare(reader.count(object_id), length[0] if isinstance(length, list) else length)
+
+
+def _array(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
+    """Slots are indexes below the length; those that hold the default may be absent."""
+    return _inside(reader, object_id, range(metadata["length"])) if "length" in metadata else None
+
+
+def _queue(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
+    return _exact(reader, object_id, range(metadata["head"], metadata["tail"])) if metadata else None
+
+
+def _stack(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
+    return _exact(reader, object_id, range(metadata["count"])) if metadata else None
+
+
+def _value(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
+    return _first(item.slot for item in reader.items(object_id) if item.slot != "value")
+
+
+def _exact(reader: Reader, object_id: int, slots: range) -> str | None:
+    return _inside(reader, object_id, slots) or _compare(reader.count(object_id), len(slots))
+
+
+def _inside(reader: Reader, object_id: int, slots: range) -> str | None:
+    return _first(item.slot for item in reader.items(object_id) if item.slot not in slots)
+
+
+def _compare(found: int, expected: int) -> str | None:
+    return None if found == expected else f"{found} slots where its metadata says {expected}"
+
+
+def _first(strangers: Iterable[object]) -> str | None:
+    return next((f"a slot {slot!r} that cannot be one of its own" for slot in strangers), None)
+
+
+def _owned_kind(codec: str | None) -> str | None:
+    found = orjson.loads(codec or "{}").get("of")
+    return found if isinstance(found, str) else None
+
+
+_RULES: dict[str, Callable[[Reader, int, Metadata], str | None]] = {
+    "Array": _array,
+    "Dictionary": _counted,
+    "LinkedList": _counted,
+    "List": _counted,
+    "Queue": _queue,
+    "Set": _counted,
+    "SortedDictionary": _counted,
+    "SortedSet": _counted,
+    "SparseArray": _counted,
+    "Stack": _stack,
+    "Value": _value,
+}

@@ -1,0 +1,115 @@
+"""Making a merged run beside its parts, some rows at a time: nothing that is read changes before it is complete.
+
+What is copied already is where the copying goes on, so that nothing else has to be kept to resume it. The parts are
+checked against their digests before, because the digests of the merged run would vouch for a damage from then on.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from checkpoint.catalogue import note_merged
+from checkpoint.digests import check_run
+from checkpoint.merge import insert_rows
+from checkpoint.pages import PAGE_ROWS, TABLES, Table, merged_pages
+from checkpoint.reader import Reader
+from checkpoint.run import digest_of, is_owner, owned_ids
+from checkpoint.session import Session
+from checkpoint.tiers import RunNumber, StoredRun
+
+_CHECK_COST, _DELETE_COST = 3, 3
+"""How many rows are checked, or deleted, in the time in which one is copied."""
+
+
+class Merge:
+    """A merge under way.
+
+    Args:
+        session: the connection.
+        run: the number of the merged run.
+        parts: the runs to merge, oldest first; their rows do not change.
+        is_base: nothing lies below them, so that what is deleted or out of reach is left out.
+
+    ``copied`` counts the item rows of the parts that were dealt with, ``checking`` is the part that is being checked,
+    and ``result`` is the merged run once it is complete.
+    """
+
+    def __init__(self, session: Session, run: RunNumber, parts: Sequence[RunNumber], *, is_base: bool) -> None:
+        self.run, self.parts = run, tuple(parts)
+        self.result: StoredRun | None = None
+        self.checking: RunNumber = 0
+        self.copied = 0
+        self._session, self._is_base = session, is_base
+        self.slices = self._work()
+
+    def _work(self) -> Iterator[int]:
+        """Do the work slice by slice, inside transactions of the caller; yield what each cost, in rows copied."""
+        connection = self._session.connection
+        if not connection.execute("SELECT 1 FROM portion WHERE run = ? LIMIT 1", (self.run,)).fetchone():
+            for part in self.parts:
+                self.checking = part
+                for rows in check_run(self._session, part):
+                    yield 1 + rows // _CHECK_COST
+        live: set[int] | None = None
+        if self._is_base:
+            live = set()
+            for rows in _find_live(Reader(self._session, self.parts), live):
+                yield 1 + rows // _CHECK_COST
+        for table in TABLES:
+            yield from self._copy(connection, table, live)
+        self.result = note_merged(connection, self.run)
+
+    def _copy(self, connection: sqlite3.Connection, table: Table, live: set[int] | None) -> Iterator[int]:
+        after = _last_key(connection, table, self.run)
+        for looked_at, rows in merged_pages(self._session, table, self.parts, live, after):
+            if rows:
+                insert_rows(connection, table, self.run, rows)
+                connection.execute(
+                    "INSERT INTO portion SELECT ?1, 1 + coalesce(max(number), 0), ?2, ?3, ?4"
+                    " FROM portion WHERE run = ?1",
+                    (self.run, table.name, len(rows), digest_of(rows)),
+                )
+            self.copied += looked_at if table is TABLES[-1] else 0
+            yield 1 + looked_at
+
+
+def delete_rows(connection: sqlite3.Connection, run: RunNumber) -> Iterator[int]:
+    """Delete all rows of a run slice by slice; yield what each cost, in rows copied."""
+    for table in TABLES:
+        while True:
+            end = connection.execute(
+                f"SELECT {table.keys} FROM {table.name} WHERE checkpoint = ? ORDER BY {table.keys} LIMIT 1 OFFSET ?",
+                (run, _DELETE_COST * PAGE_ROWS),
+            ).fetchone()
+            if end is None:
+                break
+            marks = ", ".join("?" * table.width)
+            connection.execute(
+                f"DELETE FROM {table.name} WHERE checkpoint = ? AND ({table.keys}) < ({marks})", (run, *end)
+            )
+            yield PAGE_ROWS
+        gone = connection.execute(f"DELETE FROM {table.name} WHERE checkpoint = ?", (run,)).rowcount
+        yield 1 + gone // _DELETE_COST
+
+
+def _find_live(reader: Reader, live: set[int]) -> Iterator[int]:
+    """Collect the ids of the objects that exist, slice by slice; yield how many rows were looked at."""
+    index = reader.index()
+    yield len(index)
+    for row in index:
+        live.add(row[0])
+        if is_owner(row):
+            for number, item in enumerate(reader.items(row[0], page_rows=PAGE_ROWS), 1):
+                live |= owned_ids([item.value])
+                if number % PAGE_ROWS == 0:
+                    yield PAGE_ROWS
+
+
+def _last_key(connection: sqlite3.Connection, table: Table, run: RunNumber) -> tuple[Any, ...] | None:
+    backwards = ", ".join(f"{key} DESC" for key in table.keys.split(", "))
+    found: tuple[Any, ...] | None = connection.execute(
+        f"SELECT {table.keys} FROM {table.name} WHERE checkpoint = ? ORDER BY {backwards} LIMIT 1", (run,)
+    ).fetchone()
+    return found

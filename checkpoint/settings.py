@@ -1,0 +1,68 @@
+"""Settings that are kept in the store, so that whoever opens it next keeps as much as the one before."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from datetime import timedelta
+
+from checkpoint.errors import CorruptStoreError
+from checkpoint.session import Session
+
+DEFAULT_HISTORY = 16
+"""How many of the newest checkpoints can be read, where nothing else is set."""
+
+DEFAULT_RECORDS = 10_000
+"""Of how many of the newest checkpoints the record is kept, where nothing else is set."""
+
+
+@dataclass(frozen=True)
+class Retention:
+    """Which checkpoints a store keeps by itself; whoever reads one keeps it too.
+
+    Args:
+        history: how many of the newest can be read at least.
+        keep_for: those that are younger can be read as well; None for no such rule.
+        records: of how many of the newest the record is kept: number, epoch, time, size and digest.
+    """
+
+    history: int = DEFAULT_HISTORY
+    keep_for: timedelta | None = None
+    records: int = DEFAULT_RECORDS
+
+    def __post_init__(self) -> None:
+        for name, count in (("history", self.history), ("records", self.records)):
+            if type(count) is not int or not 1 <= count < 2**63:
+                raise ValueError(f"{name} is {count!r}: keep at least 1 checkpoint")
+        if self.keep_for is not None and self.keep_for < timedelta(0):
+            raise ValueError(f"keep_for is {self.keep_for}: expected an age in the past")
+
+
+def read_retention(session: Session) -> Retention:
+    """Return the retention that is kept in a store.
+
+    Raises:
+        CorruptStoreError: it is damaged.
+    """
+    found = dict(session.rows("SELECT key, value FROM setting WHERE key IN ('history', 'keep_for', 'records')"))
+    seconds = found.get("keep_for")
+    try:
+        return Retention(
+            found.get("history", DEFAULT_HISTORY),
+            None if seconds is None else timedelta(seconds=seconds),
+            found.get("records", DEFAULT_RECORDS),
+        )
+    except (ValueError, TypeError, OverflowError) as error:
+        raise CorruptStoreError(
+            f"{session.path}: the settings are damaged ({error}): restore the file from a copy"
+        ) from error
+
+
+def write_retention(connection: sqlite3.Connection, retention: Retention) -> None:
+    """Keep a retention in a store.
+
+    Dirties: three settings.
+    """
+    seconds = None if retention.keep_for is None else retention.keep_for.total_seconds()
+    values = {"history": retention.history, "keep_for": seconds, "records": retention.records}
+    connection.executemany("INSERT OR REPLACE INTO setting VALUES (?, ?)", values.items())

@@ -1,0 +1,1 @@
+"""The command ``checkpoint``: what git is for source, for state."""

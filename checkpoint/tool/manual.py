@@ -1,0 +1,31 @@
+"""The manual: the help of every command, as it stands in the documentation."""
+
+from __future__ import annotations
+
+import click
+
+from checkpoint.tool.command import cli, load
+
+
+def manual() -> str:
+    """Return the help of the tool and of each of its commands, as Markdown."""
+    load()
+    root = click.Context(cli, info_name="checkpoint", terminal_width=100)
+    parts = [_block(cli.get_help(root))]
+    for name in ORDER:
+        command = cli.commands[name]
+        context = click.Context(command, info_name=name, parent=root, terminal_width=100)
+        parts.append(f"### {name}\n\n{_block(command.get_help(context))}")
+    assert set(ORDER) == set(cli.commands), "a command is not in the manual"
+    return "\n".join(parts)
+
+
+ORDER = (
+    *("log", "ls", "show", "diff", "blame", "bisect", "revert", "apply", "verify", "restore", "fork"),
+    *("compact", "prune", "gc", "export", "import", "top", "report", "doctor"),
+)
+"""The commands in the order in which one meets them."""
+
+
+def _block(text: str) -> str:
+    return f"```text\n{text}\n```\n"

@@ -1,0 +1,54 @@
+"""Patches: the changes between two checkpoints as lines of JSON, which can be kept, read and applied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import orjson
+
+from checkpoint.diff import Change, IndexEntry, Table
+from checkpoint.errors import CheckpointError
+
+HEADER = {"patch": 1}
+"""The first line of a patch: the version of its format."""
+
+
+def lines_of(changes: Iterable[Change]) -> Iterator[bytes]:
+    """Yield the lines of a patch."""
+    yield orjson.dumps(HEADER)
+    for change in changes:
+        fields = [change.table.value, change.object, change.name, change.kind, change.slot, change.old, change.new]
+        yield orjson.dumps([_packed(field) for field in fields] + [change.old_rank, change.new_rank])
+
+
+def changes_of(lines: Iterable[bytes]) -> Iterator[Change]:
+    """Yield the changes of a patch.
+
+    Raises:
+        CheckpointError: a line is no change, named by its number; or the format is a newer one.
+    """
+    for number, line in enumerate(lines, start=1):
+        try:
+            entry = orjson.loads(line)
+            if number == 1:
+                if entry != HEADER:
+                    raise CheckpointError(f"this is no patch of format 1: it begins with {line[:80]!r}")
+                continue
+            table, object_id, name, kind, *values, old_rank, new_rank = entry
+            slot, old, new = map(_unpacked, values)
+            yield Change(Table(table), int(object_id), name, kind, slot, old, new, old_rank, new_rank)
+        except (ValueError, TypeError) as error:
+            raise CheckpointError(f"line {number} of the patch is damaged ({error}): {line[:80]!r}") from None
+
+
+def _packed(field: Any) -> Any:
+    if isinstance(field, bytes):
+        return {"hex": field.hex()}
+    return {"index": list(field)} if isinstance(field, IndexEntry) else field
+
+
+def _unpacked(field: Any) -> Any:
+    if not isinstance(field, dict):
+        return field
+    return bytes.fromhex(field["hex"]) if "hex" in field else IndexEntry(*field["index"])

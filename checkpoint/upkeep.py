@@ -1,0 +1,187 @@
+"""What a store does beside its checkpoints: merging runs and deleting the rows of those that nobody reads any more.
+
+All of it is cut into slices. A checkpoint pays for some of them, in proportion to what it wrote, in a transaction after
+its commit; so no checkpoint stalls, and an interruption anywhere loses nothing but the last few slices.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterator, Sequence
+
+from checkpoint.catalogue import Catalogue, note_dropped, note_gone, note_merging
+from checkpoint.errors import CorruptStoreError
+from checkpoint.merging import Merge, delete_rows
+from checkpoint.session import Session
+from checkpoint.tiers import FAN_IN, RunNumber, StoredRun
+
+LEAST_ROWS = 512
+"""How many rows a checkpoint copies at least, where there is something to merge."""
+
+_PACE, _LIVE_RUNS = 4, 8
+"""A checkpoint copies this many rows for each that it wrote, and one more for each so many live runs."""
+
+_SWEEP_EVERY = FAN_IN
+"""After how many checkpoints the store looks for runs that nobody needs."""
+
+
+def allowance(slots: int, live: int) -> int:
+    """Return how many rows a checkpoint may copy.
+
+    Runs that come faster than they are merged raise it, so that their number settles.
+
+    Args:
+        slots: the item rows that the checkpoint wrote.
+        live: the runs that a read visits.
+
+    >>> allowance(1, live=9), allowance(2000, live=9), allowance(2000, live=80)
+    (512, 10000, 28000)
+    """
+    return max(LEAST_ROWS, slots * (_PACE + live // _LIVE_RUNS))
+
+
+class Upkeep:
+    """The merges and deletions under way in a store.
+
+    Methods that take a connection run inside a transaction of the caller. What they did is in the map of runs after
+    :meth:`settle`, for the time after the commit; after a rollback the object is of no use any more.
+
+    Args:
+        session: the connection.
+        catalogue: what the file says of its runs.
+    """
+
+    def __init__(self, session: Session, catalogue: Catalogue) -> None:
+        self.damage: list[CorruptStoreError] = []
+        self._session, self._runs = session, catalogue.runs
+        self._merges = [self._merge(run, parts) for run, parts in catalogue.merging.items()]
+        self._dropped = list(catalogue.dropped)
+        self._suspect: set[RunNumber] = set()
+        self._next_sweep = 0
+        self._deleting: Iterator[int] = iter(())
+        self._finished: list[StoredRun] = []
+        self._unneeded: tuple[RunNumber, ...] = ()
+
+    @property
+    def merging(self) -> Merge | None:
+        """The merge that goes on next."""
+        return min(self._merges, key=lambda merge: self._runs.rows(merge.parts), default=None)
+
+    def has_work(self, number: int, young: int, *, is_full: bool) -> bool:
+        """Tell whether there is anything to do after checkpoint ``number``."""
+        is_time = self.is_time(number, is_full=is_full)
+        return bool(is_time or self._merges or self._dropped or self._runs.due(young, self._busy()))
+
+    def is_time(self, number: int, *, is_full: bool) -> bool:
+        """Tell whether to look for what nobody needs after checkpoint ``number``."""
+        return is_full or number >= self._next_sweep
+
+    def begin(self, connection: sqlite3.Connection, young: int) -> None:
+        """Begin every merge that is due, and give up those that a full checkpoint has made useless."""
+        base = self._runs.live[0] if self._runs.live else 0
+        self.give_up(connection, [merge for merge in self._merges if merge.run < base])
+        while group := self._runs.due(young, self._busy()):
+            self.begin_merge(connection, group)
+
+    def begin_merge(self, connection: sqlite3.Connection, parts: Sequence[RunNumber]) -> None:
+        """Begin to merge some runs, the newest state among those that they hold.
+
+        Dirties: one row.
+        """
+        run = self._runs.number_for(int(parts[-1]), [*self._dropped, *(merge.run for merge in self._merges)])
+        note_merging(connection, run, [self._runs[part] for part in parts])
+        self._merges.append(self._merge(run, parts))
+
+    def give_up(self, connection: sqlite3.Connection, merges: Collection[Merge] | None = None) -> None:
+        """Give some merges up, or all.
+
+        Dirties: one row each; what they have copied is deleted later.
+        """
+        gone = [merge.run for merge in (self._merges if merges is None else merges)]
+        self._merges = [merge for merge in self._merges if merge.run not in gone]
+        self._drop(connection, gone)
+
+    def sweep(
+        self, connection: sqlite3.Connection, first: int, pins: Collection[int], held: Collection[RunNumber]
+    ) -> None:
+        """Drop every run that nobody needs.
+
+        Args:
+            connection: inside a transaction.
+            first: the oldest checkpoint to keep.
+            pins: older ones to keep.
+            held: runs that somebody is reading.
+
+        Dirties: a row or two for each run.
+        """
+        self._unneeded = self._runs.unneeded(first, pins, [*held, *self._parts()])
+        self._drop(connection, self._unneeded)
+        self._next_sweep = int(self._runs.live[-1]) + _SWEEP_EVERY if self._runs.live else 0
+
+    def is_merging(self, parts: Sequence[RunNumber]) -> bool:
+        """Tell whether just these runs are being merged, and no others."""
+        return [merge.parts for merge in self._merges] == [tuple(parts)]
+
+    def work(self, connection: sqlite3.Connection, rows: int) -> bool:
+        """Do so much work as copying some rows is, and tell whether there was any.
+
+        Dirties: about as many rows.
+        """
+        done = 0
+        while done < rows and (cost := self._delete_some(connection) or self._merge_some(connection)):
+            done += cost
+        return done > 0
+
+    def settle(self) -> bool:
+        """Let the map of runs know what was committed, and tell whether a merged run was."""
+        finished, self._finished = self._finished, []
+        for run in finished:
+            self._runs.published(run)
+        unneeded, self._unneeded = self._unneeded, ()
+        if unneeded:
+            self._runs.dropped(unneeded)
+        return bool(finished)
+
+    def _merge(self, run: RunNumber, parts: Sequence[RunNumber]) -> Merge:
+        return Merge(self._session, run, parts, is_base=parts[0] in self._runs.at(int(run))[:1])
+
+    def _parts(self) -> set[RunNumber]:
+        return {part for merge in self._merges for part in merge.parts}
+
+    def _busy(self) -> set[RunNumber]:
+        return self._parts() | self._suspect
+
+    def _drop(self, connection: sqlite3.Connection, runs: Sequence[RunNumber]) -> None:
+        note_dropped(connection, runs)
+        self._dropped += runs
+
+    def _delete_some(self, connection: sqlite3.Connection) -> int:
+        cost = next(self._deleting, 0)
+        if not cost and self._dropped:
+            self._deleting = self._delete_all(connection)
+            cost = next(self._deleting, 0)
+        return cost
+
+    def _delete_all(self, connection: sqlite3.Connection) -> Iterator[int]:
+        while self._dropped:
+            yield from delete_rows(connection, self._dropped[0])
+            note_gone(connection, self._dropped.pop(0))
+            yield 1
+
+    def _merge_some(self, connection: sqlite3.Connection) -> int:
+        merge = self.merging
+        if merge is None:
+            return 0
+        try:
+            cost = next(merge.slices, 1)
+        except CorruptStoreError as error:
+            # Where SQLite has found it, the file is damaged; else just the digest of a part is wrong.
+            self._session.require_settled()
+            self.damage.append(error)
+            self._suspect.add(merge.checking)
+            self.give_up(connection, [merge])
+            return 1
+        if merge.result is not None:
+            self._finished.append(merge.result)
+            self._merges.remove(merge)
+        return cost

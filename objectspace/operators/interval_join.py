@@ -1,0 +1,229 @@
+"""IntervalJoin: the join of rows that are near in time, which forgets what watermarks say nothing can meet any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+from objectspace.operators.hash_join import Condition, HashJoin, JoinKind
+from objectspace.operators.join_side import Entry, JoinSide
+from objectspace.relational import SchemaError, TableSchema
+from objectspace.relational.schema import Row
+from objectspace.relational.values import BadValue, checker
+
+TIMES = frozenset(["int16", "int32", "int64", "timestamp", "timestamptz"])
+"""The types of a column of times."""
+
+
+class IntervalSide(JoinSide):
+    """The rows of one input in the order of their times, read from the table and never held in memory.
+
+    Args:
+        schema: the schema of the input.
+        join_key: the columns that are compared with those of the other side.
+        null_safe: of each of them whether NULL equals NULL.
+        counts: whether degrees are kept.
+        time: the column of times.
+        opposite_place: where a row of the other side has its time.
+        reach: how much earlier and how much later than a row of the other side its matches are, ``None`` for any time.
+    """
+
+    def __init__(
+        self,
+        schema: TableSchema,
+        join_key: Sequence[str],
+        null_safe: Sequence[bool],
+        *,
+        counts: bool,
+        time: str,
+        opposite_place: int,
+        reach: tuple[Any, Any],
+    ) -> None:
+        options: dict[str, Any] = {"cache_keys": 1, "watermark_column": time, "ordered_by": [time]}
+        super().__init__(schema, join_key, null_safe, counts=counts, **options)
+        self._time, self._opposite_place, self._reach = schema.place_of(time), opposite_place, reach
+        self._check = checker(schema.column(time).type)
+
+    def key_of(self, row: Row) -> Row | None:
+        """Return the join key of a row, ``None`` where a NULL in it, or in the time, matches nothing."""
+        return None if row[self._time] is None else super().key_of(row)
+
+    def candidates(self, key: Row, opposite: Row) -> Iterator[Entry]:
+        """Yield the rows of a join key that are near a row of the other side. Time: O(log n + matches)."""
+        bounds = self._bounds(opposite[self._opposite_place])
+        if bounds is None:
+            return
+        low, high = bounds
+        rows = list(self._rows.scan(prefix=key, lower=low, upper=high))
+        if self._degrees is None:
+            yield from map(Entry, rows)
+            return
+        degrees = list(self._degrees.scan(prefix=key, lower=low, upper=high))
+        for row, degree in zip(rows, degrees, strict=True):
+            yield Entry(row, degree[-1])
+
+    def insert(self, key: Row, row: Row, degree: int) -> None:
+        """Store a row. Time: O(log n). Dirties: one slot, and one of its degree where degrees are kept."""
+        self._rows.insert_row(row)
+        self._write_degree(Entry(row, degree))
+
+    def remove(self, key: Row, row: Row, degree: int) -> None:
+        """Remove a row. Time: O(log n). Dirties: one slot, and one of its degree where degrees are kept."""
+        self._rows.delete_row(row)
+        if self._degrees is not None:
+            self._degrees.delete_row(self._degree_row(Entry(row, degree)))
+
+    def clean(self, watermark: Any) -> Any:
+        """Forget what no row of the other side that has a time from the watermark on can meet.
+
+        Returns:
+            the least time that may still be met, ``None`` where all may.
+        """
+        bounds = self._bounds(watermark)
+        if bounds is None or bounds[0] is None:
+            return None
+        for table in (self._rows, self._degrees):
+            if table is not None:
+                table.update_watermark(bounds[0][0])
+        return bounds[0][0]
+
+    def _bounds(self, time: Any) -> tuple[Row | None, Row | None] | None:
+        """Return from when to when rows match one with a time; ``None`` where the type has no such times."""
+        found: list[Row | None] = []
+        for by, is_low in zip(self._reach, (True, False), strict=True):
+            try:
+                found.append(None if by is None else (self._check(time + by),))
+            except (BadValue, OverflowError):
+                is_late = by > -by
+                if is_late == is_low:
+                    return None
+                found.append(None)
+        return found[0], found[1]
+
+
+class IntervalJoin(HashJoin):
+    """The join of two streams by equal keys and by times that are near each other.
+
+    A left row matches a right one where ``right time + lower <= left time <= right time + upper``. A watermark of one
+    side says that no later row of it has less in its column of times, nor takes such a row back; then the rows of the
+    other side that only earlier ones could meet are hidden with the next barrier, and removed from the state. What
+    comes out is the same as without watermarks.
+
+    State: as :class:`HashJoin`, with the tables ordered by join key, time and stream key; nothing of it is in memory.
+    An event dirties the slot of its row, and of each match the slot of its degree where that side has degrees.
+
+    Args:
+        left_schema: the schema of the left input; its primary key is the stream key.
+        right_schema: that of the right input.
+        left_key: the columns of the left side that are compared.
+        right_key: those of the right side, as many.
+        left_time: the column of times of the left side: whole numbers or timestamps.
+        right_time: that of the right side, of the same type.
+        lower: the least of left time less right time: a number or a ``timedelta``; ``None`` for any.
+        upper: the greatest.
+        kind: as of :class:`HashJoin`.
+        null_safe: as of :class:`HashJoin`; a NULL time matches nothing.
+        condition: what else a match takes.
+
+    Raises:
+        SchemaError: a column does not exist, the times have other types, or the interval is not one.
+
+    Source: the interval joins of Flink and RisingWave.
+
+    >>> from objectspace import VolatileObjectSpace
+    >>> from objectspace.relational import Chunk, Column
+    >>> ads = TableSchema([Column("ad", "string"), Column("shown", "int64")], ["ad", "shown"])
+    >>> clicks = TableSchema([Column("of", "string"), Column("at", "int64")], ["of", "at"])
+    >>> join = IntervalJoin(ads, clicks, ["ad"], ["of"], "shown", "at", lower=-10, upper=0)
+    >>> join.open(VolatileObjectSpace(), "join")
+    >>> join.process(Chunk.from_rows(ads, [("+", ("tea", 5)), ("+", ("tea", 30))]), side="left")
+    []
+    >>> join.process(Chunk.from_rows(clicks, [("+", ("tea", 12))]), side="right")[0].rows()
+    [('+', ('tea', 5, 'tea', 12))]
+    >>> join.watermark("at", 20, side="right"), join.barrier(1)     # no click before 20: no ad before 10 is kept
+    ([], [])
+    """
+
+    def __init__(
+        self,
+        left_schema: TableSchema,
+        right_schema: TableSchema,
+        left_key: Sequence[str],
+        right_key: Sequence[str],
+        left_time: str,
+        right_time: str,
+        lower: Any = None,
+        upper: Any = None,
+        kind: JoinKind = "inner",
+        null_safe: bool | Sequence[bool] | None = None,
+        condition: Condition | None = None,
+    ) -> None:
+        self._times = {"left": left_time, "right": right_time}
+        self._time_places = {"left": left_schema.place_of(left_time), "right": right_schema.place_of(right_time)}
+        kinds = [schema.column(self._times[side]).type for side, schema in _both(left_schema, right_schema)]
+        _check_interval(str(kinds[0]), str(kinds[1]), lower, upper)
+        self._reaches = {
+            "left": (lower, upper),
+            "right": (None if upper is None else -upper, None if lower is None else -lower),
+        }
+        super().__init__(left_schema, right_schema, left_key, right_key, kind, null_safe, condition)
+
+    def watermark(self, column: str, value: Any, side: str = "left") -> list[tuple[str, Any]]:
+        """Take a promise about the times of one side, and return what follows for the times of the output.
+
+        Time: O(1). Dirties: one slot a table at the next barrier, and the rows that are cleaned.
+        """
+        self._check_side(side)
+        if column != self._times[side] or value is None:
+            return []
+        promised = self._promise(side, value)
+        met = self._interval_side(_opposite(side)).clean(promised)
+        self._met[_opposite(side)] = met
+        return [promise for one in self.sides for promise in self._output_promise(one)]
+
+    def open(self, space: Any, name: str) -> None:
+        """Create its tables, or open them again."""
+        self._met: dict[str, Any] = {}
+        super().open(space, name)
+        space.on_rollback(self._met.clear)
+
+    def _output_promise(self, side: str) -> list[tuple[str, Any]]:
+        """Return the least time of a side that a later row of the output may have, where it is known."""
+        name, own, met = self._output_name(side, self._times[side]), self._promised.get(side), self._met.get(side)
+        return [] if name is None or own is None or met is None else [(name, min(own, met))]
+
+    def _interval_side(self, side: str) -> IntervalSide:
+        found = self._sides[side]
+        assert isinstance(found, IntervalSide)
+        return found
+
+    def _side(self, side: str, schema: TableSchema, key: list[str], null_safe: list[bool]) -> JoinSide:
+        return IntervalSide(
+            schema,
+            key,
+            null_safe,
+            counts=self._is_counted(side),
+            time=self._times[side],
+            opposite_place=self._time_places[_opposite(side)],
+            reach=self._reaches[side],
+        )
+
+
+def _opposite(side: str) -> str:
+    return "right" if side == "left" else "left"
+
+
+def _both(left: TableSchema, right: TableSchema) -> list[tuple[str, TableSchema]]:
+    return [("left", left), ("right", right)]
+
+
+def _check_interval(left: str, right: str, lower: Any, upper: Any) -> None:
+    if left != right or left not in TIMES:
+        raise SchemaError(f"the times are {left} and {right}: expected one type of {', '.join(sorted(TIMES))}")
+    expected = timedelta if left.startswith("timestamp") else int
+    for name, by in (("lower", lower), ("upper", upper)):
+        if by is not None and (not isinstance(by, expected) or isinstance(by, bool)):
+            raise SchemaError(f"{name} is {by!r}: between times of {left} it is a {expected.__name__}")
+    if lower is not None and upper is not None and lower > upper:
+        raise SchemaError(f"the interval from {lower!r} to {upper!r} is empty: lower is not above upper")

@@ -1,0 +1,215 @@
+"""TemporalJoin: each row with the version that was valid at its time, once watermarks say that it is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Literal
+
+from objectspace.operators.base import Operator
+from objectspace.operators.hash_join import checked_keys, joined_schema
+from objectspace.operators.net import net_changes
+from objectspace.relational import Chunk, Column, SchemaError, StateTable, TableSchema
+from objectspace.relational.chunk import Op, is_insert
+from objectspace.relational.schema import Row
+from objectspace.space import ObjectSpace
+
+TemporalKind = Literal["inner", "left_outer"]
+
+KINDS: tuple[TemporalKind, ...] = ("inner", "left_outer")
+
+
+class TemporalJoin(Operator):
+    """The join of each left row with the last right row of its key that is not later than itself.
+
+    The right side is a history of versions: a row is valid from its time until the next one of its key; of several with
+    one time the one with the greatest stream key counts. Left rows wait until both sides have promised that nothing
+    earlier comes; with the barrier after that they come out, once and for good, in the order of their times, and
+    versions that no later row can ask for are removed. Rows below the promise of both sides that come all the same are
+    passed over, and counted in ``late_rows``. A left row with a NULL in key or time matches nothing, and comes out at
+    once where the kind keeps it.
+
+    State: the left rows that wait, ordered by time and stream key; the versions of the right side, ordered by key, time
+    and stream key; and the keys of those versions that are still to come into force, ordered by time. An event dirties
+    one slot on the left and two on the right.
+
+    Args:
+        left_schema: the schema of the left input; its primary key is the stream key, also of the output.
+        right_schema: that of the right input.
+        left_key: the columns of the left side that are compared.
+        right_key: those of the right side, as many.
+        left_time: the column of times of the left side.
+        right_time: that of the right side, of the same type.
+        kind: ``inner``, or ``left_outer`` for rows without a version too.
+
+    Raises:
+        SchemaError: a column does not exist, or the types or the number of the columns differ.
+
+    Source: Flink's event-time temporal join; SQL's ASOF JOIN.
+
+    >>> from objectspace import VolatileObjectSpace
+    >>> orders = TableSchema([Column("n", "int64"), Column("item", "string"), Column("at", "int64")], ["n"])
+    >>> prices = TableSchema([Column("of", "string"), Column("since", "int64"), Column("p", "int64")], ["of", "since"])
+    >>> join = TemporalJoin(orders, prices, ["item"], ["of"], "at", "since")
+    >>> join.open(VolatileObjectSpace(), "join")
+    >>> _ = join.process(Chunk.from_rows(prices, [("+", ("tea", 10, 3)), ("+", ("tea", 20, 4))]), side="right")
+    >>> _ = join.process(Chunk.from_rows(orders, [("+", (1, "tea", 19)), ("+", (2, "tea", 31))]), side="left")
+    >>> _ = join.watermark("at", 30, side="left"); _ = join.watermark("since", 35, side="right")
+    >>> join.barrier(1)[0].rows()
+    [('+', (1, 'tea', 19, 'tea', 10, 3))]
+    >>> join.promises()
+    [('at', 30)]
+    """
+
+    sides: ClassVar[tuple[str, ...]] = ("left", "right")
+
+    def __init__(
+        self,
+        left_schema: TableSchema,
+        right_schema: TableSchema,
+        left_key: Sequence[str],
+        right_key: Sequence[str],
+        left_time: str,
+        right_time: str,
+        kind: TemporalKind = "inner",
+    ) -> None:
+        super().__init__()
+        if kind not in KINDS:
+            raise SchemaError(f"there is no temporal join of kind {kind!r}: expected one of {', '.join(KINDS)}")
+        # The times are compared as well: they have one type too.
+        checked_keys((left_schema, right_schema), ([*left_key, left_time], [*right_key, right_time]), None)
+        self.kind, self._schemas = kind, {"left": left_schema, "right": right_schema}
+        self._keys = {"left": list(left_key), "right": list(right_key)}
+        self._times = {"left": left_time, "right": right_time}
+        self._places = {
+            side: [schema.place_of(name) for name in (*self._keys[side], self._times[side])]
+            for side, schema in self._schemas.items()
+        }
+        joined = joined_schema(left_schema, right_schema, {"left": kind == "left_outer", "right": False})
+        self._output = TableSchema(joined.columns, left_schema.primary_key)
+        self._nulls: Row = (None,) * len(right_schema.columns)
+        self._promised: dict[str, Any] = {}
+        self._late = 0
+
+    @property
+    def schema(self) -> TableSchema:
+        """The schema of its output; the stream key is that of the left side."""
+        return self._output
+
+    @property
+    def late_rows(self) -> int:
+        """How many rows came below the promise of both sides since it was opened."""
+        return self._late
+
+    def state(self) -> list[tuple[str, TableSchema]]:
+        """Return the schemas of the rows that wait, of the versions, and of the keys of versions to come."""
+        left, right = self._schemas["left"], self._schemas["right"]
+        waiting = TableSchema(left.columns, _key(left, [self._times["left"]]), watermark_column=self._times["left"])
+        versions = TableSchema(right.columns, _key(right, [*self._keys["right"], self._times["right"]]))
+        names = _key(right, [self._times["right"], *self._keys["right"]])
+        coming = [right.column(name) for name in dict.fromkeys(names)]
+        columns = [Column(column.name, column.type, column.nullable) for column in coming]
+        return [
+            ("waiting", waiting),
+            ("versions", versions),
+            ("coming", TableSchema(columns, names, watermark_column=self._times["right"])),
+        ]
+
+    def open(self, space: ObjectSpace, name: str) -> None:
+        """Create its tables, or open them again."""
+        super().open(space, name)
+        self._promised.clear()
+        space.on_rollback(self._promised.clear)
+
+    def process(self, chunk: Chunk, side: str = "left") -> list[Chunk]:
+        """Take changes of one side, and return what needs no waiting: left rows that can match nothing.
+
+        Raises:
+            ValueError: there is no such side.
+
+        Time: O(rows · log n). Dirties: one slot a row on the left, two on the right.
+        """
+        self._check_side(side)
+        mark, places = self._tables["waiting"].watermark, self._places[side]
+        out: list[tuple[Op, Row]] = []
+        for op, row in net_changes(chunk):
+            if any(row[place] is None for place in places):
+                out.append((op, row))
+            elif mark is not None and row[places[-1]] < mark:
+                self._late += 1
+            else:
+                self._write(side, op, row)
+        if side == "right" or self.kind == "inner" or not out:
+            return []
+        return [Chunk(self.schema, [op for op, _ in out], [row + self._nulls for _, row in out])]
+
+    def watermark(self, column: str, value: Any, side: str = "left") -> list[tuple[str, Any]]:
+        """Take a promise about the times of one side; what follows for the output is known after the barrier.
+
+        Time: O(1).
+        """
+        self._check_side(side)
+        if column == self._times[side] and value is not None:
+            self._promised[side] = max(value, self._promised.get(side, value))
+        return []
+
+    def promises(self) -> list[tuple[str, Any]]:
+        """Return the promise for the times of the output that the last barrier made."""
+        mark = self._tables["waiting"].watermark
+        return [] if mark is None else [(self._times["left"], mark)]
+
+    def _flush(self) -> list[Chunk]:
+        """Give the rows that both sides have passed, and forget what only they could ask for."""
+        if len(self._promised) < 2:
+            return []
+        due, waiting, coming = min(self._promised.values()), self._tables["waiting"], self._tables["coming"]
+        rows = [row for row in map(self._joined, waiting.scan(upper=(due,), inclusive=(True, False))) if row]
+        for version in coming.scan(upper=(due,), inclusive=(True, False)):
+            self._retire(version)
+        waiting.update_watermark(due)
+        coming.update_watermark(due)
+        return [Chunk(self.schema, ["+"] * len(rows), rows)] if rows else []
+
+    def _joined(self, row: Row) -> Row | None:
+        """Return a left row with its version, ``None`` where it has none and is not kept."""
+        *key, time = [row[place] for place in self._places["left"]]
+        version = next(self._versions(key, upper=(time,)), None)
+        if version is None and self.kind == "inner":
+            return None
+        return row + (self._nulls if version is None else version)
+
+    def _retire(self, version: Row) -> None:
+        """Remove the versions before one that is in force: whoever asks for them asks for this one instead."""
+        schema = self._tables["coming"].schema
+        values = dict(zip(schema.names, version, strict=True))
+        keys = self._keys["right"]
+        rest = tuple(values[name] for name, _ in self._tables["versions"].schema.primary_key[len(keys) :])
+        for old in list(self._versions([values[name] for name in keys], upper=rest, inclusive=(True, False))):
+            self._tables["versions"].delete_row(old)
+
+    def _versions(self, key: Sequence[Any], **bounds: Any) -> Iterator[Row]:
+        """Return an iterator over the versions of a key, the last one first."""
+        return self._tables["versions"].scan(prefix=key, reverse=True, **bounds)
+
+    def _write(self, side: str, op: Op, row: Row) -> None:
+        if side == "left":
+            _change(self._tables["waiting"], op, row)
+            return
+        _change(self._tables["versions"], op, row)
+        coming, schema = self._tables["coming"], self._schemas["right"]
+        _change(coming, op, tuple(row[schema.place_of(name)] for name in coming.schema.names))
+
+    def _check_side(self, side: str) -> None:
+        if side not in self.sides:
+            raise ValueError(f"a join has no side {side!r}: expected 'left' or 'right'")
+
+
+def _key(schema: TableSchema, leading: list[str]) -> list[str]:
+    """Return the leading columns, then the rest of the stream key."""
+    return [*leading, *(name for name, _ in schema.primary_key if name not in leading)]
+
+
+def _change(table: StateTable, op: Op, row: Row) -> None:
+    if is_insert(op):
+        table.insert_row(row)
+    else:
+        table.delete_row(row)

@@ -1,0 +1,61 @@
+"""Stores for the tool: one with a bug in its history, and a space of two shards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from checkpoint.chain import Chain, location_at
+from checkpoint.tool.command import cli, load
+from objectspace import PersistedObjectSpace
+from objectspace.relational import Column, StateTable, TableSchema
+from tests.chain.chain_helpers import Publisher
+
+ORDERS = TableSchema([Column("id", "int64"), Column("item", "string", nullable=True)], ["id desc"])
+
+Tool = Callable[..., Result]
+
+load()
+
+
+@pytest.fixture
+def tool() -> Tool:
+    """Return what runs the command with some arguments."""
+
+    def run(*arguments: object) -> Result:
+        return CliRunner().invoke(cli, [str(argument) for argument in arguments], prog_name="checkpoint")
+
+    return run
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Return a store of seven checkpoints, of epochs 10 to 70; the fifth loses alice."""
+    path = tmp_path / "state.db"
+    with PersistedObjectSpace.open(path) as space:
+        orders, counts = StateTable(space, "orders", ORDERS), space.create_dictionary("counts")
+        events, lists = space.create_list("events"), space.create_dictionary("lists", of=list)
+        lists["x"] = [1, 2]
+        counts["alice"] = 1
+        for epoch in range(1, 8):
+            orders.insert_row((epoch, f"item {epoch}" if epoch % 2 else None))
+            counts["bob"] = -epoch
+            events.append({"n": epoch})
+            if epoch == 5:
+                del counts["alice"]
+            space.checkpoint(epoch=epoch * 10)
+    return path
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> Path:
+    """Return a space of two shards with three epochs."""
+    folder = tmp_path / "space"
+    publish, chain = Publisher(tmp_path / "cache"), Chain.open_or_create(location_at(folder), 2)
+    publish(chain, {"a": 1}, {"b": 1})
+    publish(chain, {"a": 2}, {})
+    publish(chain, {}, {"b": 3, "c": 4})
+    return folder

@@ -1,0 +1,185 @@
+"""The commands that only read, on a file, on a space, and on a store that somebody writes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from objectspace import PersistedObjectSpace
+from tests.tool.conftest import Tool
+
+
+def lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.splitlines()]
+
+
+def test_log(tool: Tool, store: Path) -> None:
+    found = tool("log", store)
+    assert found.exit_code == 0
+    header, *rows, spark = lines(found.output)
+    assert header.split() == ["number", "epoch", "kind", "time", "slots", "bytes"]
+    assert [row.split()[:3] for row in rows] == [[str(n), str(10 * n), "differential"] for n in range(7, 0, -1)]
+    assert spark.startswith("bytes, oldest to newest: █")
+    newest = json.loads(tool("log", store, "-n", 1, "--json", "--objects").output)
+    assert (newest["epoch"], newest["objects"]) == (70, {"orders": 1, "counts": 1, "events": 1})
+
+
+def test_ls(tool: Tool, store: Path) -> None:
+    rows = {row["name"]: row for row in map(json.loads, tool("ls", store, "--json").output.splitlines())}
+    kinds = {name: (row["kind"], row["length"]) for name, row in rows.items()}
+    assert kinds["orders"] == ("Table", 7)
+    assert kinds["events"] == ("List", 7)
+    assert kinds["counts"] == ("Dictionary", 1)
+    before = {
+        row["name"]: row["length"] for row in map(json.loads, tool("ls", store, "@40", "--json").output.splitlines())
+    }
+    assert before["counts"] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["counts"], ["counts = Dictionary of 1", "bob = -7"]),
+        (["counts@20"], ["counts = Dictionary of 2", "alice = 1", "bob = -2"]),
+        (["events", "-n", "1", "--format", "json"], ['{"key":0,"value":{"n":1}}']),
+        (["events", "--from", "5", "--format", "csv"], ["key,value", '5,"{""n"":6}"', '6,"{""n"":7}"']),
+        (["lists"], ["lists = Dictionary of 1", "x = [1,2]"]),
+        (["orders", "--where", "item=item 3"], ["orders = Table of 7", "id  item", " 3  item 3"]),
+        (["orders", "-n", "2", "--format", "csv"], ["id,item", "7,item 7", "6,"]),
+    ],
+)
+def test_show(tool: Tool, store: Path, arguments: list[str], expected: list[str]) -> None:
+    found = tool("show", store, *arguments)
+    assert (found.exit_code, lines(found.output)) == (0, expected)
+
+
+def test_diff(tool: Tool, store: Path) -> None:
+    found = tool("diff", store, 4, 5, "counts")
+    assert found.exit_code == 1
+    assert lines(found.output) == [
+        "counts (Dictionary)",
+        "  ~ its length = 2 → [1,2]",
+        "  - alice = 1",
+        "  ~ bob = -4 → -5",
+    ]
+    assert tool("diff", store, "HEAD", "HEAD").exit_code == 0
+    stat = [json.loads(line) for line in tool("diff", store, "@10", "@70", "--stat", "--json").output.splitlines()]
+    assert {row["object"]: (row["added"], row["removed"], row["changed"]) for row in stat} == {
+        "orders": (6, 0, 0),
+        "events": (6, 0, 0),
+        "counts": (0, 1, 1),
+    }
+
+
+def test_blame(tool: Tool, store: Path) -> None:
+    rows = [json.loads(line) for line in tool("blame", store, "events", "--json").output.splitlines()]
+    assert [(row["epoch"], row["key"]) for row in rows] == [(10 * n, str(n - 1)) for n in range(1, 8)]
+
+
+def test_verify_and_doctor(tool: Tool, store: Path) -> None:
+    assert "7 runs, all as their digests say" in tool("verify", store).output
+    found = tool("doctor", store, "--json")
+    assert (found.exit_code, json.loads(found.output)["writer"]) == (0, "none")
+    with store.open("r+b") as file:
+        file.seek(store.stat().st_size - 40)
+        file.write(b"damage" * 4)
+    damaged = tool("verify", store)
+    assert damaged.exit_code == 2
+    assert damaged.stderr.startswith("error: ")
+
+
+def test_a_store_that_somebody_writes(tool: Tool, store: Path) -> None:
+    with PersistedObjectSpace.open(store) as space:
+        space.get_dictionary("counts")["carol"] = 3
+        assert "carol" not in tool("show", store, "counts").output
+        space.checkpoint()
+        assert "carol = 3" in tool("show", store, "counts").output
+        assert "process" in tool("doctor", store).output
+        refused = tool("compact", store)
+        assert (refused.exit_code, "is being written by" in refused.stderr) == (2, True)
+
+
+def test_a_space(tool: Tool, location: Path) -> None:
+    assert [line.split()[0] for line in lines(tool("log", location).output)] == ["epoch", "3", "2", "1"]
+    assert lines(tool("show", location, "counts", "--shard", 1).output)[1:] == ["b = 3", "c = 4"]
+    assert lines(tool("show", location, "counts@1", "--shard", 0).output)[1:] == ["a = 1"]
+    assert "2 shards at epoch 3" in tool("verify", location).output
+    assert lines(tool("diff", location, "@1", "@3", "--shard", 1).output)[1:] == ["  ~ b = 1 → 3", "  + c = 4"]
+    assert "has no shard 7" in tool("ls", location, "--shard", 7).stderr
+    assert "there is no operator 'x'" in tool("ls", location, "--operator", "x").stderr
+    assert tool("apply", location, "nothing").exit_code == 2
+
+
+def test_top(tool: Tool, store: Path) -> None:
+    found = lines(tool("top", store, "--count", 2, "--interval", 0).output)
+    assert found[0].startswith("epoch 70, checkpoint 7")
+    assert sum(line.startswith("events ") for line in found) == 2
+
+
+class Page(HTMLParser):
+    """Collects the headings of a page, and refuses what comes from elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.headings: list[str] = []
+        self.is_heading = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert not {"src", "href"} & {name for name, _ in attrs}
+        self.is_heading = tag == "h2"
+
+    def handle_data(self, data: str) -> None:
+        if self.is_heading:
+            self.headings.append(data)
+            self.is_heading = False
+
+
+def test_report(tool: Tool, store: Path, tmp_path: Path) -> None:
+    with PersistedObjectSpace.open(store) as space:
+        space.create_list("<script>alert(1)</script>").append(1)
+        space.checkpoint()
+    assert tool("report", store, tmp_path / "report.html").exit_code == 0
+    text = (tmp_path / "report.html").read_text()
+    page = Page()
+    page.feed(text)
+    assert page.headings[:3] == ["Totals", "Bytes a checkpoint", "Slots a checkpoint"]
+    assert "alert(1)</script>" not in text
+    assert text.count("<rect") == 16
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["show", "{}", "count"], "did you mean 'counts'?"),
+        (["show", "{}", "counts@15"], "has no checkpoint @15: there are 1 to 7"),
+        (["diff", "{}", "99"], "has no checkpoint 99"),
+        (["diff", "{}", "yesterday"], "names no checkpoint"),
+        (["show", "{}", "orders", "--where", "price=1"], "there is no column 'price': it has id, item"),
+        (["show", "{}", "counts", "--where", "a=1"], "goes with a table"),
+        (["log", "nothing.db"], "nothing.db does not exist"),
+        (["log", __file__], "test_tool_reading.py"),
+        (["export", "{}", "counts", "x.xls"], "expected one of .parquet"),
+        (["gc", "{}"], "is a store file"),
+        (["bisect", "{}", "--good", "5", "--bad", "3", "--", "true"], "a good checkpoint before a bad one"),
+    ],
+)
+def test_bad_input(tool: Tool, store: Path, arguments: list[str], message: str) -> None:
+    found = tool(*(argument.replace("{}", str(store)) for argument in arguments))
+    assert found.exit_code == 2
+    assert found.stderr.startswith("error: ")
+    assert message in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+def test_the_installed_command(store: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "checkpoint", "show", str(store), "counts"], capture_output=True, text=True, check=True
+    )
+    assert lines(done.stdout) == ["counts = Dictionary of 1", "bob = -7"]
+    wrong = subprocess.run([sys.executable, "-m", "checkpoint", "lgo"], capture_output=True, text=True, check=False)
+    assert (wrong.returncode, "Did you mean 'log'?" in wrong.stderr) == (2, True)

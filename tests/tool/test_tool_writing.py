@@ -1,0 +1,100 @@
+"""The commands that write: patches, reverts, copies, upkeep, import and export."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from pathlib import Path
+
+import pytest
+
+from checkpoint import CheckpointStore
+from objectspace import PersistedObjectSpace
+from tests.tool.conftest import Tool
+
+
+def contents(path: Path, name: str) -> object:
+    with PersistedObjectSpace.open(path, read_only=True) as space:
+        return space.get(name).copy()
+
+
+def test_a_patch_goes_onto_another_store(tool: Tool, store: Path, tmp_path: Path) -> None:
+    assert tool("fork", store, tmp_path / "fork.db", 4).exit_code == 0
+    assert tool("diff", store, 4, 7, "--patch", tmp_path / "p.jsonl").exit_code == 1
+    assert "changes would be made" in tool("apply", tmp_path / "fork.db", tmp_path / "p.jsonl", "--dry-run").stderr
+    assert contents(tmp_path / "fork.db", "counts") == {"alice": 1, "bob": -4}
+    assert tool("apply", tmp_path / "fork.db", tmp_path / "p.jsonl").exit_code == 0
+    with (
+        CheckpointStore(store, read_only=True) as ours,
+        CheckpointStore(tmp_path / "fork.db", read_only=True) as theirs,
+    ):
+        assert list(ours.diff(theirs.reader(), ours.reader())) == []
+    again = tool("apply", tmp_path / "fork.db", tmp_path / "p.jsonl")
+    assert (again.exit_code, "nothing was written" in again.stderr) == (2, True)
+
+
+def test_revert_undoes_the_newest_checkpoint_and_refuses_what_changed_since(tool: Tool, store: Path) -> None:
+    assert tool("revert", store, 7).output.startswith("checkpoint 8, epoch 71: ")
+    assert contents(store, "counts") == {"bob": -6}
+    assert contents(store, "events") == [{"n": n} for n in range(1, 7)]
+    refused = tool("revert", store, 2)
+    assert (refused.exit_code, "nothing was written" in refused.stderr) == (2, True)
+    assert tool("revert", store, 0).exit_code == 2
+
+
+@pytest.mark.parametrize("line", ["[]", "no json", '["item",1]', '["nothing",1,null,null,1,null,"2",null,null]'])
+def test_a_damaged_patch_names_its_line(tool: Tool, store: Path, tmp_path: Path, line: str) -> None:
+    (tmp_path / "p.jsonl").write_text(f'{{"patch":1}}\n{line}\n')
+    found = tool("apply", store, tmp_path / "p.jsonl")
+    assert (found.exit_code, "line 2 of the patch is damaged" in found.stderr) == (2, True)
+    (tmp_path / "p.jsonl").write_text('{"patch":2}\n')
+    assert "no patch of format 1" in tool("apply", store, tmp_path / "p.jsonl").stderr
+
+
+def test_restore_whole_and_in_part(tool: Tool, store: Path, location: Path, tmp_path: Path) -> None:
+    assert tool("restore", store, tmp_path / "whole.db", "@40").exit_code == 0
+    assert contents(tmp_path / "whole.db", "counts") == {"alice": 1, "bob": -4}
+    assert tool("restore", store, tmp_path / "part.db", "--object", "lists").exit_code == 0
+    with PersistedObjectSpace.open(tmp_path / "part.db") as space:
+        assert (list(space), space.get("lists").copy()) == (["lists"], {"x": [1, 2]})
+    assert tool("restore", location, tmp_path / "shard.db", "--shard", 1).exit_code == 0
+    assert tool("restore", store, tmp_path / "part.db").exit_code == 2
+
+
+def test_compact_and_prune(tool: Tool, store: Path) -> None:
+    assert "at most 4 would go" in tool("prune", store, "--keep", 3, "--dry-run").output
+    assert tool("prune", store, "--keep", 3).output.startswith("4 checkpoints")
+    assert "3 runs would become one" in tool("compact", store, "--dry-run").output
+    assert tool("compact", store).exit_code == 0
+    assert contents(store, "counts") == {"bob": -7}
+
+
+def test_gc(tool: Tool, location: Path) -> None:
+    assert tool("gc", location, "--grace", 0, "--keep-epochs", 1).exit_code == 0
+    assert tool("verify", location).exit_code == 0
+
+
+def test_bisect_finds_the_checkpoint_that_lost_a_key(tool: Tool, store: Path) -> None:
+    check = "import sys; from objectspace import *; s = PersistedObjectSpace.open(sys.argv[1], read_only=True);"
+    check += " sys.exit('alice' not in s.get('counts'))"
+    found = tool("bisect", store, "--", sys.executable, "-c", check, "{}")
+    assert found.exit_code == 0
+    assert "\ncheckpoint 5, epoch 50" in found.output
+
+
+def test_export_and_import(tool: Tool, store: Path, tmp_path: Path) -> None:
+    for ending in ("csv", "jsonl", "parquet", "db"):
+        assert tool("export", store, "orders", tmp_path / f"orders.{ending}").output.endswith(": 7 rows\n")
+    rows = sqlite3.connect(tmp_path / "orders.db").execute("SELECT id, item FROM orders").fetchall()
+    assert rows == [(n, f"item {n}" if n % 2 else None) for n in range(7, 0, -1)]
+    for ending in ("csv", "jsonl", "parquet"):
+        new = tmp_path / f"new-{ending}.db"
+        assert tool("import", new, tmp_path / f"orders.{ending}", "orders", "--key", "id").exit_code == 0
+        assert contents(new, "orders")[7] == {"item": "item 7"}  # type: ignore[index]
+    assert tool("import", new, tmp_path / "orders.csv", "list").exit_code == 0
+    assert len(contents(new, "list")) == 7  # type: ignore[arg-type]
+    assert tool("import", new, tmp_path / "orders.csv", "list").exit_code == 2
+    assert tool("export", store, "orders", tmp_path / "orders.csv").exit_code == 2
+    assert tool("export", store, "counts", tmp_path / "counts.jsonl").exit_code == 0
+    assert tool("import", new, tmp_path / "counts.jsonl", "counts", "--key", "key").exit_code == 0
+    assert contents(new, "counts") == {"bob": -7}
