@@ -22,7 +22,6 @@ from typing import Any
 
 import bytewax.operators as op
 import orjson
-import pyarrow as pa
 from bytewax.dataflow import Dataflow
 from bytewax.operators import StatefulBatchLogic
 from bytewax.recovery import RecoveryConfig, init_db_dir
@@ -141,16 +140,12 @@ def hash_agg(events: int) -> Scenario:
     source = random.Random(1)
     rows: list[Event] = [(source.randrange(GROUPS), source.randrange(1000), number) for number in range(events)]
     changes = [Chunk(EVENTS, ["+"] * len(batch), batch) for batch in batches(rows, CHUNK)]
-    arrow = [Chunk.from_arrow(pa.RecordBatch.from_pylist(_named(batch)), EVENTS) for batch in batches(rows, CHUNK)]
     return Scenario(
         f"count, sum and max of {events:,} events by {GROUPS:,} groups",
         events,
         {
             "HashAgg, append-only": partial(
                 run_operator, lambda: HashAgg(EVENTS, ["k"], CALLS, append_only=True), changes
-            ),
-            "HashAgg, append-only, from Arrow": partial(
-                run_operator, lambda: HashAgg(EVENTS, ["k"], CALLS, append_only=True), arrow
             ),
             "HashAgg, with retractions": partial(run_operator, lambda: HashAgg(EVENTS, ["k"], CALLS), changes),
             "HashAgg, with retractions, without max": partial(
@@ -160,10 +155,6 @@ def hash_agg(events: int) -> Scenario:
             "Bytewax, recovery from SQLite": partial(with_bytewax, [(str(k), v) for k, v, _ in rows]),
         },
     )
-
-
-def _named(batch: list[Event]) -> list[dict[str, Any]]:
-    return [dict(zip(EVENTS.names, row, strict=True)) for row in batch]
 
 
 SCENARIOS: dict[str, Callable[[int], Scenario]] = {"hash_agg": hash_agg}

@@ -15,8 +15,18 @@ from objectspace.operators.agg_call import ORDERED, AggCall
 from objectspace.operators.base import Operator
 from objectspace.operators.canonical import identity, picker
 from objectspace.operators.chunks import check_chunk, refuse_retractions
-from objectspace.operators.distinct import Counted, DistinctColumn, unused
-from objectspace.operators.extremes import Changes, Head, OrderedCall
+from objectspace.operators.distinct import DistinctColumn, unused
+from objectspace.operators.extremes import OrderedCall
+from objectspace.operators.groups import (
+    Settled,
+    Touched,
+    add_rows,
+    distinct_note,
+    no_collection,
+    ordered_note,
+    same,
+    same_values,
+)
 from objectspace.operators.predicates import predicate_of
 from objectspace.operators.sketches import require_sketches
 from objectspace.relational import Chunk, Column, DataType, InconsistentOperationError, RowError, TableSchema
@@ -29,32 +39,6 @@ CACHED_GROUPS = 200_000
 
 CACHED_EXTREMES = 10
 """How many of the first rows of a group a call in order keeps in memory."""
-
-
-class Touched:
-    """What an epoch did to one group.
-
-    Args:
-        group: the values of its group columns, in the order of the keys of the tables.
-        cells: its cells, with nothing in them yet.
-    """
-
-    __slots__ = ("cells", "counted", "group", "ordered", "writes")
-
-    def __init__(self, group: tuple[Any, ...], cells: list[Any]) -> None:
-        self.group, self.cells = group, cells
-        self.ordered: dict[int, Changes] = {}
-        self.counted: dict[int, Counted] = {}
-        self.writes: dict[int, list[Any]] = {}
-
-
-class Settled:
-    """A group as it was at a barrier: its cells, the results of its calls, and what is known of its ordered rows."""
-
-    __slots__ = ("cells", "heads", "results")
-
-    def __init__(self, cells: list[Any], results: list[Any], heads: dict[int, Head]) -> None:
-        self.cells, self.results, self.heads = cells, results, heads
 
 
 class Aggregation(Operator):
@@ -143,7 +127,7 @@ class Aggregation(Operator):
         touched = self._touch(pairs)
         for adds, notes, mask in zip(self._adds[1:], self._notes[1:], masks, strict=True):
             kept = [(*pair, group) for pair, group, keep in zip(pairs, touched, mask, strict=True) if keep]
-            _add_rows(adds, notes, kept)
+            add_rows(adds, notes, kept)
 
     def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
         """Take a promise about a group column: the state of groups below it is cleaned with the next barrier."""
@@ -155,12 +139,12 @@ class Aggregation(Operator):
 
     def barrier(self, epoch: int) -> list[Chunk]:
         """End an epoch: return one change a touched group, and seal the tables."""
-        chunks = self._flush()
-        if self._pending is not None:
+        with no_collection():
+            chunks = self._flush()
             for table in self._tables.values():
-                table.update_watermark(self._pending)
-        for table in self._tables.values():
-            table.commit(epoch)
+                if self._pending is not None:
+                    table.update_watermark(self._pending)
+                table.commit(epoch)
         self._closed, self._pending = self._table.watermark, None
         return chunks
 
@@ -206,8 +190,7 @@ class Aggregation(Operator):
         """Settle the touched groups, and return their changes."""
         keys = self._in_order(self._touched)
         plans = [self._planned(key, self._touched[key]) for key in keys]
-        for touched in self._touched.values():
-            self._write_rows(touched)
+        self._write_rows()
         ops: list[Any] = []
         rows: list[Any] = []
         for key, before, after in plans:
@@ -256,6 +239,8 @@ class Aggregation(Operator):
 
     def _settle_distinct(self, touched: Touched) -> None:
         """Pass the values that came or went on to the calls with DISTINCT."""
+        if not touched.counted:
+            return
         fixed = dict(zip(self._key_places, touched.group, strict=True))
         for place, counted in touched.counted.items():
             turns, touched.writes[place] = self._distinct[place].settle(touched.group, counted)
@@ -266,12 +251,13 @@ class Aggregation(Operator):
                 for note in self._distinct_notes.get((place, number), ()):
                     note(touched, row, sign)
 
-    def _write_rows(self, touched: Touched) -> None:
-        """Write the rows of the calls in order and the counts of distinct values of a group."""
-        for number, changes in touched.ordered.items():
-            self._ordered[number].write(changes)
-        for place, writes in touched.writes.items():
-            self._distinct[place].write(writes)
+    def _write_rows(self) -> None:
+        """Write the rows of the calls in order and the counts of distinct values."""
+        for number, ordered in self._ordered.items():
+            ordered.write(touched.ordered.get(number, {}) for touched in self._touched.values())
+        for touched in self._touched.values():
+            for place, writes in touched.writes.items():
+                self._distinct[place].write(writes)
 
     def _settle(
         self, key: Any, touched: Touched, before: Settled | None, after: Settled, ops: list[Any], rows: list[Any]
@@ -426,7 +412,7 @@ class Aggregation(Operator):
             elif at:
                 self._adds[kept.filter + 1].append(kept.adder(at))
         for number, ordered in self._ordered.items():
-            note = _ordered_note(ordered, number)
+            note = ordered_note(ordered, number)
             if ordered.call.is_distinct:
                 key = ordered.argument, self._filter_of[number]
                 self._distinct_notes.setdefault(key, []).append(note)
@@ -434,7 +420,7 @@ class Aggregation(Operator):
                 self._notes[self._filter_of[number] + 1].append(note)
         for place, column in self._distinct.items():
             for number, kept_filter in enumerate(column.filters):
-                self._notes[kept_filter + 1].append(_distinct_note(column, place, number))
+                self._notes[kept_filter + 1].append(distinct_note(column, place, number))
 
     def _plan_groups(self) -> None:
         """Prepare what is done for each group."""
@@ -483,38 +469,5 @@ class Aggregation(Operator):
         return TableSchema(columns, self._keys, watermark_column=self._window)
 
 
-def same_values(one: Sequence[Any], other: Sequence[Any]) -> bool:
-    """Tell whether two rows show the same; NaN is the same as NaN."""
-    return one == other or all(a == b or (a != a and b != b) for a, b in zip(one, other, strict=True))
-
-
-def _add_rows(adds: Iterable[Add], notes: Iterable[Any], rows: list[Any]) -> None:
-    for op, row, group in rows:
-        sign = 1 if op == "+" or op == "U+" else -1
-        for add in adds:
-            add(group.cells, row, sign)
-        for note in notes:
-            note(group, row, sign)
-
-
-def _ordered_note(ordered: OrderedCall, number: int) -> Callable[[Touched, Any, int], None]:
-    def _note(touched: Touched, row: Any, sign: int) -> None:
-        ordered.note(touched.ordered.setdefault(number, {}), row, sign)
-
-    return _note
-
-
-def _distinct_note(column: DistinctColumn, place: int, number: int) -> Callable[[Touched, Any, int], None]:
-    def _note(touched: Touched, row: Any, sign: int) -> None:
-        column.note(touched.counted.setdefault(place, {}), row, number, sign)
-
-    return _note
-
-
 def _free(name: str, columns: Sequence[Column]) -> str:
     return unused(name, [column.name for column in columns])
-
-
-def same(group: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the group columns as they are."""
-    return group

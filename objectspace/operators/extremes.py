@@ -112,8 +112,12 @@ class OrderedCall:
         kept = tuple([row[place] for place in self.places])
         key = self._encode(self.schema.key_of(kept))
         others, encoder = self._others
-        found = changes.setdefault(key + encoder.encode([kept[place] for place in others]), [0, key, kept])
-        found[0] += sign
+        full = key + encoder.encode([kept[place] for place in others]) if others else key
+        found = changes.get(full)
+        if found is None:
+            changes[full] = [sign, key, kept]
+        else:
+            found[0] += sign
 
     def check(self, changes: Changes) -> None:
         """Refuse rows that came or went twice.
@@ -129,14 +133,13 @@ class OrderedCall:
                     " (the primary key of the input schema) must tell rows apart"
                 )
 
-    def write(self, changes: Changes) -> None:
-        """Apply the changes of a group to the table: rows that went before rows that came."""
-        for times, _, row in changes.values():
+    def write(self, groups: Iterable[Changes]) -> None:
+        """Apply the changes of groups to the table: rows that went before rows that came."""
+        found = [change for changes in groups for change in changes.values()]
+        for times, _, row in found:
             if times < 0:
                 self.table.delete_row(row)
-        for times, _, row in changes.values():
-            if times > 0:
-                self.table.insert_row(row)
+        self.table.insert_rows([row for times, _, row in found if times > 0])
 
     def apply(self, head: Head, changes: Changes) -> None:
         """Take the changes of a group over into its cache."""

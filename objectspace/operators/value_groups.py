@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import Any
 
-from objectspace.operators.aggregation import Aggregation, same, same_values
+from objectspace.operators.aggregation import Aggregation
 from objectspace.operators.canonical import is_plain
 from objectspace.operators.chunks import check_chunk, refuse_retractions
+from objectspace.operators.groups import same, same_values
 from objectspace.operators.vectorised import FEWEST, Folder, can_fold
 from objectspace.relational import Chunk, InconsistentOperationError
 
@@ -62,11 +61,6 @@ class ValueGroups(Aggregation):
         if len(self._held_rows) >= HELD:
             self._fold()
         return []
-
-    def barrier(self, epoch: int) -> list[Chunk]:
-        """End an epoch: return one change a touched group, and seal the tables."""
-        with no_collection():
-            return super().barrier(epoch)
 
     def _fold(self) -> None:
         """Add up the rows that wait."""
@@ -174,22 +168,6 @@ class ValueGroups(Aggregation):
             if old is not None and not new[0]:
                 row = [cell if dump is None else dump(cell) for dump, cell in zip(self._dumps, old)]
                 self._table.delete_row((*group, *row))
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """Let the garbage collector rest while many rows are built, none of which is garbage.
-
-    It would walk them again and again: a barrier with 60,000 groups takes a quarter less time without.
-    """
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _changes(
