@@ -13,6 +13,7 @@ from checkpoint import RunWriter
 from checkpoint.chain import OperatorPlan, ShardSaved, open_cache, save_run
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
+from objectspace.relational import seal_tables
 
 Process = Callable[[Iterator[pa.RecordBatch], PersistedObjectSpace], None]
 """What an operator does with the rows of its shard in one epoch: read them, and change objects of the space.
@@ -68,6 +69,7 @@ def save_shard(
     """
     number = current_shard(plan) if shard is None else shard
     writer = RunWriter(plan.kind(number))
+    seal_tables(space, plan.epoch)
     space.save(writer)
     writer.commit()
     return save_run(plan, number, writer.run, metrics)

@@ -1,0 +1,110 @@
+"""State as a DataFrame: tables, objects and key-value tables, of a space and of a file, and the change feed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from objectspace import PersistedObjectSpace
+from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
+from objectspace.relational import Column, StateTable, TableSchema
+from objectspace.spark import Operator, Pipeline
+
+from .spark_helpers import SHARDS
+
+SCHEMA = TableSchema([Column("k", "string"), Column("total", "int64")], ["k"])
+
+
+def keep_totals(batches: Iterator[pa.RecordBatch], space: PersistedObjectSpace) -> None:
+    """Keep the sum of each key in a table, the rows in a list, and the last value in a key-value table."""
+    table, seen = StateTable(space, "totals", SCHEMA), space.get_or_create_list("seen")
+    manager = KeyValueTableManager(space)
+    manager.create_scope("s")
+    manager.create_key_value_table("s", "last", KeyValueTableConfiguration(2))
+    last = manager.open_key_value_table("s", "last")
+    for batch in batches:
+        for row in batch.to_pylist():
+            known = table.get_row((row["key"],))
+            table.insert_row((row["key"], row["value"] + (known[1] if known else 0)))
+            seen.append(row["value"])
+            last.put(row["key"].encode(), str(row["value"]).encode(), key_family="f")
+
+
+@pytest.fixture
+def location(
+    tmp_path: Path, batches: list[DataFrame], make_pipeline: Callable[..., Pipeline], query: Callable[[str], None]
+) -> str:
+    pipeline = make_pipeline(Operator("totals", ("key",), keep_totals))
+    for number, batch in enumerate(batches):
+        pipeline.run_epoch(batch, number)
+    return str(tmp_path / "space")
+
+
+def sums(batches: list[DataFrame]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for batch in batches:
+        for row in batch.collect():
+            found[row.key] = found.get(row.key, 0) + row.value
+    return found
+
+
+def load(spark: SparkSession, path: Any, **options: Any) -> DataFrame:
+    return spark.read.format("objectspace").options(**options).load(str(path))
+
+
+def test_a_table_of_all_shards_at_any_epoch(spark: SparkSession, location: str, batches: list[DataFrame]) -> None:
+    newest = load(spark, location, table="totals")
+    assert newest.schema.simpleString() == "struct<k:string,total:bigint>"
+    assert newest.rdd.getNumPartitions() == SHARDS
+    assert {row.k: row.total for row in newest.collect()} == sums(batches)
+    assert {row.k: row.total for row in load(spark, location, table="totals", epoch=1).collect()} == sums(batches[:1])
+    assert load(spark, location, table="totals", columns="total").columns == ["total"]
+    assert newest.where("k = 'k3'").agg({"total": "sum"}).collect()[0][0] == sums(batches)["k3"]
+
+
+def test_objects_and_key_value_tables(spark: SparkSession, location: str, batches: list[DataFrame]) -> None:
+    seen = load(spark, location, object="seen")
+    assert seen.count() == sum(batch.count() for batch in batches)
+    last = load(spark, location, kvt="s/last").collect()
+    assert {(row.family, bytes(row.key).decode()) for row in last} == {("f", key) for key in sums(batches)}
+    assert len({row.version for row in last if row.partition == 0}) == sum(row.partition == 0 for row in last)
+
+
+def test_the_change_feed_adds_up_to_the_table(spark: SparkSession, location: str, batches: list[DataFrame]) -> None:
+    feed = spark.readStream.format("objectspace").options(table="totals", changes="true").load(location)
+    query = feed.writeStream.format("memory").queryName("changes").trigger(availableNow=True).start()
+    query.awaitTermination()
+    net: dict[tuple[str, int], int] = {}
+    for row in spark.table("changes").collect():
+        net[row.k, row.total] = net.get((row.k, row.total), 0) + (1 if row.op in ("+", "U+") else -1)
+    assert {key: count for key, count in net.items() if count} == dict.fromkeys(sums(batches).items(), 1)
+    assert {row.epoch for row in spark.table("changes").select("epoch").distinct().collect()} == {1, 2, 3}
+
+
+def test_a_store_file(spark: SparkSession, tmp_path: Path) -> None:
+    with PersistedObjectSpace.open(tmp_path / "state.db") as space:
+        space.create_dictionary("d", of=list).update({"a": [1], ("b", 2): [2, 3]})
+        space.checkpoint()
+    rows = load(spark, tmp_path / "state.db", object="d").collect()
+    assert [(row.key, row.value) for row in rows] == [("a", "[1]"), ('{"$tuple":["b",2]}', "[2,3]")]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "takes one of the options table, object and kvt"),
+        ({"table": "nothing"}, "has no table 'nothing'"),
+        ({"table": "totals", "columns": "k,price"}, "has no column 'price'"),
+        ({"table": "totals", "epoch": "last"}, "expected a number"),
+        ({"table": "totals", "operator": "other"}, "name an operator"),
+    ],
+)
+def test_bad_options(spark: SparkSession, location: str, options: dict[str, str], message: str) -> None:
+    with pytest.raises(PySparkException, match=message):
+        load(spark, location, **options).collect()
