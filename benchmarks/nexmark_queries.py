@@ -54,9 +54,8 @@ def _q5(s: Streams) -> Stream:
     window = s["bid"].window("date_time", timedelta(seconds=10), hop=timedelta(seconds=2))
     counts = window.group_by("auction", "window_start").agg(num=count())
     most = counts.group_by("window_start").agg(most=max_("num"))
-    return (
-        counts.join(most, on="window_start").filter(col("num") >= col("most")).select("auction", "num", "window_start")
-    )
+    hot = counts.join(most, on="window_start", where=col("num") >= col("most"))
+    return hot.select("auction", "num", "window_start")
 
 
 def _q6(s: Streams) -> Stream:

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 from objectspace.operators.agg_call import AggCall
 from objectspace.operators.base import Operator
 from objectspace.operators.bound import Bound
-from objectspace.operators.computed import Relabel, Select, Where
+from objectspace.operators.computed import Rekeyed, Relabel, Select, Where
 from objectspace.operators.dedup import Dedup
-from objectspace.operators.expressions import Expression, col, describe, expression, lit
+from objectspace.operators.expressions import Expression, col, describe, expression, lit, shown
 from objectspace.operators.hash_agg import HashAgg
 from objectspace.operators.plan import Node, Plan
 from objectspace.operators.simple_agg import SimpleAgg
@@ -445,21 +445,6 @@ class Grouped:
             options["group_key"] = list(self.names)
         make = _maker(GroupTopN if self.names else TopN, self.stream.schema, **options)
         return self.stream.then(label, structure, make, keys=self.names, append_only=False)
-
-
-class Rekeyed(Select):
-    """Computes columns, and takes ``_branch`` and ``_key`` as the stream key."""
-
-    def __init__(self, schema: TableSchema, columns: Mapping[str, Expression]) -> None:
-        super().__init__(TableSchema(schema.columns, watermark_column=schema.watermark_column), columns)
-        self._schema = TableSchema(
-            self._schema.columns, ["_branch", "_key"], watermark_column=self._schema.watermark_column
-        )
-
-
-def shown(name: str, made: Expression) -> str:
-    """Return a computed column as text."""
-    return name if str(made) == name else f"{made} as {name}"
 
 
 def _maker(cls: Callable[..., Operator], *given: Any, **options: Any) -> Callable[[], Operator]:

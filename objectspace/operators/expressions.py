@@ -294,6 +294,11 @@ def expression(given: Any, kind: str | DataType = "bool") -> Expression:
     return call(given, kind) if callable(given) else lit(given)
 
 
+def shown(name: str, made: Expression) -> str:
+    """Return a computed column as text."""
+    return name if str(made) == name else f"{made} as {name}"
+
+
 def describe(function: Callable[..., Any]) -> str:
     """Return a name for a callable that changes when its code does: its name and a digest.
 

@@ -44,7 +44,7 @@ def _named_chunk(name: str, node: Node, given: Any, number: int) -> Chunk:
         chunk = _chunk(schema, given)
         if node.append_only:
             _refuse_retractions(chunk)
-        return _numbered(chunk, node.schema, number) if numbered else chunk
+        return _numbered(chunk, node.schema, number) if numbered else _ordered(chunk)
     except RowError as error:
         raise RowError(f"source {name!r}: {error}") from None
 
@@ -74,6 +74,13 @@ def _refuse_retractions(chunk: Chunk) -> None:
     for op, row in chunk.rows():
         if op != "+":
             raise RowError(f"{op} {row!r}: its rows are only added: declare it with a key, and without append_only")
+
+
+def _ordered(chunk: Chunk) -> Chunk:
+    """Return the changes by their keys, those of one key as they came: so what follows does not depend on the order."""
+    encode, key_of = chunk.schema.key_encoder.encode, chunk.schema.key_of
+    changes = sorted(chunk.rows(), key=lambda change: encode(key_of(change[1])))
+    return Chunk(chunk.schema, [op for op, _ in changes], [row for _, row in changes])
 
 
 def _numbered(chunk: Chunk, schema: TableSchema, number: int) -> Chunk:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from objectspace.operators.builder import JOINS, Stream, shown
+from objectspace.operators.builder import JOINS, Stream
 from objectspace.operators.computed import Rekey, Select
-from objectspace.operators.expressions import Expression, coalesce, col, expression, lit
+from objectspace.operators.expressions import Expression, coalesce, col, expression, lit, shown
 from objectspace.operators.hash_join import HashJoin, JoinKind
 from objectspace.operators.plan import Node
 from objectspace.relational import Column, SchemaError, TableSchema

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from random import Random
 from typing import Any
 
 import duckdb
@@ -106,3 +107,19 @@ def test_random_trees_three_deep_give_what_their_query_gives(oracle: Oracle, tre
 @given(tree=trees(2), history=HISTORY)
 def test_random_trees_over_sources_that_only_grow(oracle: Oracle, tree: Tree, history: Any) -> None:
     check(oracle, tree, *history, append_only=True)
+
+
+@settings(SETTINGS, max_examples=40)
+@given(tree=trees(2), history=HISTORY, chance=st.randoms(use_true_random=False))
+def test_the_order_of_the_rows_of_an_epoch_does_not_matter(tree: Tree, history: Any, chance: Random) -> None:
+    world = World()
+    batches = [world.add(edits) for edits in history[0]]
+    mixed = [{name: chance.sample(rows, len(rows)) for name, rows in batch.items()} for batch in batches]
+    outcomes = []
+    for given_batches in (batches, mixed):
+        store = CheckpointStore(":memory:")
+        run = pipeline_of(tree).run_local(given_batches, store)
+        items = store.database.execute("SELECT name, slot, value FROM current_item").fetchall()
+        outcomes.append((items, [(epoch, chunk.rows()) for epoch, chunk in run.changes("result")]))
+        store.close()
+    assert outcomes[0] == outcomes[1]
