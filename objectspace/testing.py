@@ -50,8 +50,8 @@ def crash_everywhere(
         make: returns a new operator.
         events: the events.
         events_per_epoch: after how many events a checkpoint is taken.
-        max_dirty_per_event: how many items an event may dirty, on the average of its epoch; no limit by default. What
-            ``open`` creates does not count.
+        max_dirty_per_event: how many items an event may dirty, each with a checkpoint of its own; no limit by default.
+            What ``open`` creates does not count, nor do metadata rows such as lengths.
         name: the name to open the operator under.
 
     Returns:
@@ -68,7 +68,9 @@ def crash_everywhere(
     """
     epochs = [events[start : start + events_per_epoch] for start in range(0, len(events), events_per_epoch)]
     clean = _Run(make, epochs, name)
-    clean.play(None, max_dirty_per_event)
+    clean.play(None)
+    if max_dirty_per_event is not None:
+        _Run(make, [[event] for event in events], name).play(None, max_dirty_per_event)
     plans = [_Plan(epoch, point) for epoch in range(1, len(epochs) + 1) for point in (*POINTS, *SURVIVED)]
     for plan in plans:
         run = _Run(make, epochs, name)
@@ -110,7 +112,7 @@ class _Run:
             point = plan.point if plan is not None and plan.epoch == epoch else ""
             receipt = self._checkpoint(epoch + 1, point)
             if receipt is not None and max_dirty is not None and epoch:
-                _check_budget(epoch, receipt, max_dirty * len(events))
+                _check_budget(epoch, receipt, max_dirty)
 
     def _checkpoint(self, epoch: int, point: str) -> Receipt | None:
         """Take the checkpoint of an epoch, disturbed at a point."""
@@ -167,8 +169,8 @@ def _compare(plan: _Plan, clean: _Run, run: _Run) -> None:
         assert ours == theirs, f"{where}: {name!r} ends as {ours:.500}, and as {theirs:.500} undisturbed"
 
 
-def _check_budget(epoch: int, receipt: Receipt, allowed: int) -> None:
+def _check_budget(event: int, receipt: Receipt, allowed: int) -> None:
     if receipt.slots > allowed:
         culprits = sorted(receipt.objects.items(), key=lambda item: -item[1].slots)
         named = ", ".join(f"{name!r} {cost.slots}" for name, cost in culprits if cost.slots)
-        raise AssertionError(f"epoch {epoch} dirtied {receipt.slots} items, and may dirty {allowed}: {named}")
+        raise AssertionError(f"event {event} dirtied {receipt.slots} items, and may dirty {allowed}: {named}")

@@ -59,8 +59,8 @@ def test_state_in_memory_only_is_found() -> None:
 
 
 def test_the_culprit_of_too_many_dirty_slots_is_named() -> None:
-    with pytest.raises(AssertionError, match=r"epoch 4 dirtied 4 items, and may dirty 3: 'operator/values' 4"):
-        crash_everywhere(Rewriting, [1, 2, 3, 4], max_dirty_per_event=3)
+    with pytest.raises(AssertionError, match=r"event 4 dirtied 4 items, and may dirty 3: 'operator/values' 4"):
+        crash_everywhere(Rewriting, [1, 2, 3, 4], max_dirty_per_event=3, events_per_epoch=4)
 
 
 def test_operators_of_the_change_log_and_anything_else() -> None:
