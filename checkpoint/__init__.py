@@ -21,7 +21,9 @@ from checkpoint.errors import (
 )
 from checkpoint.reader import Reader, StoredItem
 from checkpoint.record import CheckpointRecord
+from checkpoint.repair import Repair
 from checkpoint.run import CheckpointKind, Run
+from checkpoint.settings import Retention
 from checkpoint.store import CheckpointStore
 from checkpoint.writer import CheckpointWriter, ObjectReceipt, Receipt, RunWriter, Writer, WriterState
 
@@ -39,6 +41,8 @@ __all__ = [
     "ObjectReceipt",
     "Reader",
     "Receipt",
+    "Repair",
+    "Retention",
     "Run",
     "RunWriter",
     "StoreFailedError",

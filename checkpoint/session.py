@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -53,6 +54,7 @@ class Session:
         self._connection: sqlite3.Connection | None = None
         self._log = Path(path).resolve().with_name(Path(path).resolve().name + "-wal")
         self._log_copied = 0
+        self._identity: tuple[int, int] | None = None
 
     @property
     def connection(self) -> sqlite3.Connection:
@@ -84,6 +86,7 @@ class Session:
             self._disconnect()
             raise
         self._failure = None
+        self._identity = self._found()
 
     def reopen(self) -> None:
         """Open the file again; what was in doubt is decided by what it holds.
@@ -232,6 +235,18 @@ class Session:
         if self.connection and self.read_only:
             raise CheckpointError(f"{self.path} was opened with read_only=True: open it for writing")
 
+    def require_same_file(self) -> None:
+        """Refuse where the file was removed, moved or replaced: what is written now would be found by nobody.
+
+        Raises:
+            CheckpointError: it was.
+        """
+        if self._identity is not None and self._found() != self._identity:
+            raise CheckpointError(
+                f"{self.path} was removed or replaced while the store was open, and nothing was written: put the file"
+                " back, or write what is open into another one with fork(), then open that"
+            )
+
     def require_settled(self) -> None:
         """Refuse where it is open what the file holds.
 
@@ -268,6 +283,14 @@ class Session:
                 yield
             except SQLITE_ERRORS as error:
                 raise self.failed(error) from error
+
+    def _found(self) -> tuple[int, int] | None:
+        """Return what tells the file at the path from any other; None where there is none."""
+        try:
+            found = None if self.in_memory else os.stat(self.path)
+        except OSError:
+            found = None
+        return None if found is None else (found.st_dev, found.st_ino)
 
     def _connect(self, mode: str) -> sqlite3.Connection:
         target = self.path if self.in_memory else f"{Path(self.path).absolute().as_uri()}?mode={mode}"

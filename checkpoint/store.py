@@ -21,6 +21,7 @@ from checkpoint.fork import fork
 from checkpoint.lock import WriterLock
 from checkpoint.reader import Reader
 from checkpoint.record import CheckpointRecord, read_integers, read_records, write_record
+from checkpoint.repair import Repair, repair
 from checkpoint.run import CheckpointKind, Run
 from checkpoint.session import IN_MEMORY, Durability, Session, require_usable
 from checkpoint.settings import Retention, read_retention, write_retention
@@ -264,6 +265,30 @@ class CheckpointStore:
         with self._mutex:
             return verify(self._session)
 
+    def repair(self) -> Repair:
+        """Let go of what is damaged, so that the newest checkpoint that can be proved is the newest one.
+
+        A merged run is made again from the runs beside it, so that nothing is lost with it; a full checkpoint from the
+        state before it, where its digest says that nothing had changed. All or nothing is done. A space that is open on
+        the store takes the state over by its ``rollback()``.
+
+        Returns:
+            what was damaged, what was made again and which checkpoints are lost.
+
+        Raises:
+            CorruptStoreError: nothing can be proved, or the structure of the file is damaged; nothing was changed.
+        Time: O(rows). Dirties: the rows of what is damaged.
+        """
+        with self._mutex:
+            self._session.require_writable()
+            with self._transaction() as connection:
+                report = repair(self._session, connection)
+            self._load()
+            self._retire_readers("was damaged, and dropped by a repair")
+            while self._work():
+                pass
+            return report
+
     def compact(self, progress: retention.Progress = retention.silent) -> None:
         """Merge all runs into one and give the space back to the file system; then just the newest checkpoint is read.
 
@@ -449,6 +474,7 @@ class CheckpointStore:
         started = time.perf_counter()
         with self._mutex:
             self._session.require_writable()
+            self._session.require_same_file()
             number, epoch, parent = self._next(epoch)
             with self._transaction() as connection:
                 run.sort()

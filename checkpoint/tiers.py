@@ -73,6 +73,11 @@ class RunMap:
     def __iter__(self) -> Iterator[StoredRun]:
         return iter(self._sorted)
 
+    @property
+    def fulls(self) -> Sequence[int]:
+        """The numbers of the full checkpoints, in order."""
+        return self._fulls
+
     def at(self, number: int) -> tuple[RunNumber, ...]:
         """Return the runs that make up the state at checkpoint ``number``, oldest first; none where one is missing.
 

@@ -15,7 +15,7 @@ from checkpoint.record import read_records
 from checkpoint.session import Session
 from checkpoint.tiers import RunMap, StoredRun, is_own
 
-_ADVICE = "call repair() on the store, or restore the file from a copy"
+ADVICE = "call repair() on the store, or restore the file from a copy"
 
 
 def verify(session: Session) -> int:
@@ -27,7 +27,8 @@ def verify(session: Session) -> int:
     """
     check_file(session)
     found = catalogue.load(session)
-    check_records(session, found.runs)
+    for row in session.rows("SELECT number FROM checkpoint WHERE run_slots IS NOT NULL OR run_digest IS NOT NULL"):
+        check_record(session, found.runs, row[0])
     for run in [*(run.run for run in found.runs), *found.merging]:
         for _ in check_run(session, run):
             pass
@@ -50,22 +51,21 @@ def check_file(session: Session) -> None:
         raise CorruptStoreError(f"{session.path} is damaged: SQLite says {damage}; restore it from a copy")
 
 
-def check_records(session: Session, runs: RunMap) -> None:
-    """Check that the record of every checkpoint agrees with its run, and that those that can be read are whole.
+def check_record(session: Session, runs: RunMap, number: int) -> None:
+    """Check that the record of a checkpoint agrees with its run, and that it is whole.
 
     Raises:
-        CorruptStoreError: one does not; with its number.
+        CorruptStoreError: it does not.
     """
-    for record in read_records(session, "WHERE run_slots IS NOT NULL OR run_digest IS NOT NULL ORDER BY number"):
-        number = record.number
-        is_alone = number in runs and runs[number].first == number
-        if number not in runs or not runs.at(number):
-            what = "has no run, or one without those before it"
-        elif is_alone and (record.slots, record.digest) != (record.run_slots, record.run_digest):
-            what = f"wrote {record.slots} slots with the digest {record.digest}, and its run was recorded as other"
-        else:
-            continue
-        raise CorruptStoreError(f"{session.path}: checkpoint {number} (epoch {record.epoch}) {what}: {_ADVICE}")
+    record = read_records(session, "WHERE number = ?", (number,))[0]
+    is_alone = number in runs and runs[number].first == number
+    if number not in runs or not runs.at(number):
+        what = "has no run, or one without those before it"
+    elif is_alone and (record.slots, record.digest) != (record.run_slots, record.run_digest):
+        what = f"wrote {record.slots} slots with the digest {record.digest}, and its run was recorded as other"
+    else:
+        return
+    raise CorruptStoreError(f"{session.path}: checkpoint {number} (epoch {record.epoch}) {what}: {ADVICE}")
 
 
 def check_merged(session: Session, runs: RunMap, merged: StoredRun) -> None:
@@ -89,7 +89,7 @@ def check_merged(session: Session, runs: RunMap, merged: StoredRun) -> None:
             if found != wanted:
                 raise CorruptStoreError(
                     f"{session.path}: the merged run {merged.run} has {found} in {table.name}, and checkpoints"
-                    f" {merged.first} to {merged.last} give {wanted}: {_ADVICE}"
+                    f" {merged.first} to {merged.last} give {wanted}: {ADVICE}"
                 )
 
 
@@ -106,5 +106,5 @@ def check_no_orphans(session: Session, found: Catalogue) -> None:
         for number in merge.numbers_in(session, table, column):
             if number not in known:
                 raise CorruptStoreError(
-                    f"{session.path}: {table} has rows under {column} {number}, which has no run: {_ADVICE}"
+                    f"{session.path}: {table} has rows under {column} {number}, which has no run: {ADVICE}"
                 )

@@ -10,9 +10,33 @@ import pytest
 
 from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace
-from tests.golden import format_1
+from tests.golden import format_1, format_2
 
 STATES = {10: format_1.FIRST, 20: format_1.SECOND, 30: format_1.SECOND}
+
+
+def test_the_golden_store_of_format_1_is_read_as_it_is(golden: Path) -> None:
+    with CheckpointStore(golden, read_only=True) as store:
+        assert store.database.execute("PRAGMA user_version").fetchone() == (1,)
+        assert store.verify() == 3
+        assert format_1.contents(PersistedObjectSpace(store)) == format_1.SECOND
+
+
+def test_the_golden_store_of_format_2_reads_at_every_epoch(tmp_path: Path) -> None:
+    path = Path(shutil.copy(format_2.PATH, tmp_path / "state.db"))
+    with PersistedObjectSpace.open(path) as space:
+        kept = [record.epoch for record in space.store.checkpoints() if record.run_slots is not None]
+        assert kept == list(range(9, format_2.EPOCHS + 1))
+        assert space.store.verify() == len(kept)
+        assert space.store.configure().history == 12
+        assert space.store.database["run"].count > 1
+        for epoch in kept:
+            assert format_2.contents(space.at(epoch)) == format_2.expected(epoch)
+        space.get_list("log").append("on")
+        space.checkpoint()
+        space.store.compact()
+        assert space.store.verify() == 1
+        assert list(space.get_list("log")) == [*format_2.expected(kept[-1])["log"], "on"]
 
 
 @pytest.fixture

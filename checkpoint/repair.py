@@ -1,0 +1,129 @@
+"""Repairing a store: what is damaged is let go of, and the newest checkpoint that can be proved becomes the newest one.
+
+A merged run is made again from the runs beside it. A full checkpoint whose rows are damaged is made again from the
+state before it, where its digest says that nothing had changed in between. What cannot be proved is dropped.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from checkpoint import merge, verify
+from checkpoint.catalogue import Catalogue, load, note_dropped
+from checkpoint.consistency import check_objects
+from checkpoint.digests import check_run
+from checkpoint.errors import CorruptStoreError
+from checkpoint.pages import TABLES
+from checkpoint.reader import Reader
+from checkpoint.run import Run
+from checkpoint.session import Session
+from checkpoint.tiers import RunMap, RunNumber, is_own
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What a repair found and did.
+
+    Args:
+        damage: each damage in words.
+        rebuilt: the full checkpoints that were made again from the state before them.
+        lost: the checkpoints that could be read before, or seemed so, and cannot any more.
+        newest: the newest checkpoint; 0 for an empty store.
+    """
+
+    damage: tuple[str, ...]
+    rebuilt: tuple[int, ...]
+    lost: tuple[int, ...]
+    newest: int
+
+
+def repair(session: Session, connection: sqlite3.Connection) -> Repair:
+    """Repair a store inside a transaction of the caller, who loads the catalogue anew afterwards.
+
+    Raises:
+        CorruptStoreError: no checkpoint can be proved, or the structure of the file itself is damaged.
+    Time: O(rows). Memory: one state, where a full checkpoint is rebuilt. Dirties: the rows of what is damaged.
+    """
+    verify.check_file(session)
+    found = load(session)
+    before = [int(run.run) for run in found.runs if is_own(run.run)]
+    damage = _damages(session, found)
+    rebuilt = [int(run) for run in damage if is_own(run) and _rebuild(session, connection, found.runs, run, damage)]
+    gone = damage.keys() - set(rebuilt)
+    note_dropped(connection, gone)
+    sound = RunMap([run for run in found.runs if run.run not in gone], found.runs.fulls)
+    newest = _newest_sound(session, sound, before, damage)
+    if before and not newest:
+        raise CorruptStoreError(f"{session.path}: no checkpoint can be proved: restore the file from a copy")
+    lost = [number for number in before if number > newest or number not in sound or not sound.at(number)]
+    note_dropped(connection, [number for number in lost if number <= newest and number not in gone])
+    _drop_strays(session, connection, found, newest)
+    return Repair(tuple(damage.values()), tuple(rebuilt), tuple(lost), newest)
+
+
+def _damages(session: Session, found: Catalogue) -> dict[RunNumber, str]:
+    """Return each run that is not as it was written, with what is wrong."""
+    damage: dict[RunNumber, str] = {}
+    for run in [*(run.run for run in found.runs), *found.merging]:
+        try:
+            for _ in check_run(session, run):
+                pass
+            if is_own(run):
+                verify.check_record(session, found.runs, int(run))
+        except CorruptStoreError as error:
+            session.require_settled()
+            damage[run] = str(error)
+    sound = RunMap([run for run in found.runs if run.run not in damage], found.runs.fulls)
+    for stored in [run for run in sound if not is_own(run.run)]:
+        try:
+            verify.check_merged(session, sound, stored)
+        except CorruptStoreError as error:
+            damage[stored.run] = str(error)
+    return damage
+
+
+def _rebuild(
+    session: Session, connection: sqlite3.Connection, runs: RunMap, run: RunNumber, damage: Iterable[RunNumber]
+) -> bool:
+    """Make a full checkpoint again from the state before it, and tell whether that is what it was."""
+    number = int(run)
+    sound = RunMap([one for one in runs if one.run not in damage], runs.fulls)
+    parts = sound.at(number - 1) if number in runs.fulls else ()
+    if not parts:
+        return False
+    image: Run = Reader(session, parts).image()
+    slots, _, digest = image.measure()
+    wanted = connection.execute("SELECT slots, digest FROM checkpoint WHERE number = ?", (number,)).fetchone()
+    if wanted != (slots, digest):
+        return False
+    for table in TABLES:
+        connection.execute(f"DELETE FROM {table.name} WHERE checkpoint = ?", (number,))
+    merge.insert(connection, number, image)
+    connection.execute("UPDATE checkpoint SET run_slots = slots, run_digest = digest WHERE number = ?", (number,))
+    return True
+
+
+def _newest_sound(session: Session, sound: RunMap, numbers: list[int], damage: dict[RunNumber, str]) -> int:
+    """Return the newest checkpoint whose runs and objects are sound, 0 where none is."""
+    for number in reversed(numbers):
+        if number not in sound or not (parts := sound.at(number)):
+            continue
+        try:
+            check_objects(Reader(session, parts), session.path)
+        except CorruptStoreError as error:
+            damage.setdefault(-number, str(error))
+            continue
+        return number
+    return 0
+
+
+def _drop_strays(session: Session, connection: sqlite3.Connection, found: Catalogue, newest: int) -> None:
+    """Delete the rows that belong to no run, and those of checkpoints after the newest sound one."""
+    known = {*(run.run for run in found.runs), *found.merging, *found.dropped}
+    for table, column in merge.NUMBERED:
+        if table != "checkpoint":
+            for number in [number for number in merge.numbers_in(session, table, column) if number not in known]:
+                connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (number,))
+        connection.execute(f"DELETE FROM {table} WHERE {column} >= ?", (newest + 1,))

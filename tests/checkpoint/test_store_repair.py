@@ -1,0 +1,224 @@
+"""Repairing: every damage is named, nothing that can be proved is lost, and nothing else is kept."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import warnings
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpoint import CheckpointError, CheckpointStore, CorruptStoreError, Retention, Run
+from objectspace import PersistedObjectSpace
+from tests.checkpoint.store_helpers import FULL, Fault, crash_points, image_of, quick_store, retained, run_of, values_in
+
+
+def make(path: Path | str, count: int = 40, **options: Any) -> CheckpointStore:
+    store = quick_store(path, **{"history": 100, **options})
+    for number in range(1, count + 1):
+        store.append(run_of({number % 9: number, 100 + number: "x"}))
+    return store
+
+
+def images(store: CheckpointStore) -> dict[int, Any]:
+    return {number: image_of(store.reader(number)) for number in retained(store)}
+
+
+def merged_runs(store: CheckpointStore) -> list[float]:
+    return [row[0] for row in store.database.execute("SELECT run FROM run WHERE state = 'merged'")]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE state_item SET value = '7' WHERE checkpoint = {run}",
+        "DELETE FROM state_item WHERE checkpoint = {run} AND slot = 3",
+        "INSERT INTO state_item VALUES ({run}, 1, 55, '1', NULL)",
+        "DELETE FROM portion WHERE run = {run}",
+        "UPDATE portion SET rows = 'x' WHERE run = {run}",
+        "UPDATE portion SET digest = 'x' WHERE run = {run}",
+        "UPDATE run SET slots = slots + 1 WHERE run = {run}",
+    ],
+)
+def test_a_damaged_merged_run_is_made_again_and_nothing_is_lost(damage: str) -> None:
+    store = make(":memory:")
+    before, run = images(store), merged_runs(store)[0]
+    store.database.conn.execute(damage.format(run=run))
+    with pytest.raises(CorruptStoreError, match=rf"merged run {run} \(checkpoints 1 to {int(run)}\)"):
+        store.verify()
+    report = store.repair()
+    assert (len(report.damage), report.lost, report.newest) == (1, (), 40)
+    assert images(store) == before
+    assert store.verify() == 40
+    store.append(run_of({1: "on"}))
+    assert len(store.reader().runs) < 20
+    assert store.verify() == 41
+
+
+def test_the_newest_checkpoint_that_can_be_proved_is_kept() -> None:
+    store = make(":memory:")
+    before = images(store)
+    store.database.conn.execute("UPDATE state_item SET value = '7' WHERE checkpoint = 38")
+    report = store.repair()
+    assert "checkpoint 38" in report.damage[0]
+    assert (report.lost, report.newest) == ((38, 39, 40), 37)
+    assert images(store) == {number: image for number, image in before.items() if number < 38}
+    assert store.verify() == 37
+    assert store.append(run_of({1: "on"})).number == 38
+
+
+def test_a_damaged_checkpoint_that_a_merged_run_holds_costs_just_itself() -> None:
+    store = make(":memory:")
+    run = merged_runs(store)[0]
+    store.database.conn.execute(f"DELETE FROM state_item WHERE checkpoint = {int(run)}")
+    report = store.repair()
+    assert (report.lost, report.newest) == ((int(run),), 40)
+    assert store.verify() == 39
+
+
+def test_a_full_checkpoint_is_made_again_from_an_older_base() -> None:
+    store = make(":memory:", 5)
+    store.append(Run(FULL))
+    store.append(run_of({1: "after"}))
+    before = images(store)
+    store.database.conn.execute("UPDATE state_item SET value = '7' WHERE checkpoint = 6 AND slot = 3")
+    report = store.repair()
+    assert (report.rebuilt, report.lost, report.newest) == ((6,), (), 7)
+    assert images(store) == before
+    assert store.verify() == 7
+
+
+def test_a_store_of_which_nothing_can_be_proved_is_left_as_it_is() -> None:
+    store = make(":memory:", 3)
+    store.database.conn.execute("UPDATE state_item SET value = '7' WHERE checkpoint = 1")
+    with pytest.raises(CorruptStoreError, match="no checkpoint can be proved"):
+        store.repair()
+    assert len(retained(store)) == 3
+
+
+def test_a_damaged_run_is_not_merged_and_is_named() -> None:
+    store = make(":memory:", 12, history=1)
+    store.database.conn.execute("UPDATE state_item SET value = '7' WHERE checkpoint = 11")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(12):
+            store.append(run_of({5: "y"}))
+    assert ["checkpoint 11" in str(warning.message) for warning in told] == [True]
+    with pytest.raises(CorruptStoreError, match="checkpoint 11"):
+        store.verify()
+
+
+@pytest.mark.parametrize(
+    ("kind", "damage"),
+    [
+        ("list", "DELETE FROM state_item WHERE slot = 1"),
+        ("queue", "DELETE FROM state_item WHERE slot = 1"),
+        ("stack", "UPDATE state_metadata SET value = '2'"),
+        ("set", "UPDATE state_metadata SET value = '[4, 4]'"),
+        ("array", "UPDATE state_item SET slot = 9 WHERE slot = 2"),
+        ("dictionary", "UPDATE state_metadata SET value = '7'"),
+        ("sorted_set", "UPDATE state_metadata SET value = 'x'"),
+    ],
+)
+def test_metadata_that_does_not_agree_with_the_slots_is_found_where_the_digest_is_right(kind: str, damage: str) -> None:
+    store = CheckpointStore(":memory:")
+    space = PersistedObjectSpace(store)
+    target: Any = space.create_array("o", 3) if kind == "array" else getattr(space, f"create_{kind}")("o")
+    for number in range(3):
+        if kind == "array":
+            target[number] = number + 1
+        elif kind == "dictionary":
+            target[number] = number
+        else:
+            add = {"list": "append", "queue": "enqueue", "stack": "push", "set": "add", "sorted_set": "add"}[kind]
+            getattr(target, add)(number)
+    space.checkpoint()
+    assert store.verify() == 1
+    connection = store.database.conn
+    connection.execute(damage)
+    rows = [connection.execute(f"SELECT {columns} FROM {table}").fetchall() for table, columns in TABLES]
+    digest = Run(FULL, *rows).digest()
+    connection.execute(
+        "UPDATE checkpoint SET slots = ?1, run_slots = ?1, digest = ?2, run_digest = ?2", (len(rows[2]), digest)
+    )
+    with pytest.raises(CorruptStoreError, match="'o' has"):
+        store.verify()
+
+
+TABLES = (
+    ("state_index", "object, name, kind, codec"),
+    ("state_metadata", "object, key, value"),
+    ("state_item", "object, slot, value, rank"),
+)
+
+
+def test_a_repair_survives_every_crash_point(
+    tmp_path: Path, inject: Callable[[Fault | None], None], some_fault: dict[str, Any]
+) -> None:
+    begin, path = tmp_path / "begin.db", tmp_path / "state.db"
+    with make(begin, 20) as store:
+        expected, run = image_of(store.reader(18)), merged_runs(store)[0]
+        store.database.conn.execute(f"DELETE FROM state_item WHERE checkpoint IN (19, {run}) AND slot < 3")
+    points = 0
+
+    def work() -> None:
+        path.write_bytes(begin.read_bytes())
+        with quick_store(path, history=100) as store:
+            store.repair()
+
+    for _ in crash_points(inject, some_fault, work):
+        with quick_store(path, history=100) as store:
+            store.repair()
+            assert image_of(store.reader()) == expected
+            assert store.verify() == 18
+        for file in tmp_path.glob("state.db*"):
+            file.unlink()
+        points += 1
+    assert points > 20
+
+
+def test_what_is_configured_is_kept_in_the_store(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with CheckpointStore(path, durability="normal") as store:
+        assert store.configure() == Retention(16, None, 10_000)
+        assert store.configure(history=3, records=20) == Retention(3, None, 20)
+    with CheckpointStore(path, durability="normal") as store:
+        assert store.configure(keep_for=timedelta(days=1)) == Retention(3, timedelta(days=1), 20)
+        for number in range(60):
+            store.append(run_of({number % 5: number}))
+        assert len(retained(store)) == 60
+        store.configure(keep_for=timedelta(0))
+        for number in range(60):
+            store.append(run_of({number % 5: number}))
+        assert len(retained(store)) < 3 + 24
+        assert len(store.checkpoints()) < 20 + 24
+        assert store.database["state_item"].count < 60
+        assert store.verify() == len(retained(store))
+        for wrong in ({"history": 0}, {"records": -1}, {"keep_for": timedelta(-1)}):
+            with pytest.raises(ValueError, match=r"keep"):
+                store.configure(**wrong)  # type: ignore[arg-type]
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE setting SET value = 'many' WHERE key = 'history'")
+    connection.close()
+    with pytest.raises(CorruptStoreError, match="settings are damaged"):
+        CheckpointStore(path)
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_a_file_that_is_gone_is_noticed_at_the_next_checkpoint(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "state.db"
+    with quick_store(path) as store:
+        store.append(run_of({1: "a"}))
+        os.rename(path, tmp_path / "elsewhere.db")
+        if how == "replaced":
+            path.write_bytes(b"")
+        with pytest.raises(CheckpointError, match="was removed or replaced"):
+            store.append(run_of({1: "b"}))
+        path.unlink(missing_ok=True)
+        os.rename(tmp_path / "elsewhere.db", path)
+        store.append(run_of({1: "b"}))
+        assert values_in(store.reader()) == {1: "b"}
