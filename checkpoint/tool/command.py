@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sqlite3
 import sys
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -58,11 +60,13 @@ def takes_source(function: Callable[..., Any]) -> Callable[..., Any]:
     def _command(path: str, operator: str | None, shard: int, **options: Any) -> Any:
         try:
             return function(Source(path, operator, shard), **options)
-        except (CheckpointError, OSError, ValueError) as error:
+        except BrokenPipeError:
+            # Who reads has enough. What is buffered yet must go nowhere, or Python complains when it ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(0)
+        except (CheckpointError, OSError, ValueError, sqlite3.Error, ImportError) as error:
             click.echo(f"error: {error}", err=True)
             sys.exit(TROUBLE)
-        except BrokenPipeError:
-            sys.exit(0)
 
     return _command
 

@@ -17,7 +17,7 @@ from checkpoint.run import IndexRow, Payload, Slot
 TABLES = "$tables"
 """The dictionary in which a space keeps the schemas of its relational tables."""
 
-_BYTES_TAG = 0x13
+BYTES_TAG = 0x13
 """The first byte of the slot of a key of bytes."""
 
 
@@ -167,7 +167,7 @@ def key_of(slot: Slot) -> Any:
     """Return the key that a slot stands for, as JSON has it; a key of bytes as text where it is UTF-8."""
     if not isinstance(slot, bytes):
         return slot
-    body = slot[1:] if slot[:1] == bytes([_BYTES_TAG]) else slot
+    body = slot[1:] if slot[:1] == bytes([BYTES_TAG]) else slot
     try:
         text = body.decode()
         return text if text.isprintable() else {"$bytes": base64.b64encode(body).decode()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -15,8 +16,8 @@ from checkpoint.run import Slot
 from checkpoint.store import CheckpointStore
 from checkpoint.tool import printing
 from checkpoint.tool.command import cli, json_option, takes_source
-from checkpoint.tool.content import Entry, State
-from checkpoint.tool.source import Source, find, reader_at
+from checkpoint.tool.content import BYTES_TAG, Entry, State
+from checkpoint.tool.source import Source, find, query, reader_at
 
 
 @cli.command()
@@ -85,10 +86,8 @@ def _fields(record: CheckpointRecord) -> dict[str, Any]:
 def _written(store: CheckpointStore, record: CheckpointRecord) -> dict[str, int]:
     """Return how many item rows lie under the number of a checkpoint, by object: more once others were merged in."""
     names = {row[0]: row[1] for row in store.reader().index()}
-    rows = store.database.execute(
-        "SELECT object, count(*) FROM state_item WHERE checkpoint = ? GROUP BY object", [record.number]
-    )
-    return {names.get(object_id, f"#{object_id}"): count for object_id, count in rows.fetchall()}
+    rows = query(store, "SELECT object, count(*) FROM state_item WHERE checkpoint = ? GROUP BY object", record.number)
+    return {names.get(object_id, f"#{object_id}"): count for object_id, count in rows}
 
 
 @cli.command()
@@ -96,20 +95,28 @@ def _written(store: CheckpointStore, record: CheckpointRecord) -> dict[str, int]
 @click.argument("checkpoint", required=False)
 @json_option
 def ls(source: Source, checkpoint: str | None, is_json: bool) -> None:
-    """List the objects of a checkpoint, the largest first.
+    """List the objects of a checkpoint, the largest first; dirty is how many slots it wrote of each.
 
     \b
     checkpoint ls state.db
     checkpoint ls state.db HEAD~1
     """
     with source.open() as store:
-        rows = object_rows(store, State(reader_at(store, checkpoint)))
-        header = ["name", "kind", "length", "bytes", "codec"]
+        state = State(reader_at(store, checkpoint))
+        dirty = _dirty(store, state)
+        rows = [[*row[:4], dirty.get(state.index[row[0]][0], 0), row[4]] for row in object_rows(store, state)]
+        header = ["name", "kind", "length", "bytes", "dirty", "codec"]
         if is_json:
             for row in rows:
                 click.echo(printing.as_json(dict(zip(header, row, strict=True))))
         else:
             printing.print_table(header, rows)
+
+
+def _dirty(store: CheckpointStore, state: State) -> dict[int, int]:
+    """Return how many slots lie under the number of the checkpoint that is read, by object."""
+    statement = "SELECT object, count(*) FROM state_item WHERE checkpoint = ? GROUP BY object"
+    return dict(query(store, statement, state.reader.newest))
 
 
 def object_rows(store: CheckpointStore, state: State) -> list[Any]:
@@ -123,14 +130,29 @@ def object_rows(store: CheckpointStore, state: State) -> list[Any]:
 
 
 def _sizes(store: CheckpointStore, state: State) -> dict[int, int]:
-    """Return the bytes of the slots and values of each object, by its id, added up by SQLite."""
-    runs = ",".join(map(str, state.reader.runs)) or "-1"
-    rows = store.database.execute(
-        "SELECT object, sum(length(CAST(slot AS BLOB)) + length(CAST(value AS BLOB))) FROM"
-        f" (SELECT object, slot, value, max(checkpoint) FROM state_item WHERE checkpoint IN ({runs})"
-        " GROUP BY object, slot) WHERE value IS NOT NULL GROUP BY object"
-    )
-    return dict(rows.fetchall())
+    """Return the bytes of the slots and values of each object, by its id, added up by SQLite.
+
+    Each run is read in the order of its index, and what its rows replace is looked up in the older ones: nothing is
+    sorted, and of the oldest run, which is the largest, nothing is looked up.
+    """
+    found: Counter[int] = Counter()
+    runs = state.reader.runs
+    for place, run in enumerate(runs):
+        older = ",".join(map(str, runs[place + 1 :]))
+        replaced = (
+            f"coalesce((SELECT {_BYTES.format('o')} FROM state_item AS o WHERE o.checkpoint IN ({older}) AND"
+            " o.object = n.object AND o.slot = n.slot ORDER BY o.checkpoint DESC LIMIT 1), 0)"
+        )
+        statement = (
+            f"SELECT object, sum({_BYTES.format('n')} - {replaced if older else 0})"
+            f" FROM state_item AS n WHERE checkpoint = {run} GROUP BY object"
+        )
+        for object_id, size in query(store, statement):
+            found[object_id] += size
+    return found
+
+
+_BYTES = "iif({0}.value IS NULL, 0, length(CAST({0}.slot AS BLOB)) + length(CAST({0}.value AS BLOB)))"
 
 
 @cli.command()
@@ -227,26 +249,48 @@ def _show_lines(entries: Iterator[Entry], columns: list[dict[str, Any]] | None, 
 def blame(source: Source, name: str, limit: int, is_json: bool) -> None:
     """Say of each slot of an object which checkpoint wrote it last, as far as runs have not been merged.
 
+    NAME may be NAME[KEY], for one slot: its key is a number or text.
+
     \b
     checkpoint blame state.db counts
+    checkpoint blame state.db counts[bob]
     """
     with source.open() as store:
         state = State(store.reader())
-        object_id = state.find(name)[0]
+        name, key = _keyed(state, name)
+        object_id, slots = state.find(name)[0], _slots(key)
+        only = f" AND slot IN ({','.join('?' * len(slots))})" if slots else ""
         epochs = {record.number: record.epoch for record in store.checkpoints()}
         runs = ",".join(map(str, state.reader.runs)) or "-1"
-        rows = store.database.execute(
+        rows = query(
+            store,
             "SELECT slot, value, max(checkpoint) FROM state_item"
-            f" WHERE checkpoint IN ({runs}) AND object = ? GROUP BY slot ORDER BY slot",
-            [object_id],
+            f" WHERE checkpoint IN ({runs}) AND object = ?{only} GROUP BY slot ORDER BY slot",
+            object_id,
+            *slots,
         )
         found = []
         for slot, value, number in islice((row for row in rows if row[1] is not None), limit or None):
             entry = state.entry(StoredItem(slot, value, None))
             found.append([number, epochs[number], printing.short(entry.key, 40), printing.short(entry.value)])
+        if slots and not found:
+            raise CheckpointError(f"{name!r} has no key {key!r}: see `checkpoint show {source.path} {name}`")
         header = ["number", "epoch", "key", "value"]
         if is_json:
             for row in found:
                 click.echo(printing.as_json(dict(zip(header, row, strict=True))))
         else:
             printing.print_table(header, list(found))
+
+
+def _keyed(state: State, name: str) -> tuple[str, str | None]:
+    """Return the name and the key of NAME[KEY]; a name may hold brackets itself."""
+    head, bracket, key = name.removesuffix("]").partition("[")
+    return (head, key) if bracket and name.endswith("]") and name not in state.index else (name, None)
+
+
+def _slots(key: str | None) -> list[Slot]:
+    """Return the slots that a key may have: of text, of a number, of bytes."""
+    if key is None:
+        return []
+    return [key, bytes([BYTES_TAG]) + key.encode(), *({_slot(key)} - {key})]  # type: ignore[list-item]

@@ -13,7 +13,7 @@ from checkpoint.record import CheckpointRecord
 from checkpoint.tool import printing
 from checkpoint.tool.command import cli, takes_source
 from checkpoint.tool.content import State
-from checkpoint.tool.source import Source
+from checkpoint.tool.source import Source, query
 
 
 @cli.command()
@@ -49,10 +49,8 @@ def _look(source: Source, seen: dict[str, list[int]], most: int) -> list[str]:
         records = store.checkpoints()[-60:]
         state = State(store.reader())
         last = records[-1].number if records else 0
-        rows = store.database.execute(
-            "SELECT object, count(*) FROM state_item WHERE checkpoint > ? GROUP BY object", [last - 10]
-        )
-        hot = dict(rows.fetchall())
+        statement = "SELECT object, count(*) FROM state_item WHERE checkpoint > ? GROUP BY object"
+        hot = dict(query(store, statement, last - 10))
         lengths = {name: state.length(name) for name in state.index}
         kinds = {name: state.kind_of(name) for name in state.index}
     for name, length in lengths.items():

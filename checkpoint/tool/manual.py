@@ -10,7 +10,8 @@ from checkpoint.tool.command import cli, load
 def manual() -> str:
     """Return the help of the tool and of each of its commands, as Markdown."""
     load()
-    root = click.Context(cli, info_name="checkpoint", terminal_width=100)
+    # With the settings of the group, as on the command line: click keeps the help option of the first context.
+    root = click.Context(cli, info_name="checkpoint", terminal_width=100, **cli.context_settings)
     parts = [_block(cli.get_help(root))]
     for name in ORDER:
         command = cli.commands[name]
@@ -22,7 +23,7 @@ def manual() -> str:
 
 ORDER = (
     *("log", "ls", "show", "diff", "blame", "bisect", "revert", "apply", "verify", "restore", "fork"),
-    *("compact", "prune", "gc", "export", "import", "top", "report", "doctor"),
+    *("compact", "prune", "gc", "repair", "export", "import", "top", "report", "doctor"),
 )
 """The commands in the order in which one meets them."""
 

@@ -15,7 +15,10 @@ from checkpoint.store import CheckpointStore
 from checkpoint.tool.command import cli, takes_source
 from checkpoint.tool.content import State
 from checkpoint.tool.listing import object_rows
-from checkpoint.tool.source import Source
+from checkpoint.tool.source import Source, query
+
+FIXED = {"Array", "Tensor", "Value"}
+"""The kinds that have as many slots as they were made with: they are rewritten, and do not grow."""
 
 COLUMNS = 60
 """How many bars a chart has at most: older checkpoints share them."""
@@ -51,7 +54,9 @@ def page_of(title: str, store: CheckpointStore) -> str:
         _section("Full against differential", _costs(records, objects)),
         _section("Objects by size", _treemap(objects)),
         _section("Where slots change", _heat(churn)),
-        _section("What only grows", _growing(churn)),
+        _section(
+            "What only grows", _growing({name: churn[name] for name in churn if state.kind_of(name) not in FIXED})
+        ),
         _section("All objects", _table(["name", "kind", "length", "bytes", "codec"], objects)),
         _section("All checkpoints", _table(CHECKPOINT_COLUMNS, [_cells(record) for record in records[::-1]])),
     ]
@@ -74,11 +79,12 @@ def churn_of(
     runs = sorted(state.reader.runs)[-COLUMNS:]
     found = {name: [(0, 0)] * len(runs) for name in state.index}
     marks = ",".join(map(str, runs)) or "-1"
-    rows = store.database.execute(
+    rows = query(
+        store,
         "SELECT checkpoint, object, sum(value IS NOT NULL), sum(value IS NULL) FROM state_item"
-        f" WHERE checkpoint IN ({marks}) GROUP BY checkpoint, object"
+        f" WHERE checkpoint IN ({marks}) GROUP BY checkpoint, object",
     )
-    for number, object_id, written, deleted in rows.fetchall():
+    for number, object_id, written, deleted in rows:
         if object_id in names:
             found[names[object_id]][runs.index(number)] = (written, deleted)
     return found

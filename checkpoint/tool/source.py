@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from checkpoint.errors import CheckpointError, UnknownCheckpointError
 from checkpoint.reader import Reader
@@ -138,3 +138,13 @@ def reader_at(store: CheckpointStore, text: str | None) -> Reader:
     """
     record = find(store, text)
     return store.reader(0 if record is None else record.number)
+
+
+def query(store: CheckpointStore, statement: str, *parameters: object) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a SELECT, fetched page by page.
+
+    Not through ``store.database``: that brings in pandas where it is installed, a hundred MiB for nothing.
+    """
+    with store._session.cursor(statement, parameters) as fetch:
+        while page := fetch(Reader.PAGE_ROWS):
+            yield from page

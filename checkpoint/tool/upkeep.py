@@ -1,24 +1,27 @@
-"""``verify``, ``restore``, ``fork``, ``compact``, ``prune``, ``gc`` and ``doctor``: keeping state sound."""
+"""``verify``, ``restore``, ``fork``, ``compact``, ``prune``, ``gc``, ``repair`` and ``doctor``: keeping state sound."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
 import sys
+from contextlib import closing
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
 
 from checkpoint.errors import CheckpointError, StoreLockedError
-from checkpoint.reader import Reader
-from checkpoint.run import Run, reachable
+from checkpoint.lock import WriterLock
+from checkpoint.run import CheckpointKind, IndexRow, Run
 from checkpoint.store import CheckpointStore
 from checkpoint.tool import printing
 from checkpoint.tool.command import TROUBLE, cli, json_option, takes_source
 from checkpoint.tool.content import State
-from checkpoint.tool.source import Source, reader_at
+from checkpoint.tool.source import Source, find
 
 FIXED = (3, 51, 3)
 """The first SQLite in which two connections that write and checkpoint at once cannot damage a log."""
@@ -67,28 +70,35 @@ def restore(source: Source, target: str, checkpoint: str | None, names: tuple[st
     checkpoint restore s3://bucket/state shard0.db --shard 0
     checkpoint restore state.db counts.db --object counts
     """
-    if Path(target).exists():
-        raise CheckpointError(f"{target} exists already: give the path of a new file")
     with source.open() as store:
-        reader = reader_at(store, checkpoint)
-        run = _image(reader, names)
-        with CheckpointStore(target) as new:
-            receipt = new.append(run)
-    click.echo(f"{target}: {len(run.index):,} objects, {receipt.slots:,} slots, {receipt.bytes:,} bytes")
+        epoch = _epoch(store, checkpoint)
+        others = _others(State(store.reader(epoch=epoch)), names)
+        store.fork(target, epoch)
+    with CheckpointStore(target) as new, printing.progress("merging") as show:
+        if others.index:
+            new.append(others)
+        new.compact(show)
+        objects = len(new.reader().index())
+    click.echo(f"{target}: {objects:,} objects as of epoch {epoch}, {Path(target).stat().st_size:,} bytes")
 
 
-def _image(reader: Reader, names: tuple[str, ...]) -> Run:
-    """Return the complete image of a state, of some objects where they are named."""
-    image = reader.image()
-    if not names:
-        return image
-    state = State(reader)
-    index = [state.find(name) for name in names]
-    ids = reachable(index, lambda object_id: (item.value for item in reader.items(object_id)))
-    image.index = [row for row in image.index if row[0] in ids]
-    image.metadata = [row for row in image.metadata if row[0] in ids]
-    image.items = [row for row in image.items if row[0] in ids]
-    return image
+def _epoch(store: CheckpointStore, checkpoint: str | None) -> int:
+    record = find(store, checkpoint)
+    if record is None:
+        raise CheckpointError("the state before the first checkpoint is empty: name a checkpoint; see `checkpoint log`")
+    return record.epoch
+
+
+def _others(state: State, names: tuple[str, ...]) -> Run:
+    """Return a run that deletes the objects that are not named, none where no name is given.
+
+    It is merged with what it deletes, so that nothing is loaded, however large the state.
+    """
+    wanted = {state.find(name)[0] for name in names}
+    rows: list[IndexRow] = [
+        (row[0], row[1], None, None) for row in state.index.values() if names and row[0] not in wanted
+    ]
+    return Run(CheckpointKind.DIFFERENTIAL, rows, [], [])
 
 
 @cli.command()
@@ -102,8 +112,7 @@ def fork(source: Source, target: str, checkpoint: str | None) -> None:
     checkpoint fork state.db what-if.db HEAD~3
     """
     with source.open() as store:
-        number = reader_at(store, checkpoint).newest
-        epoch = next((record.epoch for record in store.checkpoints() if record.number == number), None)
+        epoch = _epoch(store, checkpoint)
         store.fork(target, epoch)
     click.echo(f"{target}: a fork of {source.path} at epoch {epoch}")
 
@@ -171,6 +180,46 @@ def gc(source: Source, keep_epochs: int, grace: float) -> None:
 
 @cli.command()
 @takes_source
+@dry_run_option
+@json_option
+def repair(source: Source, dry_run: bool, is_json: bool) -> None:
+    """Let go of what is damaged, so that the newest checkpoint that can be proved is the newest one. It writes.
+
+    A merged run is made again from the runs beside it. The exit status is 1 where damage was found, and 2 where nothing
+    can be proved: then nothing is changed. A dry run repairs a copy in the temporary folder.
+
+    \b
+    checkpoint repair state.db --dry-run
+    checkpoint repair state.db
+    """
+    with TemporaryDirectory() as folder:
+        worked_on = Source(_copied(source, Path(folder) / "copy.db")) if dry_run else source
+        with worked_on.open_to_write() as store:
+            found = store.repair()
+    if is_json:
+        click.echo(printing.as_json(asdict(found)))
+    else:
+        for line in found.damage:
+            click.echo(f"damaged: {line}")
+        lost = ", ".join(map(str, found.lost)) or "none"
+        click.echo(f"{len(found.damage):,} damaged; checkpoints lost: {lost}; the newest is {found.newest}")
+    sys.exit(1 if found.damage else 0)
+
+
+def _copied(source: Source, path: Path) -> str:
+    """Copy a store file with its log, as it is, and return the path of the copy."""
+    with source.open():
+        pass  # refuses what is no store
+    if source.is_location:
+        raise CheckpointError(f"{source.path} is a space of shards: repair works on a store file")
+    uri = f"{Path(source.path).resolve().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(uri, uri=True)) as old, closing(sqlite3.connect(path)) as new:
+        old.backup(new)
+    return str(path)
+
+
+@cli.command()
+@takes_source
 @json_option
 def doctor(source: Source, is_json: bool) -> None:
     """Say what is worth knowing of a store and of this machine: versions, settings, locks, leftovers, advice.
@@ -215,8 +264,14 @@ def _facts(source: Source) -> dict[str, Any]:
 
 
 def _writer(source: Source) -> str:
+    """Say who writes to a store; the file itself is not opened for that."""
+    path = Path(source.path)
+    if not path.resolve().with_name(path.resolve().name + ".lock").exists():
+        return "none"
     try:
-        with source.open_to_write():
-            return "none"
+        WriterLock(path).release()
     except StoreLockedError as error:
         return str(error)
+    except CheckpointError as error:
+        return f"unknown: {error}"
+    return "none"

@@ -1,0 +1,119 @@
+"""Damaged stores, pipes that close early, and what the tool keeps in memory."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from objectspace import PersistedObjectSpace
+from tests.tool.conftest import Tool
+from tests.tool.test_tool_writing import contents
+
+# Not ru_maxrss, which a process inherits from the one that started it.
+PEAK = "print(next(line for line in open('/proc/self/status') if line.startswith('VmHWM')).split()[1], file=sys.stderr)"
+
+
+def damage(store: Path, statement: str) -> None:
+    with closing(sqlite3.connect(store)) as connection, connection:
+        connection.execute(statement)
+
+
+def test_repair_drops_the_damaged_checkpoint(tool: Tool, store: Path) -> None:
+    assert (tool("repair", store).exit_code, tool("repair", store, "--dry-run").exit_code) == (0, 0)
+    damage(store, "UPDATE state_item SET value = '99' WHERE checkpoint = 7 AND slot = 'bob'")
+    assert tool("verify", store).exit_code == 2
+    tried = tool("repair", store, "--dry-run", "--json")
+    assert (tried.exit_code, json.loads(tried.output)["lost"]) == (1, [7])
+    assert tool("verify", store).exit_code == 2
+    done = tool("repair", store)
+    assert done.exit_code == 1
+    assert done.output.splitlines()[-1] == "1 damaged; checkpoints lost: 7; the newest is 6"
+    assert tool("verify", store).exit_code == 0
+    assert contents(store, "counts") == {"bob": -6}
+
+
+def test_repair_of_a_space_is_refused(tool: Tool, location: Path) -> None:
+    for arguments in ([], ["--dry-run"]):
+        found = tool("repair", location, *arguments)
+        assert (found.exit_code, "is a space of shards" in found.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("command", ["log", "ls", "show counts", "diff", "blame counts", "verify", "doctor", "top"])
+def test_a_file_cut_short_is_one_line_of_trouble(tool: Tool, store: Path, command: str) -> None:
+    store.write_bytes(store.read_bytes()[:5000])
+    name, *rest = command.split()
+    found = tool(name, store, *rest, *(["--count", "1"] if name == "top" else []))
+    assert found.exit_code == 2
+    assert found.stderr.startswith("error: ")
+    assert found.stderr.count("\n") == 1
+
+
+def test_blame_of_one_key(tool: Tool, store: Path) -> None:
+    with PersistedObjectSpace.open(store) as space:
+        space.get_dictionary("counts")[b"raw"] = 1
+        space.checkpoint(epoch=80)
+    for key, epoch in (("counts[bob]", 70), ("counts[raw]", 80), ("events[2]", 30)):
+        (row,) = map(json.loads, tool("blame", store, key, "--json").output.splitlines())
+        assert row["epoch"] == epoch
+    missing = tool("blame", store, "counts[carol]")
+    assert (missing.exit_code, "has no key 'carol'" in missing.stderr) == (2, True)
+
+
+def test_doctor_leaves_the_file_as_it_is(tool: Tool, store: Path) -> None:
+    before = store.read_bytes()
+    assert tool("doctor", store).exit_code == 0
+    assert store.read_bytes() == before
+
+
+def test_the_empty_state_is_no_fork(tool: Tool, store: Path, tmp_path: Path) -> None:
+    for command in ("fork", "restore"):
+        assert tool(command, store, tmp_path / "new.db", 0).exit_code == 2
+        assert not (tmp_path / "new.db").exists()
+
+
+def test_a_pipe_that_closes_early(tmp_path: Path) -> None:
+    big(tmp_path / "big.db", 20_000)
+    command = [sys.executable, "-m", "checkpoint", "show", str(tmp_path / "big.db"), "big", "-n", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.readline()
+        running.stdout.close()
+        assert running.stderr.read() == b""
+        assert running.wait() == 0
+
+
+def big(path: Path, slots: int) -> None:
+    with PersistedObjectSpace.open(path) as space:
+        numbers = space.create_list("big")
+        numbers.extend(range(slots))
+        space.checkpoint()
+        numbers[7] = -1
+        space.checkpoint()
+
+
+def peak(*arguments: object) -> int:
+    """Return the largest memory of a run of the command, in KiB."""
+    program = f"import sys\nfrom checkpoint.tool.command import main\ntry:\n    main()\nfinally:\n    {PEAK}"
+    done = subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode in (0, 1), done.stderr
+    return int(done.stderr.split()[-1])
+
+
+@pytest.mark.parametrize("command", ["log", "ls", "diff", "verify", "restore"])
+def test_no_command_holds_the_slots_in_memory(tmp_path: Path, command: str) -> None:
+    grown = []
+    for slots in (1_000, 100_000):
+        big(tmp_path / f"{slots}.db", slots)
+        target = [tmp_path / f"{slots}-new.db"] if command == "restore" else []
+        grown.append(peak(command, tmp_path / f"{slots}.db", *target))
+    # Pages that SQLite caches, of two files where one is written; a slot in memory would cost more than 150 bytes.
+    assert grown[1] - grown[0] < 12 * 1024
