@@ -12,6 +12,7 @@ from objectspace.spark.java import JavaNotFoundError, ensure_java
 from objectspace.spark.pipeline import Operator, Pipeline
 from objectspace.spark.session import quiet_session
 from objectspace.spark.shards import VNODES, hash_of, shard_expression, shard_of, vnode_of
+from objectspace.spark.stateful import Stateful
 
 __all__ = [
     "MESSAGE_SCHEMA",
@@ -23,6 +24,7 @@ __all__ = [
     "Pipeline",
     "Process",
     "RunningAggregate",
+    "Stateful",
     "ensure_java",
     "hash_of",
     "message_batch",

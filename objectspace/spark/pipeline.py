@@ -18,6 +18,7 @@ from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.spark.executor import MESSAGE_SCHEMA, Process, open_shard, shard_task
 from objectspace.spark.shards import shard_expression
+from objectspace.spark.stateful import Stateful, WholeEpoch
 
 
 @dataclass(frozen=True)
@@ -27,18 +28,28 @@ class Operator:
     Args:
         name: its name, which its state is kept under.
         key: the columns by whose value rows come together in a shard: text, binary or whole numbers.
-        process: what it does with the rows of a shard in one epoch.
+        process: what it does with the rows of a shard in one epoch: a function, or an object with a method ``process``.
         columns: the columns of the input that it needs, or None for all.
+
+    Raises:
+        ObjectSpaceError: the process is a class, or neither a function nor such an object.
     """
 
     name: str
     key: tuple[str, ...]
-    process: Process
+    process: Process | Stateful
     columns: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.process, type) or not (isinstance(self.process, Stateful) or callable(self.process)):
+            raise ObjectSpaceError(
+                f"operator {self.name}: expected a function of (batches, space) or an object with process(batch, space)"
+                f", found {self.process!r}: pass an object, not its class"
+            )
 
     def task(self, plan: OperatorPlan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         """Return the function that runs on the executors, once for each shard."""
-        return shard_task(plan, self.process)
+        return shard_task(plan, WholeEpoch(self.process) if isinstance(self.process, Stateful) else self.process)
 
     def run(self, plan: OperatorPlan, rows: DataFrame) -> list[ShardSaved]:
         """Run the operator over a micro-batch as one Spark action, and return what its shards have saved.
