@@ -20,11 +20,11 @@ def _steadily(method: Callable[Concatenate[Reader, _P], _R]) -> Callable[Concate
     """Let nobody change the runs of a reader between the making of a statement and its end, also in other threads."""
 
     @wraps(method)
-    def locked(self: Reader, /, *args: _P.args, **options: _P.kwargs) -> _R:
+    def _locked(self: Reader, /, *args: _P.args, **options: _P.kwargs) -> _R:
         with self.mutex:
             return method(self, *args, **options)
 
-    return locked
+    return _locked
 
 
 class StoredItem(NamedTuple):

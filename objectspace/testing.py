@@ -88,6 +88,7 @@ class _Run:
         self.outputs: dict[int, list[Any]] = {}
 
     def play(self, plan: _Plan | None, max_dirty: int | None = None) -> None:
+        """Run to the end, disturbed where the plan says so, and keep what came out and what the space holds."""
         self._open()
         try:
             self._go_on(0, plan, max_dirty)

@@ -58,6 +58,7 @@ def rank(value: Any) -> Any:
 
 
 def to_float(value: Any) -> Any:
+    """Return a number as a double."""
     return float(value)
 
 

@@ -125,10 +125,12 @@ class Run:
         return [row for out in self.operator.process(chunk, side=side) for row in out.rows()]
 
 
-def run(case: dict[str, Any]) -> None:
+def run(case: dict[str, Any]) -> int:
+    """Run the steps of a case, each of which is compared with what it expects; return how many there were."""
     script = Run(case)
-    for step in case["steps"]:
+    for done, step in enumerate(case["steps"], start=1):
         script.step(step)
+    return done
 
 
 def run_aligned(case: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ ALIGNED = [case for case in CASES if case["kind"] == "executor_aligned"]
 
 @pytest.mark.parametrize("case", OURS, ids=lambda case: case["id"])
 def test_case(case: dict[str, Any]) -> None:
-    run(case)
+    assert run(case) == len(case["steps"])
 
 
 def test_there_are_cases_of_each_operator() -> None:
