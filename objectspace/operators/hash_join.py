@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
 from objectspace.operators.base import Operator
 from objectspace.operators.join_side import Entry, JoinSide
 from objectspace.operators.net import net_changes
+from objectspace.operators.predicates import COMPARISONS
 from objectspace.relational import Chunk, Column, SchemaError, TableSchema
 from objectspace.relational.chunk import Op, is_insert
 from objectspace.relational.schema import Row
@@ -34,17 +34,6 @@ Condition = tuple[str | int, str, str | int] | Callable[[Row], Any]
 
 CACHE_KEYS = 100_000
 """Of how many join keys a side keeps the rows in memory unless the operator is told otherwise."""
-
-_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
-    "=": operator.eq,
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<>": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 
 class HashJoin(Operator):
@@ -304,10 +293,10 @@ def _predicate(condition: Condition | None, schema: TableSchema) -> Callable[[Ro
     if condition is None or callable(condition):
         return condition
     left, comparison, right = condition
-    if comparison not in _COMPARISONS:
-        raise SchemaError(f"there is no comparison {comparison!r}: expected one of {', '.join(_COMPARISONS)}")
+    if comparison not in COMPARISONS:
+        raise SchemaError(f"there is no comparison {comparison!r}: expected one of {', '.join(COMPARISONS)}")
     first, second = (schema.place_of(name) if isinstance(name, str) else name for name in (left, right))
-    compare = _COMPARISONS[comparison]
+    compare = COMPARISONS[comparison]
 
     def _matches(row: Row) -> bool:
         one, other = row[first], row[second]

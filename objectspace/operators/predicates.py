@@ -15,7 +15,7 @@ Predicate = Comparison | list[Comparison] | Callable[..., Any]
 
 RowTest = Callable[[Any], bool]
 
-_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
     "==": operator.eq,
     "!=": operator.ne,
@@ -24,8 +24,10 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "<=": operator.le,
     ">": operator.gt,
     ">=": operator.ge,
-    "in": lambda value, among: value in among,
 }
+"""What compares two values, neither of them NULL."""
+
+_COMPARISONS = {**COMPARISONS, "in": lambda value, among: value in among}
 
 
 class ExpressionError(RelationalError, ValueError):
