@@ -27,7 +27,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 """What compares two values, neither of them NULL."""
 
-_COMPARISONS = {**COMPARISONS, "in": lambda value, among: value in among}
+_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {**COMPARISONS, "in": lambda value, among: value in among}
 
 
 class ExpressionError(RelationalError, ValueError):
