@@ -20,7 +20,7 @@ from checkpoint.run import CheckpointKind, IndexRow, Run
 from checkpoint.store import CheckpointStore
 from checkpoint.tool import printing
 from checkpoint.tool.command import TROUBLE, cli, json_option, takes_source
-from checkpoint.tool.content import State
+from checkpoint.tool.content import TABLES, State
 from checkpoint.tool.source import Source, find
 
 FIXED = (3, 51, 3)
@@ -92,9 +92,12 @@ def _epoch(store: CheckpointStore, checkpoint: str | None) -> int:
 def _others(state: State, names: tuple[str, ...]) -> Run:
     """Return a run that deletes the objects that are not named, none where no name is given.
 
-    It is merged with what it deletes, so that nothing is loaded, however large the state.
+    It is merged with what it deletes, so that nothing is loaded, however large the state. With a relational table the
+    schemas stay.
     """
     wanted = {state.find(name)[0] for name in names}
+    if state.tables().keys() & set(names):
+        wanted.add(state.find(TABLES)[0])
     rows: list[IndexRow] = [
         (row[0], row[1], None, None) for row in state.index.values() if names and row[0] not in wanted
     ]

@@ -57,6 +57,8 @@ def test_restore_whole_and_in_part(tool: Tool, store: Path, location: Path, tmp_
     assert tool("restore", store, tmp_path / "part.db", "--object", "lists").exit_code == 0
     with PersistedObjectSpace.open(tmp_path / "part.db") as space:
         assert (list(space), space.get("lists").copy()) == (["lists"], {"x": [1, 2]})
+    assert tool("restore", store, tmp_path / "table.db", "@20", "--object", "orders").exit_code == 0
+    assert tool("show", tmp_path / "table.db", "orders", "--format", "csv").output == "id,item\n2,\n1,item 1\n"
     assert tool("restore", location, tmp_path / "shard.db", "--shard", 1).exit_code == 0
     assert tool("restore", store, tmp_path / "part.db").exit_code == 2
 
