@@ -39,7 +39,7 @@ def edit(number: int, slots: int) -> Entries:
 
 
 class Reading(Subject):
-    """A sorted dictionary that consists of ``state`` runs, of which random keys or ranges are read."""
+    """A sorted dictionary of ``state`` checkpoints that can be read, of which random keys or ranges are read."""
 
     def action(self, step: Step, chance: random.Random) -> Action:
         slots: int = self.settings["slots"]
@@ -86,8 +86,8 @@ class OurRuns(Reading):
 
     def action(self, step: Step, chance: random.Random) -> Action:
         found = super().action(step, chance)
-        if len(self.store.reader().runs) != self.state:
-            raise AssertionError(f"expected {self.state} runs, found {len(self.store.reader().runs)}")
+        if len(self.store.checkpoints()) != self.state:
+            raise AssertionError(f"expected {self.state} checkpoints, found {len(self.store.checkpoints())}")
         if step.values["kind"] == "range":
             self.close()
             self.open()
@@ -99,7 +99,7 @@ class OurRuns(Reading):
 
 
 class Table(Reading):
-    """The same entries in one table: it has no history, so it is the same whatever the runs are."""
+    """The same entries in one table: it has no history, so it is the same however many checkpoints there are."""
 
     db: sqlite3.Connection
 
@@ -310,13 +310,13 @@ SCENARIOS = (
     Scenario(
         name="reads",
         group="history",
-        title="Reads over 1, 8 and 64 runs",
-        why="History is made of runs, and a read has to look at each of them: what keeping the last checkpoints"
+        title="Reads after 1, 8 and 64 checkpoints",
+        why="History is made of runs, and a read has to look at some of them: what keeping the last checkpoints"
         " readable costs every read.",
-        state="runs",
+        state="checkpoints",
         unit="slot read",
         contestants=(
-            Contestant("objectspace", OurRuns, "a sorted dictionary, history=64 so that nothing is merged", "ours"),
+            Contestant("objectspace", OurRuns, "a sorted dictionary, history=64 so that each can be read", "ours"),
             Contestant("SQLite table", Table, "WAL, synchronous=FULL, a cache of 64 MB; one table without history"),
         ),
         quick=Sizes((1, 8, 64), POINTS, repetitions=9, seconds=2, settings={"slots": 100_000}),
