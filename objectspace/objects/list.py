@@ -146,16 +146,6 @@ class List(list[T], PersistedObject):
             return
         self._replace_all(list(self)[::-1])
 
-    def __delitem__(self, index: SupportsIndex | slice) -> None:
-        """Remove the elements of an index or a slice.
-
-        Time: O(n), as of ``list``. Dirties: one item an element removed, and the length.
-        """
-        if self._watch():
-            del self[index]
-        else:
-            list.__delitem__(self, index)
-
     def __imul__(self, count: SupportsIndex) -> Any:
         """Repeat the elements in place. Dirties: one item an element added or removed, and the length."""
         times = operator.index(count)

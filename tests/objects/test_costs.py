@@ -236,6 +236,6 @@ def test_a_deletion_among_many_changes_of_a_list_costs_one_row_more() -> None:
     space.checkpoint()
     for place in range(0, 5_000, 10):
         target[place] = -1
-    del target[7]
+    target.pop(7)
     del target[3_001:3_009]
     assert space.checkpoint().slots == 500 + 1 + 8
