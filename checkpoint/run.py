@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import orjson
@@ -58,6 +59,19 @@ class Run:
     index: list[IndexRow] = field(default_factory=list)
     metadata: list[MetadataRow] = field(default_factory=list)
     items: list[ItemRow] = field(default_factory=list)
+    _counted: tuple[int, int] = field(default=(0, 0), repr=False, compare=False)
+    """How many metadata and item rows have been counted when they were added, and their bytes."""
+
+    def add(self, metadata: list[MetadataRow], items: list[ItemRow]) -> int:
+        """Add the rows of an object, and return their bytes.
+
+        Time: O(rows).
+        """
+        size = metadata_bytes(metadata) + item_bytes(items)
+        self.metadata += metadata
+        self.items += items
+        self._counted = self._counted[0] + len(metadata) + len(items), self._counted[1] + size
+        return size
 
     @property
     def slots(self) -> int:
@@ -67,6 +81,9 @@ class Run:
     @property
     def bytes(self) -> int:
         """The bytes of all keys, slots and values as they are stored, without the overhead of the file."""
+        counted, size = self._counted
+        if counted == len(self.metadata) + len(self.items):
+            return size + index_bytes(self.index)
         return index_bytes(self.index) + metadata_bytes(self.metadata) + item_bytes(self.items)
 
     def sort(self) -> None:
@@ -95,7 +112,12 @@ class Run:
 
         Time: O(n).
         """
-        return measure(self.index, self.metadata, self.items)
+        found = RunDigest()
+        for rows in (self.index, self.metadata, self.items):
+            for start in range(0, len(rows), _CHUNK_ROWS):
+                found.update(rows[start : start + _CHUNK_ROWS])
+            found.end_table()
+        return Measure(found.slots, self.bytes, found.hexdigest())
 
     def is_empty(self) -> bool:
         """Tell whether the run writes no row at all."""
@@ -240,7 +262,7 @@ def _payload_bytes(payloads: Iterable[Payload | None]) -> int:
 
 def _json(rows: list[Any]) -> bytes:
     """Return rows as JSON, each followed by a comma; no two different rows give the same bytes."""
-    if len(rows[0]) == 4 and float in {type(row[1]) for row in rows}:
+    if len(rows[0]) == 4 and float in set(map(type, map(_slot, rows))):
         rows = [(row[0], _finite(row[1]), *row[2:]) for row in rows]
     return orjson.dumps(rows, default=_hex)[1:-1] + b","
 
@@ -271,3 +293,6 @@ def _by_object_class_and_slot(row: ItemRow) -> tuple[int, int, Slot]:
     if type(row[1]) not in _CLASS:
         raise TypeError(f"slot {row[1]!r} is a {type(row[1]).__name__}: expected a number, text or bytes")
     return row[0], _CLASS[type(row[1])], row[1]
+
+
+_slot = itemgetter(1)

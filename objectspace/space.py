@@ -24,7 +24,6 @@ from checkpoint import (
     Writer,
     WriterState,
 )
-from checkpoint.run import item_bytes, metadata_bytes
 from objectspace.errors import (
     CheckpointProtocolError,
     DamagedObjectError,
@@ -595,11 +594,10 @@ class PersistedObjectSpace(ObjectSpace):
     def _collect(self, target: PersistedObject, run: Run) -> ObjectReceipt:
         started = time.perf_counter()
         object_id = target._id
-        items = [(object_id, slot, value, rank) for slot, value, rank in target._rows()]
+        items = target._rows()
         metadata = [(object_id, key, value) for key, value in target._metadata_rows()]
-        run.items += items
-        run.metadata += metadata
-        return ObjectReceipt(len(items), item_bytes(items) + metadata_bytes(metadata), time.perf_counter() - started)
+        size = run.add(metadata, items)
+        return ObjectReceipt(len(items), size, time.perf_counter() - started)
 
     def _index_row(self, object_id: int, entry: IndexEntry | None) -> Any:
         stored = self._stored_index.get(object_id)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, SupportsIndex, TypeVar, overload
 
+from checkpoint.run import ItemRow
 from objectspace import codec
 from objectspace.codec import ATOMS
 from objectspace.objects import limits
-from objectspace.objects.base import ABSENT, Row, unchanged
+from objectspace.objects.base import ABSENT, unchanged
 from objectspace.objects.keyed import KeyedObject
 
 T = TypeVar("T")
@@ -142,7 +143,7 @@ class Array(KeyedObject, Sequence[T]):
     def _metadata(self) -> dict[str, Any]:
         return {"length": len(self)}
 
-    def _rows(self) -> Iterable[Row]:
+    def _rows(self) -> list[ItemRow]:
         if self._length > limits.DENSE_LENGTH:
             self._table.forget_new(self._is_default)
         return super()._rows()

@@ -12,7 +12,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 
 from checkpoint.reader import Reader, StoredItem
-from checkpoint.run import Payload, Slot
+from checkpoint.run import ItemRow, Payload
 from objectspace import codec
 from objectspace.errors import DamagedObjectError, UnencodableValueError
 from objectspace.objects.variants import base_of, become, is_cold
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
 """What decoding a damaged text may raise."""
-
-Row = tuple[Slot, Payload | None, int | None]
-"""(slot, value, rank) of one item row; a value of ``None`` deletes the slot."""
 
 
 class _Absent:
@@ -116,7 +113,7 @@ class PersistedObject:
         """Return what the index must keep so that the object can be read without its code."""
         return {}
 
-    def _rows(self) -> Iterable[Row]:
+    def _rows(self) -> list[ItemRow]:
         """Return the item rows of the open page, without changing anything."""
         raise AssertionError(f"{type(self).__name__} must define _rows")
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import compress, islice
 from operator import is_, is_not
 from typing import Any, NoReturn, Self, TypeVar
 
+from checkpoint.run import ItemRow
 from objectspace.objects import limits
 from objectspace.objects.base import ABSENT
 from objectspace.objects.keyed import KeyedObject
@@ -183,7 +184,7 @@ class Dictionary(dict[K, V], KeyedObject):
             else:
                 self._table.drop(key, twin.pop(key))
 
-    def _rows(self) -> Iterable[Any]:
+    def _rows(self) -> list[ItemRow]:
         self._close()
         return super()._rows()
 

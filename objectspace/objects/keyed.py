@@ -8,9 +8,9 @@ from typing import Any
 import orjson
 
 from checkpoint.reader import StoredItem
-from checkpoint.run import Slot
+from checkpoint.run import ItemRow, Slot
 from objectspace import codec, keys
-from objectspace.objects.base import DAMAGE, PersistedObject, Row, item_text
+from objectspace.objects.base import DAMAGE, PersistedObject, item_text
 from objectspace.objects.table import SlotTable
 from objectspace.objects.variants import base_of, is_cold
 
@@ -71,7 +71,7 @@ class KeyedObject(PersistedObject):
         following = length if self._fresh else self._table.next_rank
         return {"length": length if following == length else [length, following]}
 
-    def _rows(self) -> Iterable[Row]:
+    def _rows(self) -> list[ItemRow]:
         return self._table.rows()
 
     def _turn(self) -> None:

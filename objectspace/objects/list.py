@@ -8,9 +8,10 @@ from itertools import compress
 from operator import is_not
 from typing import Any, Self, SupportsIndex, TypeVar
 
+from checkpoint.run import ItemRow
 from objectspace.codec import ATOMS
 from objectspace.objects import limits
-from objectspace.objects.base import PersistedObject, Row, item_text
+from objectspace.objects.base import PersistedObject, item_text
 from objectspace.objects.sequence import Sequenced
 
 T = TypeVar("T")
@@ -223,12 +224,12 @@ class List(list[T], PersistedObject):
         list.__setitem__(self, slice(None), twin)
         self[:] = values
 
-    def _rows(self) -> Iterable[Row]:
+    def _rows(self) -> list[ItemRow]:
         if self._fresh:
-            return self._sequence.all_rows(self, self._encode)
+            return self._sequence.all_rows(self._id, self, self._encode)
         self._close()
         self._note_tail()
-        return self._sequence.rows(self, self._encode)
+        return self._sequence.rows(self._id, self, self._encode)
 
     def _metadata(self) -> dict[str, Any]:
         return {"length": len(self)}

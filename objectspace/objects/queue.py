@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
+from checkpoint.run import ItemRow
 from objectspace.errors import EmptyError
 from objectspace.objects import limits
-from objectspace.objects.base import PersistedObject, Row, item_text
+from objectspace.objects.base import PersistedObject, item_text
 
 T = TypeVar("T")
 
@@ -183,17 +184,18 @@ class Queue(PersistedObject, Generic[T]):
         first = in_back.start - self._unread.stop
         yield from islice(self._back, first, first + len(in_back))
 
-    def _rows(self) -> Iterable[Row]:
+    def _rows(self) -> list[ItemRow]:
         stored = range(0) if self._fresh else self._stored
         if self._range().start > stored.stop:
             # Elements that came and went between two saves leave no trace, not even in the numbers of later ones.
             self._unread = range(stored.stop + len(self._front), stored.stop + len(self._front))
         now = self._range()
         added = range(max(stored.stop, now.start), now.stop)
-        rows: list[Row] = [(slot, None, None) for slot in range(stored.start, min(now.start, stored.stop))]
-        encode = self._encode
+        object_id, encode = self._id, self._encode
+        gone = range(stored.start, min(now.start, stored.stop))
+        rows: list[ItemRow] = [(object_id, slot, None, None) for slot in gone]
         return rows + [
-            (slot, encode(value, slot), None) for slot, value in zip(added, self._values(added), strict=True)
+            (object_id, slot, encode(value, slot), None) for slot, value in zip(added, self._values(added), strict=True)
         ]
 
     def _metadata(self) -> dict[str, Any]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from itertools import compress, repeat
+from operator import ne
 from typing import Any
 
 from checkpoint.reader import StoredItem
-from checkpoint.run import Slot
+from checkpoint.run import ItemRow, Slot
 from objectspace.errors import UnencodableValueError
-from objectspace.objects.base import Row
 from objectspace.objects.sorted_dictionary import SortedDictionary
 
 
@@ -56,13 +57,16 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
     def _check_new(self, key: Any) -> None:
         """Take every key: all bytes have an order."""
 
-    def _rows(self) -> Iterable[Row]:
+    def _rows(self) -> list[ItemRow]:
         table = self._table
         if self._fresh:
             return table.rows()
-        live = table.live
-        rows: list[Row] = [(key, live[key], None) for key, stored in table.edits.items() if live[key] != stored]
-        return rows + [(key, None, None) for key in table.gone]
+        edits, object_id = table.edits, self._id
+        keys = sorted(edits)
+        values = list(map(dict.__getitem__, repeat(table.live), keys))
+        rows = zip(repeat(object_id), keys, values, repeat(None), strict=False)
+        changed: list[ItemRow] = list(compress(rows, map(ne, map(edits.__getitem__, keys), values)))
+        return changed + [(object_id, key, None, None) for key in table.gone]
 
     def _slot(self, key: Any) -> Slot:
         return key  # type: ignore[no-any-return]

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from checkpoint.run import ItemRow
 from objectspace.codec import ATOMS
-from objectspace.objects.base import ABSENT, Fingerprint, Row, unchanged
+from objectspace.objects.base import ABSENT, Fingerprint, unchanged
 from objectspace.objects.labels import Label, between, spread
 
 
@@ -78,14 +79,15 @@ class Sequenced:
         else:
             del self._listed()[start:stop]
 
-    def rows(self, values: Sequence[Any], encode: Any) -> list[Row]:
+    def rows(self, object_id: int, values: Sequence[Any], encode: Any) -> list[ItemRow]:
         """Return the rows of the open page.
 
         Args:
+            object_id: the list.
             values: the elements in order.
             encode: gives the text of a value at a label.
         """
-        rows: list[Row] = []
+        rows: list[ItemRow] = []
         self._new_prints = {}
         for label, stored in self.edits.items():
             value = values[self.place(label)]
@@ -95,18 +97,18 @@ class Sequenced:
             text = encode(value, label)
             self._remember(label, value, text)
             if stored is ABSENT or not unchanged(stored, value, text):
-                rows.append((label, text, None))
-        return rows + [(label, None, None) for label in self.gone]
+                rows.append((object_id, label, text, None))
+        return rows + [(object_id, label, None, None) for label in self.gone]
 
-    def all_rows(self, values: Sequence[Any], encode: Any) -> list[Row]:
+    def all_rows(self, object_id: int, values: Sequence[Any], encode: Any) -> list[ItemRow]:
         """Return the rows of every element, which get the labels 0, 1, 2, ..."""
-        rows: list[Row] = []
+        rows: list[ItemRow] = []
         self._new_prints = {}
         for label, value in enumerate(values):
             text = encode(value, label)
             if type(value) not in ATOMS:
                 self._new_prints[label] = hash(text)
-            rows.append((label, text, None))
+            rows.append((object_id, label, text, None))
         return rows
 
     def turn(self, was_fresh: bool, length: int) -> None:

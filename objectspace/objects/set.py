@@ -9,8 +9,9 @@ from typing import Any, Self, TypeVar
 import orjson
 
 from checkpoint.reader import StoredItem
+from checkpoint.run import ItemRow
 from objectspace import codec, keys
-from objectspace.objects.base import ABSENT, DAMAGE, Row, item_text
+from objectspace.objects.base import ABSENT, DAMAGE, item_text
 from objectspace.objects.keyed import KeyedObject
 
 T = TypeVar("T")
@@ -273,7 +274,7 @@ class Set(MemberCodec, SetMethods[T]):
         for value in reversed(added):
             table.enter(value)
 
-    def _rows(self) -> Iterable[Row]:
+    def _rows(self) -> list[ItemRow]:
         self._close()
         return super()._rows()
 

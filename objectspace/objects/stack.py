@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice, repeat
 from typing import Any, Generic, TypeVar
 
+from checkpoint.run import ItemRow
 from objectspace.codec import ATOMS
 from objectspace.errors import EmptyError
 from objectspace.objects import limits
-from objectspace.objects.base import ABSENT, Fingerprint, PersistedObject, Row, item_text, unchanged
+from objectspace.objects.base import ABSENT, Fingerprint, PersistedObject, item_text, unchanged
 
 T = TypeVar("T")
 
@@ -187,8 +188,9 @@ class Stack(PersistedObject, Generic[T]):
         if height:
             self._damaged(height - 1, None, "it is missing")
 
-    def _rows(self) -> Iterable[Row]:
-        rows: list[Row] = []
+    def _rows(self) -> list[ItemRow]:
+        rows: list[ItemRow] = []
+        object_id = self._id
         self._new_prints: dict[int, int] = {}
         stored_values = chain(reversed(self._below), repeat(ABSENT))
         for height, (value, stored) in enumerate(zip(self._top, stored_values, strict=False), self._low):
@@ -198,9 +200,9 @@ class Stack(PersistedObject, Generic[T]):
             if type(value) not in ATOMS:
                 self._new_prints[height] = hash(text)
             if stored is ABSENT or not unchanged(self._as_stored(height, stored), value, text):
-                rows.append((height, text, None))
+                rows.append((object_id, height, text, None))
         stored_count = 0 if self._fresh else self._stored
-        return rows + [(height, None, None) for height in range(len(self), stored_count)]
+        return rows + [(object_id, height, None, None) for height in range(len(self), stored_count)]
 
     def _as_stored(self, height: int, stored: Any) -> Any:
         """Return what is stored at a height: an atom, or the fingerprint of another value."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from checkpoint.reader import StoredItem
-from objectspace.objects.base import ABSENT, Row
+from checkpoint.run import ItemRow
+from objectspace.objects.base import ABSENT
 from objectspace.objects.keyed import KeyedObject
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ class Tensor(KeyedObject):
         """Count a chunk as so many slots of 64 bytes."""
         return super()._held() * (1 + prod(self._chunks) * self._dtype.itemsize // 64)
 
-    def _rows(self) -> Iterable[Row]:
+    def _rows(self) -> list[ItemRow]:
         blank = self._np.full(self._chunks, self._fill, self._dtype).tobytes()
         self._table.forget_new(lambda chunk: bool(chunk.tobytes() == blank))
         return super()._rows()
