@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain, islice
+from typing import Any
 
 from checkpoint.errors import CorruptStoreError
 from checkpoint.pages import TABLES, merged_pages
@@ -19,37 +19,118 @@ def check_run(session: Session, run: RunNumber) -> Iterator[int]:
         CorruptStoreError: it is not as it was written.
     Time: O(rows). The rows are streamed.
     """
-    yield from _check_own(session, run) if is_own(run) else _check_merged(session, run)
-
-
-def _check_own(session: Session, run: RunNumber) -> Iterator[int]:
-    found = RunDigest()
+    check = check_of(session, run)
     for table in TABLES:
         for _, rows in merged_pages(session, table, (run,)):
-            found.update(rows)
+            check.take(rows)
             yield len(rows)
-        found.end_table()
-    wanted = session.row("SELECT run_slots, run_digest FROM checkpoint WHERE number = ?", (run,))
-    if wanted != (found.slots, found.hexdigest()):
-        raise _damaged(session, run, f"do not have the digest {wanted[1] if wanted else None} that was recorded")
+        check.end_table()
+    check.finish()
 
 
-def _check_merged(session: Session, run: RunNumber) -> Iterator[int]:
-    portions = session.rows("SELECT source, rows, digest FROM portion WHERE run = ? ORDER BY number", (run,))
-    if any(source not in _NAMES or type(count) is not int or count < 1 for source, count, _ in portions):
-        raise _damaged(session, run, "cannot be told apart: the table of portions is damaged")
-    for table in TABLES:
-        rows = chain.from_iterable(page for _, page in merged_pages(session, table, (run,)))
-        for count, digest in (portion[1:] for portion in portions if portion[0] == table.name):
-            taken = list(islice(rows, count))
-            if digest_of(taken) != digest:
-                raise _damaged(session, run, f"of {table.name} do not have the digest {digest} that was recorded")
-            yield count
-        if next(rows, None) is not None:
-            raise _damaged(session, run, f"of {table.name} are more than those that were recorded")
-    slots, found = session.row("SELECT slots, state FROM run WHERE run = ?", (run,))
-    if found == "merged" and slots != sum(count for source, count, _ in portions if source == TABLES[-1].name):
-        raise _damaged(session, run, "are not as many as were recorded")
+def check_of(session: Session, run: RunNumber) -> Check:
+    """Return the check of a run, for those who read its rows anyway.
+
+    Raises:
+        CorruptStoreError: what was recorded of it is damaged.
+    """
+    return OwnCheck(session, run) if is_own(run) else MergedCheck(session, run)
+
+
+class Check:
+    """Takes the rows of a run, table by table and in order of their keys, and compares them with what was recorded."""
+
+    def __init__(self, session: Session, run: RunNumber) -> None:
+        self.run = run
+        self._session = session
+
+    def take(self, rows: list[Any]) -> None:
+        """Take the next rows."""
+        raise NotImplementedError
+
+    def end_table(self) -> None:
+        """Go on to the next table."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Take note that these were all."""
+        raise NotImplementedError
+
+
+class OwnCheck(Check):
+    """The check of the run that one checkpoint wrote: it has one digest."""
+
+    def __init__(self, session: Session, run: RunNumber) -> None:
+        super().__init__(session, run)
+        self._found = RunDigest()
+        self.take, self.end_table = self._found.update, self._found.end_table  # type: ignore[method-assign]
+
+    def finish(self) -> None:
+        """Compare the digest.
+
+        Raises:
+            CorruptStoreError: it is another one.
+        """
+        found = self._found.slots, self._found.hexdigest()
+        wanted = self._session.row("SELECT run_slots, run_digest FROM checkpoint WHERE number = ?", (self.run,))
+        if wanted != found:
+            what = f"do not have the digest {wanted[1] if wanted else None} that was recorded"
+            raise _damaged(self._session, self.run, what)
+
+
+class MergedCheck(Check):
+    """The check of a merged run: it has a digest for each portion of its rows."""
+
+    def __init__(self, session: Session, run: RunNumber) -> None:
+        super().__init__(session, run)
+        self._portions = session.rows("SELECT source, rows, digest FROM portion WHERE run = ? ORDER BY number", (run,))
+        if any(source not in _NAMES or type(count) is not int or count < 1 for source, count, _ in self._portions):
+            raise _damaged(session, run, "cannot be told apart: the table of portions is damaged")
+        self._tables = iter(TABLES)
+        self._rows: list[Any] = []
+        self._begin_table()
+
+    def take(self, rows: list[Any]) -> None:
+        """Take the next rows, and compare the digests of the portions that are complete.
+
+        Raises:
+            CorruptStoreError: one is another one.
+        """
+        self._rows += rows
+        while self._due and len(self._rows) >= self._due[-1][1]:
+            self._compare(*self._due.pop()[1:])
+
+    def end_table(self) -> None:
+        """Go on to the next table.
+
+        Raises:
+            CorruptStoreError: there are more or fewer rows than were recorded.
+        """
+        while self._due:
+            self._compare(*self._due.pop()[1:])
+        if self._rows:
+            raise _damaged(self._session, self.run, f"of {self._table} are more than those that were recorded")
+        self._begin_table()
+
+    def finish(self) -> None:
+        """Compare the number of slots.
+
+        Raises:
+            CorruptStoreError: it is another one.
+        """
+        slots, state = self._session.row("SELECT slots, state FROM run WHERE run = ?", (self.run,))
+        if state == "merged" and slots != sum(count for source, count, _ in self._portions if source == _SLOTS):
+            raise _damaged(self._session, self.run, "are not as many as were recorded")
+
+    def _begin_table(self) -> None:
+        self._table = next((table.name for table in self._tables), "")
+        self._due = [portion for portion in reversed(self._portions) if portion[0] == self._table]
+
+    def _compare(self, count: int, digest: str) -> None:
+        taken, self._rows = self._rows[:count], self._rows[count:]
+        if digest_of(taken) != digest:
+            what = f"of {self._table} do not have the digest {digest} that was recorded"
+            raise _damaged(self._session, self.run, what)
 
 
 def _damaged(session: Session, run: RunNumber, what: str) -> CorruptStoreError:
@@ -65,3 +146,4 @@ def _damaged(session: Session, run: RunNumber, what: str) -> CorruptStoreError:
 
 
 _NAMES = {table.name for table in TABLES}
+_SLOTS = TABLES[-1].name

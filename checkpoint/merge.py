@@ -17,7 +17,7 @@ from checkpoint.run import Measure, Run, measure
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
 
-_GROUP_ROWS = 16
+_GROUP_ROWS = 64
 """How many rows one statement inserts."""
 
 NUMBERED = (

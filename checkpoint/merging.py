@@ -1,17 +1,18 @@
 """Making a merged run beside its parts, some rows at a time: nothing that is read changes before it is complete.
 
 What is copied already is where the copying goes on, so that nothing else has to be kept to resume it. The parts are
-checked against their digests before, because the digests of the merged run would vouch for a damage from then on.
+checked against their digests as their rows go by (before, where a merge is resumed), and the merged run does not count
+before all of them are right: its own digests would vouch for a damage from then on.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from checkpoint.catalogue import note_merged
-from checkpoint.digests import check_run
+from checkpoint.digests import Check, check_of, check_run
 from checkpoint.merge import insert_rows
 from checkpoint.pages import PAGE_ROWS, TABLES, Table, merged_pages
 from checkpoint.reader import Reader
@@ -47,23 +48,40 @@ class Merge:
     def _work(self) -> Iterator[int]:
         """Do the work slice by slice, inside transactions of the caller; yield what each cost, in rows copied."""
         connection = self._session.connection
-        if not connection.execute("SELECT 1 FROM portion WHERE run = ? LIMIT 1", (self.run,)).fetchone():
-            for part in self.parts:
-                self.checking = part
-                for rows in check_run(self._session, part):
-                    yield 1 + rows // _CHECK_COST
+        checks: dict[RunNumber, Check] = {}
+        is_resumed = connection.execute("SELECT 1 FROM portion WHERE run = ? LIMIT 1", (self.run,)).fetchone()
+        for part in self.parts:
+            self.checking = part
+            if not is_resumed:
+                checks[part] = check_of(self._session, part)
+                continue
+            for rows in check_run(self._session, part):
+                yield 1 + rows // _CHECK_COST
         live: set[int] | None = None
         if self._is_base:
             live = set()
             for rows in _find_live(Reader(self._session, self.parts), live):
                 yield 1 + rows // _CHECK_COST
         for table in TABLES:
-            yield from self._copy(connection, table, live)
+            yield from self._copy(connection, table, live, checks)
+        for self.checking, check in checks.items():
+            check.finish()
         self.result = note_merged(connection, self.run)
 
-    def _copy(self, connection: sqlite3.Connection, table: Table, live: set[int] | None) -> Iterator[int]:
+    def _copy(
+        self,
+        connection: sqlite3.Connection,
+        table: Table,
+        live: set[int] | None,
+        checks: Mapping[RunNumber, Check],
+    ) -> Iterator[int]:
+        def _seen(part: RunNumber, rows: list[Any]) -> None:
+            self.checking = part
+            checks[part].take(rows)
+
         after = _last_key(connection, table, self.run)
-        for looked_at, rows in merged_pages(self._session, table, self.parts, live, after):
+        seen = _seen if checks else None
+        for looked_at, rows in merged_pages(self._session, table, self.parts, live, after, seen):
             if rows:
                 insert_rows(connection, table, self.run, rows)
                 connection.execute(
@@ -73,6 +91,8 @@ class Merge:
                 )
             self.copied += looked_at if table is TABLES[-1] else 0
             yield 1 + looked_at
+        for self.checking, check in checks.items():
+            check.end_table()
 
 
 def delete_rows(connection: sqlite3.Connection, run: RunNumber) -> Iterator[int]:

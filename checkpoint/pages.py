@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
 
 PAGE_ROWS = 1024
-"""How many rows one page looks at."""
+"""How many rows one page looks at, more or less."""
+
+_MOST_ROWS = 4 * PAGE_ROWS
+_NO_LIMIT = -1
+_LEAST_STEP = 16
+
+Key = tuple[Any, ...]
+Seen = Callable[[RunNumber, list[Any]], None]
 
 
 class Table(NamedTuple):
@@ -20,17 +29,14 @@ class Table(NamedTuple):
     rest: str
     mark: str
     """The column whose NULL marks a deletion."""
-
-    @property
-    def width(self) -> int:
-        """The number of columns of the key."""
-        return self.keys.count(",") + 1
+    width: int
+    """The number of columns of the key."""
 
 
 TABLES = (
-    Table("state_index", "object", "name, kind, codec", "kind"),
-    Table("state_metadata", "object, key", "value", "value"),
-    Table("state_item", "object, slot", "value, rank", "value"),
+    Table("state_index", "object", "name, kind, codec", "kind", 1),
+    Table("state_metadata", "object, key", "value", "value", 2),
+    Table("state_item", "object, slot", "value, rank", "value", 2),
 )
 
 
@@ -39,35 +45,100 @@ def merged_pages(
     table: Table,
     parts: Sequence[RunNumber],
     live: set[int] | None = None,
-    after: tuple[Any, ...] | None = None,
+    after: Key | None = None,
+    seen: Seen | None = None,
 ) -> Iterator[tuple[int, list[Any]]]:
     """Yield the rows that the newest of some runs have for each key, in order of keys, and how many were looked at.
 
     Args:
         session: the connection.
         table: the table.
-        parts: the runs.
+        parts: the runs, oldest first.
         live: the ids of the objects that exist, to leave out all others and deletions; None to leave out nothing.
         after: the key to begin after.
+        seen: takes each run with the next rows of it, in order of their keys: all of its rows, one page after another.
     """
-    while True:
-        page = session.rows(_page_statement(table, parts, after is None), dict(zip("ab", after or (), strict=False)))
-        rows = []
-        for row in page:
-            key = row[: table.width]
-            if key != after:
-                after = key
-                rows.append(row[:-1])
-        yield len(page), rows if live is None else [row for row in rows if row[2] is not None and row[0] in live]
-        if len(page) < PAGE_ROWS:
-            return
+    for rows in _pages(session, table, parts, after):
+        counts = Counter(map(_run, rows))
+        plain = list(map(itemgetter(slice(0, -1)), rows))
+        if seen:
+            start = 0
+            for part, count in counts.items():
+                seen(part, plain[start : start + count])
+                start += count
+        if len(counts) > 1:
+            plain = _newest(table, plain)
+        yield len(rows), plain if live is None else [row for row in plain if row[2] is not None and row[0] in live]
 
 
-def _page_statement(table: Table, parts: Sequence[RunNumber], is_first: bool) -> str:
-    """Return the query of one page: SQLite merges the parts, of each of which just the rows of the page are read."""
-    beyond = "" if is_first else f" AND ({table.keys}) > ({', '.join(':' + mark for mark in 'ab'[: table.width])})"
-    branches = " UNION ALL ".join(
-        f"SELECT {table.keys}, {table.rest}, checkpoint FROM {table.name} WHERE checkpoint = {part}{beyond}"
-        for part in parts
+def _newest(table: Table, rows: list[Any]) -> list[Any]:
+    """Return the last row of each key in order of keys."""
+    key_of = itemgetter(*range(table.width))
+    newest = dict(zip(map(key_of, rows), rows, strict=True))
+    try:
+        # What was read is in order run by run, which makes sorting it little more than merging.
+        return list(map(newest.__getitem__, sorted(newest)))
+    except TypeError:
+        return [newest[key] for key in sorted(newest, key=_place)]
+
+
+def _place(key: Key) -> tuple[Any, int, Any]:
+    """Return what sorts keys as SQLite does: numbers, then text, then bytes."""
+    return key[0], 2 if isinstance(key[1], bytes) else 1 if isinstance(key[1], str) else 0, key[1]
+
+
+def _pages(session: Session, table: Table, parts: Sequence[RunNumber], after: Key | None) -> Iterator[list[Any]]:
+    """Yield the rows of all parts page by page, each a range of keys, and in each part by part, the oldest first.
+
+    One part leads: a page ends after so many rows of it. Where the others turn out to have far more rows in between,
+    the one that has most leads from then on.
+    """
+    leaders, step, limit = list(parts), max(_LEAST_STEP, PAGE_ROWS // max(1, len(parts))), _MOST_ROWS
+    while leaders:
+        last = _key_beyond(session, table, leaders[0], after, step)
+        if last is None:
+            leaders.pop(0)
+            continue
+        bounds = {**_named("ab", after), **_named("cd", last), "limit": limit}
+        rows = session.rows(_range_statement(table, parts, after is None), bounds)
+        if len(rows) == limit:
+            leader = Counter(map(_run, rows)).most_common(1)[0][0]
+            leaders = [leader, *(part for part in leaders if part != leader)]
+            # Where even one row of the leader is too much, there are thousands of parts, and the page is what it is.
+            limit, step = limit if step > 1 else _NO_LIMIT, max(1, step // 2)
+            continue
+        yield rows
+        after, limit = last, _MOST_ROWS
+        step = max(_LEAST_STEP, min(PAGE_ROWS, step * PAGE_ROWS // len(rows)))
+
+
+def _key_beyond(session: Session, table: Table, part: RunNumber, after: Key | None, step: int) -> Key | None:
+    """Return the key that is so many rows of a part beyond another one, or its last key; None where there is none."""
+    where = f"FROM {table.name} WHERE checkpoint = {part}{_beyond(table, after is None)}"
+    backwards = ", ".join(f"{key} DESC" for key in table.keys.split(", "))
+    for order in (f"{table.keys} LIMIT 1 OFFSET {step - 1}", f"{backwards} LIMIT 1"):
+        found: Key | None = session.row(f"SELECT {table.keys} {where} ORDER BY {order}", _named("ab", after))
+        if found is not None:
+            return found
+    return None
+
+
+def _range_statement(table: Table, parts: Sequence[RunNumber], is_first: bool) -> str:
+    """Return the query of one page; SQLite goes to its range in each of the parts."""
+    upto = f"({table.keys}) <= ({', '.join(':' + mark for mark in 'cd'[: table.width])})"
+    return (
+        f"SELECT {table.keys}, {table.rest}, checkpoint FROM {table.name} WHERE checkpoint IN"
+        f" ({', '.join(map(str, parts))}){_beyond(table, is_first)} AND {upto}"
+        f" ORDER BY checkpoint, {table.keys} LIMIT :limit"
     )
-    return f"{branches} ORDER BY {table.keys}, checkpoint DESC LIMIT {PAGE_ROWS}"
+
+
+def _beyond(table: Table, is_first: bool) -> str:
+    return "" if is_first else f" AND ({table.keys}) > ({', '.join(':' + mark for mark in 'ab'[: table.width])})"
+
+
+def _named(names: str, key: Key | None) -> dict[str, Any]:
+    return dict(zip(names, key or (), strict=False))
+
+
+_run = itemgetter(-1)

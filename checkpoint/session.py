@@ -121,7 +121,7 @@ class Session:
             except SQLITE_ERRORS as error:
                 raise self.failed(error) from error
 
-    def row(self, statement: str, parameters: Sequence[object] = ()) -> Any:
+    def row(self, statement: str, parameters: Sequence[object] | dict[str, object] = ()) -> Any:
         """Return the first row of a query, or ``None``."""
         with self.mutex:
             try:
