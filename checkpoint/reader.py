@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import wraps
+from operator import itemgetter
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from checkpoint.errors import UnknownCheckpointError
@@ -35,6 +36,10 @@ class StoredItem(NamedTuple):
     rank: int | None
 
 
+ReadRow = tuple[Slot, Payload | None, int | None]
+"""(slot, value, rank); a value of ``None`` marks a deletion."""
+
+
 class Reader:
     """A view of the state at one checkpoint, shared by everything that loads slots.
 
@@ -51,6 +56,9 @@ class Reader:
 
     PAGE_ROWS = 1024
     """How many rows one statement of a scan fetches; between pages the store may be written."""
+
+    FIRST_PAGE_ROWS = 16
+    """How many it fetches first where the pages grow."""
 
     def __init__(
         self,
@@ -154,18 +162,17 @@ class Reader:
         *,
         reverse: bool = False,
         page_rows: int | None = None,
-    ) -> Iterator[tuple[Slot, Payload | None, int | None]]:
+    ) -> Iterator[ReadRow]:
         """Yield the newest row of each slot as :meth:`items` does, those that mark deletions (value ``None``) too."""
-        page_rows = page_rows or self.PAGE_ROWS
-        last: Slot | None = None
-        while True:
-            page = self._page(object_id, lower, upper, last, reverse, page_rows)
-            for slot, value, rank, _ in page:
-                if slot != last:
-                    last = slot
-                    yield slot, value, rank
-            if len(page) < page_rows:
-                return
+        for page in self._pages(object_id, lower, upper, reverse, page_rows or self.PAGE_ROWS):
+            yield from page
+
+    def item_pages(
+        self, object_id: int, lower: Slot | None = None, upper: Slot | None = None, *, reverse: bool = False
+    ) -> Iterator[list[ReadRow]]:
+        """Yield the slots as :meth:`items` does, in pages that grow: most scans end early."""
+        for page in self._pages(object_id, lower, upper, reverse, self.FIRST_PAGE_ROWS):
+            yield [row for row in page if row[1] is not None] if None in map(_value, page) else page
 
     def items_by_rank(self, object_id: int, *, reverse: bool = False, limit: int | None = None) -> Iterator[StoredItem]:
         """Yield the slots of an object in the order of their ranks.
@@ -180,6 +187,13 @@ class Reader:
 
         Time: O(slots stored), nearly all of it inside SQLite where ``limit`` is small.
         """
+        for page in self.pages_by_rank(object_id, reverse=reverse, limit=limit):
+            yield from map(StoredItem._make, page)
+
+    def pages_by_rank(
+        self, object_id: int, *, reverse: bool = False, limit: int | None = None
+    ) -> Iterator[list[ReadRow]]:
+        """Yield the slots as :meth:`items_by_rank` does, page by page."""
         with ExitStack() as stack:
             with self.mutex:
                 self._allow()
@@ -191,7 +205,7 @@ class Reader:
                 cursor = self._session.cursor(statement, (object_id, -1 if limit is None else limit))
                 fetch = stack.enter_context(cursor)
             while page := fetch(self.PAGE_ROWS):
-                yield from map(StoredItem._make, page)
+                yield page
 
     def since(self, older: Reader) -> Reader | None:
         """Return a reader of just the runs that came on top of an older checkpoint, which deletions are part of too.
@@ -263,30 +277,86 @@ class Reader:
         )
         return int(self._query(statement, (object_id,))[0][0])
 
+    def _pages(
+        self, object_id: int, lower: Slot | None, upper: Slot | None, reverse: bool, page_rows: int
+    ) -> Iterator[list[ReadRow]]:
+        last, is_end = None, not self.runs
+        while not is_end:
+            page, is_end = self._page(object_id, lower, upper, last, reverse, page_rows)
+            if page:
+                yield page
+                last = page[-1][0]
+            page_rows = min(8 * page_rows, max(page_rows, self.PAGE_ROWS))
+
     @_steadily
     def _page(
         self, object_id: int, lower: Slot | None, upper: Slot | None, last: Slot | None, reverse: bool, page_rows: int
-    ) -> list[tuple[Slot, Payload | None, int | None, int]]:
-        """Return the next rows in slot order, of each slot the newest row first; a page may end between two of them.
+    ) -> tuple[list[ReadRow], bool]:
+        """Return the newest rows of the next slots in order, and whether they are the last ones.
+
+        Most rows lie in the oldest run, so a page of it is read, and on top of it what the other runs have in between.
+        """
+        where, bounds = _range(lower, upper, last, reverse)
+        order = f"ORDER BY slot {'DESC' if reverse else 'ASC'}"
+        columns = f"SELECT slot, value, rank FROM state_item WHERE checkpoint {{}} AND object = {object_id}"
+        oldest = f"{columns.format(f'= {self.runs[-1]}')}{where} {order} LIMIT {page_rows}"
+        page: list[ReadRow] = self._query(oldest, bounds)
+        is_end = len(page) < page_rows
+        if len(self.runs) == 1:
+            return page, is_end
+        if not is_end:
+            low, high = (page[-1][0], upper) if reverse else (lower, page[-1][0])
+            where, bounds = _range(low, high, last, reverse)
+        newer = f"IN ({','.join(map(str, self.runs[:-1]))})"
+        changes = self._query(f"{columns.format(newer)}{where} ORDER BY checkpoint LIMIT {page_rows}", bounds)
+        if len(changes) == page_rows:
+            return self._merged_page(object_id, _range(lower, upper, last, reverse), order, page_rows)
+        return _overlaid(page, changes, reverse=reverse) if changes else page, is_end
+
+    def _merged_page(
+        self, object_id: int, limits: tuple[str, dict[str, Slot]], order: str, page_rows: int
+    ) -> tuple[list[ReadRow], bool]:
+        """Return what :meth:`_page` does where the newer runs have many rows in the way of the oldest.
 
         Each run is read in the order of its index, and SQLite merges them: nothing is sorted, and of each run just the
         rows that the page needs are read.
         """
-        where, bounds = _range(lower, upper, last, reverse)
+        where, bounds = limits
         branches = " UNION ALL ".join(
-            f"SELECT slot, value, rank, checkpoint FROM state_item WHERE checkpoint = {run} AND object = :object{where}"
+            f"SELECT slot, value, rank, checkpoint FROM state_item"
+            f" WHERE checkpoint = {run} AND object = {object_id}{where}"
             for run in self.runs
         )
-        order = f"ORDER BY slot {'DESC' if reverse else 'ASC'}, checkpoint DESC LIMIT {page_rows}"
-        return self._query(f"{branches} {order}", {"object": object_id, **bounds}) if branches else []
+        found = self._query(f"{branches} {order}, checkpoint DESC LIMIT {page_rows}", bounds)
+        # Of a slot that the page ends with, older rows may be left: they lie at the end, and not beyond it.
+        newest = {row[0]: row[:3] for row in reversed(found)}
+        return list(reversed(newest.values())), len(found) < page_rows
 
-    def _query(self, statement: str, parameters: Sequence[object] | dict[str, object] = ()) -> list[Any]:
+    def _query(self, statement: str, parameters: Sequence[object] | Mapping[str, object] = ()) -> list[Any]:
         self._allow()
         return self._session.rows(statement, parameters)
 
     def _allow(self) -> None:
         if self._refusal is not None:
             raise UnknownCheckpointError(self._refusal)
+
+
+def _overlaid(page: list[ReadRow], changes: list[ReadRow], *, reverse: bool) -> list[ReadRow]:
+    """Return the rows of a page with newer ones, which come in the order of their runs, in place of them or between."""
+    newest = {row[0]: row for row in page}
+    newest.update((row[0], row) for row in changes)
+    if len(newest) == len(page):
+        return list(newest.values())
+    try:
+        slots = sorted(newest, reverse=reverse)
+    except TypeError:
+        slots = sorted(newest, key=_order_of, reverse=reverse)
+    return [newest[slot] for slot in slots]
+
+
+def _order_of(slot: Slot) -> tuple[int, Any]:
+    """Return what sorts slots as SQLite does: numbers, then text, then bytes."""
+    return (2 if isinstance(slot, bytes) else 1 if isinstance(slot, str) else 0), slot
 
 
 def _range(lower: Slot | None, upper: Slot | None, last: Slot | None, reverse: bool) -> tuple[str, dict[str, Slot]]:
@@ -302,3 +372,6 @@ def _range(lower: Slot | None, upper: Slot | None, last: Slot | None, reverse: b
     given = {name: (condition, bound) for name, (condition, bound) in conditions.items() if bound is not None}
     where = "".join(f" AND {condition}" for condition, _ in given.values())
     return where, {name: bound for name, (_, bound) in given.items()}
+
+
+_value = itemgetter(1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
@@ -113,7 +113,7 @@ class Session:
                     self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             self._disconnect()
 
-    def rows(self, statement: str, parameters: Sequence[object] | dict[str, object] = ()) -> list[Any]:
+    def rows(self, statement: str, parameters: Sequence[object] | Mapping[str, object] = ()) -> list[Any]:
         """Return all rows of a query."""
         with self.mutex:
             try:
@@ -121,7 +121,7 @@ class Session:
             except SQLITE_ERRORS as error:
                 raise self.failed(error) from error
 
-    def row(self, statement: str, parameters: Sequence[object] | dict[str, object] = ()) -> Any:
+    def row(self, statement: str, parameters: Sequence[object] | Mapping[str, object] = ()) -> Any:
         """Return the first row of a query, or ``None``."""
         with self.mutex:
             try:

@@ -25,7 +25,7 @@ from checkpoint.repair import Repair, repair
 from checkpoint.run import CheckpointKind, Run
 from checkpoint.session import IN_MEMORY, Durability, Session, require_usable
 from checkpoint.settings import Retention, read_retention, write_retention
-from checkpoint.tiers import FAN_IN, RunNumber
+from checkpoint.tiers import YOUNG, RunNumber
 from checkpoint.upkeep import Upkeep, allowance
 from checkpoint.verify import verify
 from checkpoint.writer import CheckpointWriter, Receipt
@@ -534,7 +534,7 @@ class CheckpointStore:
 
     def _tidy(self, slots: int, *, is_full: bool) -> None:
         """Pay for some of the merging and deleting that is due, and copy the log."""
-        young = min(self._retention.history, FAN_IN)
+        young = min(self._retention.history, YOUNG)
         self._session.copy_log()
         try:
             if self._upkeep.has_work(self._last[0], young, is_full=is_full):

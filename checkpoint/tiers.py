@@ -5,11 +5,11 @@ it lies beside them under a number of its own, just above that of its newest che
 numbers go on to say which of two runs is newer. What a stretch of runs consists of stays as long as a retained
 checkpoint inside of the stretch needs it.
 
-Runs are merged in tiers: a run belongs to the tier of its size, each tier eight times as large as the one below, and as
-soon as eight neighbours of a tier stand side by side they become one. A row is so rewritten about once for each factor
-of eight by which the state grows, and a read at any checkpoint visits a few runs of each tier. When the runs above the
-oldest one, the *base*, have grown as large as the base, all become one: what lies in the file stays within a small
-factor of the state.
+Runs are merged in tiers: a run belongs to the tier of its size, each tier sixteen times as large as the one below, and
+as soon as sixteen neighbours of a tier stand side by side they become one. A row is so rewritten about once for each
+factor of sixteen by which the state grows, and a read at any checkpoint visits a few runs of each tier. When the runs
+above the oldest one, the *base*, have grown as large as the base, all become one: what lies in the file stays within a
+small factor of the state.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ from typing import NamedTuple
 RunNumber = float
 """What the rows of a run lie under: the number of a checkpoint (an int), or a little more for a merged run."""
 
-FAN_IN = 8
+FAN_IN = 16
 """How many neighbouring runs of a tier are merged into one."""
+
+YOUNG = 8
+"""How many of the newest runs are left alone, so that a short history costs no second copy of what is soon dropped."""
 
 _FRACTIONS = 1024
 
@@ -251,7 +254,7 @@ def _stretches(runs: Sequence[RunNumber], busy: Collection[RunNumber]) -> Iterat
 
 
 def _tier(slots: int) -> int:
-    return max(0, (slots.bit_length() - 1) // 3 - 1)
+    return max(0, (slots.bit_length() - 1) // 4 - 1)
 
 
 def _reach(run: StoredRun) -> int:

@@ -18,7 +18,7 @@ from checkpoint.tiers import FAN_IN, RunNumber, StoredRun
 LEAST_ROWS = 512
 """How many rows a checkpoint copies at least, where there is something to merge."""
 
-_PACE, _LIVE_RUNS = 4, 8
+_PACE, _LIVE_RUNS = 2, 16
 """A checkpoint copies this many rows for each that it wrote, and one more for each so many live runs."""
 
 _SWEEP_EVERY = FAN_IN
@@ -35,7 +35,7 @@ def allowance(slots: int, live: int) -> int:
         live: the runs that a read visits.
 
     >>> allowance(1, live=9), allowance(2000, live=9), allowance(2000, live=80)
-    (512, 10000, 28000)
+    (512, 4000, 14000)
     """
     return max(LEAST_ROWS, slots * (_PACE + live // _LIVE_RUNS))
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import compress, repeat
 from operator import ne
 from typing import Any
 
-from checkpoint.reader import StoredItem
+from checkpoint.reader import ReadRow, StoredItem
 from checkpoint.run import ItemRow, Slot
 from objectspace.errors import UnencodableValueError
 from objectspace.objects.sorted_dictionary import SortedDictionary
@@ -80,24 +80,8 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
     def _bound(self, key: Any, beyond: float) -> Slot | None:
         return key  # type: ignore[no-any-return]
 
-    def _pairs(
-        self,
-        lower: Any = None,
-        upper: Any = None,
-        inclusive: tuple[bool, bool] = (True, True),
-        *,
-        reverse: bool = False,
-    ) -> Iterator[tuple[Any, Any]]:
-        table = self._table
-        if table.complete or table.edits or table.gone or table.flight:
-            yield from super()._pairs(lower, upper, inclusive, reverse=reverse)
-            return
-        size, skipped = len(table), {bound for bound, kept in zip((lower, upper), inclusive, strict=True) if not kept}
-        for slot, value, _ in self._home.reader().items(self._id, lower, upper, reverse=reverse):
-            if slot not in skipped:
-                yield slot, value
-                if len(table) != size:
-                    raise RuntimeError(f"{self._describe()} changed size during iteration")
+    def _pairs_of(self, rows: list[ReadRow]) -> list[tuple[Any, Any]]:
+        return [row[:2] for row in rows]
 
 
 def _is_storable(value: object) -> bool:

@@ -163,11 +163,16 @@ class SortedObject(KeyedObject):
             yield from ((key, live[key]) for key in self._keys_in_memory(lower, upper, inclusive, reverse))
             return
         start, stop = self._bound(lower, -math.inf), self._bound(upper, math.inf)
-        for key, value, _ in self._table.scan(start, stop, reverse=reverse):
-            beyond_lower = lower is None or key > lower or (inclusive[0] and key == lower)
-            beyond_upper = upper is None or key < upper or (inclusive[1] and key == upper)
-            if beyond_lower and beyond_upper:
-                yield key, value
+        pairs = self._table.pairs(start, stop, reverse=reverse)
+        if lower is None and upper is None:
+            yield from pairs
+            return
+        for pair in pairs:
+            key = pair[0]
+            if (lower is None or key > lower or (inclusive[0] and key == lower)) and (
+                upper is None or key < upper or (inclusive[1] and key == upper)
+            ):
+                yield pair
 
     def _keys_in_memory(self, lower: Any, upper: Any, inclusive: tuple[bool, bool], reverse: bool) -> Iterator[Any]:
         """Yield the keys between two bounds, and refuse to go on where keys came or went meanwhile."""

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 from sortedcontainers import SortedDict
 
-from checkpoint.reader import StoredItem
+from checkpoint.reader import ReadRow, StoredItem
 from checkpoint.run import ItemRow, Payload, Slot
 from objectspace import keys
 from objectspace.codec import ATOMS, Unencodable, encode
@@ -328,13 +328,56 @@ class SlotTable:
         """Yield every key in the order of the object."""
         if self.complete:
             return iter(dict.keys(self.live))
-        return (key for key, _, _ in self.stream())
+        return (key for key, _ in self.items())
 
     def items(self) -> Iterator[tuple[Any, Any]]:
         """Yield every (key, value) in the order of the object."""
         if self.complete:
             return iter(dict.items(self.live))
+        if self.ranks is None:
+            return self.pairs()
+        if self._is_as_stored():
+            return self._settled_pairs(self.owner._home.reader().pages_by_rank(self.owner._id))
         return ((key, value) for key, value, _ in self.stream())
+
+    def pairs(
+        self, lower: Slot | None = None, upper: Slot | None = None, *, reverse: bool = False
+    ) -> Iterator[tuple[Any, Any]]:
+        """Yield the (key, value) of what :meth:`scan` yields."""
+        if self._is_as_stored():
+            reader = self.owner._home.reader()
+            return self._settled_pairs(reader.item_pages(self.owner._id, lower, upper, reverse=reverse))
+        return ((key, value) for key, value, _ in self.scan(lower, upper, reverse=reverse))
+
+    def _is_as_stored(self) -> bool:
+        """Tell whether the store has all that there is, and nothing is to be laid over it."""
+        return not (self.complete or self.edits or self.gone or self.flight)
+
+    def _settled_pairs(self, pages: Iterator[list[ReadRow]]) -> Iterator[tuple[Any, Any]]:
+        """Yield the keys and values of some pages of the store, decoded a page at a time."""
+        size, saves, live = len(self), self.saves, self.live
+        for page in pages:
+            found = self.owner._pairs_of(page)
+            if dict.__len__(live):
+                found = [(key, _get(live, key, value)) for key, value in found]
+            for row, pair in zip(page, found, strict=True):
+                if self.edits or self.gone or self.complete or self.saves != saves:
+                    self._refuse_change(size, saves)
+                    yield from self._as_changed(pair, row[2])
+                else:
+                    yield pair
+        self._refuse_change(size, saves)
+        if self.ranks is not None:
+            yield from ((key, value) for key, value, _ in self._stream_new())
+
+    def _as_changed(self, pair: tuple[Any, Any], rank: int | None) -> Iterator[tuple[Any, Any]]:
+        """Yield a pair as it is after it was read; nothing where it is gone, or has come back at another place."""
+        key = pair[0]
+        known = _get(self.live, key, ABSENT)
+        if not self.complete and not self.is_dirty(key):
+            yield pair
+        elif known is not ABSENT and (self.ranks is None or self.ranks[key] == rank):
+            yield key, known
 
     def shrink(self) -> None:
         """Drop clean slots from memory, one by one: other threads may be reading the rest."""

@@ -11,9 +11,13 @@ from typing import Any
 import pytest
 
 from checkpoint import CheckpointError, CheckpointStore, Run, StoreFailedError
+from checkpoint.tiers import FAN_IN
 from objectspace import PersistedObjectSpace
 from tests.checkpoint.store_helpers import FAULTS, FULL, Fault, Inject, crash_points, quick_store, run_of, values_in
 from tests.tally import TALLY
+
+DUE = FAN_IN + 1
+"""After so many checkpoints, two of which are kept, the next one begins a merge."""
 
 
 def change(epoch: int) -> dict[int, Any]:
@@ -28,7 +32,7 @@ def state_at(epoch: int) -> dict[int, Any]:
 
 
 def advance(store: CheckpointStore, epoch: int) -> None:
-    store.append(run_of(change(epoch), FULL if epoch % 6 == 0 else "differential"), epoch)
+    store.append(run_of(change(epoch), FULL if epoch % (DUE + 3) == 0 else "differential"), epoch)
 
 
 def epoch_of(store: CheckpointStore) -> int:
@@ -60,16 +64,16 @@ def assert_goes_on(path: Path, acknowledged: int, allowed: set[int]) -> None:
 def test_checkpoints_and_merges_survive_every_crash_point(
     tmp_path: Path, inject: Inject, fault: dict[str, Any]
 ) -> None:
-    begin = prepare(tmp_path / "begin", 9)
+    begin = prepare(tmp_path / "begin", DUE)
     path = tmp_path / "run" / "state.db"
-    acknowledged = 9
+    acknowledged = DUE
 
     def work() -> None:
         nonlocal acknowledged
         shutil.copytree(begin, path.parent, dirs_exist_ok=True)
-        acknowledged = 9
+        acknowledged = DUE
         with quick_store(path, history=2) as store:
-            for epoch in range(10, 13):
+            for epoch in range(DUE + 1, DUE + 4):
                 advance(store, epoch)
                 acknowledged = epoch
 
@@ -80,7 +84,7 @@ def test_checkpoints_and_merges_survive_every_crash_point(
         points += 1
     print(f"{points} crash points tried: {fault}")
     assert points > 40
-    assert acknowledged == 12
+    assert acknowledged == DUE + 3
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
@@ -98,17 +102,17 @@ def test_creating_a_store_survives_every_crash_point(tmp_path: Path, inject: Inj
 
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_a_rollback_survives_every_crash_point(tmp_path: Path, inject: Inject, fault: dict[str, Any]) -> None:
-    begin = prepare(tmp_path / "begin", 9)
+    begin = prepare(tmp_path / "begin", DUE)
     path = tmp_path / "run" / "state.db"
 
     def work() -> None:
         shutil.copytree(begin, path.parent, dirs_exist_ok=True)
         with quick_store(path, history=2) as store:
-            store.truncate_after(8)
+            store.truncate_after(DUE - 1)
 
     points = 0
     for _ in crash_points(inject, fault, work):
-        assert_goes_on(path, 9, {8, 9})
+        assert_goes_on(path, DUE, {DUE - 1, DUE})
         shutil.rmtree(path.parent)
         points += 1
     print(f"{points} crash points tried: {fault}")
@@ -211,19 +215,19 @@ def test_edits_in_a_space_outlive_every_failed_statement(
 
 
 def test_a_merge_that_fails_does_not_fail_the_checkpoint_before_it(tmp_path: Path, inject: Inject) -> None:
-    shutil.copytree(prepare(tmp_path / "begin", 9), tmp_path / "run")
+    shutil.copytree(prepare(tmp_path / "begin", DUE), tmp_path / "run")
     inject(None)
     with quick_store(tmp_path / "run" / "state.db", history=2) as store:
         inject(Fault(7, sqlite3.SQLITE_IOERR))
-        assert store.append(run_of(change(10))).number == 10
+        assert store.append(run_of(change(DUE + 1))).number == DUE + 1
         inject(None)
         with pytest.raises(StoreFailedError):
-            store.append(run_of(change(11)))
+            store.append(run_of(change(DUE + 2)))
         store.reopen()
-        assert len(store.reader().runs) == 10
-        store.append(run_of(change(11)))
-        assert len(store.reader().runs) < 10
-        assert values_in(store.reader()) == state_at(11)
+        assert len(store.reader().runs) == DUE + 1
+        store.append(run_of(change(DUE + 2)))
+        assert len(store.reader().runs) < DUE + 1
+        assert values_in(store.reader()) == state_at(DUE + 2)
 
 
 def test_an_interrupt_between_commit_and_return_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

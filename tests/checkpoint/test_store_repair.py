@@ -101,14 +101,14 @@ def test_a_store_of_which_nothing_can_be_proved_is_left_as_it_is() -> None:
 
 
 def test_a_damaged_run_is_not_merged_and_is_named() -> None:
-    store = make(":memory:", 12, history=1)
-    store.database.conn.execute("UPDATE state_item SET value = '7' WHERE checkpoint = 11")
+    store = make(":memory:", 20, history=1)
+    store.database.conn.execute("UPDATE state_item SET value = '7' WHERE checkpoint = 19")
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        for _ in range(12):
+        for _ in range(20):
             store.append(run_of({5: "y"}))
-    assert ["checkpoint 11" in str(warning.message) for warning in told] == [True]
-    with pytest.raises(CorruptStoreError, match="checkpoint 11"):
+    assert ["checkpoint 19" in str(warning.message) for warning in told] == [True]
+    with pytest.raises(CorruptStoreError, match="checkpoint 19"):
         store.verify()
 
 
@@ -160,9 +160,9 @@ def test_a_repair_survives_every_crash_point(
     tmp_path: Path, inject: Callable[[Fault | None], None], some_fault: dict[str, Any]
 ) -> None:
     begin, path = tmp_path / "begin.db", tmp_path / "state.db"
-    with make(begin, 20) as store:
-        expected, run = image_of(store.reader(18)), merged_runs(store)[0]
-        store.database.conn.execute(f"DELETE FROM state_item WHERE checkpoint IN (19, {run}) AND slot < 3")
+    with make(begin, 29) as store:
+        expected, run = image_of(store.reader(27)), merged_runs(store)[0]
+        store.database.conn.execute(f"DELETE FROM state_item WHERE checkpoint IN (28, {run}) AND slot < 3")
     points = 0
 
     def work() -> None:
@@ -174,7 +174,7 @@ def test_a_repair_survives_every_crash_point(
         with quick_store(path, history=100) as store:
             store.repair()
             assert image_of(store.reader()) == expected
-            assert store.verify() == 18
+            assert store.verify() == 27
         for file in tmp_path.glob("state.db*"):
             file.unlink()
         points += 1
