@@ -44,6 +44,7 @@ from objectspace.kvt.errors import (
 from objectspace.kvt.family import FamilyView
 from objectspace.kvt.iteration import IteratorState, Page, PageIterator
 from objectspace.kvt.manager import KeyValueTableManager
+from objectspace.kvt.partition import stored_entries
 from objectspace.kvt.serializers import BYTES, JSON, UTF8, Serializer
 from objectspace.kvt.table import KeyValueTable
 from objectspace.kvt.versions import KeyVersion, clock_floor
@@ -85,5 +86,6 @@ __all__ = [
     "partition_sql",
     "route_bytes",
     "split_table_key",
+    "stored_entries",
     "table_key",
 ]

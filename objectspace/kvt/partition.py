@@ -1,8 +1,14 @@
-"""One partition: a sorted dictionary from table key to version number and value, and the counter of its versions."""
+"""One partition: a sorted dictionary from table key to version number and value, and the counter of its versions.
+
+The dictionary is a raw one: a slot is the table key, and what is stored of it is the number, a space and the value, as
+text where the value is text, so that anybody can read it in the store: ``12 blue``. Tables that were made before raw
+dictionaries were there keep their rows as lists, ``[12,"blue"]``, and go on to do so.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from objectspace import ObjectSpace, SortedDictionary, Value
 from objectspace.kvt.shared import Floor, Shared
@@ -11,8 +17,8 @@ from objectspace.kvt.versions import KeyVersion
 Stored = str | bytes
 """A value as it is kept: text where its bytes are UTF-8, so that anybody can read it in the store; else bytes."""
 
-Row = list[int | Stored]
-"""What is kept of a key: ``[number, value]``."""
+Row = Sequence[int | Stored]
+"""What is kept of a key: ``(number, value)``."""
 
 Change = tuple[bytes, Stored | None, KeyVersion]
 """(table key, value, condition); a value of ``None`` removes the key."""
@@ -34,6 +40,33 @@ def unpack(stored: Stored) -> bytes:
     return stored.encode() if type(stored) is str else stored  # type: ignore[return-value]
 
 
+def stored_entries(rows: SortedDictionary[bytes, Any]) -> Iterator[tuple[bytes, int, bytes]]:
+    """Yield (table key, version number, value) of every key in the dictionary of a partition, in byte order.
+
+    >>> from objectspace import VolatileObjectSpace
+    >>> rows = VolatileObjectSpace().create_sorted_dictionary("rows", raw=True)
+    >>> rows[b"key"] = "12 blue"
+    >>> list(stored_entries(rows))
+    [(b'key', 12, b'blue')]
+    """
+    for key, stored in rows.items():
+        number, value = _split(stored) if rows.is_raw else stored
+        yield key, number, unpack(value)
+
+
+def _joined(number: int, value: Stored) -> Stored:
+    return f"{number} {value}" if isinstance(value, str) else b"%d %b" % (number, value)
+
+
+def _listed(number: int, value: Stored) -> Any:
+    return [number, value]
+
+
+def _split(stored: Any) -> tuple[int, Stored]:
+    number, _, value = stored.partition(" " if type(stored) is str else b" ")
+    return int(number), value
+
+
 class Partition:
     """A partition of a table, addressed by table keys. The caller holds the lock of the space.
 
@@ -50,7 +83,7 @@ class Partition:
     def __init__(self, space: ObjectSpace, name: str, partition_id: int, shared: Shared, floor: Floor) -> None:
         self._space, self._name, self._shared, self._floor = space, name, shared, floor
         self.id = partition_id
-        self._rows: SortedDictionary[bytes, Row] | None = None
+        self._rows: SortedDictionary[bytes, Any] | None = None
         self._counter: Value[int]
 
     def __len__(self) -> int:
@@ -65,7 +98,8 @@ class Partition:
     def read(self, key: bytes) -> Row | None:
         """Return what is kept of a table key, ``None`` where it does not exist."""
         rows = self._open()
-        return rows[key] if rows is not None and key in rows else None
+        stored = None if rows is None else rows.get(key)
+        return stored if stored is None or not rows.is_raw else _split(stored)  # type: ignore[union-attr]
 
     def judge(self, changes: Sequence[Change]) -> tuple[int, KeyVersion] | None:
         """Return the first change whose condition fails, by its place, with the version of its key; else ``None``."""
@@ -96,22 +130,25 @@ class Partition:
     def items(self, lower: bytes, upper: bytes | None, inclusive: tuple[bool, bool]) -> Iterator[tuple[bytes, Row]]:
         """Yield (table key, row) between two bounds in order; an upper bound of ``None`` is none."""
         rows = self._open()
-        return iter(()) if rows is None else rows.items_between(lower, upper, inclusive)
+        if rows is None:
+            return iter(())
+        found = rows.items_between(lower, upper, inclusive)
+        return ((key, _split(stored)) for key, stored in found) if rows.is_raw else found
 
     def ceiling(self, key: bytes) -> bytes | None:
         """Return the least table key that is not less than ``key``."""
         rows = self._open()
         return None if rows is None else rows.ceiling(key)
 
-    def _open(self) -> SortedDictionary[bytes, Row] | None:
+    def _open(self) -> SortedDictionary[bytes, Any] | None:
         """Return the dictionary, ``None`` where no handle has written yet."""
         if self._rows is None and self._name in self._space:
             self._rows = self._space.get_sorted_dictionary(self._name)
             self._counter = self._space.get_value(f"{self._name}/version")
         return self._rows
 
-    def _create(self) -> SortedDictionary[bytes, Row]:
-        self._rows = self._space.create_sorted_dictionary(self._name)
+    def _create(self) -> SortedDictionary[bytes, Any]:
+        self._rows = self._space.create_sorted_dictionary(self._name, raw=True)
         self._counter = self._space.create_value(f"{self._name}/version", 0)
         return self._rows
 
@@ -121,6 +158,7 @@ class Partition:
             if all(value is None for _, value, _ in changes):
                 return [None] * len(changes)
             rows = self._create()
+        stored_of = _joined if rows.is_raw else _listed
         numbers: list[int | None] = []
         given = self._shared.given
         number = self._counter.value
@@ -131,7 +169,7 @@ class Partition:
             for key, value, _ in changes:
                 if value is not None:
                     number += 1
-                    rows[key] = [number, value]
+                    rows[key] = stored_of(number, value)
                     numbers.append(number)
                 else:
                     number += rows.pop(key, None) is not None
@@ -148,4 +186,4 @@ class Partition:
         if row is None:
             rows.pop(key, None)
         else:
-            rows[key] = row
+            rows[key] = (_joined if rows.is_raw else _listed)(*row)  # type: ignore[arg-type]

@@ -29,6 +29,19 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
     def _options(self) -> dict[str, Any]:
         return {"raw": True}
 
+    @property
+    def is_raw(self) -> bool:
+        """Whether keys are bytes and values bytes or text, both stored as they are."""
+        return True
+
+    def __setitem__(self, key: bytes, value: str | bytes) -> None:
+        """Set the value of a key. Time: O(log n). Dirties: one item; for a new key also the length."""
+        table = self._table
+        if key in table.edits and _is_storable(value):
+            table.live[key] = value
+        else:
+            self._put(key, value)
+
     def _put(self, key: Any, value: Any) -> None:
         if type(key) is not bytes:
             raise TypeError(f"{self._describe()} is raw: a key is bytes, found {key!r:.80}")

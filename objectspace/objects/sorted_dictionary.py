@@ -43,6 +43,11 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
             raise KeyError(key)
         return value  # type: ignore[no-any-return]
 
+    @property
+    def is_raw(self) -> bool:
+        """Whether keys are bytes and values bytes or text, both stored as they are."""
+        return False
+
     def __setitem__(self, key: K, value: V) -> None:
         """Set the value of a key.
 

@@ -20,7 +20,7 @@ from checkpoint import CheckpointStore
 from checkpoint.chain import Chain, location_at, open_cache
 from objectspace import PersistedObjectSpace, codec
 from objectspace.errors import ObjectSpaceError
-from objectspace.kvt import split_table_key
+from objectspace.kvt import split_table_key, stored_entries
 from objectspace.relational import StorageTable, TableSchema, tables
 
 BATCH_ROWS = 8192
@@ -316,9 +316,9 @@ def _entries(space: PersistedObjectSpace, name: str) -> Iterator[tuple[Any, ...]
     for object_name in sorted(one for one in space if one.startswith(prefix)):
         number = object_name.removeprefix(prefix)
         if number.isdigit():
-            for address, (version, value) in space.get_sorted_dictionary(object_name).items():
+            for address, version, value in stored_entries(space.get_sorted_dictionary(object_name)):
                 family, key = split_table_key(address)
-                yield int(number), family, key, version, value.encode() if isinstance(value, str) else value
+                yield int(number), family, key, version, value
 
 
 def _pairs(target: Any) -> Iterator[tuple[str | None, str]]:

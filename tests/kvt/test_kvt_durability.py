@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import orjson
 import pytest
 
 from checkpoint import CheckpointError, CheckpointStore
@@ -20,6 +19,7 @@ from objectspace.kvt import (
     TableEntry,
     TableKey,
     TableSealedError,
+    stored_entries,
 )
 
 Table = KeyValueTable[Any, Any]
@@ -59,11 +59,25 @@ def test_what_is_stored_can_be_read(space: PersistedObjectSpace, table: Table) -
     space.checkpoint()
     image = space.store.reader().image()
     names = {object_id: name for object_id, name, _, _ in image.index}
-    stored = [(names[row[0]], orjson.loads(row[2])) for row in image.items]
-    entries = [(name, value.get("$value") if isinstance(value, dict) else value) for name, value in stored]
-    assert (f"kvt/s/t/{text.partition}", [text.number, '{"colour": "blue"}']) in entries
-    assert (f"kvt/s/t/{raw.partition}", [raw.number, {"$bytes": "/wA="}]) in entries
-    assert (f"kvt/s/t/{raw.partition}/version", raw.number) in entries
+    stored = {(names[row[0]], row[1], row[2]) for row in image.items}
+    assert (f"kvt/s/t/{text.partition}", b"\x00\x01fk", f'{text.number} {{"colour": "blue"}}') in stored
+    assert (f"kvt/s/t/{raw.partition}", b"\x00\x01gk", b"%d \xff\x00" % raw.number) in stored
+    assert [value for name, _, value in stored if name.endswith("/version")].count(str(raw.number)) == 1
+
+
+def test_a_partition_that_keeps_lists_goes_on_to_do_so(space: PersistedObjectSpace, table: Table) -> None:
+    index = int(table.put(b"k", b"new", "f").partition)
+    space.delete(f"kvt/s/t/{index}")
+    rows = space.create_sorted_dictionary(f"kvt/s/t/{index}")
+    rows[b"\x00\x01fk"] = [1, "old"]
+    rows[b"\x00\x01fm"] = [1, b"\xff"]
+    space.checkpoint()
+    space.rollback()
+    table = KeyValueTableManager(space).open_key_value_table("s", "t")
+    assert [entry and entry.value for entry in table.get_all([b"k", b"m", b"n"], "f")] == [b"old", b"\xff", None]
+    version = table.put(b"k", b"newer", "f")
+    assert list(stored_entries(rows)) == [(b"\x00\x01fk", version.number, b"newer"), (b"\x00\x01fm", 1, b"\xff")]
+    assert rows[b"\x00\x01fk"] == [version.number, "newer"]
 
 
 def test_autocommit_makes_each_call_one_checkpoint(space: PersistedObjectSpace, manager: KeyValueTableManager) -> None:
