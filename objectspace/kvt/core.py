@@ -74,8 +74,19 @@ class TableCore(Generic[K, V]):
         address, index = self._address(key, key_family)
         if type(version) is not KeyVersion:
             raise _no_version(version)
-        (number,) = self._commit(index, key_family, [(address, stored, version)])
-        return KeyVersion(self._first + index, number)  # type: ignore[arg-type]
+        if version is KeyVersion.NO_VERSION:
+            number = self._commit_put(index, address, stored)
+        else:
+            (number,) = self._commit(index, key_family, [(address, stored, version)])  # type: ignore[assignment]
+        return KeyVersion._make((self._first + index, number))
+
+    def _commit_put(self, index: int, address: bytes, stored: Stored) -> int:
+        """Do what :meth:`_commit` does for one change without a condition."""
+        with self._lock:
+            number = self._writable(index).put(address, stored)
+            if self._autocommit:
+                self._space.checkpoint()  # type: ignore[attr-defined]
+        return number
 
     def _versions(self, key_family: str, puts: Sequence[Put[K, V]]) -> list[KeyVersion]:
         return self._apply(family_of(key_family), puts)  # type: ignore[return-value]
@@ -106,9 +117,7 @@ class TableCore(Generic[K, V]):
     def _commit(self, index: int, key_family: str | None, changes: list[Change]) -> list[int | None]:
         """Judge the conditions of changes to one partition, apply all, and make them durable where that is asked."""
         with self._lock:
-            partition = self._partition(index)
-            if self._entry[SEALED]:
-                raise TableSealedError(f"table {self._path} is sealed: it can be read, and takes no writes")
+            partition = self._writable(index)
             failed = partition.judge(changes)
             if failed is not None:
                 raise self._conflict(key_family, changes[failed[0]], failed[1], partition.id)
@@ -169,6 +178,12 @@ class TableCore(Generic[K, V]):
 
     def _missing(self) -> NoReturn:
         raise NoSuchTableError(f"there is no table {self._path} in this space: create it, or see the list of tables")
+
+    def _writable(self, index: int) -> Partition:
+        partition = self._partition(index)
+        if self._entry[SEALED]:
+            raise TableSealedError(f"table {self._path} is sealed: it can be read, and takes no writes")
+        return partition
 
     def _partition(self, index: int) -> Partition:
         """Return a partition of a table that is there. The caller holds the lock."""

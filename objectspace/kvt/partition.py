@@ -127,6 +127,20 @@ class Partition:
                 self._restore(key, row)
             raise
 
+    def put(self, key: bytes, value: Stored) -> int:
+        """Set a key whatever its version, as :meth:`write` does, and return its number."""
+        rows = self._open()
+        if rows is None:
+            rows = self._create()
+        given = self._shared.given
+        number = self._counter.value
+        if given.get(self.id) != number:
+            number = self._shared.resume(self.id, number, self._floor)
+        number += 1
+        rows[key] = (_joined if rows.is_raw else _listed)(number, value)
+        self._counter.value = given[self.id] = number
+        return number
+
     def items(self, lower: bytes, upper: bytes | None, inclusive: tuple[bool, bool]) -> Iterator[tuple[bytes, Row]]:
         """Yield (table key, row) between two bounds in order; an upper bound of ``None`` is none."""
         rows = self._open()

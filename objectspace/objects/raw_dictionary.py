@@ -37,8 +37,12 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
     def __setitem__(self, key: bytes, value: str | bytes) -> None:
         """Set the value of a key. Time: O(log n). Dirties: one item; for a new key also the length."""
         table = self._table
-        if key in table.edits and _is_storable(value):
-            table.live[key] = value
+        live, edits = table.live, table.edits
+        if edits and key in live and _is_storable(value) and table.places is None:
+            # The page has an edit already, so the object is known as dirty; and what is in memory is what is stored.
+            if key not in edits:
+                edits[key] = live[key]
+            live[key] = value
         else:
             self._put(key, value)
 

@@ -63,7 +63,7 @@ class SlotTable:
         self.faults = 0
         self.saves = 0
         self.is_mixed = False
-        self._places: SortedDict | None = None
+        self.places: SortedDict | None = None
         self._new_prints: dict[Any, int] = {}
 
     def __len__(self) -> int:
@@ -95,7 +95,7 @@ class SlotTable:
     def note(self, key: Any) -> None:
         """Remember what is stored of a key that is about to be set for the first time on this page."""
         old = _get(self.live, key, ABSENT)
-        if self.edits and type(old) in ATOMS and type(key) in _ALONE and not self.is_mixed and self._places is None:
+        if self.edits and type(old) in ATOMS and type(key) in _ALONE and not self.is_mixed and self.places is None:
             # The page has an edit already, so the owner is known as dirty; and what is in memory is what is stored.
             self.edits[key] = old
             return
@@ -129,8 +129,8 @@ class SlotTable:
 
     def _edit(self, key: Any, stored: Any) -> None:
         self.edits[key] = stored
-        if self._places is not None:
-            self._places[order_of(self.owner._slot(key))] = key
+        if self.places is not None:
+            self.places[order_of(self.owner._slot(key))] = key
 
     def delete(self, key: Any) -> Any:
         """Remove a key and return its value, :data:`ABSENT` where there was none."""
@@ -267,13 +267,13 @@ class SlotTable:
         self.rank_flight, self.rank_base = self.rank_base, self.next_rank
         self.edits, self.gone = {}, {}
         self.count = len(self)
-        self._places = None
+        self.places = None
         self.saves += 1
 
     def settle(self, durable: bool, was_fresh: bool) -> None:
         """Drop the page in flight, or take it back where it is not durable."""
         flight, self.flight = self.flight or {}, None
-        self._places = None
+        self.places = None
         if durable:
             return
         self.rank_base = self.rank_flight
@@ -421,7 +421,7 @@ class SlotTable:
         self.edits, self.gone, self.flight, self.prints = {}, {}, None, {}
         self.ranks = None if self.ranks is None else {}
         self.next_rank = self.rank_base = self.rank_flight = next_rank
-        self.faults, self._places = 0, None
+        self.faults, self.places = 0, None
         self.saves += 1
 
     def _stored(self, key: Any) -> Any:
@@ -556,11 +556,11 @@ class SlotTable:
 
     def _overlay(self, lower: Slot | None, upper: Slot | None, reverse: bool) -> list[Entry]:
         """Return the slots that must come from memory: all of a fresh object, the changed ones of a stored one."""
-        if self._places is None or self.owner._fresh:
-            self._places = SortedDict((order_of(self.owner._slot(key)), key) for key in self._dirty_keys())
+        if self.places is None or self.owner._fresh:
+            self.places = SortedDict((order_of(self.owner._slot(key)), key) for key in self._dirty_keys())
         start = None if lower is None else order_of(lower)
         stop = None if upper is None else order_of(upper)
-        dirty = [self._places[place] for place in self._places.irange(start, stop, reverse=reverse)]
+        dirty = [self.places[place] for place in self.places.irange(start, stop, reverse=reverse)]
         return [(key, self.live[key], None) for key in dirty if dict.__contains__(self.live, key)]
 
     def _refuse_change(self, size: int, saves: int) -> None:
