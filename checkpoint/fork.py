@@ -30,7 +30,9 @@ _PORTION_ROWS = 4096
 Progress = Callable[[int, int], None]
 
 
-def fork(session: Session, path: Path, number: int, progress: Progress = lambda done, total: None) -> None:
+def fork(
+    session: Session, path: Path, number: int, progress: Progress = lambda done, total: None, origin: str | None = None
+) -> None:
     """Write the checkpoints up to ``number`` into a new store file, which appears whole or not at all.
 
     Args:
@@ -38,6 +40,7 @@ def fork(session: Session, path: Path, number: int, progress: Progress = lambda 
         path: the new file.
         number: the newest checkpoint of the fork, 0 for an empty store.
         progress: is told how many rows were copied, and how many are to be copied in all.
+        origin: what the fork shall say that it was made of; this store by default.
 
     Raises:
         CheckpointError: the file exists, its folder does not, or it cannot be written.
@@ -46,7 +49,7 @@ def fork(session: Session, path: Path, number: int, progress: Progress = lambda 
     _require_absent(path)
     staged = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
     try:
-        _write(session, staged, number, progress)
+        _write(session, staged, number, progress, origin)
         _publish(staged, path)
     except sqlite3.Error as error:
         raise CheckpointError(f"{path} cannot be written (SQLite says: {error}): see to its disk, try again") from error
@@ -69,7 +72,7 @@ def _require_absent(path: Path) -> None:
             raise CheckpointError(f"{taken} exists: a fork overwrites nothing; name another file, or remove it first")
 
 
-def _write(session: Session, staged: Path, number: int, progress: Progress) -> None:
+def _write(session: Session, staged: Path, number: int, progress: Progress, origin: str | None) -> None:
     # The file has no name that counts before it is complete and synced, so it needs no journal until then.
     with closing(sqlite3.connect(staged, isolation_level=None, factory=Session.factory)) as target:
         target.execute(f"PRAGMA page_size = {PAGE_BYTES}")
@@ -78,7 +81,7 @@ def _write(session: Session, staged: Path, number: int, progress: Progress) -> N
         schema.create(target)
         target.execute("BEGIN")
         _copy(target, "setting", _rows(session, "SELECT * FROM setting WHERE key <> ?", (ORIGIN,)))
-        target.execute("INSERT INTO setting VALUES (?, ?)", (ORIGIN, _origin(session, number)))
+        target.execute("INSERT INTO setting VALUES (?, ?)", (ORIGIN, _origin(session, number, origin)))
         total = sum(
             session.row(f"SELECT count(*) FROM {table} WHERE {column} < ?", (number + 1,))[0]
             for table, column in NUMBERED
@@ -92,9 +95,9 @@ def _write(session: Session, staged: Path, number: int, progress: Progress) -> N
         target.execute("PRAGMA journal_mode = WAL")
 
 
-def _origin(session: Session, number: int) -> str:
+def _origin(session: Session, number: int, path: str | None) -> str:
     found = session.row("SELECT epoch, time FROM checkpoint WHERE number = ?", (number,)) or (None, None)
-    return orjson.dumps({"path": session.path, "number": number, "epoch": found[0], "time": found[1]}).decode()
+    return orjson.dumps({"path": path or session.path, "number": number, "epoch": found[0], "time": found[1]}).decode()
 
 
 def _copy(target: sqlite3.Connection, table: str, rows: Iterator[tuple[Any, ...]]) -> None:
