@@ -202,7 +202,13 @@ class CheckpointStore:
             self._session.require_writable()
             return self.append(run_applying(changes, self.reader()), epoch)
 
-    def fork(self, path: str | Path, epoch: int | None = None, progress: retention.Progress = retention.silent) -> None:
+    def fork(
+        self,
+        path: str | Path,
+        epoch: int | None = None,
+        progress: retention.Progress = retention.silent,
+        origin: str | None = None,
+    ) -> None:
         """Write an independent store file as of an epoch, with the checkpoints before it.
 
         It appears whole or not at all, durable on return. This store goes on as before; its other threads wait.
@@ -211,6 +217,7 @@ class CheckpointStore:
             path: the new file.
             epoch: the newest epoch of the fork; the newest of this store by default.
             progress: is called with the rows copied and those to copy in all.
+            origin: what the fork says that it was made of; the path of this store by default.
 
         Raises:
             UnknownCheckpointError: no checkpoint has this epoch, or it was merged.
@@ -219,7 +226,7 @@ class CheckpointStore:
         Dirties: the new file.
         """
         with self._mutex:
-            fork(self._session, Path(path), self.reader(epoch=epoch).newest, progress)
+            fork(self._session, Path(path), self.reader(epoch=epoch).newest, progress, origin)
 
     def holds(self, number: int, run: Run) -> bool:
         """Tell whether checkpoint ``number`` is durable and holds just the rows of ``run``.

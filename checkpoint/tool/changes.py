@@ -270,5 +270,6 @@ def _apply(source: Source, changes: list[Change], dry_run: bool, is_json: bool) 
     with source.open_to_write() as store:
         receipt = store.apply_changes(changes)
     fields = {"number": receipt.number, "epoch": receipt.epoch, "slots": receipt.slots, "bytes": receipt.bytes}
-    text = f"checkpoint {receipt.number}, epoch {receipt.epoch}: {receipt.slots:,} slots, {receipt.bytes:,} bytes"
+    text = f"checkpoint {receipt.number}, epoch {receipt.epoch}: "
+    text += f"{printing.count(receipt.slots, 'slot')}, {printing.count(receipt.bytes, 'byte')}"
     printing.emit(is_json, fields, text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -165,10 +166,14 @@ def _rollbacks_onto(line: _Line, number: int, lanes: str) -> Iterator[str]:
 def _origin(lines: list[_Line]) -> Iterator[str]:
     for line in lines:
         if line.origin:
-            yield (
-                f"{line.title} was forked from {line.origin.get('path')} at checkpoint {line.origin.get('number')},"
-                f" epoch {line.origin.get('epoch')}"
-            )
+            path, number, epoch = (line.origin.get(key) for key in ("path", "number", "epoch"))
+            yield f"{line.title} was forked from {_near(path)} at checkpoint {number}, epoch {epoch}"
+
+
+def _near(path: object) -> str:
+    """Return a path as one would type it: relative where it lies below the current folder."""
+    relative = os.path.relpath(str(path))
+    return str(path) if relative.startswith("..") else relative
 
 
 def of_space(manifests: Sequence[Manifest], shards: Sequence[tuple[str, int]]) -> Iterator[str]:

@@ -73,7 +73,8 @@ def _restore_shard(source: Source, target: str, checkpoint: str | None, names: t
         require_found(names, {name for name in names if name in state}, state)
         if part.readers[0].newest == 0:
             raise CheckpointError(f"{part.title} holds nothing at epoch {epoch}: choose a later one")
-        part.store.fork(target, part.store.checkpoints()[-1].epoch)
+        origin = f"{source.path} ({part.operator}/{part.shard})"
+        part.store.fork(target, part.store.checkpoints()[-1].epoch, origin=origin)
     return epoch, _reduce(target, names)
 
 

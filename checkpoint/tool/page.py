@@ -72,8 +72,12 @@ def _bars(steps: Sequence[Step], unit: str) -> str:
         f'<svg class="bars" viewBox="0 0 {len(means) * 10} 100" preserveAspectRatio="none" role="img"'
         f' aria-label="{unit} of each checkpoint, oldest to newest">{"".join(bars)}</svg>'
         f'<p class="axis"><span>{_when(steps[0])}</span><span>{_when(steps[-1])}</span></p>'
-        f"<p>At most {top:,.0f} {unit}{shared}.</p>"
+        f"<p>At most {top:,.0f} {unit}{shared}{_legend(steps)}.</p>"
     )
+
+
+def _legend(steps: Sequence[Step]) -> str:
+    return "; the bars of another colour hold full ones" if any(step.kind != "differential" for step in steps) else ""
 
 
 def _when(step: Step) -> str:
@@ -187,7 +191,12 @@ def _step_table(facts: Facts) -> str:
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    head = "".join(f'<th aria-sort="none"><button type="button">{html.escape(name)}</button></th>' for name in header)
+    numbers = [bool(rows) and isinstance(rows[0][place], int) for place in range(len(header))]
+    head = "".join(
+        f'<th aria-sort="none"{" class=number" if number else ""}>'
+        f'<button type="button">{html.escape(name)}</button></th>'
+        for name, number in zip(header, numbers, strict=True)
+    )
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows[:_ROWS])
     more = f"<p>{len(rows) - _ROWS:,} more are not shown.</p>" if len(rows) > _ROWS else ""
     return (

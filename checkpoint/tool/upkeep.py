@@ -46,9 +46,11 @@ def verify(source: Source, is_json: bool) -> None:
             readable = store.verify(show)
         found = _amount(store)
     text = (
-        f"{source.path}: {printing.count(readable, 'run')}, all as their digests say: {found['merged_runs']:,} merged;"
-        f" {printing.count(found['rows'], 'row')}, no stray one; {printing.count(found['objects'], 'object')},"
-        f" lengths as their slots say; {printing.size(found['bytes'])}, the file is sound"
+        f"{source.path}: {printing.count(readable, 'run')}, all as their digests say;"
+        f" {printing.count(found['merged_runs'], 'merged one')}, as what they were made of\n"
+        f"{printing.count(found['rows'], 'row')}, none outside of a run;"
+        f" {printing.count(found['objects'], 'object')}, with lengths as their slots say\n"
+        f"{printing.size(found['bytes'])}: the structure of the file is sound"
     )
     printing.emit(is_json, {"runs": readable, **found, "sound": True}, text)
 
