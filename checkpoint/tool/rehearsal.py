@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+from checkpoint.chain import Location
 from checkpoint.tool.printing import Show
-
-if TYPE_CHECKING:
-    from checkpoint.chain import Location
-else:
-    try:
-        from checkpoint.chain import Location
-    except ImportError:  # without pyarrow there are no spaces
-        Location = object
 
 
 class Rehearsal(Location):

@@ -172,6 +172,8 @@ class Source:
             near = get_close_matches(name, others, 1)
             hint = f"did you mean {str(folder / near[0])!r}?" if near else "give the path of a store, or of a space"
             raise CheckpointError(f"{self.path!r} does not exist: {hint}")
+        if Path(self.path).stat().st_size == 0:
+            raise CheckpointError(f"{self.path} is empty: it is no store")
 
 
 @contextmanager

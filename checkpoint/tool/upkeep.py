@@ -17,7 +17,6 @@ from checkpoint.errors import CheckpointError
 from checkpoint.store import CheckpointStore
 from checkpoint.tool import printing
 from checkpoint.tool.command import cli, dry_run_option, json_option, takes_source
-from checkpoint.tool.rehearsal import Rehearsal
 from checkpoint.tool.source import Source, query
 
 
@@ -227,6 +226,7 @@ def gc(source: Source, keep_epochs: int, grace: float, dry_run: bool, is_json: b
     if source.operator is not None or source.shard is not None:
         raise CheckpointError("garbage is collected over all shards: leave out --operator and --shard")
     from checkpoint.chain import Chain
+    from checkpoint.tool.rehearsal import Rehearsal  # on demand: it brings in pyarrow
 
     with printing.progress("files") as show:
         watched = Rehearsal(source.chain.location, show, is_dry=dry_run)
