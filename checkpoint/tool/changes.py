@@ -174,7 +174,7 @@ def _print_stat(changes: Iterator[_Seen], is_json: bool) -> int:
             title = f"{seen.title}: {seen.described.name}" if seen.title else seen.described.name
             is_item = seen.change.table is Table.ITEM
             counts.setdefault(title, Counter())[sign_of(seen.change) if is_item else "object"] += 1
-    ordered = sorted(counts.items(), key=lambda item: (-item[1].total(), item[0]))
+    ordered = sorted(counts.items(), key=lambda item: (-sum(item[1][sign] for sign in "+-~"), item[0]))
     if is_json:
         for name, found in ordered:
             row = (name, found["+"], found["-"], found["~"])
@@ -265,7 +265,7 @@ def _apply(source: Source, changes: list[Change], dry_run: bool, is_json: bool) 
         click.echo(printing.as_json({"changes": len(changes), "dry_run": True}) if is_json else text, err=not is_json)
         return
     if not changes:
-        click.echo("no changes: nothing was written", err=True)
+        click.echo("error: there are no changes: nothing was written", err=True)
         sys.exit(TROUBLE)
     with source.open_to_write() as store:
         receipt = store.apply_changes(changes)

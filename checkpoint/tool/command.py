@@ -8,7 +8,9 @@ import sys
 from collections.abc import Callable
 from difflib import get_close_matches
 from functools import wraps
+from pathlib import Path
 from typing import Any, NoReturn
+from urllib.parse import unquote, urlsplit
 
 import click
 
@@ -113,6 +115,8 @@ def takes_source(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _source(path: str, operator: str | None, shard: int | None) -> Source:
+    if path.startswith("file://") and Path(local := unquote(urlsplit(path).path)).is_file():
+        path = local
     source = Source(path, operator, shard)
     if not source.is_location and (operator is not None or shard is not None):
         raise CheckpointError(f"{path} is not a space of shards: --operator and --shard do not apply")

@@ -305,6 +305,8 @@ def _slots(key: str | None) -> list[Slot]:
     """Return the slots that a key may have: of text, of a number, of bytes."""
     if key is None:
         return []
+    if len(key) > 2 and key[0] == key[-1] == '"':  # a text that reads as a number
+        return [key[1:-1]]
     found: list[Slot] = [key, bytes([BYTES_TAG]) + key.encode()]
     number = slot_of(key)
     return found if number is None or number == key else [*found, number]
