@@ -1,10 +1,13 @@
-"""The time of ``checkpoint diff`` over two checkpoints that differ in 100 slots, by the size of the state.
+"""What the tool costs: the time of ``checkpoint diff`` by the size of the state, and the peak memory of each command.
 
-``python -m benchmarks.tool``. The rival is what one does without: both states are read and compared.
+``python -m benchmarks.tool``. Two checkpoints differ in 100 slots. The rival is what one does without: both states are
+read and compared. Memory is the largest resident set of a process that runs one command on a million slots.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +22,20 @@ from objectspace import PersistedObjectSpace
 
 CHANGED = 100
 SIZES = (10_000, 100_000, 1_000_000)
+
+COMMANDS = (
+    "log",
+    "ls",
+    "diff",
+    "verify",
+    "show numbers",
+    "blame numbers",
+    "doctor",
+    "report {}",
+    "fork {}",
+    "restore {}",
+)
+"""Those whose memory is measured; ``{}`` is a new file."""
 
 
 def make(path: Path, slots: int) -> None:
@@ -56,21 +73,43 @@ def milliseconds(work: Callable[[Path], int], path: Path) -> float:
     return median(times)
 
 
+def peak(command: str, path: Path, target: Path) -> tuple[float, float]:
+    """Return the largest memory of a command in MiB, and its seconds."""
+    name, *rest = command.replace("{}", str(target)).split()
+    start = time.perf_counter()
+    null = os.open(os.devnull, os.O_WRONLY)
+    pid = os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-m", "checkpoint", name, str(path), *rest],
+        os.environ,
+        file_actions=[(os.POSIX_SPAWN_DUP2, null, 1)],
+    )
+    _, status, usage = os.wait4(pid, 0)
+    os.close(null)
+    if os.waitstatus_to_exitcode(status) not in (0, 1):
+        raise AssertionError(f"{command} failed")
+    return usage.ru_maxrss / 1024, time.perf_counter() - start
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     load()
-    rows = []
+    times, peaks = [], []
     with TemporaryDirectory() as folder:
         for slots in SIZES:
             path = Path(folder) / f"{slots}.db"
             make(path, slots)
-            rows.append((f"{slots:,}", *(f"{milliseconds(work, path):.1f}" for work in (by_tool, by_reading))))
+            times.append((f"{slots:,}", *(f"{milliseconds(work, path):.1f}" for work in (by_tool, by_reading))))
+        for number, command in enumerate(COMMANDS):
+            memory, seconds = peak(command, path, Path(folder) / f"new{number}.db")
+            peaks.append((command.removesuffix(" {}"), f"{memory:.0f}", f"{seconds:.2f}"))
     print(machine("objectspace"))
     print(
         table(
-            "Two checkpoints that differ in 100 slots", ("slots", "checkpoint diff, ms", "both states read, ms"), rows
+            "Two checkpoints that differ in 100 slots", ("slots", "checkpoint diff, ms", "both states read, ms"), times
         )
     )
+    print(table(f"Commands on {SIZES[-1]:,} slots", ("command", "peak, MiB", "seconds"), peaks))
 
 
 if __name__ == "__main__":

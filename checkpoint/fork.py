@@ -9,27 +9,38 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+
+import orjson
 
 from checkpoint import schema
 from checkpoint.errors import CheckpointError
 from checkpoint.merge import NUMBERED
 from checkpoint.session import PAGE_BYTES, Session
 
+ORIGIN = "forked_from"
+"""The setting of a fork that says what it was made of: JSON with ``path``, ``number``, ``epoch`` and ``time``."""
+
 _PORTION_ROWS = 4096
 
+Progress = Callable[[int, int], None]
 
-def fork(session: Session, path: Path, number: int) -> None:
+
+def fork(
+    session: Session, path: Path, number: int, progress: Progress = lambda done, total: None, origin: str | None = None
+) -> None:
     """Write the checkpoints up to ``number`` into a new store file, which appears whole or not at all.
 
     Args:
         session: where they are; the caller keeps others from writing meanwhile.
         path: the new file.
         number: the newest checkpoint of the fork, 0 for an empty store.
+        progress: is told how many rows were copied, and how many are to be copied in all.
+        origin: what the fork shall say that it was made of; this store by default.
 
     Raises:
         CheckpointError: the file exists, its folder does not, or it cannot be written.
@@ -38,7 +49,7 @@ def fork(session: Session, path: Path, number: int) -> None:
     _require_absent(path)
     staged = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
     try:
-        _write(session, staged, number)
+        _write(session, staged, number, progress, origin)
         _publish(staged, path)
     except sqlite3.Error as error:
         raise CheckpointError(f"{path} cannot be written (SQLite says: {error}): see to its disk, try again") from error
@@ -61,7 +72,7 @@ def _require_absent(path: Path) -> None:
             raise CheckpointError(f"{taken} exists: a fork overwrites nothing; name another file, or remove it first")
 
 
-def _write(session: Session, staged: Path, number: int) -> None:
+def _write(session: Session, staged: Path, number: int, progress: Progress, origin: str | None) -> None:
     # The file has no name that counts before it is complete and synced, so it needs no journal until then.
     with closing(sqlite3.connect(staged, isolation_level=None, factory=Session.factory)) as target:
         target.execute(f"PRAGMA page_size = {PAGE_BYTES}")
@@ -69,11 +80,24 @@ def _write(session: Session, staged: Path, number: int) -> None:
         target.execute("PRAGMA journal_mode = OFF")
         schema.create(target)
         target.execute("BEGIN")
-        _copy(target, "setting", _rows(session, "SELECT * FROM setting", ()))
+        _copy(target, "setting", _rows(session, "SELECT * FROM setting WHERE key <> ?", (ORIGIN,)))
+        target.execute("INSERT INTO setting VALUES (?, ?)", (ORIGIN, _origin(session, number, origin)))
+        total = sum(
+            session.row(f"SELECT count(*) FROM {table} WHERE {column} < ?", (number + 1,))[0]
+            for table, column in NUMBERED
+        )
+        done = 0
         for table, column in NUMBERED:
-            _copy(target, table, _rows(session, f"SELECT * FROM {table} WHERE {column} < ?", (number + 1,)))
+            rows = _rows(session, f"SELECT * FROM {table} WHERE {column} < ?", (number + 1,))
+            _copy(target, table, _counted(rows, lambda copied: progress(done + copied, total)))  # noqa: B023
+            done += target.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
         target.execute("COMMIT")
         target.execute("PRAGMA journal_mode = WAL")
+
+
+def _origin(session: Session, number: int, path: str | None) -> str:
+    found = session.row("SELECT epoch, time FROM checkpoint WHERE number = ?", (number,)) or (None, None)
+    return orjson.dumps({"path": path or session.path, "number": number, "epoch": found[0], "time": found[1]}).decode()
 
 
 def _copy(target: sqlite3.Connection, table: str, rows: Iterator[tuple[Any, ...]]) -> None:
@@ -81,7 +105,14 @@ def _copy(target: sqlite3.Connection, table: str, rows: Iterator[tuple[Any, ...]
     target.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * width)})", rows)
 
 
-def _rows(session: Session, statement: str, parameters: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
+def _counted(rows: Iterator[tuple[Any, ...]], tell: Callable[[int], None]) -> Iterator[tuple[Any, ...]]:
+    for count, row in enumerate(rows, start=1):
+        if count % _PORTION_ROWS == 0:
+            tell(count)
+        yield row
+
+
+def _rows(session: Session, statement: str, parameters: tuple[object, ...]) -> Iterator[tuple[Any, ...]]:
     with session.cursor(statement, parameters) as fetch:
         while portion := fetch(_PORTION_ROWS):
             yield from portion

@@ -104,6 +104,7 @@ CREATE VIEW live_checkpoint AS
 """
 """The runs that make up the newest state: those that no other one holds."""
 
+# Bytes are shown as the literals that they are in SQL: not every tool shows a view that has some (Datasette fails).
 VIEWS = """
 CREATE VIEW current_index AS
     SELECT name, json_object('kind', kind) AS value, object, kind, codec FROM (
@@ -119,7 +120,8 @@ CREATE VIEW current_metadata AS
     WHERE m.value IS NOT NULL ORDER BY i.name, m.key;
 
 CREATE VIEW current_item AS
-    SELECT i.name, s.slot, s.value, s.object FROM (
+    SELECT i.name, iif(typeof(s.slot) = 'blob', quote(s.slot), s.slot) AS slot,
+        iif(typeof(s.value) = 'blob', quote(s.value), s.value) AS value, s.object FROM (
         SELECT object, slot, value, rank, max(checkpoint) FROM state_item
         WHERE checkpoint IN live_checkpoint GROUP BY object, slot
     ) AS s JOIN current_index AS i ON i.object = s.object

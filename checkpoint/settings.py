@@ -6,7 +6,10 @@ import sqlite3
 from dataclasses import dataclass
 from datetime import timedelta
 
+import orjson
+
 from checkpoint.errors import CorruptStoreError
+from checkpoint.record import timestamp
 from checkpoint.session import Session
 
 DEFAULT_HISTORY = 16
@@ -14,6 +17,12 @@ DEFAULT_HISTORY = 16
 
 DEFAULT_RECORDS = 10_000
 """Of how many of the newest checkpoints the record is kept, where nothing else is set."""
+
+
+ROLLBACKS = "rollbacks"
+"""The setting that tells of the last rollbacks: a JSON list of objects, oldest first."""
+
+_ROLLBACKS_KEPT = 100
 
 
 @dataclass(frozen=True)
@@ -66,3 +75,25 @@ def write_retention(connection: sqlite3.Connection, retention: Retention) -> Non
     seconds = None if retention.keep_for is None else retention.keep_for.total_seconds()
     values = {"history": retention.history, "keep_for": seconds, "records": retention.records}
     connection.executemany("INSERT OR REPLACE INTO setting VALUES (?, ?)", values.items())
+
+
+def note_rollback(connection: sqlite3.Connection, last: tuple[int, int], number: int) -> None:
+    """Keep in the store that checkpoints were dropped; numbers and epochs are used again afterwards.
+
+    Args:
+        connection: the store, inside a transaction.
+        last: number and epoch of the newest checkpoint until now.
+        number: the newest one from now on.
+
+    Dirties: one setting.
+    """
+    if last[0] <= number:
+        return
+    row = connection.execute("SELECT value FROM setting WHERE key = ?", (ROLLBACKS,)).fetchone()
+    try:
+        known = orjson.loads(row[0]) if row else []
+    except (orjson.JSONDecodeError, TypeError):
+        known = []  # what only informs must not keep anybody from rolling back
+    entry = {"time": timestamp(), "from": last[0], "from_epoch": last[1], "to": number}
+    text = orjson.dumps([*known, entry][-_ROLLBACKS_KEPT:]).decode()
+    connection.execute("INSERT OR REPLACE INTO setting VALUES (?, ?)", (ROLLBACKS, text))

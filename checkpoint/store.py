@@ -24,7 +24,7 @@ from checkpoint.record import CheckpointRecord, read_integers, read_records, wri
 from checkpoint.repair import Repair, repair
 from checkpoint.run import CheckpointKind, Run
 from checkpoint.session import IN_MEMORY, Durability, Session, require_usable
-from checkpoint.settings import Retention, read_retention, write_retention
+from checkpoint.settings import Retention, note_rollback, read_retention, write_retention
 from checkpoint.tiers import YOUNG, RunNumber
 from checkpoint.upkeep import Upkeep, allowance
 from checkpoint.verify import verify
@@ -202,7 +202,13 @@ class CheckpointStore:
             self._session.require_writable()
             return self.append(run_applying(changes, self.reader()), epoch)
 
-    def fork(self, path: str | Path, epoch: int | None = None) -> None:
+    def fork(
+        self,
+        path: str | Path,
+        epoch: int | None = None,
+        progress: retention.Progress = retention.silent,
+        origin: str | None = None,
+    ) -> None:
         """Write an independent store file as of an epoch, with the checkpoints before it.
 
         It appears whole or not at all, durable on return. This store goes on as before; its other threads wait.
@@ -210,6 +216,8 @@ class CheckpointStore:
         Args:
             path: the new file.
             epoch: the newest epoch of the fork; the newest of this store by default.
+            progress: is called with the rows copied and those to copy in all.
+            origin: what the fork says that it was made of; the path of this store by default.
 
         Raises:
             UnknownCheckpointError: no checkpoint has this epoch, or it was merged.
@@ -218,7 +226,7 @@ class CheckpointStore:
         Dirties: the new file.
         """
         with self._mutex:
-            fork(self._session, Path(path), self.reader(epoch=epoch).newest)
+            fork(self._session, Path(path), self.reader(epoch=epoch).newest, progress, origin)
 
     def holds(self, number: int, run: Run) -> bool:
         """Tell whether checkpoint ``number`` is durable and holds just the rows of ``run``.
@@ -247,12 +255,15 @@ class CheckpointStore:
         """Return the number that the next checkpoint will have."""
         return self._last[0] + 1
 
-    def verify(self) -> int:
+    def verify(self, progress: retention.Progress = retention.silent) -> int:
         """Check all that is stored: the file, every run, and the newest state.
 
         The digest of every run; that merged runs are what the runs that they were made of give, where these are kept;
         that no row lies outside of a run; that lengths, heads and tails agree with the slots of every object; and the
         structure of the file itself.
+
+        Args:
+            progress: is called with the rows checked and those to check in all.
 
         Returns:
             the number of checkpoints that can be read.
@@ -263,7 +274,7 @@ class CheckpointStore:
         Time: O(rows). The rows are streamed.
         """
         with self._mutex:
-            return verify(self._session)
+            return verify(self._session, progress)
 
     def repair(self) -> Repair:
         """Let go of what is damaged, so that the newest checkpoint that can be proved is the newest one.
@@ -336,7 +347,12 @@ class CheckpointStore:
             self._retention = retention
             return retention
 
-    def prune(self, keep: int | None = None, older_than: timedelta | None = None) -> int:
+    def prune(
+        self,
+        keep: int | None = None,
+        older_than: timedelta | None = None,
+        progress: retention.Progress = retention.silent,
+    ) -> int:
         """Let go of old checkpoints: of those that are beyond the newest ``keep`` and ``older_than`` an age.
 
         The newest one stays, and what a reader holds. The rows that a kept checkpoint needs become part of the oldest
@@ -345,6 +361,7 @@ class CheckpointStore:
         Args:
             keep: how many of the newest to keep at least; without both arguments as many as the history of the store.
             older_than: keep all that are younger.
+            progress: is called with the item rows merged and those to merge in all.
 
         Returns:
             how many checkpoints could be read before and cannot any more.
@@ -363,7 +380,7 @@ class CheckpointStore:
             if older_than is None:
                 keep = keep or self._retention.history
             first = retention.first_kept(self._session, self._runs, keep, older_than)
-            self._reduce(first)
+            self._reduce(first, progress)
             with self._transaction() as connection:
                 retention.forget(connection, self._runs, first, self._pins())
             self._load()
@@ -378,7 +395,7 @@ class CheckpointStore:
             UnknownCheckpointError: the checkpoint is not stored or its rows were merged.
 
         Time: O(rows dropped).
-        Dirties: the rows of the checkpoints dropped.
+        Dirties: the rows of the checkpoints dropped, and the setting that tells of the last rollbacks.
         """
         with self._mutex:
             self._session.require_writable()
@@ -389,6 +406,7 @@ class CheckpointStore:
             with self._transaction() as connection:
                 for table, column in merge.NUMBERED:
                     connection.execute(f"DELETE FROM {table} WHERE {column} >= ?", (number + 1,))
+                note_rollback(connection, self._last, number)
             self._load()
             self._retire_readers("was dropped by a rollback")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import chain, zip_longest
 
 from checkpoint import catalogue, merge
@@ -18,8 +19,12 @@ from checkpoint.tiers import RunMap, StoredRun, is_own
 ADVICE = "call repair() on the store, or restore the file from a copy"
 
 
-def verify(session: Session) -> int:
+def verify(session: Session, progress: Callable[[int, int], None] = lambda done, total: None) -> int:
     """Check all that a store holds, and return the number of checkpoints that can be read.
+
+    Args:
+        session: the store.
+        progress: is told how many rows were checked, and how many are to be checked in all.
 
     Raises:
         CorruptStoreError: the first damage found, by number and epoch where it lies in a run.
@@ -29,14 +34,20 @@ def verify(session: Session) -> int:
     found = catalogue.load(session)
     for row in session.rows("SELECT number FROM checkpoint WHERE run_slots IS NOT NULL OR run_digest IS NOT NULL"):
         check_record(session, found.runs, row[0])
+    merged = [run for run in found.runs if not is_own(run.run)]
+    stored, copied, live = (sum(run.slots for run in found.runs), sum(run.slots for run in merged), found.runs.live)
+    done, total = 0, stored + copied + found.runs.rows(live)
     for run in [*(run.run for run in found.runs), *found.merging]:
-        for _ in check_run(session, run):
-            pass
-    for stored in found.runs:
-        if not is_own(stored.run):
-            check_merged(session, found.runs, stored)
+        for rows in check_run(session, run):
+            done = min(done + rows, stored)
+            progress(done, total)
+    for one in merged:
+        check_merged(session, found.runs, one)
+        done += one.slots
+        progress(done, total)
     check_no_orphans(session, found)
-    check_objects(Reader(session, found.runs.live), session.path)
+    check_objects(Reader(session, live), session.path)
+    progress(total, total)
     return len(found.runs)
 
 

@@ -2,35 +2,46 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from uuid import uuid4
 
 import click
 
-from checkpoint.diff import Change, IndexEntry, Table, invert
+from checkpoint.diff import Change, IndexEntry, Table, differences, invert
 from checkpoint.errors import CheckpointError
-from checkpoint.store import CheckpointStore
 from checkpoint.tool import printing
-from checkpoint.tool.command import TROUBLE, cli, json_option, takes_source
-from checkpoint.tool.content import key_and_value, key_of, loaded
+from checkpoint.tool.command import TROUBLE, cli, complete_names, dry_run_option, json_option, takes_source
+from checkpoint.tool.content import State
+from checkpoint.tool.described import Described, Describer, sign_of
 from checkpoint.tool.patch import changes_of, lines_of
-from checkpoint.tool.source import Source, find, reader_at
+from checkpoint.tool.source import EMPTY, Source, find
 
 COLOURS = {"+": "green", "-": "red", "~": "yellow"}
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A change in the part that it belongs to."""
+
+    title: str
+    change: Change
+    described: Described
 
 
 @cli.command()
 @takes_source
 @click.argument("a", required=False)
 @click.argument("b", required=False)
-@click.argument("name", required=False)
-@click.option("--stat", is_flag=True, help="Only how many slots changed, by object.")
+@click.argument("name", required=False, shell_complete=complete_names)
+@click.option("--stat", is_flag=True, help="Only how many slots changed, by object, as git's.")
 @click.option("--patch", type=click.Path(dir_okay=False), help="Write a patch for `apply` to this file.")
-@click.option("-n", "--limit", type=int, default=0, help="How many changes; all by default.")
+@click.option("-n", "--limit", type=click.IntRange(0), default=0, help="How many changes; all by default.")
 @json_option
 def diff(
     source: Source,
@@ -44,163 +55,221 @@ def diff(
 ) -> None:
     """Show slot by slot what changed from checkpoint A to checkpoint B; from HEAD~1 to HEAD by default.
 
+    + is a slot that came, - one that went, ~ one that changed; rows of tables are shown by column names, of a changed
+    row the columns that changed. Of a space all shards are compared. The time depends on what changed, not on the
+    state, as long as the runs between the two are there.
+
     The exit status is 0 where nothing changed, 1 where something did, and 2 for trouble.
 
     \b
-    checkpoint diff state.db
-    checkpoint diff state.db 3 7 counts
-    checkpoint diff state.db @10 @20 --stat
-    checkpoint diff state.db 3 7 --patch fix.jsonl
+    Examples:
+      checkpoint diff state.db
+      checkpoint diff state.db 3 7 counts
+      checkpoint diff state.db @10 @20 --stat
+      checkpoint diff state.db 3 7 --patch fix.jsonl
     """
-    with source.open() as store:
-        before = reader_at(store, a if a is not None else _parent(store))
-        changes = store.diff(before, reader_at(store, b))
-        if name is not None:
-            changes = (change for change in changes if name in (change.name, _old_name(change)))
-        if limit:
-            changes = islice(changes, limit)
-        if patch is not None:
-            found = _write_patch(changes, Path(patch))
-        elif stat:
-            found = _print_stat(changes, is_json)
-        else:
-            found = _print(changes, is_json)
+    points = a if a is not None else _parent(source), b
+    if patch is not None:
+        if source.is_location:
+            raise CheckpointError("a patch is made of a store file: restore the shard into one first")
+        found = 0
+        for part in source.parts(*points):
+            found = _write_patch(_chosen(differences(*part.readers), name, limit), Path(patch), is_json)
+    else:
+        seen = islice(_changes(source, points, name), limit or None)
+        found = _print_stat(seen, is_json) if stat else _print(seen, is_json)
+    if name is not None and not found:
+        _require_known(source, points, name)
     sys.exit(1 if found else 0)
 
 
-def _parent(store: CheckpointStore) -> str:
-    return "HEAD~1" if len(store.checkpoints()) > 1 else "0"
+def _parent(source: Source) -> str:
+    if source.is_location:
+        return "HEAD~1" if source.chain.epoch > source.chain.first_epoch else EMPTY
+    with source.open() as store:
+        return "HEAD~1" if len(store.checkpoints()) > 1 else EMPTY
+
+
+def _changes(source: Source, points: tuple[str | None, str | None], name: str | None) -> Iterator[_Seen]:
+    for part in source.parts(*points):
+        states = State(part.readers[0]), State(part.readers[1])
+        describer = Describer(*states)
+        for change in _chosen(differences(*part.readers), name, 0, describer):
+            yield _Seen(part.title, change, describer.describe(change))
+
+
+def _chosen(
+    changes: Iterator[Change], name: str | None, limit: int, describer: Describer | None = None
+) -> Iterator[Change]:
+    if name is not None:
+        changes = (c for c in changes if name in (c.name, _old_name(c), describer and describer.owner_of(c)))
+    return islice(changes, limit or None)
 
 
 def _old_name(change: Change) -> str | None:
     return change.old.name if isinstance(change.old, IndexEntry) else None
 
 
-def _write_patch(changes: Iterator[Change], path: Path) -> int:
+def _require_known(source: Source, points: tuple[str | None, str | None], name: str) -> None:
+    """Refuse a name that no object has in either state.
+
+    Raises:
+        CheckpointError: there is none; the nearest is suggested.
+    """
+    missing: CheckpointError | None = None
+    for part in source.parts(*points):
+        for reader in part.readers:
+            state = State(reader)
+            try:
+                state.find(name)
+                return
+            except CheckpointError as error:
+                missing = error
+    if missing is not None:
+        raise missing
+
+
+def _write_patch(changes: Iterator[Change], path: Path, is_json: bool) -> int:
+    """Write a patch, which appears whole or not at all."""
     count = -1
-    with path.open("wb") as file:
-        for line in lines_of(changes):
-            file.write(line + b"\n")
-            count += 1
-    click.echo(f"{count:,} changes in {path}", err=True)
+    staged = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
+    try:
+        with staged.open("xb") as file:
+            for line in lines_of(changes):
+                file.write(line + b"\n")
+                count += 1
+        os.replace(staged, path)
+    finally:
+        staged.unlink(missing_ok=True)
+    text = f"{printing.count(count, 'change')} in {path}"
+    if is_json:
+        click.echo(printing.as_json({"changes": count, "patch": str(path)}))
+    else:
+        click.echo(text, err=True)
     return count
 
 
-def _print(changes: Iterator[Change], is_json: bool) -> int:
+def _print(changes: Iterator[_Seen], is_json: bool) -> int:
     count, last = 0, None
-    for change in changes:
+    for seen in changes:
         count += 1
+        one = seen.described
         if is_json:
-            click.echo(printing.as_json(_fields(change)))
+            where = {"shard": seen.title} if seen.title else {}
+            click.echo(printing.as_json({**where, **one.fields}))
             continue
-        title = f"{change.name or f'#{change.object}'} ({change.kind})"
+        title = f"{seen.title}: {one.title}" if seen.title else one.title
         if title != last:
             click.secho(title, bold=True)
             last = title
-        sign, text = _line(change)
-        click.secho(f"  {sign} {text}", fg=COLOURS[sign])
+        sign = sign_of(seen.change)
+        click.secho(f"  {sign} {one.line}", fg=COLOURS[sign])
     return count
 
 
-def _line(change: Change) -> tuple[str, str]:
-    """Return the sign of a change and what it says."""
-    sign = "+" if change.old is None else "-" if change.new is None else "~"
-    if change.table is Table.INDEX:
-        old, new = (getattr(entry, "name", None) for entry in (change.old, change.new))
-        return sign, f"object {new if old is None else old if new is None or new == old else f'{old} → {new}'}"
-    key, old, new = _values(change)
-    values = [printing.short(value) for value in (old, new)]
-    shown = values[1] if sign == "+" else values[0] if sign == "-" else " → ".join(values)
-    return sign, f"{'' if change.table is Table.ITEM else 'its '}{printing.short(key, 40)} = {shown}"
-
-
-def _values(change: Change) -> tuple[Any, Any, Any]:
-    if change.table is Table.METADATA:
-        return change.slot, loaded(change.old), loaded(change.new)  # type: ignore[arg-type]
-    assert change.slot is not None
-    keys, values = zip(*(key_and_value(change.slot, payload) for payload in (change.old, change.new)), strict=True)  # type: ignore[arg-type]
-    plain = key_of(change.slot)
-    return next((key for key in keys if key != plain), plain), values[0], values[1]
-
-
-def _fields(change: Change) -> dict[str, Any]:
-    if change.table is Table.INDEX:
-        old, new = (list(entry) if isinstance(entry, IndexEntry) else None for entry in (change.old, change.new))
-        key: Any = None
-    else:
-        key, old, new = _values(change)
-    return {
-        "table": change.table.value,
-        "object": change.name,
-        "kind": change.kind,
-        "key": key,
-        "old": old,
-        "new": new,
-    }
-
-
-def _print_stat(changes: Iterator[Change], is_json: bool) -> int:
+def _print_stat(changes: Iterator[_Seen], is_json: bool) -> int:
     counts: dict[str, Counter[str]] = {}
-    for change in changes:
-        if change.table is not Table.METADATA:
-            title = change.name or f"#{change.object}"
-            is_item = change.table is Table.ITEM
-            counts.setdefault(title, Counter())[_line(change)[0] if is_item else "object"] += 1
-    rows = [
-        [name, found["+"], found["-"], found["~"], "#" * min(40, sum(found[sign] for sign in "+-~"))]
-        for name, found in sorted(counts.items(), key=lambda item: -item[1].total())
-    ]
+    for seen in changes:
+        if seen.change.table is not Table.METADATA:
+            title = f"{seen.title}: {seen.described.name}" if seen.title else seen.described.name
+            is_item = seen.change.table is Table.ITEM
+            counts.setdefault(title, Counter())[sign_of(seen.change) if is_item else "object"] += 1
+    ordered = sorted(counts.items(), key=lambda item: (-sum(item[1][sign] for sign in "+-~"), item[0]))
     if is_json:
-        for row in rows:
-            click.echo(printing.as_json(dict(zip(("object", "added", "removed", "changed"), row[:4], strict=True))))
-    else:
-        printing.print_table(["object", "+", "-", "~", ""], rows)
-    return len(rows)
+        for name, found in ordered:
+            row = (name, found["+"], found["-"], found["~"])
+            click.echo(printing.as_json(dict(zip(("object", "added", "removed", "changed"), row, strict=True))))
+        return len(ordered)
+    if ordered:
+        _print_bars(ordered)
+    return len(ordered)
+
+
+_BAR = 40
+
+
+def _print_bars(counts: list[tuple[str, Counter[str]]]) -> None:
+    """Print a line for each object with a bar of its signs, and the sum, as git does."""
+    totals = [sum(found[sign] for sign in "+-~") for _, found in counts]
+    names = [printing.short(name, 50) for name, _ in counts]
+    width, digits = max(map(len, names)), len(f"{max(totals):,}")
+    scale = min(1, _BAR / max(totals, default=1)) if max(totals) else 1
+    for name, (_, found), total in zip(names, counts, totals, strict=True):
+        bar = "".join(click.style(sign * -(-found[sign] * scale // 1).__int__(), fg=COLOURS[sign]) for sign in "+-~")
+        click.echo(f" {name:{width}} | {total:>{digits},} {bar}".rstrip())
+    added, removed, changed = (sum(found[sign] for _, found in counts) for sign in "+-~")
+    words = [
+        f"{printing.count(number, 'slot')} {what}({sign})"
+        for number, what, sign in ((added, "added", "+"), (removed, "removed", "-"), (changed, "changed", "~"))
+        if number
+    ]
+    click.echo(f" {', '.join([printing.count(len(counts), 'object') + ' changed', *words])}")
 
 
 @cli.command()
 @takes_source
 @click.argument("patch", type=click.Path(dir_okay=False))
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
-def apply(source: Source, patch: str, dry_run: bool) -> None:
+@dry_run_option
+@json_option
+def apply(source: Source, patch: str, dry_run: bool, is_json: bool) -> None:
     """Apply a patch of `diff --patch` as a new checkpoint, all or nothing. It writes.
 
+    A slot that does not hold what the patch was made from is trouble, and then nothing is written.
+
     \b
-    checkpoint apply state.db fix.jsonl
+    Examples:
+      checkpoint apply state.db fix.jsonl --dry-run
+      checkpoint apply state.db fix.jsonl
     """
     with Path(patch).open("rb") as file:
         changes = list(changes_of(file))
-    _apply(source, changes, dry_run)
+    _apply(source, changes, dry_run, is_json)
 
 
 @cli.command()
 @takes_source
 @click.argument("checkpoint")
-@click.option("--dry-run", is_flag=True, help="Only show what would be undone.")
-def revert(source: Source, checkpoint: str, dry_run: bool) -> None:
+@dry_run_option
+@json_option
+def revert(source: Source, checkpoint: str, dry_run: bool, is_json: bool) -> None:
     """Undo one checkpoint by a new one that is its inverse. It writes.
 
     Where a later checkpoint has changed one of the slots again, nothing is done.
 
     \b
-    checkpoint revert state.db 7
+    Examples:
+      checkpoint revert state.db 7 --dry-run
+      checkpoint revert state.db 7
     """
+    if source.is_location:
+        raise CheckpointError(f"{source.path} is a space of shards, which only a pipeline writes: fork it at an epoch")
     with source.open() as store:
         record = find(store, checkpoint)
         if record is None:
             raise CheckpointError("0 is the state before the first checkpoint: there is nothing to undo")
         changes = list(invert(store.diff(record.parent or 0, record.number)))
-    _apply(source, changes, dry_run)
+    _apply(source, changes, dry_run, is_json)
 
 
-def _apply(source: Source, changes: list[Change], dry_run: bool) -> None:
+def _apply(source: Source, changes: list[Change], dry_run: bool, is_json: bool) -> None:
     if dry_run:
-        _print(iter(changes), is_json=False)
-        click.echo(f"{len(changes):,} changes would be made", err=True)
+        with source.open() as store:
+            from checkpoint.diff import run_applying
+
+            run_applying(changes, store.reader())  # refuses what does not fit
+            state = State(store.reader())
+            describer = Describer(state, state)
+            if not is_json:
+                _print((_Seen("", change, describer.describe(change)) for change in changes), is_json=False)
+        text = f"{printing.count(len(changes), 'change')} would be made"
+        click.echo(printing.as_json({"changes": len(changes), "dry_run": True}) if is_json else text, err=not is_json)
         return
     if not changes:
-        click.echo("no changes: nothing was written", err=True)
+        click.echo("error: there are no changes: nothing was written", err=True)
         sys.exit(TROUBLE)
     with source.open_to_write() as store:
         receipt = store.apply_changes(changes)
-    click.echo(f"checkpoint {receipt.number}, epoch {receipt.epoch}: {receipt.slots:,} slots, {receipt.bytes:,} bytes")
+    fields = {"number": receipt.number, "epoch": receipt.epoch, "slots": receipt.slots, "bytes": receipt.bytes}
+    text = f"checkpoint {receipt.number}, epoch {receipt.epoch}: "
+    text += f"{printing.count(receipt.slots, 'slot')}, {printing.count(receipt.bytes, 'byte')}"
+    printing.emit(is_json, fields, text)

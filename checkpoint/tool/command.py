@@ -8,7 +8,9 @@ import sys
 from collections.abc import Callable
 from difflib import get_close_matches
 from functools import wraps
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
+from urllib.parse import unquote, urlsplit
 
 import click
 
@@ -17,6 +19,11 @@ from checkpoint.tool.source import Source
 
 TROUBLE = 2
 """The exit status where something went wrong; 1 is for "different" and "not found"."""
+
+INTERRUPTED = 130
+"""The exit status after Ctrl-C, as shells have it."""
+
+_DEBUG = "CHECKPOINT_DEBUG"
 
 
 class _Group(click.Group):
@@ -29,12 +36,19 @@ class _Group(click.Group):
         except click.UsageError as error:
             near = get_close_matches(args[0], self.list_commands(context), 1)
             if near:
-                raise click.UsageError(f"{error.message} Did you mean {near[0]!r}?", context) from None
-            raise
+                raise click.UsageError(f"No such command {args[0]!r}. Did you mean {near[0]!r}?", context) from None
+            raise error
 
     def list_commands(self, context: click.Context) -> list[str]:
-        """Return the names of the commands as they were added."""
-        return list(self.commands)
+        """Return the names of the commands as one meets them."""
+        return [*filter(self.commands.__contains__, ORDER), *sorted(self.commands.keys() - set(ORDER))]
+
+
+ORDER = (
+    *("log", "ls", "show", "diff", "blame", "bisect", "revert", "apply", "verify", "restore", "fork"),
+    *("compact", "prune", "gc", "repair", "export", "import", "top", "report", "doctor"),
+)
+"""The commands in the order in which one meets them."""
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -46,37 +60,111 @@ def cli() -> None:
     Commands only read unless their help says that they write, also while the writer runs.
 
     A CHECKPOINT is named by its number, by its epoch as @EPOCH, or as HEAD, HEAD~1 and so on; 0 is the empty state
-    before the first.
+    before the first. Of a space the number is the epoch.
+
+    \b
+    Examples:
+      checkpoint log state.db
+      checkpoint diff state.db HEAD~1 HEAD
+      checkpoint show state.db orders@12 --where carrier=UA
     """
+
+
+def complete_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of objects that a word on the command line may become, for the completion of a shell."""
+    from checkpoint.tool.content import State
+
+    path = context.params.get("path")
+    try:
+        source = path if isinstance(path, Source) else Source(str(path))
+        with source.open() as store:
+            return [name for name in State(store.reader()).index if name.startswith(incomplete)]
+    except (CheckpointError, OSError, ValueError, sqlite3.Error):
+        return []
 
 
 def takes_source(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command its first argument, PATH, and the options of a space; errors become one line and status 2."""
 
-    @click.argument("path")
-    @click.option("--operator", help="Of a space: the operator whose state is meant.")
-    @click.option("--shard", type=int, default=0, show_default=True, help="Of a space: the number of the shard.")
+    @click.argument("path", type=click.Path())
+    @click.option("--operator", help="Of a space: the operator whose state is meant; all by default.")
+    @click.option("--shard", type=int, help="Of a space: the number of the shard; all by default.")
     @wraps(function)
-    def _command(path: str, operator: str | None, shard: int, **options: Any) -> Any:
+    def _command(path: str, operator: str | None, shard: int | None, **options: Any) -> None:
         try:
-            return function(Source(path, operator, shard), **options)
+            function(_source(path, operator, shard), **options)
+            sys.stdout.flush()
+        except SystemExit:
+            _flush()
+            raise
         except BrokenPipeError:
-            # Who reads has enough. What is buffered yet must go nowhere, or Python complains when it ends.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(0)
-        except (CheckpointError, OSError, ValueError, sqlite3.Error, ImportError) as error:
-            click.echo(f"error: {error}", err=True)
-            sys.exit(TROUBLE)
+            _give_up_output()
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            sys.exit(INTERRUPTED)
+        except (click.ClickException, click.exceptions.Exit):
+            raise
+        except (CheckpointError, OSError, ValueError, sqlite3.Error, ImportError, MemoryError) as error:
+            _fail(str(error) or type(error).__name__, error)
+        except Exception as error:
+            if "://" in path:  # what clients of object stores raise is of no common kind
+                _fail(f"{path}: {type(error).__name__}: {error}", error)
+            _fail(f"unexpected: {type(error).__name__}: {error} ({_DEBUG}=1 shows where)", error)
 
     return _command
 
 
+def _source(path: str, operator: str | None, shard: int | None) -> Source:
+    if path.startswith("file://") and Path(local := unquote(urlsplit(path).path)).is_file():
+        path = local
+    source = Source(path, operator, shard)
+    if not source.is_location and (operator is not None or shard is not None):
+        raise CheckpointError(f"{path} is not a space of shards: --operator and --shard do not apply")
+    return source
+
+
+def _fail(message: str, error: BaseException) -> NoReturn:
+    if os.environ.get(_DEBUG):
+        raise error
+    click.echo(f"error: {' '.join(message.split())}", err=True)
+    sys.exit(TROUBLE)
+
+
+def _flush() -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _give_up_output()
+
+
+def _give_up_output() -> NoReturn:
+    """End quietly: who reads has enough. What is buffered yet must go nowhere, or Python complains when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(0)
+
+
 json_option = click.option("--json", "is_json", is_flag=True, help="Print JSON, a line for each entry.")
+
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+
+name_argument = click.argument("name", shell_complete=complete_names)
 
 
 def load() -> None:
     """Add all commands."""
-    from checkpoint.tool import changes, exchange, listing, live, report, search, upkeep  # noqa: F401
+    from checkpoint.tool import (  # noqa: F401
+        changes,
+        doctor,
+        exchange,
+        listing,
+        live,
+        log,
+        moving,
+        report,
+        search,
+        show,
+        upkeep,
+    )
 
 
 def main() -> None:

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import islice
 from typing import Any
 
 import orjson
 
-from checkpoint.errors import CheckpointError
+from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.reader import Reader, StoredItem
 from checkpoint.run import IndexRow, Payload, Slot
+from checkpoint.tool.raw import key_and_value, loaded, numbers_of
 
 TABLES = "$tables"
 """The dictionary in which a space keeps the schemas of its relational tables."""
 
-BYTES_TAG = 0x13
-"""The first byte of the slot of a key of bytes."""
+KVT_COLUMNS = ("family", "key", "version", "value")
+"""What is shown of each entry of a key-value table."""
+
+SEQUENCES = frozenset({"List", "LinkedList", "Queue", "Stack"})
+"""The kinds whose elements are shown by their place, whatever their slots are."""
+
+SETS = frozenset({"Set", "SortedSet"})
+
+_PARTITION = re.compile(r"kvt/([^/]+/[^/]+)/(\d+)")
 
 
 @dataclass(frozen=True)
@@ -47,6 +57,13 @@ class State:
         self.reader = reader
         self.index: dict[str, IndexRow] = {row[1]: row for row in reader.index()}
         self._tables: dict[str, dict[str, Any]] | None = None
+        self._partitions: dict[str, list[str]] = {}
+        for name in self.index:
+            if matched := _PARTITION.fullmatch(name):
+                self._partitions.setdefault(f"kvt/{matched[1]}", []).append(name)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.index or self._table_of(name) is not None
 
     def find(self, name: str) -> IndexRow:
         """Return the index row of an object.
@@ -56,7 +73,7 @@ class State:
         """
         if name in self.index:
             return self.index[name]
-        near = get_close_matches(name, self.index, 1)
+        near = get_close_matches(name, [*self.index, *self._partitions], 1)
         hint = f"did you mean {near[0]!r}?" if near else "see `checkpoint ls`"
         raise CheckpointError(f"there is no object {name!r}: {hint}")
 
@@ -65,59 +82,154 @@ class State:
         record = self.tables().get(name)
         return None if record is None else record["schema"]["columns"]
 
+    def header(self, name: str) -> list[str]:
+        """Return what the columns are called in which an object is shown."""
+        columns = self.columns(name)
+        if columns is not None:
+            return [column["name"] for column in columns]
+        if self._is_kvt(name):
+            return list(KVT_COLUMNS)
+        return ["element"] if self.kind_of(name) in SETS else ["key", "value"]
+
+    def partitions(self, name: str) -> list[str]:
+        """Return the names of the dictionaries of a key-value table; none for any other object."""
+        return self._partitions.get(self._table_of(name) or "", [])
+
+    def is_table(self, name: str) -> bool:
+        """Tell whether an object is shown as rows with named columns."""
+        return self.columns(name) is not None or self._is_kvt(name)
+
     def tables(self) -> dict[str, dict[str, Any]]:
-        """Return what the space knows of its relational tables, by name."""
+        """Return what the space knows of its relational tables, by name.
+
+        Raises:
+            CorruptStoreError: it is damaged.
+        """
         if self._tables is None:
             row = self.index.get(TABLES)
-            items = [] if row is None else self.reader.items(row[0])
-            self._tables = {str(item.slot): loaded(item.value) for item in items}
+            found = {str(item.slot): loaded(item.value) for item in (self.reader.items(row[0]) if row else ())}
+            for name, record in found.items():
+                if not (isinstance(record, dict) and isinstance(record.get("schema"), dict) and "layouts" in record):
+                    raise CorruptStoreError(f"the schema of table {name!r} is damaged: see `checkpoint verify`")
+            self._tables = found
         return self._tables
 
     def kind_of(self, name: str) -> str:
         """Return the kind of an object; ``Table`` for a relational one."""
+        if name not in self.index and self._table_of(name):
+            return "KeyValueTable"
         return "Table" if name in self.tables() else str(self.find(name)[2])
 
     def length(self, name: str) -> int:
         """Return how many elements an object has, of some kinds how many are stored."""
+        if name not in self.index and (table := self._table_of(name)):
+            return sum(self.length(part) for part in self._partitions[table])
         object_id, _, kind, _ = self.find(name)
-        stored = {key: orjson.loads(text) for key, text in self.reader.metadata(object_id).items()}
-        if kind == "Queue":
-            return int(stored["tail"] - stored["head"])
-        length = stored.get("count", stored.get("length"))
-        if length is None:
-            return self.reader.count(object_id)
-        return int(length[0] if isinstance(length, list) else length)
+        return self.length_of(object_id, str(kind), name)
+
+    def length_of(self, object_id: int, kind: str, name: str) -> int:
+        """Return how many elements an object has, by its id: one that another one owns has no name.
+
+        Raises:
+            CorruptStoreError: its metadata is damaged.
+        """
+        try:
+            stored = {key: orjson.loads(text) for key, text in self.reader.metadata(object_id).items()}
+            if kind == "Queue" and stored:
+                return int(stored["tail"] - stored["head"])
+            length = stored.get("count", stored.get("length"))
+            if length is not None:
+                return int(length[0] if isinstance(length, list) else length)
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            raise CorruptStoreError(
+                f"the metadata of {name!r} is damaged ({error!r}): see `checkpoint verify`"
+            ) from None
+        return self.reader.count(object_id)
 
     def entries(self, name: str, *, lower: Slot | None = None, upper: Slot | None = None) -> Iterator[Entry]:
         """Yield what an object holds, in the order of its kind. Time: O(slots). Memory: for one page of rows.
 
         Args:
-            name: the object.
-            lower: the least slot, where the slots of the kind are numbers or text.
-            upper: the greatest slot.
+            name: the object, or a key-value table.
+            lower: the least index or key.
+            upper: the greatest one.
+
+        Raises:
+            CheckpointError: there is no such object, or its kind has no ranges.
         """
-        object_id, _, kind, codec = self.find(name)
         bounded = lower is not None or upper is not None
-        if kind in ("Dictionary", "Set") and not bounded:
+        if bounded and self.is_table(name):
+            raise CheckpointError(f"{name!r} is a table, of which --where chooses rows: --from and --to do not apply")
+        if name not in self.index and (table := self._table_of(name)):
+            return (entry for part in self._partitions[table] for entry in self._items(part))
+        kind = str(self.find(name)[2])
+        if kind in SEQUENCES and bounded:
+            first, last = (self._place(bound) for bound in (lower, upper))
+            return islice(self._items(name), first or 0, None if last is None else last + 1)
+        return self._items(name, lower, upper)
+
+    def _items(self, name: str, lower: Slot | None = None, upper: Slot | None = None) -> Iterator[Entry]:
+        object_id, _, kind, codec = self.find(name)
+        if kind in ("Dictionary", "Set") and lower is None and upper is None:
             items = self.reader.items_by_rank(object_id)
         else:
             items = self.reader.items(object_id, lower, upper, reverse=kind == "Stack")
-        row_of = self._row_reader(name)
+        read = self._reading(name, str(kind), codec)
         for place, item in enumerate(items):
-            if row_of is not None:
-                yield Entry(place, row_of(item.value), item.slot)
-            elif kind in ("List", "LinkedList", "Queue", "Stack") and not bounded:
-                yield Entry(place, self._value(item.value), item.slot)
-            else:
-                yield self.entry(item, codec)
+            try:
+                yield read(place, item)
+            except (ValueError, TypeError, KeyError, IndexError) as error:
+                raise CorruptStoreError(
+                    f"slot {item.slot!r} of {name!r} is damaged ({error!r}): see `checkpoint verify`"
+                ) from None
 
-    def entry(self, item: StoredItem, codec: str | None = None) -> Entry:
+    def _reading(self, name: str, kind: str, codec: str | None) -> Callable[[int, StoredItem], Entry]:
+        """Return what makes an entry of a place and a stored slot."""
+        if (row_of := self.row_reader(name)) is not None:
+            return lambda place, item: Entry(place, row_of(item.slot, item.value), item.slot)
+        if kind == "Tensor":
+            return lambda place, item: Entry(*numbers_of(item.slot, item.value, codec), item.slot)
+        if kind in SEQUENCES:
+            return lambda place, item: Entry(place, self._expanded(loaded(item.value)), item.slot)
+        return lambda place, item: self.entry(item)
+
+    def entry(self, item: StoredItem) -> Entry:
         """Return one stored slot as a key and a value."""
         key, value = key_and_value(item.slot, item.value)
         return Entry(key, self._expanded(value), item.slot)
 
-    def _value(self, payload: Payload) -> Any:
-        return self._expanded(loaded(payload))
+    def row_reader(self, name: str) -> Callable[[Slot, Payload], dict[str, Any]] | None:
+        """Return what makes a row, by column names, of a stored slot of a table; ``None`` for any other object."""
+        if (matched := _PARTITION.fullmatch(name)) is not None:
+            return lambda slot, payload: _kvt_row(int(matched[2]), slot, payload)
+        record = self.tables().get(name)
+        if record is None:
+            return None
+        names = {column["id"]: column["name"] for column in record["schema"]["columns"]}
+        layouts = record["layouts"]
+
+        def _row(slot: Slot, payload: Payload) -> dict[str, Any]:
+            number, *cells = loaded(payload)
+            return {names[id]: cell for id, cell in zip(layouts[number], cells, strict=True) if id in names}
+
+        return _row
+
+    def primary_key(self, name: str) -> list[str]:
+        """Return the columns that tell the rows of a table apart."""
+        record = self.tables().get(name)
+        return list(KVT_COLUMNS[:2]) if record is None else [column for column, _ in record["schema"]["primary_key"]]
+
+    def _place(self, bound: Slot | None) -> int | None:
+        if bound is not None and (not isinstance(bound, int) or bound < 0):
+            raise CheckpointError(f"{bound!r} is no place in a list: give a number from 0")
+        return bound
+
+    def _is_kvt(self, name: str) -> bool:
+        return self._table_of(name) is not None or _PARTITION.fullmatch(name) is not None
+
+    def _table_of(self, name: str) -> str | None:
+        """Return the key-value table of a name, which may go without its prefix."""
+        return next((table for table in (name, f"kvt/{name}") if table in self._partitions), None)
 
     def _expanded(self, value: Any) -> Any:
         """Return a value, with the contents of an owned object in place of the reference to it."""
@@ -129,47 +241,23 @@ class State:
             return {str(key): value for key, value in pairs}
         return value
 
-    def _row_reader(self, name: str) -> Any:
-        record = self.tables().get(name)
-        if record is None:
-            return None
-        names = {column["id"]: column["name"] for column in record["schema"]["columns"]}
-        layouts = record["layouts"]
 
-        def _row(payload: Payload) -> dict[str, Any]:
-            number, *cells = loaded(payload)
-            return {names[id]: cell for id, cell in zip(layouts[number], cells, strict=True) if id in names}
+def _kvt_row(partition: int, slot: Slot, payload: Payload) -> dict[str, Any]:
+    """Return an entry of a key-value table; its slot is a tag, the length of the family or key, and these."""
+    assert isinstance(slot, bytes)
+    length = int.from_bytes(slot[1:3], "big")
+    family, key = (slot[3 : 3 + length], slot[3 + length :]) if length < 0x8000 else (None, slot[3:])
+    number, value = loaded(payload)
+    return {
+        "family": None if family is None else family.decode(),
+        "key": _text(key),
+        "version": f"{partition}:{number}",
+        "value": value,
+    }
 
-        return _row
 
-
-def loaded(payload: Payload | None) -> Any:
-    """Return a stored value as JSON has it; bytes as base64 in ``{"$bytes": ...}``."""
-    if payload is None:
-        return None
-    if isinstance(payload, bytes):
-        return {"$bytes": base64.b64encode(payload).decode()}
+def _text(data: bytes) -> Any:
     try:
-        return orjson.loads(payload)
-    except orjson.JSONDecodeError:
-        return payload
-
-
-def key_and_value(slot: Slot, payload: Payload | None) -> tuple[Any, Any]:
-    """Return the key and the value of a stored slot."""
-    value = loaded(payload)
-    if isinstance(value, dict) and "$key" in value:
-        return value["$key"], value.get("$value")
-    return key_of(slot), value
-
-
-def key_of(slot: Slot) -> Any:
-    """Return the key that a slot stands for, as JSON has it; a key of bytes as text where it is UTF-8."""
-    if not isinstance(slot, bytes):
-        return slot
-    body = slot[1:] if slot[:1] == bytes([BYTES_TAG]) else slot
-    try:
-        text = body.decode()
-        return text if text.isprintable() else {"$bytes": base64.b64encode(body).decode()}
+        return data.decode()
     except UnicodeDecodeError:
-        return {"$bytes": base64.b64encode(body).decode()}
+        return {"$bytes": base64.b64encode(data).decode()}

@@ -1,79 +1,175 @@
-"""``top``: a live view of a store that is being written."""
+"""``top``: a live view of a store or a space that is being written."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
 import click
 
-from checkpoint.record import CheckpointRecord
 from checkpoint.tool import printing
-from checkpoint.tool.command import cli, takes_source
+from checkpoint.tool.command import cli, json_option, takes_source
 from checkpoint.tool.content import State
 from checkpoint.tool.source import Source, query
+
+_RECENT = 60
+"""How many of the newest checkpoints the rates are of."""
+
+_HOT = 10
+"""How many of the newest checkpoints say which objects are hot."""
+
+
+@dataclass(frozen=True)
+class _Step:
+    """What is known of one checkpoint or epoch."""
+
+    epoch: int
+    time: str
+    bytes: int
+    slots: int
+
+
+@dataclass
+class _Look:
+    """What was seen at one moment."""
+
+    steps: list[_Step]
+    lengths: Counter[str]
+    kinds: dict[str, str]
+    hot: Counter[str]
 
 
 @cli.command()
 @takes_source
-@click.option("--interval", type=float, default=1.0, show_default=True, help="Seconds between two looks.")
-@click.option("--count", type=int, default=0, help="Look so many times; until interrupted by default.")
-@click.option("--objects", "most", type=int, default=10, show_default=True, help="How many objects to list.")
-def top(source: Source, interval: float, count: int, most: int) -> None:
-    """Watch a store while it is written: checkpoints and bytes a second, the objects that change most, what grows.
+@click.option(
+    "--interval", type=click.FloatRange(0, 86_400), default=1.0, show_default=True, help="Seconds between two looks."
+)
+@click.option("--count", type=click.IntRange(0), default=0, help="Look so many times; until interrupted by default.")
+@click.option("--objects", "most", type=click.IntRange(0), default=10, show_default=True, help="How many to list.")
+@json_option
+def top(source: Source, interval: float, count: int, most: int, is_json: bool) -> None:
+    """Watch a store while it is written: checkpoints and bytes a second, the hottest objects, growth.
+
+    An object that did not shrink in five looks and grew is called out: it "only grows".
 
     \b
-    checkpoint top state.db
-    checkpoint top state.db --count 1
+    Examples:
+      checkpoint top state.db
+      checkpoint top state.db --count 1 --json
     """
     seen: dict[str, list[int]] = {}
     looks = 0
     try:
         while True:
             looks += 1
-            lines = _look(source, seen, most)
-            if looks > 1 and sys.stdout.isatty():
-                click.clear()
-            click.echo("\n".join(lines))
+            found = _look_at_space(source) if source.is_location else _look_at_store(source)
+            for name in found.lengths:
+                seen.setdefault(name, []).append(found.lengths[name])
+            if is_json:
+                click.echo(printing.as_json(_fields(found, seen, most)))
+            else:
+                if looks > 1 and sys.stdout.isatty():
+                    click.clear()
+                click.echo("\n".join(_lines(found, seen, most)))
+            sys.stdout.flush()
             if looks == count:
                 return
             time.sleep(interval)
+            source = Source(source.path, source.operator, source.shard)
     except KeyboardInterrupt:
         return
 
 
-def _look(source: Source, seen: dict[str, list[int]], most: int) -> list[str]:
+def _look_at_store(source: Source) -> _Look:
     with source.open() as store:
-        records = store.checkpoints()[-60:]
+        records = store.checkpoints()[-_RECENT:]
         state = State(store.reader())
         last = records[-1].number if records else 0
-        statement = "SELECT object, count(*) FROM state_item WHERE checkpoint > ? GROUP BY object"
-        hot = dict(query(store, statement, last - 10))
-        lengths = {name: state.length(name) for name in state.index}
-        kinds = {name: state.kind_of(name) for name in state.index}
-    for name, length in lengths.items():
-        seen.setdefault(name, []).append(length)
-    lines = [_rates(records), f"bytes a checkpoint: {printing.sparkline([record.bytes for record in records])}", ""]
-    ids = {name: row[0] for name, row in state.index.items()}
-    busy = sorted(lengths, key=lambda name: (-hot.get(ids[name], 0), -lengths[name], name))[:most]
+        statement = "SELECT object, count(*) FROM state_item WHERE checkpoint > ? AND checkpoint IN"
+        statement += " (SELECT number FROM checkpoint) GROUP BY object"
+        names = {row[0]: name for name, row in state.index.items()}
+        hot: Counter[str] = Counter()
+        for object_id, slots in query(store, statement, last - _HOT):
+            hot[names.get(object_id, "(owned objects)")] += slots
+        return _Look(
+            [_Step(record.epoch, record.time, record.bytes, record.slots) for record in records],
+            Counter({name: state.length(name) for name in state.index}),
+            {name: state.kind_of(name) for name in state.index},
+            hot,
+        )
+
+
+def _look_at_space(source: Source) -> _Look:
+    chain, shards = source.chain, source.shards()
+    manifests = list(chain.manifests(max(0, chain.epoch - _RECENT)))
+    look = _Look([], Counter(), {}, Counter())
+    for manifest in manifests:
+        runs = [run for run in manifest.runs if (run.operator, run.shard) in shards]
+        size, slots = sum(run.bytes for run in runs), sum(run.slots for run in runs)
+        look.steps.append(_Step(manifest.epoch, manifest.time, size, slots))
+        if manifest.epoch > chain.epoch - _HOT:
+            for run in runs:
+                look.hot[f"{run.operator}/{run.shard}"] += run.slots
+    for operator, shard in shards:
+        name = f"{operator}/{shard}"
+        lineage = chain.lineage(operator, shard) if chain.epoch else ()
+        # What a shard holds is not known without reading it; the slots of its lineage grow where it grows.
+        look.lengths[name], look.kinds[name] = sum(run.slots for run in lineage), "Shard"
+    return look
+
+
+def _busiest(look: _Look, most: int) -> list[str]:
+    return sorted(look.lengths, key=lambda name: (-look.hot[name], -look.lengths[name], name))[:most]
+
+
+def _lines(look: _Look, seen: dict[str, list[int]], most: int) -> list[str]:
     table: list[list[Any]] = [
-        [name, kinds[name], lengths[name], hot.get(ids[name], 0), "only grows" if _grows(seen[name]) else ""]
-        for name in busy
+        [name, look.kinds[name], look.lengths[name], look.hot[name], "only grows" if _grows(seen[name]) else ""]
+        for name in _busiest(look, most)
     ]
-    return [*lines, *printing.table(["name", "kind", "length", "slots in the last 10", ""], table)]
+    sizes = printing.sparkline([step.bytes for step in look.steps])
+    header = ["name", "kind", "length", f"slots in the last {_HOT}", ""]
+    return [_sentence(look.steps), f"bytes a checkpoint: {sizes}", "", *printing.table(header, table)]
 
 
-def _rates(records: list[CheckpointRecord]) -> str:
-    if len(records) < 2:
-        return f"{len(records)} checkpoints"
-    from datetime import datetime
+def _fields(look: _Look, seen: dict[str, list[int]], most: int) -> dict[str, Any]:
+    seconds, size = _span(look.steps)
+    rates = (
+        {"checkpoints_a_second": (len(look.steps) - 1) / seconds, "bytes_a_second": size / seconds} if seconds else {}
+    )
+    objects = [
+        {
+            "name": name,
+            "kind": look.kinds[name],
+            "length": look.lengths[name],
+            "recent_slots": look.hot[name],
+            "only_grows": _grows(seen[name]),
+        }
+        for name in _busiest(look, most)
+    ]
+    return {"epoch": look.steps[-1].epoch if look.steps else None, **rates, "objects": objects}
 
-    seconds = (datetime.fromisoformat(records[-1].time) - datetime.fromisoformat(records[0].time)).total_seconds()
-    size, number = sum(record.bytes for record in records[1:]), len(records) - 1
-    rate = f"{number / seconds:.1f} checkpoints and {size / seconds:,.0f} bytes a second" if seconds > 0 else "at once"
-    return f"epoch {records[-1].epoch}, checkpoint {records[-1].number}; over the last {number}: {rate}"
+
+def _sentence(steps: list[_Step]) -> str:
+    if len(steps) < 2:
+        return printing.count(len(steps), "checkpoint")
+    seconds, size = _span(steps)
+    number = len(steps) - 1
+    rate = f"{number / seconds:,.1f} checkpoints and {size / seconds:,.0f} bytes a second" if seconds > 0 else "at once"
+    return f"epoch {steps[-1].epoch}; over the last {printing.count(number, 'checkpoint')}: {rate}"
+
+
+def _span(steps: list[_Step]) -> tuple[float, int]:
+    """Return the seconds from the first to the last step, and the bytes written in them."""
+    if len(steps) < 2:
+        return 0.0, 0
+    seconds = (datetime.fromisoformat(steps[-1].time) - datetime.fromisoformat(steps[0].time)).total_seconds()
+    return max(0.0, seconds), sum(step.bytes for step in steps[1:])
 
 
 def _grows(lengths: list[int]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from checkpoint.tool.command import cli, load
+from checkpoint.tool.command import ORDER, cli, load
 
 
 def manual() -> str:
@@ -19,13 +19,6 @@ def manual() -> str:
         parts.append(f"### {name}\n\n{_block(command.get_help(context))}")
     assert set(ORDER) == set(cli.commands), "a command is not in the manual"
     return "\n".join(parts)
-
-
-ORDER = (
-    *("log", "ls", "show", "diff", "blame", "bisect", "revert", "apply", "verify", "restore", "fork"),
-    *("compact", "prune", "gc", "repair", "export", "import", "top", "report", "doctor"),
-)
-"""The commands in the order in which one meets them."""
 
 
 def _block(text: str) -> str:

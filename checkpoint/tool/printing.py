@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,17 +15,66 @@ import orjson
 
 SPARKS = "▁▂▃▄▅▆▇█"
 
+Show = Callable[[int, int | None], None]
+"""Takes how much is done, and of how much; None where nobody knows."""
+
 
 def short(value: Any, width: int = 60) -> str:
-    """Return a value in one line: JSON, cut where it is long."""
-    text = value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
-    text = text.replace("\n", "\\n")
+    """Return a value in one line: JSON, cut where it is long, without what a terminal would obey."""
+    text = value if isinstance(value, str) else as_json(value)
+    text = plain(text)
     return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def plain(text: str) -> str:
+    r"""Return a text with its control characters as escapes, so that what is stored cannot steer a terminal.
+
+    >>> plain("a\nb\x1b[2J")
+    'a\\nb\\x1b[2J'
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape", "backslashreplace").decode() for char in text
+    )
 
 
 def as_json(value: Any) -> str:
     """Return a value as JSON in one line."""
-    return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+    try:
+        return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+    except (orjson.JSONEncodeError, UnicodeError):
+        import json  # takes what orjson refuses: lone surrogates and integers beyond 64 bits
+
+        return json.dumps(value, default=str)
+
+
+def key(value: Any) -> str:
+    """Return a key in one line; a text that reads as a number stands in quotes, to be told from the number.
+
+    >>> key(1), key("1"), key("a")
+    ('1', '"1"', 'a')
+    """
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        return as_json(value)
+    return short(value, 40)
+
+
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+
+
+def emit(is_json: bool, fields: dict[str, Any], text: str) -> None:
+    """Print what a command has to say: its fields as JSON, or a sentence."""
+    click.echo(as_json(fields) if is_json else text)
+
+
+def emit_rows(is_json: bool, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Print rows: a line of JSON for each, or a table."""
+    if not is_json:
+        print_table(header, list(rows))
+        return
+    for row in rows:
+        click.echo(as_json(dict(zip(header, row, strict=True))))
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]:
@@ -45,7 +95,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]
 
 
 def _cell(cell: Any) -> str:
-    return f"{cell:,}" if type(cell) is int else "" if cell is None else str(cell)
+    return f"{cell:,}" if type(cell) is int else "" if cell is None else plain(str(cell))
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -57,10 +107,13 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 def csv_line(cells: Sequence[Any]) -> str:
     """Return one line of CSV without its end."""
     out = io.StringIO()
-    csv.writer(out, lineterminator="").writerow(
-        [cell if isinstance(cell, (str, int, float)) or cell is None else as_json(cell) for cell in cells]
-    )
+    csv.writer(out, lineterminator="").writerow([flat(cell) for cell in cells])
     return out.getvalue()
+
+
+def flat(value: Any) -> Any:
+    """Return a value that a cell can hold: numbers and text as they are, all else as JSON."""
+    return value if value is None or isinstance(value, (str, int, float)) else as_json(value)
 
 
 def sparkline(numbers: Sequence[int]) -> str:
@@ -73,16 +126,61 @@ def sparkline(numbers: Sequence[int]) -> str:
     return "".join(SPARKS[min(len(SPARKS) - 1, number * len(SPARKS) // (top + 1))] for number in numbers)
 
 
+def count(number: int, thing: str) -> str:
+    """Return a number with its noun.
+
+    >>> count(1, "slot"), count(2, "slot")
+    ('1 slot', '2 slots')
+    """
+    return f"{number:,} {thing if number == 1 else thing + 's'}"
+
+
+def size(number: int) -> str:
+    """Return a number of bytes as one reads it.
+
+    >>> size(900), size(1536)
+    ('900 bytes', '1,536 bytes (1.5 KiB)')
+    """
+    for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if number >= 1024**power:
+            return f"{number:,} bytes ({number / 1024**power:.1f} {unit})"
+    return count(number, "byte")
+
+
 @contextmanager
-def progress(label: str) -> Iterator[Callable[[int, int], None]]:
-    """Give a function that shows (done, total) with rate and time left, on a terminal only."""
+def progress(label: str) -> Iterator[Show]:
+    """Give a function that shows what is done on standard error, with rate and time left; on a terminal only."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
-    with click.progressbar(length=1, label=label, file=sys.stderr, show_pos=True) as bar:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        def _show(done: int, total: int) -> None:
-            bar.length = max(total, 1)
-            bar.update(done - bar.pos)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _rate(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
-        yield _show
+
+def _rate() -> Any:
+    from rich.progress import ProgressColumn, Task
+    from rich.text import Text
+
+    class _Rate(ProgressColumn):
+        """How much is done in a second."""
+
+        def render(self, task: Task) -> Text:
+            """Return the rate."""
+            return Text(f"{task.speed:,.0f}/s" if task.speed else "")
+
+    return _Rate()
+
+
+def watched(rows: Iterable[Any], show: Show, total: int | None, every: int = 1000) -> Iterator[Any]:
+    """Yield rows, and show how many went by."""
+    number = 0
+    for number, row in enumerate(rows, start=1):
+        if number % every == 0:
+            show(number, total)
+        yield row
+    show(number, total if total is None else max(number, total))

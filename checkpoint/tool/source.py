@@ -1,11 +1,13 @@
-"""What a command works on: a store file, or one shard of a space at a location, as of a checkpoint."""
+"""What a command works on: a store file or the shards of a space at a location, as of some checkpoints."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -16,7 +18,37 @@ from checkpoint.record import CheckpointRecord
 from checkpoint.store import CheckpointStore
 
 if TYPE_CHECKING:
-    from checkpoint.chain import Chain
+    from checkpoint.chain import Chain, Lineage
+
+EMPTY = "0"
+"""The name of the empty state before the first checkpoint."""
+
+_ALL = 10**9
+"""A history that keeps every run of a temporary copy."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One store with its state at the checkpoints that were asked for.
+
+    Args:
+        store: the store; of a shard a temporary copy.
+        readers: the state at each checkpoint.
+        operator: of a space, the operator.
+        shard: of a space, the number of the shard.
+        is_only: whether there is no other part that it has to be told from.
+    """
+
+    store: CheckpointStore
+    readers: tuple[Reader, ...]
+    operator: str | None = None
+    shard: int | None = None
+    is_only: bool = True
+
+    @property
+    def title(self) -> str:
+        """How output calls the part; nothing for one that stands alone."""
+        return "" if self.is_only else f"{self.operator}/{self.shard}"
 
 
 @dataclass(frozen=True)
@@ -25,15 +57,15 @@ class Source:
 
     Args:
         path: a store file, a folder with a space, or an fsspec URL of one.
-        operator: of a space, the operator whose state is meant; the only one by default.
-        shard: of a space, the number of the shard.
+        operator: of a space, the operator whose state is meant; all by default.
+        shard: of a space, the number of the shard; all by default.
     """
 
     path: str
     operator: str | None = None
-    shard: int = 0
+    shard: int | None = None
 
-    @property
+    @cached_property
     def is_location(self) -> bool:
         """Whether this is a space of shards rather than one file."""
         return "://" in self.path or Path(self.path).is_dir()
@@ -43,14 +75,13 @@ class Source:
         """Open the store for reading; of a shard a copy is made in a temporary folder.
 
         Raises:
-            CheckpointError: there is nothing that can be read.
+            CheckpointError: there is nothing that can be read, or there are several shards.
         """
         if self.is_location:
-            with self._open_shard() as store:
+            with self._only_shard() as store:
                 yield store
             return
-        if not Path(self.path).exists():
-            raise CheckpointError(f"{self.path} does not exist: give the path of a store, or of a space")
+        self._require_file()
         with CheckpointStore(self.path, read_only=True) as store:
             yield store
 
@@ -65,41 +96,157 @@ class Source:
             raise CheckpointError(
                 f"{self.path} is a space of shards, which only a pipeline writes: restore it into a file first"
             )
-        if not Path(self.path).exists():
-            raise CheckpointError(f"{self.path} does not exist: give the path of a store")
+        self._require_file()
         with CheckpointStore(self.path) as store:
             yield store
 
-    @contextmanager
-    def _open_shard(self) -> Iterator[CheckpointStore]:
-        from checkpoint.chain import open_cache
+    def parts(self, *points: str | None) -> Iterator[Part]:
+        """Yield the store, or each chosen shard of a space, with the state at some checkpoints. One is open at a time.
 
-        chain = self.chain()
-        with TemporaryDirectory() as folder:
-            plan = chain.operator_plan(self._operator(), None, cache=folder)
-            if not 0 <= self.shard < chain.shards:
-                raise CheckpointError(f"{self.path} has no shard {self.shard}: it has {chain.shards}, counted from 0")
-            with open_cache(plan, self.shard) as store:
-                yield store
+        Args:
+            points: the names of the checkpoints, the newest for None.
 
+        Raises:
+            CheckpointError: there is nothing that can be read, or no such checkpoint.
+        """
+        if not self.is_location:
+            with self.open() as store:
+                yield Part(store, tuple(reader_at(store, point) for point in points))
+            return
+        chain = self.chain
+        epochs = [find_epoch(chain, point) for point in points]
+        shards = self.shards()
+        for operator, shard in shards:
+            with _copy_of(chain, operator, shard, epochs) as part:
+                yield replace(part, is_only=len(shards) == 1)
+
+    def shards(self) -> list[tuple[str, int]]:
+        """Return the operator and number of each chosen shard of a space.
+
+        Raises:
+            CheckpointError: there is no such operator or shard.
+        """
+        chain = self.chain
+        names: list[str] = [] if chain.newest is None else sorted(chain.newest.lineage)
+        if self.operator is not None and self.operator not in names:
+            near = get_close_matches(self.operator, names, 1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise CheckpointError(
+                f"{self.path}: there is no operator {self.operator!r}: {hint}it has {', '.join(names) or 'none yet'}"
+            )
+        if self.shard is not None and not 0 <= self.shard < chain.shards:
+            raise CheckpointError(f"{self.path} has no shard {self.shard}: it has {chain.shards}, counted from 0")
+        numbers = range(chain.shards) if self.shard is None else [self.shard]
+        return [(name, number) for name in names if self.operator in (None, name) for number in numbers]
+
+    @cached_property
     def chain(self) -> Chain:
-        """Return the space at the location.
+        """The space at the location.
 
         Raises:
             CheckpointError: there is none.
         """
-        from checkpoint.chain import Chain, location_at
-
+        try:
+            from checkpoint.chain import Chain, location_at
+        except ImportError as error:
+            raise CheckpointError(
+                f"a space of shards takes pyarrow and fsspec ({error}): pip install 'objectspace[arrow]'"
+            ) from None
         return Chain.open(location_at(self.path))
 
-    def _operator(self) -> str:
-        newest = self.chain().newest
-        names: list[str] = [] if newest is None else sorted({run.operator for run in newest.runs})
-        wanted = names[0] if self.operator is None and len(names) == 1 else self.operator
-        if wanted is None or wanted not in names:
-            what = "name one with --operator" if wanted is None else f"there is no operator {wanted!r}"
-            raise CheckpointError(f"{self.path}: {what}; it has {', '.join(names) or 'none yet'}")
-        return wanted
+    @contextmanager
+    def _only_shard(self) -> Iterator[CheckpointStore]:
+        shards = self.shards()
+        if len(shards) != 1:
+            raise CheckpointError(
+                f"{self.path} has {len(shards)} shards of {len({name for name, _ in shards})} operators:"
+                " name one with --shard and --operator"
+            )
+        for part in self.parts(None):
+            yield part.store
+
+    def _require_file(self) -> None:
+        if "\0" in self.path or not Path(self.path).exists():
+            folder, name = Path(self.path).parent, Path(self.path).name
+            others = [one.name for one in folder.iterdir()] if "\0" not in self.path and folder.is_dir() else []
+            near = get_close_matches(name, others, 1)
+            hint = f"did you mean {str(folder / near[0])!r}?" if near else "give the path of a store, or of a space"
+            raise CheckpointError(f"{self.path!r} does not exist: {hint}")
+        if Path(self.path).stat().st_size == 0:
+            raise CheckpointError(f"{self.path} is empty: it is no store")
+
+
+@contextmanager
+def _copy_of(chain: Chain, operator: str, shard: int, epochs: list[int]) -> Iterator[Part]:
+    """Open temporary copies of a shard: one for all epochs of a lineage that goes on, another where it began anew."""
+    lineages = [_lineage(chain, operator, shard, epoch) for epoch in epochs]
+    with TemporaryDirectory() as folder, ExitStack() as stack:
+        stores: dict[int, CheckpointStore] = {}
+        for lineage in sorted(lineages, key=len):
+            begin = lineage[0].epoch if lineage else 0
+            if begin not in stores:
+                path = Path(folder) / f"{begin}.db"
+                stores[begin] = stack.enter_context(CheckpointStore(path, durability="normal", history=_ALL))
+            fold_in(stores[begin], chain, lineage)
+        readers = [
+            stores[lineage[0].epoch].reader(epoch=lineage[-1].epoch) if lineage else stores[0].reader()
+            for lineage in lineages
+        ]
+        newest = lineages[-1][0].epoch if lineages and lineages[-1] else 0
+        yield Part(stores[newest], tuple(readers), operator, shard)
+
+
+def _lineage(chain: Chain, operator: str, shard: int, epoch: int) -> Lineage:
+    return chain.lineage(operator, shard, epoch) if epoch else ()
+
+
+def fold_in(store: CheckpointStore, chain: Chain, lineage: Lineage) -> None:
+    """Bring a copy of a shard to the end of a lineage.
+
+    Raises:
+        CorruptStoreError: a run file is missing or damaged.
+    """
+    from checkpoint.chain import catch_up
+
+    if not catch_up(store, chain.location, lineage):
+        raise CheckpointError(f"{chain.location.url}: the runs of a shard changed while they were read: try again")
+
+
+def find_epoch(chain: Chain, text: str | None) -> int:
+    """Return the epoch of a space that a text names; 0 for the empty state before the first.
+
+    Raises:
+        UnknownCheckpointError: there is no such epoch.
+    """
+    text = "HEAD" if text is None else text
+    if text == EMPTY:
+        return 0
+    if (back := steps_back(text)) is not None:
+        epoch = chain.epoch - back
+        if chain.epoch == back == 0:
+            return 0
+    elif _NUMBER.fullmatch(text):
+        epoch = int(text.lstrip("@"))
+    else:
+        raise UnknownCheckpointError(f"{text!r} names no epoch: give its number, @EPOCH, HEAD or HEAD~2")
+    if not chain.first_epoch <= epoch <= chain.epoch:
+        known = f"there are {chain.first_epoch} to {chain.epoch}" if chain.epoch else "there are none yet"
+        raise UnknownCheckpointError(f"{chain.location.url} has no epoch {text}: {known}; see `checkpoint log`")
+    return epoch
+
+
+def steps_back(text: str) -> int | None:
+    """Return how many checkpoints before the newest one a text names; None where it names one otherwise.
+
+    >>> steps_back("HEAD"), steps_back("HEAD~"), steps_back("HEAD~2"), steps_back("7")
+    (0, 1, 2, None)
+    """
+    matched = _HEAD.fullmatch(text)
+    return None if matched is None else int(matched[1] or "1") if matched[1] is not None else 0
+
+
+_HEAD = re.compile(r"HEAD(?:~(\d{0,18}))?", re.ASCII)
+_NUMBER = re.compile(r"(?:@-?)?\d{1,19}", re.ASCII)
 
 
 def find(store: CheckpointStore, text: str | None) -> CheckpointRecord | None:
@@ -114,20 +261,25 @@ def find(store: CheckpointStore, text: str | None) -> CheckpointRecord | None:
     """
     records = store.checkpoints()
     text = "HEAD" if text is None else text
-    if text == "0" or (not records and text == "HEAD"):
+    if text == EMPTY or (not records and text == "HEAD"):
         return None
-    if matched := re.fullmatch(r"HEAD(?:~(\d+))?", text):
-        back = int(matched[1] or 0)
+    if (back := steps_back(text)) is not None:
         found = records[-1 - back] if back < len(records) else None
-    elif re.fullmatch(r"@?\d+", text):
+    elif _NUMBER.fullmatch(text):
         number = int(text.lstrip("@"))
         found = next((r for r in records if (r.epoch if text.startswith("@") else r.number) == number), None)
     else:
         raise UnknownCheckpointError(f"{text!r} names no checkpoint: give a number, @EPOCH, HEAD or HEAD~2")
     if found is None:
-        known = f"{records[0].number} to {records[-1].number}" if records else "none yet"
-        raise UnknownCheckpointError(f"{store.path} has no checkpoint {text}: there are {known}; see `checkpoint log`")
+        raise UnknownCheckpointError(f"{store.path} has no checkpoint {text}: {_known(records)}; see `checkpoint log`")
     return found
+
+
+def _known(records: list[CheckpointRecord]) -> str:
+    if not records:
+        return "there are none yet"
+    first, last = records[0], records[-1]
+    return f"there are {first.number} to {last.number}, of epochs {first.epoch} to {last.epoch}"
 
 
 def reader_at(store: CheckpointStore, text: str | None) -> Reader:
@@ -137,7 +289,7 @@ def reader_at(store: CheckpointStore, text: str | None) -> Reader:
         UnknownCheckpointError: there is none, or its rows were merged.
     """
     record = find(store, text)
-    return store.reader(0 if record is None else record.number)
+    return store.reader(record.number) if record is not None else Reader(store._session, ())
 
 
 def query(store: CheckpointStore, statement: str, *parameters: object) -> Iterator[tuple[Any, ...]]:

@@ -105,7 +105,7 @@ def test_a_store_that_somebody_writes(tool: Tool, store: Path) -> None:
 
 
 def test_a_space(tool: Tool, location: Path) -> None:
-    assert [line.split()[0] for line in lines(tool("log", location).output)] == ["epoch", "3", "2", "1"]
+    assert [line.split()[0] for line in lines(tool("log", location).output)] == ["epoch", "3", "2", "1", "bytes,"]
     assert lines(tool("show", location, "counts", "--shard", 1).output)[1:] == ["b = 3", "c = 4"]
     assert lines(tool("show", location, "counts@1", "--shard", 0).output)[1:] == ["a = 1"]
     assert "2 shards at epoch 3" in tool("verify", location).output
@@ -117,7 +117,7 @@ def test_a_space(tool: Tool, location: Path) -> None:
 
 def test_top(tool: Tool, store: Path) -> None:
     found = lines(tool("top", store, "--count", 2, "--interval", 0).output)
-    assert found[0].startswith("epoch 70, checkpoint 7")
+    assert found[0].startswith("epoch 70; over the last 6 checkpoints: ")
     assert sum(line.startswith("events ") for line in found) == 2
 
 
@@ -161,7 +161,7 @@ def test_report(tool: Tool, store: Path, tmp_path: Path) -> None:
         (["diff", "{}", "yesterday"], "names no checkpoint"),
         (["show", "{}", "orders", "--where", "price=1"], "there is no column 'price': it has id, item"),
         (["show", "{}", "counts", "--where", "a=1"], "goes with a table"),
-        (["log", "nothing.db"], "nothing.db does not exist"),
+        (["log", "nothing.db"], "'nothing.db' does not exist"),
         (["log", __file__], "test_tool_reading.py"),
         (["export", "{}", "counts", "x.xls"], "expected one of .parquet"),
         (["gc", "{}"], "is a store file"),

@@ -64,9 +64,11 @@ def test_restore_whole_and_in_part(tool: Tool, store: Path, location: Path, tmp_
 
 
 def test_compact_and_prune(tool: Tool, store: Path) -> None:
-    assert "at most 4 would go" in tool("prune", store, "--keep", 3, "--dry-run").output
-    assert tool("prune", store, "--keep", 3).output.startswith("4 checkpoints")
-    assert "3 runs would become one" in tool("compact", store, "--dry-run").output
+    assert (
+        "4 checkpoints would not be readable any more, 3 stay" in tool("prune", store, "--keep", 3, "--dry-run").output
+    )
+    assert tool("prune", store, "--keep", 3).output.startswith("4 checkpoints cannot be read any more, 3 stay")
+    assert "runs would go from 3 to 1" in tool("compact", store, "--dry-run").output
     assert tool("compact", store).exit_code == 0
     assert contents(store, "counts") == {"bob": -7}
 

@@ -1,0 +1,158 @@
+"""Copies of a whole space at another location: a fork with its history, or the state of one epoch alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from uuid import uuid4
+
+from checkpoint.chain import AcceptedRun, Chain, Location, Manifest, SpaceFile, location_at, write_run
+from checkpoint.chain.collect import MANIFESTS, file_name, first_needed, needed_runs, raise_floor
+from checkpoint.chain.manifest import seal
+from checkpoint.chain.runfile import checksum
+from checkpoint.errors import CheckpointError, CorruptStoreError
+from checkpoint.store import CheckpointStore
+from checkpoint.tool.content import State
+from checkpoint.tool.printing import Show
+from checkpoint.tool.selecting import require_found, selection
+from checkpoint.tool.source import fold_in
+
+
+@dataclass(frozen=True)
+class Copied:
+    """What was written.
+
+    Args:
+        epochs: how many epochs can be read in the copy.
+        files: how many run files it has.
+        bytes: their bytes.
+        objects: how many objects it holds, over all shards; 0 where they were not counted.
+    """
+
+    epochs: int
+    files: int
+    bytes: int
+    objects: int = 0
+
+
+def fork_space(chain: Chain, target: str, epoch: int, show: Show) -> Copied:
+    """Copy a space up to an epoch, with the epochs before it that can still be read.
+
+    It has another incarnation, so that caches of the one are not taken for the other. What was committed stays noted: a
+    pipeline goes on from a copy of its own checkpoint.
+
+    Args:
+        chain: the space.
+        target: the new location.
+        epoch: its newest epoch.
+        show: is told how many files were copied.
+
+    Raises:
+        CheckpointError: something is at the target already, or it cannot be written.
+        CorruptStoreError: a file is missing or damaged.
+    """
+    location = _founded(target)
+    kept = [chain.manifest(number) for number in range(chain.first_epoch, epoch + 1)]
+    first = first_needed(kept[0])
+    older = [chain._step(number, kept[0].epoch) for number in range(first, kept[0].epoch)]
+    needed = needed_runs(kept, kept[0], older)
+    runs = [run for manifest in [*older, *kept] for run in manifest.runs if run.file in needed]
+    for done, run in enumerate(runs):
+        show(done, len(runs))
+        location.write(run.file, _read(chain.location, run))
+    space = SpaceFile(str(uuid4()), chain.shards)
+    if kept[0].epoch > 1:
+        raise_floor(location, kept[0].epoch, space.incarnation)
+    for manifest in [*older, *kept]:
+        _put(location, replace(manifest, incarnation=space.incarnation))
+    _found(location, space)
+    return Copied(len(kept), len(runs), sum(run.file_bytes for run in runs))
+
+
+def restore_space(
+    chain: Chain, target: str, epoch: int, shards: Sequence[tuple[str, int]], names: Sequence[str], show: Show
+) -> Copied:
+    """Write the state of a space at one epoch, whole or only some objects, as a space with just this epoch.
+
+    Args:
+        chain: the space.
+        target: the new location.
+        epoch: the epoch, which the copy keeps as its number.
+        shards: the shards to write; the others are empty.
+        names: the objects to write; all where none is named.
+        show: is told how many shards were written.
+
+    Raises:
+        CheckpointError: something is at the target already, it cannot be written, or no shard has one of the objects.
+    """
+    location = _founded(target)
+    lineage = {operator: [0] * chain.shards for operator, _ in shards}
+    runs: list[AcceptedRun] = []
+    found: set[str] = set()
+    objects = 0
+    for done, (operator, shard) in enumerate(shards):
+        show(done, len(shards))
+        steps = chain.lineage(operator, shard, epoch)
+        if not steps:
+            continue
+        with TemporaryDirectory() as folder, CheckpointStore(Path(folder) / "copy.db", durability="normal") as store:
+            fold_in(store, chain, steps)
+            others, known = selection(State(store.reader()), names)
+            found |= known
+            if not others.is_empty():
+                store.append(others)
+            run = store.reader().image()
+        objects += len(run.index)
+        runs.append(write_run(location, run, operator, shard, epoch))
+        lineage[operator][shard] = epoch
+    require_found(names, found)
+    if not runs:
+        raise CheckpointError(f"{chain.location.url} holds nothing at epoch {epoch}: choose a later one")
+    space = SpaceFile(str(uuid4()), chain.shards)
+    if epoch > 1:
+        raise_floor(location, epoch, space.incarnation)
+    like = chain.manifest(epoch)
+    _put(location, replace(like, incarnation=space.incarnation, base=epoch - 1, runs=tuple(runs), lineage=lineage))
+    _found(location, space)
+    return Copied(1, len(runs), sum(run.file_bytes for run in runs), objects)
+
+
+_SPACE = "space.json"
+
+
+def _founded(target: str) -> Location:
+    """Return the location of a new space.
+
+    Raises:
+        CheckpointError: something is there already.
+    """
+    location = location_at(target)
+    if location.read(_SPACE) is not None or location.names(""):
+        raise CheckpointError(f"{target} exists: a copy overwrites nothing; name another location")
+    location.require_exclusive_create()
+    return location
+
+
+def _found(location: Location, space: SpaceFile) -> None:
+    """Write the file that makes a space of what lies at a location: the last one, so that it is there whole or not."""
+    if not location.create(_SPACE, seal(asdict(space))):
+        raise CheckpointError(f"{location.url}: another space was founded here meanwhile: name another location")
+
+
+def _put(location: Location, manifest: Manifest) -> None:
+    location.create(file_name(MANIFESTS, manifest.epoch), manifest.to_json())
+
+
+def _read(location: Location, run: AcceptedRun) -> bytes:
+    """Return the bytes of a run file as they were accepted.
+
+    Raises:
+        CorruptStoreError: it is missing or damaged.
+    """
+    data = location.read(run.file)
+    if data is None or checksum(data) != run.checksum:
+        what = "is missing" if data is None else "is damaged"
+        raise CorruptStoreError(f"{run.file} of {location.url} (epoch {run.epoch}) {what}: see `checkpoint verify`")
+    return data

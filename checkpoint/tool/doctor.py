@@ -1,0 +1,173 @@
+"""``doctor``: what is worth knowing of a store or a space, and of this machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sqlite3
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from checkpoint.errors import CheckpointError, StoreLockedError
+from checkpoint.lock import WriterLock
+from checkpoint.store import CheckpointStore
+from checkpoint.tool import printing
+from checkpoint.tool.command import TROUBLE, cli, json_option, takes_source
+from checkpoint.tool.source import Source, query
+
+FIXED = (3, 51, 3)
+"""The first SQLite in which two connections that write and checkpoint at once cannot damage a log."""
+
+_MANY_RUNS, _LONG_LINEAGE, _OLD_SECONDS = 64, 1024, 86_400
+
+Facts = dict[str, Any]
+
+
+@cli.command()
+@takes_source
+@json_option
+def doctor(source: Source, is_json: bool) -> None:
+    """Say what is worth knowing of a store and of this machine: versions, settings, locks, leftovers, advice.
+
+    The exit status is 2 where there is advice.
+
+    \b
+    Examples:
+      checkpoint doctor state.db
+      checkpoint doctor s3://bucket/state --json
+    """
+    advice: list[str] = []
+    facts = _versions()
+    facts |= _space(source, advice) if source.is_location else _store(source, advice)
+    facts["advice"] = advice
+    if is_json:
+        click.echo(printing.as_json(facts))
+    else:
+        for key, value in facts.items():
+            for line in value if isinstance(value, list) else [value]:
+                click.echo(f"{key}: {line if isinstance(line, str) else format(line, ',')}")
+    sys.exit(TROUBLE if advice else 0)
+
+
+def _versions() -> Facts:
+    from importlib.metadata import PackageNotFoundError, version
+
+    facts: Facts = {}
+    for package in ("objectspace", "pyarrow", "fsspec"):
+        try:
+            facts[package] = version(package)
+        except PackageNotFoundError:
+            facts[package] = "not installed"
+    facts["python"], facts["system"] = platform.python_version(), platform.platform(terse=True)
+    facts["sqlite"] = sqlite3.sqlite_version
+    if sqlite3.sqlite_version_info < FIXED:
+        facts["sqlite note"] = (
+            "before 3.51.3 two connections that write and checkpoint at once can damage a file: a store has one"
+        )
+    return facts
+
+
+def _store(source: Source, advice: list[str]) -> Facts:
+    path = Path(source.path)
+    with source.open() as store:
+        records, reader = store.checkpoints(), store.reader()
+        retention = store.configure() if not store.read_only else store._retention
+        facts: Facts = {
+            "checkpoints": len(records),
+            "readable": sum(record.run_slots is not None for record in records),
+            "live runs": len(reader.runs),
+            "objects": len(reader.index()),
+            "history": retention.history,
+            "keep for": str(retention.keep_for or "no age"),
+            "records": retention.records,
+            **_pragmas(store),
+        }
+    log = path.with_name(path.name + "-wal")
+    facts["bytes"] = os.path.getsize(path)
+    facts["log bytes"] = log.stat().st_size if log.exists() else 0
+    facts["writer"] = _writer(path)
+    facts["leftovers"] = _leftovers(path, advice)
+    _advise(source.path, facts, advice)
+    return facts
+
+
+def _pragmas(store: CheckpointStore) -> Facts:
+    names = {"format": "user_version", "journal": "journal_mode", "page bytes": "page_size", "pages": "page_count"}
+    facts: Facts = {title: next(query(store, f"PRAGMA {name}"))[0] for title, name in names.items()}
+    facts["unused pages"] = next(query(store, "PRAGMA freelist_count"))[0]
+    return facts
+
+
+def _advise(path: str, facts: Facts, advice: list[str]) -> None:
+    if facts["log bytes"] > max(facts["bytes"], 2**20):
+        advice.append("the write-ahead log is larger than the file: a reader holds an old snapshot; close it")
+    if facts["live runs"] > _MANY_RUNS:
+        advice.append(f"{facts['live runs']} live runs make reads slow: run `checkpoint compact {path}`")
+    if facts["pages"] > 1000 and facts["unused pages"] > facts["pages"] / 2:
+        advice.append(f"more than half of the file is unused: run `checkpoint compact {path}`")
+    if facts["journal"] != "wal":
+        advice.append(
+            f"the journal mode is {facts['journal']}: something else has opened the file; let a store write it"
+        )
+    if not os.access(path, os.W_OK):
+        advice.append(f"{path} cannot be written by this user")
+
+
+def _writer(path: Path) -> str:
+    """Say who writes to a store; the file itself is not opened for that."""
+    if not path.resolve().with_name(path.resolve().name + ".lock").exists():
+        return "none"
+    try:
+        WriterLock(path).release()
+    except StoreLockedError as error:
+        return str(error)
+    except (CheckpointError, OSError) as error:
+        return f"unknown: {error}"
+    return "none"
+
+
+def _leftovers(path: Path, advice: list[str]) -> list[str]:
+    """Return the temporary files that forks which were cut off have left beside a store."""
+    found = [
+        str(one)
+        for one in path.parent.glob(".*.tmp")
+        if one.is_file() and time.time() - one.stat().st_mtime > _OLD_SECONDS
+    ]
+    if found:
+        advice.append(f"{printing.count(len(found), 'temporary file')} older than a day beside the store: remove them")
+    return found
+
+
+def _space(source: Source, advice: list[str]) -> Facts:
+    from checkpoint.chain.collect import FLOORS, MANIFESTS, RUNS
+
+    chain = source.chain
+    shards = source.shards()
+    manifests = list(chain.manifests())
+    lengths = [len(chain.lineage(operator, shard)) for operator, shard in shards] if chain.epoch else []
+    files = chain.location.names(RUNS)
+    named = {run.file for manifest in manifests for run in manifest.runs}
+    named |= (
+        {run.file for operator, shard in shards for run in chain.lineage(operator, shard)} if chain.epoch else set()
+    )
+    leftovers = chain.location.leftovers(("", FLOORS, MANIFESTS, RUNS))
+    facts: Facts = {
+        "incarnation": chain.incarnation,
+        "format": chain.space.format,
+        "shards": chain.shards,
+        "operators": sorted({operator for operator, _ in shards}),
+        "epochs": f"{chain.first_epoch} to {chain.epoch}",
+        "longest lineage": max(lengths, default=0),
+        "run files": len(files),
+        "run files that no readable epoch names": len({f"{RUNS}/{name}" for name in files} - named),
+        "leftovers": leftovers,
+    }
+    if facts["longest lineage"] > _LONG_LINEAGE:
+        advice.append("a lineage is long, so that a fresh machine reads many files: let the pipeline write full runs")
+    if leftovers:
+        advice.append(f"there are temporary files of writes that were cut off: run `checkpoint gc {source.path}`")
+    return facts

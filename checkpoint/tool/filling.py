@@ -1,0 +1,99 @@
+"""Filling a new object of a store with rows: a list, a dictionary, or a relational table."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from checkpoint.errors import CheckpointError
+
+_SAMPLE = 1000
+"""How many rows decide which types the columns of a table have."""
+
+
+def fill(path: str, name: str, rows: Iterator[Any], key: str | None, primary_key: str | None) -> Any:
+    """Make an object of rows, and return the receipt of the checkpoint.
+
+    Args:
+        path: the store, created where it does not exist.
+        name: the new object.
+        rows: what it holds.
+        key: the column of the keys of a dictionary.
+        primary_key: the columns of the key of a table, separated by commas.
+
+    Raises:
+        CheckpointError: there is such an object, or a row does not fit; nothing is written then.
+    """
+    # The layer above: this is the one command that writes objects, and it is loaded for it alone.
+    space_module = importlib.import_module("objectspace")
+    first = list(islice(rows, 1))  # a file that cannot be read leaves no new store
+    rows = chain(first, rows)
+    is_new = not Path(path).exists()
+    try:
+        with space_module.PersistedObjectSpace.open(path) as space:
+            if name in space:
+                raise CheckpointError(f"{path} has an object {name!r} already: choose another name")
+            if primary_key is not None:
+                _fill_table(space, name, rows, primary_key)
+            elif key is not None:
+                _fill_dictionary(space.create_dictionary(name), rows, key)
+            else:
+                space.create_list(name).extend(rows)
+            return space.checkpoint()
+    except (CheckpointError, TypeError, ValueError) as error:
+        if is_new:
+            for end in ("", "-wal", "-shm", ".lock", ".owner"):
+                Path(path + end).unlink(missing_ok=True)
+        raise error if isinstance(error, CheckpointError) else CheckpointError(str(error)) from None
+
+
+def _fill_dictionary(target: Any, rows: Iterable[Any], key: str) -> None:
+    for number, row in enumerate(rows, start=1):
+        if not isinstance(row, dict) or key not in row:
+            what = f"it has {', '.join(map(str, row))}" if isinstance(row, dict) else "it is no object"
+            raise CheckpointError(f"row {number} has no column {key!r}: {what}")
+        if isinstance(row[key], (dict, list)):
+            raise CheckpointError(f"row {number}: {key!r} holds a {type(row[key]).__name__}, which is no key")
+        rest = {column: value for column, value in row.items() if column != key}
+        target[row[key]] = rest["value"] if rest.keys() == {"value"} else rest
+
+
+def _fill_table(space: Any, name: str, rows: Iterator[Any], primary_key: str) -> None:
+    relational = importlib.import_module("objectspace.relational")
+    sample = list(islice(rows, _SAMPLE))
+    if not sample or not all(isinstance(row, dict) for row in sample):
+        raise CheckpointError("a table takes at least one row with named columns")
+    names = list(dict.fromkeys(column for row in sample for column in row))
+    keys = [column.strip() for column in primary_key.split(",")]
+    for column in keys:
+        if column not in names:
+            raise CheckpointError(f"there is no column {column!r}: the file has {', '.join(names)}")
+    columns = [
+        relational.Column(column, _type_of([row.get(column) for row in sample]), nullable=column not in keys)
+        for column in names
+    ]
+    table = relational.StateTable(space, name, relational.TableSchema(columns, keys))
+    for row in chain(sample, rows):
+        table.insert_row(tuple(row.get(column) for column in names))
+
+
+def _type_of(values: list[Any]) -> str:
+    kinds = {type(value) for value in values if value is not None}
+    for known, name in _TYPES:
+        if kinds and kinds <= known:
+            return name
+    if kinds == {datetime}:
+        return "timestamptz" if all(value.tzinfo for value in values if value is not None) else "timestamp"
+    return "string"
+
+
+_TYPES = (
+    ({bool}, "bool"),
+    ({int}, "int64"),
+    ({int, float}, "float64"),
+    ({bytes}, "binary"),
+)

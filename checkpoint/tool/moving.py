@@ -1,0 +1,164 @@
+"""``restore`` and ``fork``: a state, or a state with its history, into a new place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from checkpoint.errors import CheckpointError
+from checkpoint.store import CheckpointStore
+from checkpoint.tool import printing
+from checkpoint.tool.command import cli, json_option, takes_source
+from checkpoint.tool.content import State
+from checkpoint.tool.selecting import require_found, selection
+from checkpoint.tool.source import Source, find, find_epoch
+
+
+@cli.command()
+@takes_source
+@click.argument("target", type=click.Path())
+@click.argument("checkpoint", required=False)
+@click.option("--object", "names", multiple=True, help="Only this object or table; may be given more than once.")
+@json_option
+def restore(source: Source, target: str, checkpoint: str | None, names: tuple[str, ...], is_json: bool) -> None:
+    """Write the state at a checkpoint into a new place, whole or some objects of it.
+
+    TARGET is a new store file. Of a space it is a new location, with just this epoch; with --shard (and --operator,
+    where there are several) one shard becomes a store file. A table keeps its schema, a key-value table its catalogue
+    entry.
+
+    \b
+    Examples:
+      checkpoint restore state.db monday.db @120
+      checkpoint restore state.db counts.db --object counts
+      checkpoint restore s3://bucket/state monday/ @120
+      checkpoint restore s3://bucket/state shard0.db --shard 0
+    """
+    if source.is_location and source.shard is None:
+        _restore_space(source, target, checkpoint, names, is_json)
+        return
+    _require_new(target)
+    if source.is_location:
+        epoch, objects = _restore_shard(source, target, checkpoint, names)
+    else:
+        epoch, objects = _restore_store(source, target, checkpoint, names)
+    size = Path(target).stat().st_size
+    text = f"{target}: {printing.count(objects, 'object')} as of epoch {epoch}, {printing.size(size)}"
+    printing.emit(is_json, {"target": target, "epoch": epoch, "objects": objects, "bytes": size}, text)
+
+
+def _require_new(target: str) -> None:
+    if "://" in target:
+        raise CheckpointError(f"{target} is a URL: a store is a file; give a path")
+    if Path(target).exists():
+        raise CheckpointError(f"{target} exists: name a new file")
+
+
+def _restore_store(source: Source, target: str, checkpoint: str | None, names: tuple[str, ...]) -> tuple[int, int]:
+    with source.open() as store, printing.progress("copying") as show:
+        epoch = epoch_of(store, checkpoint)
+        state = State(store.reader(epoch=epoch))
+        require_found(names, {name for name in names if name in state}, state)
+        store.fork(target, epoch, show)
+    return epoch, _reduce(target, names)
+
+
+def _restore_shard(source: Source, target: str, checkpoint: str | None, names: tuple[str, ...]) -> tuple[int, int]:
+    epoch = find_epoch(source.chain, checkpoint)
+    if len(source.shards()) != 1:
+        raise CheckpointError(f"{source.path} has several operators: name one with --operator")
+    for part in source.parts(checkpoint):
+        state = State(part.readers[0])
+        require_found(names, {name for name in names if name in state}, state)
+        if part.readers[0].newest == 0:
+            raise CheckpointError(f"{part.title} holds nothing at epoch {epoch}: choose a later one")
+        origin = f"{source.path} ({part.operator}/{part.shard})"
+        part.store.fork(target, part.store.checkpoints()[-1].epoch, origin=origin)
+    return epoch, _reduce(target, names)
+
+
+def _reduce(target: str, names: tuple[str, ...]) -> int:
+    """Leave just some objects in a new store, without a history, and return how many objects these are."""
+    with CheckpointStore(target) as new, printing.progress("merging") as show:
+        others, _ = selection(State(new.reader()), names)
+        if not others.is_empty():
+            new.append(others)
+        new.compact(show)
+        return len(new.reader().index())
+
+
+def epoch_of(store: CheckpointStore, checkpoint: str | None) -> int:
+    """Return the epoch of a checkpoint.
+
+    Raises:
+        CheckpointError: there is no such checkpoint, or it is the empty state before the first.
+    """
+    record = find(store, checkpoint)
+    if record is None:
+        raise CheckpointError("the state before the first checkpoint is empty: name a checkpoint; see `checkpoint log`")
+    return record.epoch
+
+
+def _restore_space(source: Source, target: str, checkpoint: str | None, names: tuple[str, ...], is_json: bool) -> None:
+    from checkpoint.tool.copying import restore_space
+
+    epoch = _space_epoch(source, checkpoint)
+    with printing.progress("shards") as show:
+        done = restore_space(source.chain, target, epoch, source.shards(), names, show)
+    text = (
+        f"{target}: {printing.count(done.objects, 'object')} in {printing.count(done.files, 'shard')} as of epoch"
+        f" {epoch}, {printing.size(done.bytes)}"
+    )
+    fields = {"target": target, "epoch": epoch, "objects": done.objects, "shards": done.files, "bytes": done.bytes}
+    printing.emit(is_json, fields, text)
+
+
+def _space_epoch(source: Source, checkpoint: str | None) -> int:
+    epoch = find_epoch(source.chain, checkpoint)
+    if not epoch:
+        raise CheckpointError("the state before the first epoch is empty: name an epoch; see `checkpoint log`")
+    return epoch
+
+
+@cli.command()
+@takes_source
+@click.argument("target", type=click.Path())
+@click.argument("checkpoint", required=False)
+@json_option
+def fork(source: Source, target: str, checkpoint: str | None, is_json: bool) -> None:
+    """Write an independent copy as of a checkpoint, with the history before it.
+
+    TARGET is a new store file, of a space a new location: all shards are copied, and a pipeline can go on there.
+
+    \b
+    Examples:
+      checkpoint fork state.db what-if.db HEAD~3
+      checkpoint fork s3://bucket/state s3://bucket/what-if @120
+    """
+    if source.is_location:
+        _fork_space(source, target, checkpoint, is_json)
+        return
+    _require_new(target)
+    with source.open() as store, printing.progress("copying") as show:
+        epoch = epoch_of(store, checkpoint)
+        store.fork(target, epoch, show)
+    size = Path(target).stat().st_size
+    text = f"{target}: a fork of {source.path} at epoch {epoch}, {printing.size(size)}"
+    printing.emit(is_json, {"target": target, "epoch": epoch, "bytes": size}, text)
+
+
+def _fork_space(source: Source, target: str, checkpoint: str | None, is_json: bool) -> None:
+    from checkpoint.tool.copying import fork_space
+
+    if source.operator is not None or source.shard is not None:
+        raise CheckpointError("a fork of a space has all its shards: leave out --operator and --shard, or use restore")
+    epoch = _space_epoch(source, checkpoint)
+    with printing.progress("run files") as show:
+        done = fork_space(source.chain, target, epoch, show)
+    text = (
+        f"{target}: a fork of {source.path} at epoch {epoch}: {printing.count(done.epochs, 'epoch')},"
+        f" {printing.count(done.files, 'run file')}, {printing.size(done.bytes)}"
+    )
+    fields = {"target": target, "epoch": epoch, "epochs": done.epochs, "files": done.files, "bytes": done.bytes}
+    printing.emit(is_json, fields, text)

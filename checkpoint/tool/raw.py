@@ -1,0 +1,94 @@
+"""Stored slots and values as JSON has them: keys of bytes, tagged values, the numbers of a tensor."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from math import prod
+from typing import Any
+
+import orjson
+
+from checkpoint.run import Payload, Slot
+
+BYTES_TAG = 0x13
+"""The first byte of the slot of a key of bytes."""
+
+
+def loaded(payload: Payload | None) -> Any:
+    """Return a stored value as JSON has it; bytes as base64 in ``{"$bytes": ...}``."""
+    if payload is None:
+        return None
+    if isinstance(payload, bytes):
+        return {"$bytes": base64.b64encode(payload).decode()}
+    try:
+        return orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        return payload
+
+
+def key_and_value(slot: Slot, payload: Payload | None) -> tuple[Any, Any]:
+    """Return the key and the value of a stored slot."""
+    value = loaded(payload)
+    if isinstance(value, dict) and "$key" in value:
+        return value["$key"], value.get("$value")
+    return key_of(slot), value
+
+
+def key_of(slot: Slot) -> Any:
+    """Return the key that a slot stands for, as JSON has it; a key of bytes as text where it is UTF-8."""
+    if not isinstance(slot, bytes):
+        return slot
+    body = slot[1:] if slot[:1] == bytes([BYTES_TAG]) else slot
+    try:
+        text = body.decode()
+        return text if text.isprintable() else {"$bytes": base64.b64encode(body).decode()}
+    except UnicodeDecodeError:
+        return {"$bytes": base64.b64encode(body).decode()}
+
+
+def slot_of(text: str | None) -> Slot | None:
+    """Return the slot that a text on the command line stands for: a number where it is one, else text.
+
+    >>> slot_of("7"), slot_of("1.5"), slot_of("bob"), slot_of(None)
+    (7, 1.5, 'bob', None)
+    """
+    for kind in (int, float):
+        try:
+            found = kind(text)  # type: ignore[arg-type]
+        except (ValueError, TypeError):
+            continue
+        return found if isinstance(found, float) or abs(found) < 2**63 else text
+    return text
+
+
+_FORMATS = {"i": {1: "b", 2: "h", 4: "i", 8: "q"}, "u": {1: "B", 2: "H", 4: "I", 8: "Q"}, "f": {2: "e", 4: "f", 8: "d"}}
+
+
+def numbers_of(slot: Slot, payload: Payload, codec: str | None) -> tuple[Any, Any]:
+    """Return a chunk of a tensor: the index of its first element, and its numbers as nested lists.
+
+    What is no plain number stays as bytes.
+    """
+    found = orjson.loads(codec or "{}")
+    shape, chunks, kind = found["shape"], found["chunks"], str(found["dtype"])
+    counts = [-(-extent // chunk) for extent, chunk in zip(shape, chunks, strict=True)]
+    place = int(slot)
+    origin: list[int] = []
+    for count, chunk in zip(reversed(counts), reversed(chunks), strict=True):
+        place, number = divmod(place, count)
+        origin.insert(0, number * chunk)
+    letter = "?" if kind.endswith("b1") else _FORMATS.get(kind[1:2], {}).get(int(kind[2:] or 0))
+    if letter is None or not isinstance(payload, bytes):
+        return origin, loaded(payload)
+    width = struct.calcsize(letter)
+    flat = list(struct.unpack(f"<{len(payload) // width}{letter}", payload))
+    whole = [min(chunk, extent - start) for chunk, extent, start in zip(chunks, shape, origin, strict=True)]
+    return origin, _nested(flat, whole if prod(whole) == len(flat) else chunks)
+
+
+def _nested(flat: list[Any], shape: list[int]) -> Any:
+    if not shape:
+        return flat[0] if flat else None
+    step = prod(shape[1:])
+    return [_nested(flat[row * step : (row + 1) * step], shape[1:]) for row in range(shape[0])]

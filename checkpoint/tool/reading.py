@@ -1,0 +1,138 @@
+"""Reading the files that ``import`` takes, row by row, each a dictionary or any other value of JSON."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import orjson
+
+from checkpoint.errors import CheckpointError
+from checkpoint.tool.arrow import arrow
+from checkpoint.tool.printing import Show
+
+_EVERY = 1000
+"""After how many rows progress is shown."""
+
+
+def _read_jsonl(path: Path, show: Show, table: str | None) -> Iterator[Any]:
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if number % _EVERY == 0:
+                show(file.tell(), size)
+            if not line.strip():
+                continue
+            try:
+                yield orjson.loads(line)
+            except orjson.JSONDecodeError as error:
+                raise CheckpointError(f"{path}, line {number} is no JSON: {error}") from None
+
+
+def _read_csv(path: Path, show: Show, table: str | None) -> Iterator[Any]:
+    size = path.stat().st_size
+    with path.open("rb") as file, io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
+        reader = csv.DictReader(text)
+        try:
+            for number, row in enumerate(reader, start=1):
+                if number % _EVERY == 0:
+                    show(file.tell(), size)
+                if None in row or None in row.values():
+                    raise CheckpointError(
+                        f"{path}, line {reader.line_num} does not have {len(row) - (None in row)} cells"
+                    )
+                yield {column: guessed(cell) for column, cell in row.items()}
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise CheckpointError(f"{path}, line {reader.line_num} is no CSV in UTF-8: {error}") from None
+
+
+def guessed(text: str) -> Any:
+    """Return the value of a cell: what is JSON as JSON, an empty one as nothing, all else as text.
+
+    >>> guessed("7"), guessed("007"), guessed(""), guessed('{"a":1}')
+    (7, '007', None, {'a': 1})
+    """
+    if not text:
+        return None
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
+
+
+def _read_parquet(path: Path, show: Show, table: str | None) -> Iterator[Any]:
+    pa = arrow()
+    parquet = importlib.import_module("pyarrow.parquet")
+    try:
+        file = parquet.ParquetFile(path)
+        yield from _rows_of(file.iter_batches(), show, file.metadata.num_rows)
+    except pa.ArrowException as error:
+        raise CheckpointError(f"{path} is no Parquet file: {error}") from None
+
+
+def _read_arrow(path: Path, show: Show, table: str | None) -> Iterator[Any]:
+    pa = arrow()
+    with path.open("rb") as file:
+        try:
+            reader = _arrow_batches(pa, file)
+            yield from _rows_of(reader, show, None)
+        except pa.ArrowException as error:
+            raise CheckpointError(f"{path} is no Arrow file or stream: {error}") from None
+
+
+def _arrow_batches(pa: Any, file: BinaryIO) -> Iterator[Any]:
+    try:
+        found = pa.ipc.open_file(file)
+    except pa.ArrowException:
+        file.seek(0)
+        yield from pa.ipc.open_stream(file)
+        return
+    for number in range(found.num_record_batches):
+        yield found.get_batch(number)
+
+
+def _rows_of(batches: Any, show: Show, total: int | None) -> Iterator[Any]:
+    done = 0
+    for batch in batches:
+        yield from batch.to_pylist()
+        done += len(batch)
+        show(done, total)
+
+
+def _read_sqlite(path: Path, show: Show, table: str | None) -> Iterator[Any]:
+    uri = f"{path.resolve().as_uri()}?mode=ro"
+    try:
+        with closing(sqlite3.connect(uri, uri=True)) as database:
+            names = [
+                row[0] for row in database.execute("SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')")
+            ]
+            wanted = names[0] if table is None and len(names) == 1 else table
+            if wanted not in names:
+                raise CheckpointError(
+                    f"{path}: name one of its tables with --table: it has {', '.join(names) or 'none'}"
+                )
+            quoted = '"' + str(wanted).replace('"', '""') + '"'
+            total = database.execute(f"SELECT count(*) FROM {quoted}").fetchone()[0]
+            cursor = database.execute(f"SELECT * FROM {quoted}")
+            columns = [column[0] for column in cursor.description]
+            for number, row in enumerate(cursor, start=1):
+                if number % _EVERY == 0:
+                    show(number, total)
+                yield dict(zip(columns, row, strict=True))
+    except sqlite3.Error as error:
+        raise CheckpointError(f"{path} cannot be read: SQLite says {error}") from None
+
+
+READERS: dict[str, Callable[[Path, Show, str | None], Iterator[Any]]] = {
+    "jsonl": _read_jsonl,
+    "csv": _read_csv,
+    "parquet": _read_parquet,
+    "arrow": _read_arrow,
+    "sqlite": _read_sqlite,
+}

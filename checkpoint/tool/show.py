@@ -1,0 +1,312 @@
+"""``show`` and ``blame``: what an object holds, and since when."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import click
+
+from checkpoint.errors import CheckpointError
+from checkpoint.reader import Reader, StoredItem
+from checkpoint.record import CheckpointRecord
+from checkpoint.run import Slot
+from checkpoint.store import CheckpointStore
+from checkpoint.tiers import RunNumber
+from checkpoint.tool import printing
+from checkpoint.tool.command import cli, json_option, name_argument, takes_source
+from checkpoint.tool.content import Entry, State
+from checkpoint.tool.filters import condition
+from checkpoint.tool.listing import parts_with
+from checkpoint.tool.raw import BYTES_TAG, slot_of
+from checkpoint.tool.source import Part, Source, query
+
+Row = dict[str, Any]
+
+
+@cli.command()
+@takes_source
+@name_argument
+@click.option("-n", "--limit", type=click.IntRange(0), default=50, show_default=True, help="How many; 0 for all.")
+@click.option("--from", "lower", help="The least index or key: a number, or text.")
+@click.option("--to", "upper", help="The greatest index or key.")
+@click.option("--where", "conditions", multiple=True, help="Of a table: COLUMN=VALUE; also != < <= > >=; repeatable.")
+@click.option(
+    "--format",
+    "shape",
+    type=click.Choice(["table", "json", "csv", "arrow"]),
+    default="table",
+    show_default=True,
+    help="json: a line each; arrow: an Arrow IPC stream.",
+)
+def show(
+    source: Source,
+    name: str,
+    limit: int,
+    lower: str | None,
+    upper: str | None,
+    conditions: tuple[str, ...],
+    shape: str,
+) -> None:
+    """Show what an object holds, as its kind reads; NAME may be NAME@EPOCH.
+
+    A list is shown by index, a queue from the head, a stack from the top, a dictionary in the order of insertion; a
+    table as rows with column names; a key-value table, named scope/table, by family. Of a space all shards are read,
+    one after the other: what is not a row of a table then begins with its operator and shard.
+
+    \b
+    Examples:
+      checkpoint show state.db counts
+      checkpoint show state.db counts@12 --format json
+      checkpoint show state.db events --from 100 --to 120
+      checkpoint show state.db orders --where carrier=UA --where 'delay>60'
+      checkpoint show state.db orders -n 0 --format arrow > orders.arrow
+    """
+    name, point = split_epoch(source, name)
+    contents = Contents(source, name, point, conditions, lower, upper)
+    rows = islice(contents.rows(), limit or None)
+    if shape == "arrow":
+        from checkpoint.tool.arrow import write_stream
+
+        if sys.stdout.isatty():
+            raise CheckpointError("Arrow data is not for a terminal: send it to a file or a pipe")
+        write_stream(sys.stdout.buffer, contents, rows)
+    elif shape == "table":
+        _show_table(contents, list(rows))
+    else:
+        _show_lines(contents, rows, shape)
+
+
+class Contents:
+    """The rows of an object, from one store or from all shards of a space.
+
+    Args:
+        source: the store or space.
+        name: the object.
+        point: the checkpoint; the newest for None.
+        conditions: those of ``--where``.
+        lower: the least index or key.
+        upper: the greatest one.
+
+    Raises:
+        CheckpointError: there is no such object or column.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        name: str,
+        point: str | None = None,
+        conditions: tuple[str, ...] = (),
+        lower: str | None = None,
+        upper: str | None = None,
+    ) -> None:
+        self.name = name
+        self._bounds = slot_of(lower), slot_of(upper)
+        self._parts = parts_with(source, name, point)
+        part, state = next(self._parts)
+        self._first = part, state
+        self.columns = state.columns(name)
+        self.is_table = state.is_table(name)
+        self.kind = state.kind_of(name)
+        self.length = state.length(name)
+        self._with_shard = bool(part.title) and not self.is_table
+        self._own_header = state.header(name)
+        self.header = ["operator", "shard", *self._own_header] if self._with_shard else self._own_header
+        if conditions and not self.is_table:
+            raise CheckpointError(f"--where goes with a table: {name!r} is a {self.kind}")
+        self._conditions = [condition(text, self.header) for text in conditions]
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows, by column name. May be called once."""
+        part, state = self._first
+        yield from self._rows_of(part, state)
+        for part, state in self._parts:
+            self.length += state.length(self.name)
+            yield from self._rows_of(part, state)
+
+    def _rows_of(self, part: Part, state: State) -> Iterator[Row]:
+        where = {"operator": part.operator, "shard": part.shard} if self._with_shard else {}
+        for entry in state.entries(self.name, lower=self._bounds[0], upper=self._bounds[1]):
+            row = self._row(entry)
+            if all(holds(row) for holds in self._conditions):
+                yield {**where, **row}
+
+    def _row(self, entry: Entry) -> Row:
+        if self.is_table:
+            return dict(entry.value)
+        if len(self._own_header) == 1:
+            return {self._own_header[0]: entry.key}
+        return {"key": entry.key, "value": entry.value}
+
+
+def split_epoch(source: Source, name: str) -> tuple[str, str | None]:
+    """Return the name and the checkpoint of NAME@EPOCH; a name may hold an @ itself."""
+    head, at, epoch = name.rpartition("@")
+    digits = epoch.removeprefix("-")
+    if not at or not digits.isascii() or not digits.isdigit():
+        return name, None
+    for part in source.parts(None):
+        if name in State(part.readers[0]):
+            return name, None
+        break
+    return head, f"@{epoch}"
+
+
+def _show_table(contents: Contents, rows: list[Row]) -> None:
+    click.echo(f"{printing.plain(contents.name)} = {contents.kind} of {contents.length:,}")
+    if contents.is_table or len(contents.header) > 2:
+        cells = [[_cell(row.get(column)) for column in contents.header] for row in rows]
+        printing.print_table(list(contents.header), cells)
+        return
+    for row in rows:
+        first, *rest = (row[column] for column in contents.header)
+        click.echo(" = ".join([printing.key(first), *map(printing.short, rest)]))
+
+
+def _cell(value: Any) -> Any:
+    return value if type(value) in (int, float) else "NULL" if value is None else printing.short(value, 40)
+
+
+def _show_lines(contents: Contents, rows: Iterator[Row], shape: str) -> None:
+    if shape == "csv":
+        click.echo(printing.csv_line(contents.header))
+    for row in rows:
+        ordered = [row.get(column) for column in contents.header]
+        if shape == "json":
+            click.echo(printing.as_json(dict(zip(contents.header, ordered, strict=True))))
+        else:
+            click.echo(printing.csv_line(ordered))
+
+
+@cli.command()
+@takes_source
+@name_argument
+@click.option("-n", "--limit", type=click.IntRange(0), default=50, show_default=True, help="How many; 0 for all.")
+@json_option
+def blame(source: Source, name: str, limit: int, is_json: bool) -> None:
+    """Say of each slot of an object which checkpoint wrote it last.
+
+    That is known as far as runs have not been merged: the number of a merged run is that of its newest checkpoint, and
+    is marked by ≤. NAME may be NAME[KEY], for one slot: its key is a number or text, that of a table the first column
+    of its primary key.
+
+    \b
+    Examples:
+      checkpoint blame state.db counts
+      checkpoint blame state.db 'counts[bob]'
+      checkpoint blame state.db orders --json
+    """
+    found: list[Blamed] = []
+    key: str | None = None
+    plain_name = name
+    for part in source.parts(None):
+        state = State(part.readers[0])
+        plain_name, key = _keyed(state, name)
+        if plain_name in state.index:
+            found += islice(_blamed(part, state, plain_name, key), (limit - len(found)) if limit else None)
+        if limit and len(found) >= limit:
+            break
+    if not found:
+        _require_known(source, plain_name, key)
+    header = ["number", "epoch", "key", "value"]
+    rows = [
+        [f"≤{row.number}" if row.merged and not is_json else row.number, row.epoch, row.key, row.value] for row in found
+    ]
+    if is_json:
+        header, rows = [*header, "merged"], [[*cells, row.merged] for cells, row in zip(rows, found, strict=True)]
+    if source.is_location:  # numbers are those of a temporary copy: epochs alone count
+        header, rows = header[1:], [cells[1:] for cells in rows]
+        if any(row.shard for row in found):
+            header, rows = ["shard", *header], [[row.shard, *cells] for cells, row in zip(rows, found, strict=True)]
+    printing.emit_rows(is_json, header, rows)
+
+
+@dataclass(frozen=True)
+class Blamed:
+    """One slot, and what wrote it last.
+
+    Args:
+        shard: the operator and shard, of a space.
+        number: the checkpoint.
+        epoch: its epoch.
+        key: the key, in one line.
+        value: the value.
+        merged: the slot lies in a merged run, of which this is the newest checkpoint.
+    """
+
+    shard: str
+    number: int
+    epoch: int | None
+    key: str
+    value: str
+    merged: bool
+
+
+def _require_known(source: Source, name: str, key: str | None) -> None:
+    for _ in parts_with(source, name, None):
+        break
+    if key is not None:
+        raise CheckpointError(f"{name!r} has no key {key!r}: see `checkpoint show {source.path} {name}`")
+
+
+def _blamed(part: Part, state: State, name: str, key: str | None) -> Iterator[Blamed]:
+    """Yield the slots of an object."""
+    records = part.store.checkpoints()
+    epochs = {record.number: record.epoch for record in records}
+    row_of = state.row_reader(name)
+    slots = [] if row_of else _slots(key)
+    only = f" AND slot IN ({','.join('?' * len(slots))})" if slots else ""
+    runs = ",".join(map(str, _finest(part.store, state.reader, records))) or "-1"
+    rows = query(
+        part.store,
+        "SELECT slot, value, max(checkpoint) FROM state_item"
+        f" WHERE checkpoint IN ({runs}) AND object = ?{only} GROUP BY slot ORDER BY slot",
+        state.find(name)[0],
+        *slots,
+    )
+    for slot, value, number in rows:
+        if value is None:
+            continue
+        if row_of is None:
+            entry = state.entry(StoredItem(slot, value, None))
+            shown_key, shown = printing.key(entry.key), printing.short(entry.value)
+        else:
+            row = row_of(slot, value)
+            first = [row.get(column) for column in state.primary_key(name)]
+            if key is not None and key not in map(printing.short, first):
+                continue
+            shown_key, shown = ", ".join(map(printing.short, first)), printing.short(row)
+        last = int(number)
+        yield Blamed(part.title, last, epochs.get(last), shown_key, shown, number != last)
+
+
+def _finest(store: CheckpointStore, reader: Reader, records: list[CheckpointRecord]) -> list[RunNumber]:
+    """Return runs that make up a state, those of single checkpoints rather than what was merged of them."""
+    begin = reader.newest
+    readable = {record.number for record in records if record.run_slots is not None}
+    while begin - 1 in readable:
+        begin -= 1
+    if begin == reader.newest:
+        return list(reader.runs)
+    return [*store.reader(begin).runs, *range(begin + 1, reader.newest + 1)]
+
+
+def _keyed(state: State, name: str) -> tuple[str, str | None]:
+    """Return the name and the key of NAME[KEY]; a name may hold brackets itself."""
+    head, bracket, key = name.removesuffix("]").partition("[")
+    return (head, key) if bracket and name.endswith("]") and name not in state.index else (name, None)
+
+
+def _slots(key: str | None) -> list[Slot]:
+    """Return the slots that a key may have: of text, of a number, of bytes."""
+    if key is None:
+        return []
+    if len(key) > 2 and key[0] == key[-1] == '"':  # a text that reads as a number
+        return [key[1:-1]]
+    found: list[Slot] = [key, bytes([BYTES_TAG]) + key.encode()]
+    number = slot_of(key)
+    return found if number is None or number == key else [*found, number]

@@ -1,0 +1,220 @@
+"""What show, ls, diff and blame make of each kind of object."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from objectspace import PersistedObjectSpace
+from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
+from objectspace.relational import Column, StateTable, TableSchema
+from tests.tool.conftest import Tool
+
+WIDE = TableSchema(
+    [
+        Column("id", "int64"),
+        Column("price", "decimal(10,2)", nullable=True),
+        Column("day", "date", nullable=True),
+        Column("at", "timestamptz", nullable=True),
+        Column("raw", "binary", nullable=True),
+        Column("ratio", "float64", nullable=True),
+        Column("tags", "list<string>", nullable=True),
+    ],
+    ["id"],
+)
+
+ROW = (1, Decimal("1.50"), date(2026, 1, 31), datetime(2026, 1, 31, 12, tzinfo=UTC), b"\0\xff", float("inf"), ["a"])
+
+
+@pytest.fixture
+def kinds(tmp_path: Path) -> Path:
+    """Return a store with an object of every kind."""
+    path = tmp_path / "kinds.db"
+    with PersistedObjectSpace.open(path) as space:
+        wide = StateTable(space, "wide", WIDE)
+        numbers = space.create_list("list")
+        numbers.extend(range(5))
+        numbers.insert(2, "middle")
+        queue, stack = space.create_queue("queue"), space.create_stack("stack")
+        for number in range(4):
+            queue.enqueue(number)
+            stack.push(number)
+        queue.dequeue()
+        space.create_set("set").update(["b", (1, 2)])
+        space.create_dictionary("mixed").update({1: "number", "1": "text", b"\xff": "bytes"})
+        lists = space.create_dictionary("lists", of=list)
+        lists["small"], lists["large"] = [1], list(range(100))
+        space.create_tensor("tensor", (2, 3), "int32")[1, 2] = 7
+        manager = KeyValueTableManager(space)
+        manager.create_scope("s")
+        manager.create_key_value_table("s", "t", KeyValueTableConfiguration(partition_count=3))
+        table = manager.open_key_value_table("s", "t")
+        for family in ("f", "g", None):
+            for number in range(3):
+                table.put(f"k{number}".encode(), b"v", key_family=family)
+        wide.insert_row(ROW)
+        wide.insert_row((2, *[None] * 6))
+        space.checkpoint(epoch=1)
+        wide.update_row((2, *[None] * 6), (2, Decimal("9.99"), *[None] * 5))
+        wide.delete_row(ROW)
+        lists["small"].append(2)
+        space.checkpoint(epoch=2)
+    return path
+
+
+def shown(tool: Tool, path: Path, *arguments: object) -> list[str]:
+    found = tool("show", path, *arguments)
+    assert found.exit_code == 0, found.stderr
+    return [line.rstrip() for line in found.output.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["list", "--from", 1, "--to", 3], ["1 = 1", "2 = middle", "3 = 2"]),
+        (["queue"], ["0 = 1", "1 = 2", "2 = 3"]),
+        (["stack"], ["0 = 3", "1 = 2", "2 = 1", "3 = 0"]),
+        (["set"], ["b", '{"$tuple":[1,2]}']),
+        (["mixed"], ["1 = number", '"1" = text', '{"$bytes":"/w=="} = bytes']),
+        (["lists", "-n", 1], ["small = [1,2]"]),
+        (["tensor"], ["[0,0] = [[0,0,0],[0,0,7]]"]),
+    ],
+)
+def test_an_object_is_shown_as_its_kind_reads(
+    tool: Tool, kinds: Path, arguments: list[object], expected: list[str]
+) -> None:
+    assert shown(tool, kinds, *arguments)[1:] == expected
+
+
+@pytest.mark.parametrize("name", ["s/t", "kvt/s/t"])
+def test_a_key_value_table_is_shown_by_family(tool: Tool, kinds: Path, name: str) -> None:
+    assert shown(tool, kinds, name)[0] == f"{name} = KeyValueTable of 9"
+    rows = list(map(json.loads, shown(tool, kinds, name, "--where", "family=f", "--format", "json")))
+    assert [(row["family"], row["key"], row["value"]) for row in rows] == [("f", f"k{n}", "v") for n in range(3)]
+    assert len(shown(tool, kinds, name, "--where", "family=NULL")) == 2 + 3
+
+
+@pytest.mark.parametrize(
+    ("conditions", "ids"),
+    [
+        (["id=1"], [1]),
+        (["id!=1"], [2]),
+        (["id>=1", "id<2"], [1]),
+        (["price=NULL"], [2]),
+        (["price!=NULL"], [1]),
+        (["price>1.4"], [1]),
+        (["price<1.4"], []),
+        (["day=2026-01-31"], [1]),
+        (["id=x"], []),
+    ],
+)
+def test_conditions_choose_rows(tool: Tool, kinds: Path, conditions: list[str], ids: list[int]) -> None:
+    options = [part for one in conditions for part in ("--where", one)]
+    assert [json.loads(line)["id"] for line in shown(tool, kinds, "wide@1", *options, "--format", "json")] == ids
+
+
+def table_of(tool: Tool, *arguments: object) -> pa.Table:
+    return pa.ipc.open_stream(io.BytesIO(tool("show", *arguments, "--format", "arrow").stdout_bytes)).read_all()
+
+
+def test_arrow_has_the_types_of_the_schema(tool: Tool, kinds: Path) -> None:
+    found = table_of(tool, kinds, "wide@1")
+    assert [str(field.type) for field in found.schema] == [
+        *("int64", "decimal128(10, 2)", "date32[day]", "timestamp[us, tz=UTC]", "binary", "double", "string")
+    ]
+    assert tuple(found.to_pylist()[0].values()) == (*ROW[:6], '["a"]')
+    assert table_of(tool, kinds, "list", "--to", 1).to_pylist() == [{"key": 0, "value": 0}, {"key": 1, "value": 1}]
+    assert table_of(tool, kinds, "wide", "--where", "id=7").num_rows == 0
+
+
+def test_parquet_has_them_too(tool: Tool, kinds: Path, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    assert tool("export", kinds, "wide@1", tmp_path / "wide.parquet").exit_code == 0
+    assert pq.read_table(tmp_path / "wide.parquet").equals(table_of(tool, kinds, "wide@1"))
+
+
+def test_a_diff_of_a_table_has_columns(tool: Tool, kinds: Path) -> None:
+    found = tool("diff", kinds, 1, 2)
+    assert [line for line in found.output.splitlines() if "its length" not in line] == [
+        "wide (Table)",
+        '  - id=1, price=1.50, day=2026-01-31, at=2026-01-31T12:00:00Z, raw=AP8=, ratio=inf, tags=["a"]',
+        "  ~ id=2: price: NULL → 9.99",
+        "lists[small] (List)",
+        "  + 1 = 2",
+    ]
+    assert tool("diff", kinds, 1, 2, "lists").output.splitlines()[-1] == "  + 1 = 2"
+    rows = [json.loads(line) for line in tool("diff", kinds, 1, 2, "wide", "--json").output.splitlines()]
+    assert {"key": {"id": 2}, "price": "9.99"}.items() <= {
+        "key": rows[-1]["key"],
+        "price": rows[-1]["new"]["price"],
+    }.items()
+
+
+def test_the_sum_of_a_diff_is_as_gits(tool: Tool, kinds: Path) -> None:
+    assert tool("diff", kinds, 1, 2, "--stat").output.splitlines() == [
+        " wide         | 2 -~",
+        " lists[small] | 1 +",
+        " 2 objects changed, 1 slot added(+), 1 slot removed(-), 1 slot changed(~)",
+    ]
+    assert tool("diff", kinds, 1, 1, "--stat").output == ""
+
+
+def test_bars_of_a_large_diff_are_scaled(tool: Tool, tmp_path: Path) -> None:
+    with PersistedObjectSpace.open(tmp_path / "s.db") as space:
+        space.create_list("many").extend(range(1000))
+        space.create_list("one").append(1)
+        space.checkpoint()
+    many, one, _ = tool("diff", tmp_path / "s.db", 0, 1, "--stat").output.splitlines()
+    assert (many.count("+"), one.count("+")) == (40, 1)
+
+
+def test_a_tree_of_what_objects_own(tool: Tool, kinds: Path) -> None:
+    found = [line.split() for line in tool("ls", kinds, "--tree").output.splitlines()]
+    place = next(number for number, row in enumerate(found) if row[0] == "lists")
+    assert [row[:3] for row in found[place + 1 : place + 3]] == [["├─", "large", "List"], ["└─", "small", "List"]]
+    few = tool("ls", kinds, "--tree", "--children", 1).output
+    assert "└─ 1 more" in few
+    rows: dict[str, Any] = {
+        row["name"]: row for row in map(json.loads, tool("ls", kinds, "--tree", "--json").output.splitlines())
+    }
+    owned = rows["lists"]["owned"]
+    assert [(one["key"], one["length"]) for one in owned] == [("large", 100), ("small", 2)]
+    assert rows["lists"]["bytes"] > sum(one["bytes"] for one in owned) > 0
+    assert rows["lists"]["dirty"] == 1
+
+
+def test_blame_of_a_table_is_by_its_key(tool: Tool, kinds: Path) -> None:
+    (row,) = map(json.loads, tool("blame", kinds, "wide[2]", "--json").output.splitlines())
+    assert (row["epoch"], row["key"]) == (2, "2")
+    assert tool("blame", kinds, "wide[7]").exit_code == 2
+
+
+def test_a_restored_table_opens_with_its_schema_alone(tool: Tool, kinds: Path, tmp_path: Path) -> None:
+    assert tool("restore", kinds, tmp_path / "wide.db", "@1", "--object", "wide").exit_code == 0
+    with PersistedObjectSpace.open(tmp_path / "wide.db") as space:
+        assert sorted(space) == ["$tables", "wide"]
+        assert StateTable(space, "wide", WIDE).get_row((1,)) == ROW
+    assert tool("restore", kinds, tmp_path / "kvt.db", "--object", "s/t").exit_code == 0
+    with PersistedObjectSpace.open(tmp_path / "kvt.db") as space:
+        entry = KeyValueTableManager(space).open_key_value_table("s", "t").get(b"k1", key_family="g")
+    assert entry is not None
+    assert entry.value == b"v"
+    for name in ("wide.db", "kvt.db"):
+        assert tool("verify", tmp_path / name).exit_code == 0
+
+
+def test_what_is_stored_cannot_steer_a_terminal(tool: Tool, tmp_path: Path) -> None:
+    with PersistedObjectSpace.open(tmp_path / "s.db") as space:
+        space.create_dictionary("evil\x1b[2J").update({"k\x1b]0;x\a": "v\x1b[31m\u202e"})
+        space.checkpoint()
+    for command in (["ls"], ["show", "evil\x1b[2J"], ["diff"], ["diff", "--stat"], ["blame", "evil\x1b[2J"]):
+        output = tool(command[0], tmp_path / "s.db", *command[1:]).output
+        assert all(char.isprintable() or char == "\n" for char in output), command

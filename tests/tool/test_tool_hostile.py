@@ -1,0 +1,271 @@
+"""What no command should be given: it is one line on standard error and status 2, never a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import chdir, closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from checkpoint.tool.command import ORDER, cli
+from tests.tool.conftest import Tool
+
+NEEDED = {
+    "show": ["counts"],
+    "blame": ["counts"],
+    "bisect": ["--", "true"],
+    "revert": ["HEAD"],
+    "apply": ["{new}/patch.jsonl"],
+    "restore": ["{new}/restored.db"],
+    "fork": ["{new}/forked.db"],
+    "export": ["counts", "{new}/counts.csv"],
+    "import": ["{new}/rows.jsonl", "rows"],
+    "report": ["{new}/report.html"],
+    "top": ["--count", "1"],
+}
+"""The least that a command takes beside the path."""
+
+
+def arguments_of(command: str, path: object, folder: Path) -> list[str]:
+    return [command, str(path), *(part.replace("{new}", str(folder)) for part in NEEDED.get(command, []))]
+
+
+def require_one_line(found: Result) -> None:
+    """Check that a command said what is wrong as it should."""
+    assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
+    assert found.exit_code == 2, found.output
+    assert "CHECKPOINT_DEBUG" not in found.stderr, found.stderr
+    is_usage = found.stderr.startswith("Usage: ")
+    assert is_usage or (found.stderr.startswith("error: ") and found.stderr.count("\n") == 1), found.stderr
+
+
+@pytest.fixture
+def folder(tmp_path: Path, store: Path) -> Path:
+    """Return a folder with the files that some commands read."""
+    new = tmp_path / "new"
+    new.mkdir()
+    CliRunner().invoke(cli, ["diff", str(store), "--patch", str(new / "patch.jsonl")])
+    (new / "rows.jsonl").write_text('{"a":1}\n')
+    return new
+
+
+BAD = ["absent", "empty", "text", "other database", "folder", "cut", "bytes", "url", "protocol", "newer"]
+
+
+def bad_path(kind: str, store: Path, tmp_path: Path) -> str:
+    path = tmp_path / "bad.db"
+    if kind == "text":
+        path.write_text("a text, and no database\n" * 200)
+    elif kind == "empty":
+        path.touch()
+    elif kind == "other database":
+        with closing(sqlite3.connect(path)) as database, database:
+            database.execute("CREATE TABLE t (a)")
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "cut":
+        path.write_bytes(store.read_bytes()[:6000])
+    elif kind == "bytes":
+        path.write_bytes(store.read_bytes()[:2048] + os.urandom(20_000))
+    elif kind == "newer":
+        path.write_bytes(store.read_bytes())
+        with closing(sqlite3.connect(path)) as database, database:
+            database.execute("PRAGMA user_version = 99")
+    special = {"url": "http://127.0.0.1:9/state", "protocol": "nowhere://state"}
+    return special.get(kind, str(path))
+
+
+@pytest.mark.parametrize("kind", BAD)
+@pytest.mark.parametrize("command", ORDER)
+def test_bad_paths(tool: Tool, store: Path, tmp_path: Path, folder: Path, command: str, kind: str) -> None:
+    path = bad_path(kind, store, tmp_path)
+    if command == "import" and kind in ("absent", "empty"):
+        return_code = tool(*arguments_of(command, path, folder)).exit_code
+        assert return_code in (0, 2)  # it makes a new store
+        return
+    require_one_line(tool(*arguments_of(command, path, folder)))
+    assert not (folder / "restored.db").exists()
+    assert not (folder / "forked.db").exists()
+
+
+@pytest.mark.parametrize("command", ["log"])
+def test_a_store_that_is_locked(tool: Tool, store: Path, folder: Path, command: str) -> None:
+    with closing(sqlite3.connect(store, isolation_level=None)) as other:
+        other.execute("PRAGMA journal_mode = DELETE")
+        other.execute("BEGIN EXCLUSIVE")
+        found = tool(*arguments_of(command, store, folder))
+    if found.exit_code == 2 and found.stderr:
+        require_one_line(found)
+    else:
+        assert found.exit_code in (0, 1)
+
+
+OPTIONS = sorted(
+    {option for command in cli.commands.values() for one in command.params for option in one.opts if option[:1] == "-"}
+)
+
+WORDS = st.one_of(
+    st.sampled_from(OPTIONS),
+    st.sampled_from(
+        ["counts", "orders", "HEAD", "HEAD~99", "@70", "@", "0", "-1", "7", "counts@50", "counts[bob]", "nan"]
+    ),
+    st.sampled_from(
+        ["1e400", "9" * 30, "①", "²", "orders@" + "9" * 30, "HEAD~" + "9" * 30, "", "{}", "--", "id=1", "="]
+    ),
+    st.text(max_size=8).filter(lambda text: "\0" not in text),
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(command=st.sampled_from([name for name in ORDER if name != "top"]), words=st.lists(WORDS, max_size=5))
+def test_any_arguments(tool: Tool, store: Path, tmp_path: Path, command: str, words: list[str]) -> None:
+    # In a folder of its own: words may be names of files that are written.
+    with TemporaryDirectory(dir=tmp_path) as folder, chdir(folder):
+        found = tool(command, store, *words)
+    assert found.exception is None or isinstance(found.exception, SystemExit), (words, found.exception)
+    assert "CHECKPOINT_DEBUG" not in found.stderr, (words, found.stderr)
+    assert found.exit_code in (0, 1, 2), (words, found.output)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    place=st.integers(0, 22_000),
+    data=st.binary(min_size=1, max_size=64),
+    command=st.sampled_from(
+        ["log", "ls", "show", "diff", "blame", "verify", "doctor", "report", "export", "top", "repair"]
+    ),
+)
+def test_damaged_bytes(tool: Tool, store: Path, tmp_path: Path, place: int, data: bytes, command: str) -> None:
+    with TemporaryDirectory(dir=tmp_path) as folder, chdir(folder):
+        content = bytearray(store.read_bytes())
+        content[place : place + len(data)] = data
+        Path("damaged.db").write_bytes(content)
+        found = tool(*arguments_of(command, "damaged.db", Path()), *(["--dry-run"] if command == "repair" else []))
+    assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
+    assert "CHECKPOINT_DEBUG" not in found.stderr, found.stderr
+    assert found.exit_code in (0, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["lgo", "x"], "Did you mean 'log'?"),
+        (["log", "{}", "--limt", "3"], "--limit"),
+        (["show", "{}", "ordres"], "did you mean 'orders'?"),
+        (["blame", "{}", "cuonts"], "did you mean 'counts'?"),
+        (["diff", "{}", "1", "2", "evnets"], "did you mean 'events'?"),
+        (["restore", "{}", "new.db", "--object", "cuonts"], "did you mean 'counts'?"),
+        (["export", "{}", "cuonts", "new.csv"], "did you mean 'counts'?"),
+        (["show", "{}", "orders", "--where", "itme=1"], "did you mean 'item'?"),
+        (["log", "{}x"], "did you mean"),
+        (["ls", "{}", "--shard", "1"], "is not a space of shards"),
+        (["show", "{}", "orders", "--from", "1"], "--where chooses rows"),
+        (["bisect", "{}", "--", "no-such-command"], "cannot be run"),
+        (["bisect", "{}", "--", "sh", "-c", "no-such-command"], "was not run"),
+        (["report", "{}", "no/such/folder.html"], "does not exist"),
+        (["restore", "{}", "s3://bucket/x"], "is a URL"),
+    ],
+)
+def test_what_is_wrong_is_said(tool: Tool, store: Path, words: list[str], hint: str) -> None:
+    found = tool(*(word.replace("{}", str(store)) for word in words))
+    assert found.exit_code == 2
+    assert hint in found.stderr
+
+
+@pytest.mark.parametrize("command", ORDER)
+def test_help_has_examples(tool: Tool, command: str) -> None:
+    text = tool(command, "--help").output
+    examples = text.split("Examples:")[1]
+    assert f"checkpoint {command} " in examples
+    assert "Traceback" not in text
+
+
+@pytest.mark.parametrize("command", ORDER)
+def test_every_command_prints_json(tool: Tool, store: Path, folder: Path, command: str) -> None:
+    words = arguments_of(command, store, folder)
+    if command == "bisect":
+        words = [command, str(store), "--", sys.executable, "-c", CHECK, "{}"]
+    words[2:2] = ["--format", "json"] if command == "show" else ["--json"]
+    if command == "gc":
+        assert tool(*words).exit_code == 2  # a store has no files to collect
+        return
+    if command == "apply":
+        CliRunner().invoke(cli, ["revert", str(store), "HEAD"])
+    found = tool(*words)
+    assert found.exit_code in (0, 1), found.stderr
+    assert found.stdout
+    for line in found.stdout.splitlines():
+        assert isinstance(json.loads(line), dict)
+
+
+CHECK = "import sys; from objectspace import *; s = PersistedObjectSpace.open(sys.argv[1], read_only=True);"
+CHECK += " sys.exit('alice' not in s.get('counts'))"
+
+
+@pytest.mark.parametrize("command", ["log", "ls", "show counts", "diff", "blame events", "doctor", "--help"])
+def test_a_reader_that_went_away(store: Path, command: str) -> None:
+    first, *rest = command.split()
+    words = [first, *([] if first == "--help" else [str(store)]), *rest]
+    with subprocess.Popen(
+        [sys.executable, "-m", "checkpoint", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.close()
+        assert running.stderr.read() == b""
+
+
+def test_a_pipe_has_no_colours(store: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "checkpoint", "diff", str(store)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "\x1b" in done.stdout, done.stderr) == (1, False, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("checkpoint ve", "plain,verify"),
+        ("checkpoint show {} or", "plain,orders"),
+        ("checkpoint diff {} --st", "plain,--stat"),
+    ],
+)
+def test_completion(store: Path, words: str, expected: str) -> None:
+    line = words.replace("{}", str(store))
+    environment = {"_CHECKPOINT_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    done = subprocess.run(
+        [sys.executable, "-m", "checkpoint"],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert expected in done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_scripts_of_completion(shell: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "checkpoint"],
+        env={**os.environ, "_CHECKPOINT_COMPLETE": f"{shell}_source"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert f"_CHECKPOINT_COMPLETE={shell}_complete" in done.stdout
+
+
+def test_each_command_is_a_click_command() -> None:
+    assert all(isinstance(cli.commands[name], click.Command) for name in ORDER)
+    assert set(ORDER) == set(cli.commands)

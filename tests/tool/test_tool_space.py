@@ -1,0 +1,165 @@
+"""Commands on a whole space of shards: what every shard holds, at an epoch that not every shard wrote."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from checkpoint.chain import Chain, location_at
+from tests.chain.chain_helpers import OPERATOR, Publisher
+from tests.tool.conftest import Tool
+
+
+def rows(tool: Tool, *arguments: object) -> list[dict[str, Any]]:
+    found = tool(*arguments)
+    assert found.exit_code in (0, 1), found.stderr
+    return [json.loads(line) for line in found.output.splitlines()]
+
+
+def state(tool: Tool, place: object, epoch: int | None = None) -> dict[str, int]:
+    name = "counts" if epoch is None else f"counts@{epoch}"
+    return {row["key"]: row["value"] for row in rows(tool, "show", place, name, "--format", "json", "-n", 0)}
+
+
+@pytest.fixture
+def long_space(tmp_path: Path) -> Path:
+    """Return a space of three shards and 30 epochs with full runs in between; each epoch leaves some shards alone."""
+    folder = tmp_path / "long"
+    publish, chain = Publisher(tmp_path / "caches"), Chain.open_or_create(location_at(folder), 3)
+    for epoch in range(1, 31):
+        shards = [{f"k{shard}": epoch} if epoch % (shard + 1) == 0 or epoch == 1 else {} for shard in range(3)]
+        publish(chain, *shards, full_after=5)  # type: ignore[arg-type]
+    return folder
+
+
+def expected(epoch: int) -> dict[str, int]:
+    return {f"k{shard}": max(e for e in range(1, epoch + 1) if e % (shard + 1) == 0 or e == 1) for shard in range(3)}
+
+
+@pytest.mark.parametrize("epoch", [1, 2, 5, 12, 29, 30])
+def test_the_state_of_all_shards_at_an_epoch(tool: Tool, long_space: Path, epoch: int) -> None:
+    assert state(tool, long_space, epoch) == expected(epoch)
+    (listed,) = rows(tool, "ls", long_space, f"@{epoch}", "--json")
+    assert (listed["operator"], listed["name"], listed["length"], listed["shards"]) == (OPERATOR, "counts", 3, 3)
+
+
+@pytest.mark.parametrize(("a", "b"), [(1, 2), (3, 30), (30, 3), (12, 13), (7, 7)])
+def test_a_diff_of_all_shards(tool: Tool, long_space: Path, a: int, b: int) -> None:
+    before, after = expected(a), expected(b)
+    found = {row["key"]: (row["old"], row["new"]) for row in rows(tool, "diff", long_space, a, b, "--json")}
+    assert found == {key: (before[key], after[key]) for key in before if before[key] != after[key]}
+
+
+def test_blame_names_the_epoch_that_wrote_last(tool: Tool, long_space: Path) -> None:
+    # A full run has every slot, so that it counts as the one that wrote those that did not change.
+    found = {row["key"]: row["epoch"] for row in rows(tool, "blame", long_space, "counts", "--json")}
+    assert all(found[key] >= epoch for key, epoch in expected(30).items())
+    assert found["k0"] == 30
+
+
+def test_a_restored_space_has_one_epoch_with_all_of_the_state(tool: Tool, long_space: Path, tmp_path: Path) -> None:
+    done = tool("restore", long_space, tmp_path / "then", 17, "--json")
+    assert json.loads(done.output)["shards"] == 3
+    assert state(tool, tmp_path / "then") == expected(17)
+    assert [row["epoch"] for row in rows(tool, "log", tmp_path / "then", "--json")] == [17]
+    assert tool("verify", tmp_path / "then").exit_code == 0
+    assert tool("restore", long_space, tmp_path / "then", 17).exit_code == 2
+    assert "there is no object 'x'" in tool("restore", long_space, tmp_path / "no", "--object", "x").stderr
+    assert not (tmp_path / "no" / "space.json").exists()
+
+
+def test_a_forked_space_goes_on(tool: Tool, long_space: Path, tmp_path: Path) -> None:
+    assert tool("fork", long_space, tmp_path / "fork", 17).exit_code == 0
+    assert state(tool, tmp_path / "fork") == expected(17)
+    assert state(tool, tmp_path / "fork", 4) == expected(4)
+    chain = Chain.open(location_at(tmp_path / "fork"))
+    assert chain.incarnation != Chain.open(location_at(long_space)).incarnation
+    publisher = Publisher(tmp_path / "more")
+    publisher._state = {(chain.incarnation, shard): {f"k{shard}": expected(17)[f"k{shard}"]} for shard in range(3)}
+    publisher(chain, {"k0": 18}, {}, {})
+    assert state(tool, tmp_path / "fork") == {**expected(17), "k0": 18}
+    assert tool("verify", tmp_path / "fork").exit_code == 0
+    assert state(tool, long_space) == expected(30)
+
+
+def test_a_fork_of_a_space_whose_first_epochs_are_gone(tool: Tool, long_space: Path, tmp_path: Path) -> None:
+    assert tool("gc", long_space, "--grace", 0, "--keep-epochs", 4).exit_code == 0
+    assert tool("fork", long_space, tmp_path / "fork", 28).exit_code == 0
+    assert state(tool, tmp_path / "fork", 27) == expected(27)
+    assert "has no epoch @26: there are 27 to 28" in tool("show", tmp_path / "fork", "counts@26").stderr
+
+
+def test_a_dry_collection_says_what_the_real_one_does(tool: Tool, long_space: Path) -> None:
+    files = sorted(path for path in long_space.rglob("*") if path.is_file())
+    (said,) = rows(tool, "gc", long_space, "--grace", 0, "--keep-epochs", 3, "--dry-run", "--json")
+    assert sorted(path for path in long_space.rglob("*") if path.is_file()) == files
+    (done,) = rows(tool, "gc", long_space, "--grace", 0, "--keep-epochs", 3, "--json")
+    assert said["runs"] > 0
+    assert {**said, "dry_run": False} == done
+    assert state(tool, long_space) == expected(30)
+
+
+def test_a_graph_of_shards(tool: Tool, long_space: Path) -> None:
+    found = tool("log", long_space, "--graph", "-n", 0).output.splitlines()
+    assert found[0] == "columns 1 to 3: counter, shards 0 to 2"
+    assert found[-1].startswith("◆ ◆ ◆  epoch 1 ")
+    for line in found[1:-1]:
+        epoch = int(line.split("epoch ")[1].split()[0])
+        marks = [mark != "│" for mark in line[:5].split()]
+        assert marks == [epoch % (shard + 1) == 0 for shard in range(3)]
+
+
+def test_bisect_on_a_space(tool: Tool, long_space: Path) -> None:
+    check = "import sys, pathlib, json; from checkpoint.chain import *;"
+    check += " c = Chain.open(location_at(sys.argv[1])); sys.exit(c.epoch >= 9)"
+    found = tool("bisect", long_space, "--json", "--", sys.executable, "-c", check, "{}")
+    assert json.loads(found.stdout)["epoch"] == 9
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "arrow", "db"])
+def test_an_export_of_all_shards(tool: Tool, long_space: Path, tmp_path: Path, ending: str) -> None:
+    target = tmp_path / f"counts.{ending}"
+    assert tool("export", long_space, "counts", target, "@12").output.endswith(": 3 rows\n")
+    new = tmp_path / f"{ending}-new.db"
+    assert tool("import", new, target, "counts", "--key", "key").exit_code == 0
+    assert {row["key"]: row["value"]["value"] for row in rows(tool, "show", new, "counts", "--format", "json")} == (
+        expected(12)
+    )
+
+
+def test_damage_of_a_space_is_found(tool: Tool, long_space: Path) -> None:
+    assert rows(tool, "verify", long_space, "--json")[0]["run_files"] > 30
+    victim = sorted((long_space / "run").iterdir())[0]
+    victim.write_bytes(victim.read_bytes()[:-7])
+    found = tool("verify", long_space)
+    assert (found.exit_code, victim.name in found.stderr) == (2, True)
+    victim.unlink()
+    assert "is missing" in tool("verify", long_space).stderr
+
+
+@pytest.mark.parametrize("command", ["report {} {}/page.html", "top {} --count 1", "doctor {}"])
+def test_the_other_commands_take_a_space(tool: Tool, long_space: Path, command: str) -> None:
+    found = tool(*command.replace("{}", str(long_space)).split(), "--json")
+    assert found.exit_code in (0, 2), found.stderr
+    assert isinstance(json.loads(found.stdout), dict)
+
+
+def test_a_space_in_another_file_system(tool: Tool) -> None:
+    url = "memory://tool-space"
+    chain = Chain.open_or_create(location_at(url), 1)
+    with TemporaryDirectory() as folder:
+        publish = Publisher(Path(folder))
+        publish(chain, {"a": 1})
+        publish(chain, {"a": 2})
+    assert [row["epoch"] for row in rows(tool, "log", url, "--json")] == [2, 1]
+    assert state(tool, url, 1) == {"a": 1}
+    assert tool("fork", url, "memory://tool-fork").exit_code == 0
+    assert state(tool, "memory://tool-fork") == {"a": 2}
+    assert tool("verify", url).exit_code == 0
+    assert tool("restore", url, "memory://tool-then", 1).exit_code == 0
+    assert state(tool, "memory://tool-then") == {"a": 1}
