@@ -8,6 +8,7 @@ matter.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 from objectspace.operators.accumulators import Accumulator, Add, Result, result_of, roles_of
@@ -104,6 +105,7 @@ class Aggregation(Operator):
         self._table = self._tables[f"{self._role}State"]
         self._closed = self._table.watermark
         self._forget()
+        self._is_whole = next(self._table.scan(), None) is None
 
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
         """Take some changes of the input; the output waits for the barrier.
@@ -154,6 +156,8 @@ class Aggregation(Operator):
         """Drop what is in memory."""
         self._touched: dict[Any, Touched] = {}
         self._known: dict[Any, Any] = {}
+        self._is_whole = False
+        """Whether all groups are known, so that one that is not is new."""
         self._pending = None
 
     def _in_time(self, pairs: list[Any]) -> list[Any]:
@@ -188,14 +192,16 @@ class Aggregation(Operator):
 
     def _flush(self) -> list[Chunk]:
         """Settle the touched groups, and return their changes."""
-        keys = self._in_order(self._touched)
+        keys, is_whole = self._in_order(self._touched), self._is_whole
         plans = [self._planned(key, self._touched[key]) for key in keys]
+        # What is known lacks these groups until they are back: an error on the way leaves it incomplete.
+        self._is_whole = False
         self._write_rows()
         ops: list[Any] = []
         rows: list[Any] = []
         for key, before, after in plans:
             self._settle(key, self._touched[key], before, after, ops, rows)
-        self._touched = {}
+        self._touched, self._is_whole = {}, is_whole
         self._evict()
         return self._emitted(ops, rows)
 
@@ -221,6 +227,8 @@ class Aggregation(Operator):
         """Return a group as it was at the last barrier."""
         known: Settled | None = self._known.pop(key, None)
         if known is None:
+            if self._is_whole:
+                return None
             row = self._table.get_row(group)
             if row is None:
                 return None
@@ -320,8 +328,10 @@ class Aggregation(Operator):
     def _evict(self) -> None:
         """Forget the groups that were touched longest ago."""
         surplus = len(self._known) - self._group_cache
-        for key in list(self._known)[: max(surplus, 0)]:
-            del self._known[key]
+        if surplus > 0:
+            self._is_whole = False
+            for key in list(islice(self._known, surplus)):
+                del self._known[key]
 
     def _in_order(self, touched: dict[Any, Touched]) -> list[Any]:
         """Return the keys of groups in the order of the keys of the tables."""
