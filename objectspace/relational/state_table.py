@@ -12,7 +12,7 @@ from objectspace.relational.catalogue import WATERMARKS, open_record
 from objectspace.relational.chunk import Chunk
 from objectspace.relational.errors import EpochError, InconsistentOperationError, RowError, VnodeNotOwnedError
 from objectspace.relational.key_space import KeySpace
-from objectspace.relational.keys import KeyRange
+from objectspace.relational.keys import KeyRange, next_key
 from objectspace.relational.memtable import Consistency, Kind, MemTable, overlaid
 from objectspace.relational.registry import registry_of
 from objectspace.relational.row_store import RowStore
@@ -192,6 +192,23 @@ class StateTable:
         ranges = self._keys.ranges(group, bounds[0], bounds[1], inclusive, vnode)
         parts = [part for found in ranges for part in self._seen.parts(found)[:: -1 if reverse else 1]]
         return self._rows_of(parts, reverse)
+
+    def scan_all(self, prefixes: Sequence[Sequence[Any]]) -> list[list[Row]]:
+        """Return the rows below each of some prefixes, in key order: quicker than one scan after the other.
+
+        Raises:
+            RowError: a value does not fit the schema.
+            VnodeNotOwnedError: a prefix belongs to a vnode of another instance.
+
+        Time: O(log n) a prefix and O(1) a row.
+        """
+        if self._may_hide or self._keys.is_distributed:
+            return [list(self.scan(prefix=prefix)) for prefix in prefixes]
+        encode = self.schema.key_encoder.encode
+        starts = [encode(self._checked_key(prefix, whole=False)) for prefix in prefixes]
+        texts = [[text for _, text in self._merged(start, next_key(start), False)] for start in starts]
+        rows = iter(self._codec.decode_all([text for found in texts for text in found]))
+        return [list(islice(rows, len(found))) for found in texts]
 
     def insert_row(self, row: RowLike) -> None:
         """Insert a row; where a row of its key is there, a blind or trusted table overwrites it.
