@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from operator import itemgetter
+from typing import Any
+
 from objectspace.relational import Chunk
 from objectspace.relational.chunk import Op, is_insert
 from objectspace.relational.schema import Row
@@ -20,13 +24,14 @@ def net_changes(chunk: Chunk) -> list[tuple[Op, Row]]:
 
     Time: O(rows).
     """
-    keys = list(map(chunk.schema.key_of, chunk.values))
+    places = chunk.schema.key_places
+    keys: list[Any] = list(map(itemgetter(*places), chunk.values)) if places else [()] * len(chunk)
     plain = zip(map(_PLAIN.__getitem__, chunk.ops), chunk.values)
-    seen: set[Row] = set()
-    twice = {key for key in keys if key in seen or seen.add(key)}  # type: ignore[func-returns-value]
-    if not twice:
+    times = Counter(keys)
+    if len(times) == len(keys):
         return list(plain)
-    several: dict[Row, tuple[list[Row], list[Row]]] = {key: ([], []) for key in twice}
+    twice = {key for key, number in times.items() if number > 1}
+    several: dict[Any, tuple[list[Row], list[Row]]] = {key: ([], []) for key in twice}
     for key, op, row in zip(keys, chunk.ops, chunk.values):
         if key in twice:
             _join(several[key], is_insert(op), row)
