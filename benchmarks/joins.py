@@ -156,7 +156,7 @@ def plain_top(*, is_grouped: bool) -> tuple[Any, Step]:
         by_group: dict[int, list[Change]] = {}
         for op, row in changes:
             by_group.setdefault(row[0] if is_grouped else 0, []).append((op, row))
-        for group, found in by_group.items():
+        for group in by_group:
             if group not in groups:
                 groups[group] = Best(None)
                 state[group] = groups[group].rows

@@ -163,7 +163,9 @@ class HashJoin(Operator):
         is_left = side == "left"
         for (op, row), found in zip(changes, map(held.get, known)):
             if found:
-                rows += [row + match for match in found.values()] if is_left else [match + row for match in found.values()]
+                rows += (
+                    [row + match for match in found.values()] if is_left else [match + row for match in found.values()]
+                )
                 ops += [op] * len(found)
         mine.apply(changes, known)
         return Chunk(self.schema, ops, rows)

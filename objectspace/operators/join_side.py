@@ -99,7 +99,7 @@ class JoinSide:
     def forget(self) -> None:
         """Drop what is in memory."""
         for kept in (self._groups, self._held, self._pending, self._degrees_pending, self._shifted):
-            kept.clear()  # type: ignore[attr-defined]
+            kept.clear()
         self._is_whole = None
 
     def key_of(self, row: Row) -> Row | None:

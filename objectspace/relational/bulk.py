@@ -19,7 +19,9 @@ _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 """Of each width the code of an unsigned number in an array."""
 
 
-def keys_encoder(kinds: Sequence[DataType], orders: Sequence[Order]) -> Callable[[Sequence[Sequence[Any]]], list[bytes]]:
+def keys_encoder(
+    kinds: Sequence[DataType], orders: Sequence[Order]
+) -> Callable[[Sequence[Sequence[Any]]], list[bytes]]:
     """Return what encodes keys given by their columns; a key has one column at least.
 
     >>> from objectspace.relational.types import parse_type
@@ -83,4 +85,3 @@ def split_texts(whole: str, rows: int) -> list[str] | None:
     """
     parts = whole[2:-2].split("],[")
     return parts if len(parts) == rows else None
-
