@@ -13,7 +13,7 @@ from typing import Any
 
 from objectspace.operators.accumulators import Accumulator, Add, Result, result_of, roles_of
 from objectspace.operators.agg_call import ORDERED, AggCall
-from objectspace.operators.base import Operator
+from objectspace.operators.base import Operator, no_collection
 from objectspace.operators.canonical import identity, picker
 from objectspace.operators.chunks import check_chunk, refuse_retractions
 from objectspace.operators.distinct import DistinctColumn, unused
@@ -23,7 +23,6 @@ from objectspace.operators.groups import (
     Touched,
     add_rows,
     distinct_note,
-    no_collection,
     ordered_note,
     same,
     same_values,
@@ -123,6 +122,7 @@ class Aggregation(Operator):
         self._take(pairs)
         return []
 
+    @no_collection()
     def _take(self, pairs: list[Any]) -> None:
         """Add rows to their groups, one by one."""
         masks = [[test(row) for _, row in pairs] for test in self._filters]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
-from objectspace.operators.base import Operator
+from objectspace.operators.base import Operator, no_collection
 from objectspace.operators.join_side import Entry, JoinSide
 from objectspace.operators.net import net_changes
 from objectspace.operators.predicates import COMPARISONS
@@ -133,6 +133,7 @@ class HashJoin(Operator):
             space.on_rollback(side.forget)
         space.on_rollback(self._promised.clear)
 
+    @no_collection()
     def process(self, chunk: Chunk, side: str = "left") -> list[Chunk]:
         """Take changes of one side, and return the changes of the join.
 

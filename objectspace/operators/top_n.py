@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from objectspace.operators.base import Operator
+from objectspace.operators.base import Operator, no_collection
 from objectspace.operators.net import net_changes
 from objectspace.relational import Chunk, SchemaError, StateTable, TableSchema
 from objectspace.relational.chunk import Op
@@ -150,6 +150,7 @@ class GroupTopN(Operator):
         self._forget()
         space.on_rollback(self._forget)
 
+    @no_collection()
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
         """Take changes, and return what they changed in the first rows of their groups.
 

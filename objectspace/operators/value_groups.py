@@ -8,6 +8,7 @@ from operator import add, itemgetter
 from typing import Any
 
 from objectspace.operators.aggregation import Aggregation
+from objectspace.operators.base import no_collection
 from objectspace.operators.canonical import is_plain
 from objectspace.operators.chunks import check_chunk, refuse_retractions
 from objectspace.operators.groups import same, same_values
@@ -63,6 +64,7 @@ class ValueGroups(Aggregation):
             self._fold()
         return []
 
+    @no_collection()
     def _fold(self) -> None:
         """Add up the rows that wait."""
         ops, rows = self._held_ops, self._held_rows
