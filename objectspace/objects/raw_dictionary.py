@@ -56,20 +56,21 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
     def update(self, other: Any = (), /, **more: Any) -> None:
         """Set the values of many keys. Time: O(log n) a key. Dirties: one item a key; for new keys also the length."""
         table = self._table
-        pairs = other.items() if isinstance(other, Mapping) else other
-        if self._fresh or not table.complete:
-            for key, value in pairs:
+        pairs = dict(other)
+        if not table.complete or table.has_places or not _are_storable(pairs):
+            for key, value in pairs.items():
                 self[key] = value
             return
+        if not pairs:
+            return
         self._home.touch(self)
-        live, edits = table.live, table.edits
-        for key, value in pairs:
-            if key in live and _is_storable(value):
-                if key not in edits:
-                    edits[key] = live[key]
-                live[key] = value
-            else:
-                self[key] = value
+        live = table.live
+        new = [key for key in pairs if key not in live]
+        self._unsorted += new
+        self._simple = bytes
+        if not self._fresh:
+            table.note_all(pairs, new)
+        live.update(pairs)
 
     def _check_new(self, key: Any) -> None:
         """Take every key: all bytes have an order."""
@@ -99,6 +100,13 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
 
     def _pairs_of(self, rows: list[ReadRow]) -> list[tuple[Any, Any]]:
         return [row[:2] for row in rows]
+
+
+def _are_storable(pairs: dict[Any, Any]) -> bool:
+    """Tell whether all pairs can be slots, where that is seen quickly."""
+    if not set(map(type, pairs)) <= {bytes} or not set(map(type, pairs.values())) <= {str}:
+        return False
+    return all(map(str.isascii, pairs.values())) or all(map(_is_storable, pairs.values()))
 
 
 def _is_storable(value: object) -> bool:

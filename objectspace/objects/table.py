@@ -115,6 +115,25 @@ class SlotTable:
         else:
             self._edit(self._original(key), stored)
 
+    @property
+    def has_places(self) -> bool:
+        """Whether edits are kept in the order of their slots too."""
+        return self._places is not None
+
+    def note_all(self, keys: Iterable[Any], new: list[Any]) -> None:
+        """Remember what is stored of many keys that are about to be set, some of them new; all slots are in memory.
+
+        The values are atoms, and each key has one form.
+        """
+        live, edits = self.live, self.edits
+        for key in new:
+            if key in self.gone:
+                edits[key] = self.gone.pop(key)
+            else:
+                edits[key] = ABSENT
+        self.count += len(new)
+        edits.update({key: live[key] for key in keys if key not in edits})
+
     def enter(self, key: Any) -> None:
         """Note a key that is new, or comes back after it was removed: at the end, where order is that of insertion."""
         stored = self.gone.pop(key, ABSENT)

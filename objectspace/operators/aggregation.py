@@ -8,11 +8,12 @@ matter.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 from objectspace.operators.accumulators import Accumulator, Add, Result, result_of, roles_of
 from objectspace.operators.agg_call import ORDERED, AggCall
-from objectspace.operators.base import Operator
+from objectspace.operators.base import Operator, no_collection
 from objectspace.operators.canonical import identity, picker
 from objectspace.operators.chunks import check_chunk, refuse_retractions
 from objectspace.operators.distinct import DistinctColumn, unused
@@ -22,7 +23,6 @@ from objectspace.operators.groups import (
     Touched,
     add_rows,
     distinct_note,
-    no_collection,
     ordered_note,
     same,
     same_values,
@@ -104,6 +104,7 @@ class Aggregation(Operator):
         self._table = self._tables[f"{self._role}State"]
         self._closed = self._table.watermark
         self._forget()
+        self._is_whole = next(self._table.scan(), None) is None
 
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
         """Take some changes of the input; the output waits for the barrier.
@@ -121,13 +122,18 @@ class Aggregation(Operator):
         self._take(pairs)
         return []
 
+    @no_collection()
     def _take(self, pairs: list[Any]) -> None:
         """Add rows to their groups, one by one."""
         masks = [[test(row) for _, row in pairs] for test in self._filters]
         touched = self._touch(pairs)
-        for adds, notes, mask in zip(self._adds[1:], self._notes[1:], masks, strict=True):
+        for number in self._noted[0]:
+            self._ordered[number].note_all(number, pairs, touched)
+        for adds, notes, noted, mask in zip(self._adds[1:], self._notes[1:], self._noted[1:], masks, strict=True):
             kept = [(*pair, group) for pair, group, keep in zip(pairs, touched, mask, strict=True) if keep]
             add_rows(adds, notes, kept)
+            for number in noted:
+                self._ordered[number].note_all(number, [pair[:2] for pair in kept], [pair[2] for pair in kept])
 
     def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
         """Take a promise about a group column: the state of groups below it is cleaned with the next barrier."""
@@ -154,7 +160,10 @@ class Aggregation(Operator):
         """Drop what is in memory."""
         self._touched: dict[Any, Touched] = {}
         self._known: dict[Any, Any] = {}
+        self._is_whole = False
+        """Whether all groups are known, so that one that is not is new."""
         self._pending = None
+        self._new_rows: list[tuple[bool, tuple[Any, ...]]] = []
 
     def _in_time(self, pairs: list[Any]) -> list[Any]:
         """Return the rows of groups that are not closed yet."""
@@ -188,14 +197,18 @@ class Aggregation(Operator):
 
     def _flush(self) -> list[Chunk]:
         """Settle the touched groups, and return their changes."""
-        keys = self._in_order(self._touched)
+        keys, is_whole = self._in_order(self._touched), self._is_whole
         plans = [self._planned(key, self._touched[key]) for key in keys]
+        # What is known lacks these groups until they are back: an error on the way leaves it incomplete.
+        self._is_whole = False
         self._write_rows()
         ops: list[Any] = []
         rows: list[Any] = []
+        self._new_rows = []
         for key, before, after in plans:
             self._settle(key, self._touched[key], before, after, ops, rows)
-        self._touched = {}
+        self._table.write_rows(self._new_rows)
+        self._touched, self._is_whole = {}, is_whole
         self._evict()
         return self._emitted(ops, rows)
 
@@ -221,6 +234,8 @@ class Aggregation(Operator):
         """Return a group as it was at the last barrier."""
         known: Settled | None = self._known.pop(key, None)
         if known is None:
+            if self._is_whole:
+                return None
             row = self._table.get_row(group)
             if row is None:
                 return None
@@ -287,12 +302,12 @@ class Aggregation(Operator):
     """Whether a group without rows is a group."""
 
     def _write_state(self, group: tuple[Any, ...], before: Settled | None, after: Settled) -> None:
-        """Write the row of the state where it changed."""
+        """Note the row of the state where it changed."""
         if after.cells[0] or self._keeps_empty:
             if before is None or before.cells != after.cells or self._is_other(before, after):
-                self._table.insert_row(self._state_row(group, after))
+                self._new_rows.append((True, self._state_row(group, after)))
         elif before is not None:
-            self._table.delete_row(self._state_row(group, before))
+            self._new_rows.append((False, self._state_row(group, before)))
 
     def _is_other(self, before: Settled, after: Settled) -> bool:
         return any(before.results[place] != after.results[place] for place in self._kept_results)
@@ -320,8 +335,10 @@ class Aggregation(Operator):
     def _evict(self) -> None:
         """Forget the groups that were touched longest ago."""
         surplus = len(self._known) - self._group_cache
-        for key in list(self._known)[: max(surplus, 0)]:
-            del self._known[key]
+        if surplus > 0:
+            self._is_whole = False
+            for key in list(islice(self._known, surplus)):
+                del self._known[key]
 
     def _in_order(self, touched: dict[Any, Touched]) -> list[Any]:
         """Return the keys of groups in the order of the keys of the tables."""
@@ -404,6 +421,7 @@ class Aggregation(Operator):
         """Sort what adds and notes rows by the filter and the DISTINCT before it."""
         self._adds: list[list[Add]] = [[] for _ in range(len(self._filters) + 1)]
         self._notes: list[list[Callable[[Touched, Any, int], None]]] = [[] for _ in range(len(self._filters) + 1)]
+        self._noted: list[list[int]] = [[] for _ in range(len(self._filters) + 1)]
         self._distinct_adds: dict[tuple[int, int], list[Add]] = {}
         self._distinct_notes: dict[tuple[int, int], list[Callable[[Touched, Any, int], None]]] = {}
         for at, kept in enumerate(self._accumulators):
@@ -412,12 +430,12 @@ class Aggregation(Operator):
             elif at:
                 self._adds[kept.filter + 1].append(kept.adder(at))
         for number, ordered in self._ordered.items():
-            note = ordered_note(ordered, number)
             if ordered.call.is_distinct:
+                note = ordered_note(ordered, number)
                 key = ordered.argument, self._filter_of[number]
                 self._distinct_notes.setdefault(key, []).append(note)
             else:
-                self._notes[self._filter_of[number] + 1].append(note)
+                self._noted[self._filter_of[number] + 1].append(number)
         for place, column in self._distinct.items():
             for number, kept_filter in enumerate(column.filters):
                 self._notes[kept_filter + 1].append(distinct_note(column, place, number))

@@ -31,7 +31,7 @@ def refuse_retractions(operator: Operator, chunk: Chunk) -> None:
     Raises:
         InconsistentOperationError: it does.
     """
-    if all(op == "+" for op in chunk.ops):
+    if set(chunk.ops) <= {"+"}:
         return
     for op, row in chunk.rows():
         if op != "+":

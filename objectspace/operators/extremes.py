@@ -10,11 +10,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
+from operator import itemgetter
 from typing import Any
 
 from objectspace.operators.agg_call import LISTED, AggCall
 from objectspace.operators.canonical import canonical
 from objectspace.relational import Column, InconsistentOperationError, Order, SchemaError, StateTable, TableSchema
+from objectspace.relational.bulk import keys_encoder
 from objectspace.relational.keys import KeyEncoder
 
 Entry = tuple[bytes, Any]
@@ -98,6 +100,8 @@ class OrderedCall:
         self.argument = schema.place_of(call.columns[0])
         self.places, self.schema = self._layout(schema, group_key)
         self._encode = self.schema.key_encoder.encode
+        key_kinds = [self.schema.columns[place].type for place in self.schema.key_places]
+        self._encode_all = keys_encoder(key_kinds, [order for _, order in self.schema.primary_key])
         others = [place for place in range(len(self.places)) if place not in self.schema.key_places]
         kinds = [self.schema.columns[place].type for place in others]
         self._others = (others, KeyEncoder(kinds, [Order()] * len(kinds)))
@@ -119,6 +123,27 @@ class OrderedCall:
         else:
             found[0] += sign
 
+    def note_all(self, number: int, pairs: Sequence[Any], groups: Sequence[Any]) -> None:
+        """Note that many rows of groups came or went: the same as :meth:`note` for each, and quicker. Time: O(rows)."""
+        triples = zip(pairs, groups)
+        if self._drops_null:
+            triples = ((pair, group) for pair, group in triples if pair[1][self.argument] is not None)  # type: ignore[assignment]
+        found = list(triples)
+        if len(self.places) < 2 or self._others[0] or not found:
+            for (op, row), group in found:
+                self.note(group.ordered.setdefault(number, {}), row, _sign(op))
+            return
+        kept = list(map(itemgetter(*self.places), [row for (_, row), _ in found]))
+        keys = self._encode_all([[row[place] for row in kept] for place in self.schema.key_places])
+        for ((op, _), group), key, row in zip(found, keys, kept):
+            changes = group.ordered.get(number)
+            if changes is None:
+                group.ordered[number] = {key: [_sign(op), key, row]}
+            elif key in changes:
+                changes[key][0] += _sign(op)
+            else:
+                changes[key] = [_sign(op), key, row]
+
     def check(self, changes: Changes) -> None:
         """Refuse rows that came or went twice.
 
@@ -136,10 +161,8 @@ class OrderedCall:
     def write(self, groups: Iterable[Changes]) -> None:
         """Apply the changes of groups to the table: rows that went before rows that came."""
         found = [change for changes in groups for change in changes.values()]
-        for times, _, row in found:
-            if times < 0:
-                self.table.delete_row(row)
-        self.table.insert_rows([row for times, _, row in found if times > 0])
+        gone = [(False, row) for times, _, row in found if times < 0]
+        self.table.write_rows(gone + [(True, row) for times, _, row in found if times > 0])
 
     def apply(self, head: Head, changes: Changes) -> None:
         """Take the changes of a group over into its cache."""
@@ -209,6 +232,10 @@ class OrderedCall:
             return lambda row: (row[before] or "", row[place])
         form = canonical(self.schema.columns[place].type)
         return (lambda row: row[place]) if form is None else (lambda row: form(row[place]))
+
+
+def _sign(op: str) -> int:
+    return 1 if op == "+" or op == "U+" else -1
 
 
 def _key_of(entry: Entry) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
-from objectspace.operators.base import Operator
+from objectspace.operators.base import Operator, no_collection
 from objectspace.operators.join_side import Entry, JoinSide
 from objectspace.operators.net import net_changes
 from objectspace.operators.predicates import COMPARISONS
@@ -80,6 +80,7 @@ class HashJoin(Operator):
     """
 
     sides: ClassVar[tuple[str, ...]] = ("left", "right")
+    _takes_short_way: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -110,6 +111,7 @@ class HashJoin(Operator):
         }
         self._joined = joined_schema(left_schema, right_schema, self._keeps)
         self._matches = _predicate(condition, self._joined)
+        self._is_plain = kind == "inner" and condition is None and self._takes_short_way
         self._promised: dict[str, Any] = {}
 
     @property
@@ -131,6 +133,7 @@ class HashJoin(Operator):
             space.on_rollback(side.forget)
         space.on_rollback(self._promised.clear)
 
+    @no_collection()
     def process(self, chunk: Chunk, side: str = "left") -> list[Chunk]:
         """Take changes of one side, and return the changes of the join.
 
@@ -144,11 +147,39 @@ class HashJoin(Operator):
         Time: O(rows · (log n + matches)). Dirties: one slot a row, and one a match whose degree changes.
         """
         self._check_side(side)
-        change = self._change_main if self._main is not None else self._change_joined
-        found = [entry for op, row in net_changes(chunk) for entry in change(side, is_insert(op), row)]
-        ops: list[Op] = ["+" if comes else "-" for comes, _ in found]
-        out = Chunk(self.schema, ops, [row for _, row in found]).without_noops()
+        changes = net_changes(chunk)
+        out = self._meet(side, changes) if self._is_plain else self._change(side, changes)
+        for one in self._sides.values():
+            one.settle()
         return [out] if len(out) else []
+
+    def _meet(self, side: str, changes: list[tuple[Op, Row]]) -> Chunk:
+        """Apply changes of an inner join without a condition, and return what they change: the short way."""
+        mine, other = self._sides[side], self._sides[_opposite(side)]
+        arrived = [row for _, row in changes]
+        known = mine.known_of(arrived)
+        held = other.hold(known, None if mine.is_simple else list(map(mine.key_of, arrived)))
+        ops: list[Op] = []
+        rows: list[Row] = []
+        is_left = side == "left"
+        for (op, row), found in zip(changes, map(held.get, known)):
+            if found:
+                rows += (
+                    [row + match for match in found.values()] if is_left else [match + row for match in found.values()]
+                )
+                ops += [op] * len(found)
+        mine.apply(changes, known)
+        return Chunk(self.schema, ops, rows)
+
+    def _change(self, side: str, changes: list[tuple[Op, Row]]) -> Chunk:
+        """Apply changes one after the other, and return what they change."""
+        mine, other = self._sides[side], self._sides[_opposite(side)]
+        arrived = [row for _, row in changes]
+        other.hold(mine.known_of(arrived), list(map(mine.key_of, arrived)))
+        change = self._change_main if self._main is not None else self._change_joined
+        found = [entry for op, row in changes for entry in change(side, is_insert(op), row)]
+        ops: list[Op] = ["+" if comes else "-" for comes, _ in found]
+        return Chunk(self.schema, ops, [row for _, row in found]).without_noops()
 
     def watermark(self, column: str, value: Any, side: str = "left") -> list[tuple[str, Any]]:
         """Take a promise about the first column of the join key; once both sides have promised, the lesser one holds.
@@ -203,7 +234,7 @@ class HashJoin(Operator):
 
     def _change_joined(self, side: str, comes: bool, row: Row) -> Iterator[tuple[bool, Row]]:
         """Apply one change of an inner or outer join, and yield what it changes."""
-        opposite = "right" if side == "left" else "left"
+        opposite = _opposite(side)
         other, keeps_other = self._sides[opposite], self._keeps[opposite]
         matches = self._apply(side, comes, row)
         if not matches and self._keeps[side]:
@@ -222,7 +253,7 @@ class HashJoin(Operator):
 
     def _change_main(self, side: str, comes: bool, row: Row) -> Iterator[tuple[bool, Row]]:
         """Apply one change of a semi or anti join, and yield what it changes."""
-        other = self._sides["right" if side == "left" else "left"]
+        other = self._sides[_opposite(side)]
         matches = self._apply(side, comes, row)
         if side == self._main:
             if bool(matches) != self._is_anti:
@@ -236,7 +267,7 @@ class HashJoin(Operator):
 
     def _apply(self, side: str, comes: bool, row: Row) -> list[Entry]:
         """Store or remove a row, and return its matches, whose degrees do not count it."""
-        mine, other = self._sides[side], self._sides["right" if side == "left" else "left"]
+        mine, other = self._sides[side], self._sides[_opposite(side)]
         key = mine.key_of(row)
         if key is None:
             return []
@@ -255,6 +286,10 @@ class HashJoin(Operator):
     def _pair(self, side: str, row: Row | None, other: Row | None) -> Row:
         left, right = (row, other) if side == "left" else (other, row)
         return self._sides["left"].padded(left) + self._sides["right"].padded(right)
+
+
+def _opposite(side: str) -> str:
+    return "right" if side == "left" else "left"
 
 
 def checked_keys(

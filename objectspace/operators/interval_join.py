@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from objectspace.operators.hash_join import Condition, HashJoin, JoinKind
-from objectspace.operators.join_side import Entry, JoinSide
+from objectspace.operators.join_side import Entry, Group, JoinSide
 from objectspace.relational import Chunk, Column, SchemaError, StateTable, TableSchema
 from objectspace.relational.schema import Row
 from objectspace.relational.values import BadValue, checker
@@ -85,6 +85,16 @@ class IntervalSide(JoinSide):
         for row, degree in zip(rows, degrees, strict=True):
             yield Entry(row, degree[-1])
 
+    def hold(self, known: Sequence[Any], keys: Sequence[Row | None] | None = None) -> dict[Any, Group]:
+        """Return nothing: rows are read as they are asked for."""
+        return {}
+
+    def shift(self, entry: Entry, change: int) -> None:
+        """Note that one more row of the other side matches a row, or one less. Dirties: one slot, of the degree."""
+        if self.counts:
+            entry.degree += change
+            self._write_degree(entry)
+
     def insert(self, key: Row, row: Row, degree: int) -> None:
         """Store a row. Time: O(log n). Dirties: one slot, and one of its degree where degrees are kept."""
         self._rows.insert_row(row)
@@ -99,6 +109,10 @@ class IntervalSide(JoinSide):
             self._degrees.delete_row(self._degree_row(Entry(row, degree)))
         if self._times is not None:
             self._times.delete_row(self._times_row(row))
+
+    def _write_degree(self, entry: Entry) -> None:
+        if self._degrees is not None:
+            self._degrees.insert_row(self._degree_row(entry))
 
     def promise(self, watermark: Any) -> Any:
         """Note that no row of the other side with a time below a watermark comes any more.
@@ -204,6 +218,8 @@ class IntervalJoin(HashJoin):
             "right": (None if upper is None else -upper, None if lower is None else -lower),
         }
         super().__init__(left_schema, right_schema, left_key, right_key, kind, null_safe, condition)
+
+    _takes_short_way = False
 
     def watermark(self, column: str, value: Any, side: str = "left") -> list[tuple[str, Any]]:
         """Take a promise about the times of one side, and return what follows for the times of the output.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
+from objectspace.operators.canonical import identity
 from objectspace.relational import Column, StateTable, TableSchema
+from objectspace.relational.chunk import Op
 from objectspace.relational.schema import Row
 
 DEGREE = "_degree"
@@ -22,8 +24,11 @@ class Entry:
         self.row, self.degree = row, degree
 
 
-Group = dict[bytes, Entry]
-"""The rows of one join key, by their keys in the table."""
+Group = dict[Any, Any]
+"""The rows of one join key, by what stands for their stream keys; entries where the side keeps degrees."""
+
+NOTHING: Group = {}
+"""The rows of a join key that has none."""
 
 
 class JoinSide:
@@ -67,10 +72,18 @@ class JoinSide:
         )
         self._degree_places = [schema.place_of(column.name) for column in columns]
         self._cache_keys = cache_keys
-        self._groups: OrderedDict[Any, Group] = OrderedDict()
+        self._groups: dict[Any, Group] = {}
+        self._held: dict[Any, Group] = {}
+        self._is_whole: bool | None = None
+        self._pending: list[tuple[bool, Row]] = []
+        self._degrees_pending: list[tuple[bool, Entry]] = []
+        self._shifted: dict[int, Entry] = {}
+        places = list(schema.key_places)
+        self._slot = identity([schema.columns[place].type for place in places], places)
         # NaN equals NaN in SQL, and nothing in Python.
         is_float = any(schema.column(name).type.kind.startswith("float") for name in join_key)
         self._encode = TableSchema(schema.columns, list(join_key)).key_encoder.encode if is_float else None
+        self.is_simple = len(self._places) == 1 and len(self._strict_places) == 1 and not is_float
         self._rows: StateTable
         self._degrees: StateTable | None = None
 
@@ -85,7 +98,9 @@ class JoinSide:
 
     def forget(self) -> None:
         """Drop what is in memory."""
-        self._groups.clear()
+        for kept in (self._groups, self._held, self._pending, self._degrees_pending, self._shifted):
+            kept.clear()
+        self._is_whole = None
 
     def key_of(self, row: Row) -> Row | None:
         """Return the join key of a row, ``None`` where a NULL in it matches nothing."""
@@ -94,45 +109,103 @@ class JoinSide:
                 return None
         return tuple([row[place] for place in self._places])
 
-    def candidates(self, key: Row, opposite: Row) -> Iterable[Entry]:
-        """Return the rows of a join key that may match a row of the other side, in the order of their keys."""
-        return self.group(key).values()
+    def known_of(self, rows: Sequence[Row]) -> list[Any]:
+        """Return what stands for the join key of each row in memory, ``None`` where a NULL in it matches nothing."""
+        if self.is_simple:
+            (place,) = self._places
+            return [row[place] for row in rows]
+        return [None if (key := self.key_of(row)) is None else self._known(key) for row in rows]
 
-    def group(self, key: Row) -> Group:
-        """Return the rows of a join key, in the order of their stream keys. Time: O(1), or O(rows) from the table."""
+    def hold(self, known: Sequence[Any], keys: Sequence[Row | None] | None = None) -> dict[Any, Group]:
+        """Return the rows of join keys by what stands for these, and have them at hand until :meth:`settle`.
+
+        Args:
+            known: what stands for the keys.
+            keys: the keys themselves.
+
+        Time: O(1) a key, or O(its rows) from the table.
+        """
+        if self._has_all():
+            self._held = self._groups
+            return self._held
+        groups, missing = self._groups, {}
+        for one, key in dict(zip(known, keys or [(each,) for each in known])).items():
+            if one is not None and key is not None:
+                group = groups.pop(one, None)
+                if group is None:
+                    missing[one] = key
+                else:
+                    groups[one] = self._held[one] = group
+        found = dict(zip(missing, self._read(list(missing.values()))))
+        groups.update(found)
+        self._held.update(found)
+        return self._held
+
+    def settle(self) -> None:
+        """Write what was noted, and let go of what was at hand.
+
+        Time: O(log n) a row. Dirties: one slot a row, and one a degree where degrees are kept.
+        """
+        self._rows.write_rows(self._pending)
+        if self._degrees is not None:
+            changed = [*self._degrees_pending, *((True, entry) for entry in self._shifted.values())]
+            self._degrees.write_rows([(comes, self._degree_row(entry)) for comes, entry in changed])
+        self._held, self._pending, self._degrees_pending, self._shifted = {}, [], [], {}
+        surplus = len(self._groups) - self._cache_keys
+        if surplus > 0:
+            self._is_whole = False
+            for known in list(islice(self._groups, surplus)):
+                del self._groups[known]
+
+    def candidates(self, key: Row, opposite: Row) -> Iterable[Entry]:
+        """Return the rows of a join key, which is held, that may match a row of the other side."""
+        found = self._held.get(self._known(key), NOTHING).values()
+        return found if self.counts else map(Entry, found)
+
+    def apply(self, changes: Sequence[tuple[Op, Row]], known: Sequence[Any]) -> None:
+        """Note changes of a side without degrees, with what stands for their join keys.
+
+        Time: O(1) a row. Dirties: one slot a row.
+        """
+        groups, slot_of, is_whole = self._groups, self._slot, self._has_all()
+        for (op, row), one in zip(changes, known):
+            group = groups.get(one)
+            if op == "+":
+                if group is not None:
+                    group[slot_of(row)] = row
+                elif is_whole and one is not None:
+                    groups[one] = {slot_of(row): row}
+            elif group is not None:
+                group.pop(slot_of(row), None)
+                if not group and is_whole:
+                    del groups[one]
+        self._pending += [(op == "+", row) for (op, row), one in zip(changes, known) if one is not None]
+
+    def insert(self, key: Row, row: Row, degree: int) -> None:
+        """Note that a row came. Time: O(1). Dirties: one slot, and one of its degree where degrees are kept."""
+        known, entry = self._known(key), Entry(row, degree)
+        group = self._groups.get(known)
+        if group is None and self._has_all():
+            group = self._groups[known] = {}
+        if group is not None:
+            group[self._slot(row)] = entry if self.counts else row
+        self._note(True, entry)
+
+    def remove(self, key: Row, row: Row, degree: int) -> None:
+        """Note that a row went. Time: O(1). Dirties: one slot, and one of its degree where degrees are kept."""
         known = self._known(key)
         group = self._groups.get(known)
         if group is not None:
-            self._groups.move_to_end(known)
-            return group
-        group = self._groups[known] = self._read(key)
-        if len(self._groups) > self._cache_keys:
-            self._groups.popitem(last=False)
-        return group
-
-    def insert(self, key: Row, row: Row, degree: int) -> None:
-        """Store a row. Time: O(log n). Dirties: one slot, and one of its degree where degrees are kept."""
-        entry = Entry(row, degree if self.counts else -1)
-        group = self._groups.get(self._known(key))
-        if group is not None:
-            group[self._slot(row)] = entry
-        self._rows.insert_row(row)
-        self._write_degree(entry)
-
-    def remove(self, key: Row, row: Row, degree: int) -> None:
-        """Remove a row. Time: O(log n). Dirties: one slot, and one of its degree where degrees are kept."""
-        group = self._groups.get(self._known(key))
-        if group is not None:
             group.pop(self._slot(row), None)
-        self._rows.delete_row(row)
-        if self._degrees is not None:
-            self._degrees.delete_row(self._degree_row(Entry(row, degree)))
+            if not group and self._has_all():
+                del self._groups[known]
+        self._note(False, Entry(row, degree))
 
     def shift(self, entry: Entry, change: int) -> None:
         """Note that one more row of the other side matches a row, or one less. Dirties: one slot, of the degree."""
         if self.counts:
             entry.degree += change
-            self._write_degree(entry)
+            self._shifted[id(entry)] = entry
 
     def padded(self, row: Row | None) -> Row:
         """Return a row, or as many NULLs where there is none."""
@@ -140,20 +213,29 @@ class JoinSide:
 
     def _known(self, key: Row) -> Any:
         """Return what stands for a join key in memory."""
+        if self.is_simple:
+            return key[0]
         return key if self._encode is None else self._encode(key)
 
-    def _slot(self, row: Row) -> bytes:
-        return self.state_schema.key_encoder.encode(self.state_schema.key_of(row))
+    def _note(self, comes: bool, entry: Entry) -> None:
+        self._pending.append((comes, entry.row))
+        if self._degrees is not None:
+            self._degrees_pending.append((comes, entry))
 
-    def _read(self, key: Row) -> Group:
-        rows = list(self._rows.scan(prefix=key))
-        degrees: Iterator[Row] = iter(()) if self._degrees is None else self._degrees.scan(prefix=key)
-        counted = [row[-1] for row in degrees] if self.counts else [-1] * len(rows)
-        return {self._slot(row): Entry(row, degree) for row, degree in zip(rows, counted, strict=True)}
+    def _has_all(self) -> bool:
+        """Tell whether all rows are in memory: the table was empty when it was opened, and all keys fit since."""
+        if self._is_whole is None:
+            self._is_whole = next(self._rows.scan(), None) is None
+        return self._is_whole
+
+    def _read(self, keys: Sequence[Row]) -> list[Group]:
+        found = self._rows.scan_all(keys)
+        if self._degrees is None:
+            return [{self._slot(row): row for row in rows} for rows in found]
+        return [
+            {self._slot(row): Entry(row, degree[-1]) for row, degree in zip(rows, degrees, strict=True)}
+            for rows, degrees in zip(found, self._degrees.scan_all(keys), strict=True)
+        ]
 
     def _degree_row(self, entry: Entry) -> Row:
         return (*(entry.row[place] for place in self._degree_places), entry.degree)
-
-    def _write_degree(self, entry: Entry) -> None:
-        if self._degrees is not None:
-            self._degrees.insert_row(self._degree_row(entry))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from operator import itemgetter
+from typing import Any
+
 from objectspace.relational import Chunk
 from objectspace.relational.chunk import Op, is_insert
 from objectspace.relational.schema import Row
@@ -20,20 +24,36 @@ def net_changes(chunk: Chunk) -> list[tuple[Op, Row]]:
 
     Time: O(rows).
     """
-    key_of = chunk.schema.key_of
-    gone: dict[Row, list[Row]] = {}
-    new: dict[Row, list[Row]] = {}
-    order: dict[Row, None] = {}
-    for op, row in chunk.rows():
-        key = key_of(row)
-        order[key] = None
-        mine, opposite = (new, gone) if is_insert(op) else (gone, new)
-        if row in opposite.get(key, ()):
-            opposite[key].remove(row)
-        else:
-            mine.setdefault(key, []).append(row)
+    places = chunk.schema.key_places
+    keys: list[Any] = list(map(itemgetter(*places), chunk.values)) if places else [()] * len(chunk)
+    plain = zip(map(_PLAIN.__getitem__, chunk.ops), chunk.values)
+    times = Counter(keys)
+    if len(times) == len(keys):
+        return list(plain)
+    twice = {key for key, number in times.items() if number > 1}
+    several: dict[Any, tuple[list[Row], list[Row]]] = {key: ([], []) for key in twice}
+    for key, op, row in zip(keys, chunk.ops, chunk.values):
+        if key in twice:
+            _join(several[key], is_insert(op), row)
     found: list[tuple[Op, Row]] = []
-    for key in order:
-        found += [("-", row) for row in gone.get(key, ())]
-        found += [("+", row) for row in new.get(key, ())]
+    for key, change in zip(keys, plain):
+        if key not in twice:
+            found.append(change)
+        elif key in several:
+            gone, new = several.pop(key)
+            found += [("-", row) for row in gone]
+            found += [("+", row) for row in new]
     return found
+
+
+def _join(net: tuple[list[Row], list[Row]], comes: bool, row: Row) -> None:
+    """Join a change to the rows that went and those that came."""
+    mine, opposite = net[::-1] if comes else net
+    if row in opposite:
+        opposite.remove(row)
+    else:
+        mine.append(row)
+
+
+_PLAIN: dict[Op, Op] = {"+": "+", "-": "-", "U+": "+", "U-": "-"}
+"""The operations on rows that are no pairs."""

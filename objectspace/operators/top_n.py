@@ -2,26 +2,74 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from itertools import islice, takewhile
+import sys
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
-from objectspace.operators.base import Operator
+from objectspace.operators.base import Operator, no_collection
 from objectspace.operators.net import net_changes
 from objectspace.relational import Chunk, SchemaError, StateTable, TableSchema
-from objectspace.relational.chunk import Op, is_insert
+from objectspace.relational.chunk import Op
 from objectspace.relational.schema import KeyPart, Row
 from objectspace.space import ObjectSpace
 
-Window = dict[bytes, Row]
-"""The first rows of a group by their keys, in order: those before the offset, those of the result, and their ties."""
+Rows = dict[bytes, Row]
+"""Rows by their keys, in order."""
 
 Difference = tuple[list[Row], list[tuple[Row, Row]], list[Row]]
 """The rows that left, the old and new rows of those that changed, and the rows that are new."""
 
 CACHE_GROUPS = 10_000
 """How many windows stay in memory unless the operator is told otherwise."""
+
+
+SPARE = 16
+"""How many rows after those that are needed a window has at least, so that not each retraction has to read on."""
+
+
+class Window:
+    """The first rows of a group, as many as fit.
+
+    Args:
+        capacity: how many.
+        rows: the rows that are known, by their keys and in order.
+        is_whole: whether the group has no others.
+
+    >>> window = Window(2, {}, is_whole=True)
+    >>> for key in (b"c", b"a", b"b"): window.change("+", key, (key.decode(),))
+    >>> window.keys, window.is_whole
+    ([b'a', b'b'], False)
+    """
+
+    __slots__ = ("capacity", "is_whole", "keys", "rows")
+
+    def __init__(self, capacity: int, rows: Rows, *, is_whole: bool) -> None:
+        self.capacity, self.is_whole, self.keys, self.rows = capacity, is_whole, list(rows), rows
+
+    def change(self, op: Op, key: bytes, row: Row) -> None:
+        """Take a change into account; one after what is known of a group that is not whole is passed over.
+
+        Time: O(log capacity).
+        """
+        keys = self.keys
+        if not self.is_whole and (not keys or key > keys[-1]):
+            return
+        place = bisect_left(keys, key)
+        if key in self.rows:
+            del keys[place], self.rows[key]
+        if op == "+":
+            keys.insert(place, key)
+            self.rows[key] = row
+            if len(keys) > self.capacity:
+                del self.rows[keys.pop()]
+                self.is_whole = False
+
+    def between(self, start: int, stop: int) -> Rows:
+        """Return the rows from one place up to but without another."""
+        rows = self.rows
+        return {key: rows[key] for key in self.keys[start:stop]}
 
 
 class GroupTopN(Operator):
@@ -79,7 +127,13 @@ class GroupTopN(Operator):
         self._state_schema = TableSchema(schema.columns, [*group_key, *order_by, *_rest(schema, group_key, order_by)])
         self._order_places = self._state_schema.key_places[: len(group_key) + len(order_by)]
         self._ordered = TableSchema(schema.columns, [*group_key, *order_by])
-        self._windows: OrderedDict[Row, Window] = OrderedDict()
+        self._needed = offset + limit
+        self._capacity = self._needed + max(self._needed, SPARE)
+        if append_only:
+            # What no window holds is in no table: ties are dropped only after it is known which they are.
+            self._capacity = sys.maxsize if with_ties else self._needed
+        self._windows: dict[Row, Window] = {}
+        self._is_whole: bool | None = None
 
     @property
     def schema(self) -> TableSchema:
@@ -93,18 +147,39 @@ class GroupTopN(Operator):
     def open(self, space: ObjectSpace, name: str) -> None:
         """Create the table of its rows, or open it again."""
         super().open(space, name)
-        self._windows.clear()
-        space.on_rollback(self._windows.clear)
+        self._forget()
+        space.on_rollback(self._forget)
 
+    @no_collection()
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
         """Take changes, and return what they changed in the first rows of their groups.
 
         Time: O(rows · log n + groups touched · (offset + limit)). Dirties: one slot a row.
         """
-        changed: dict[Row, list[tuple[Op, Row]]] = {}
-        for op, row in net_changes(chunk):
-            changed.setdefault(tuple(row[place] for place in self._group_places), []).append((op, row))
-        changes = [self._change_group(group, rows) for group, rows in changed.items()]
+        changes = net_changes(chunk)
+        places = self._group_places
+        groups = [tuple([row[place] for place in places]) for _, row in changes]
+        windows = {group: self._window(group) for group in dict.fromkeys(groups)}
+        keys = self._rows.write_rows([(op == "+", row) for op, row in changes])
+        kept = {group: dict(window.rows) for group, window in windows.items()} if self._append_only else {}
+        before: dict[Row, Rows] = {}
+        for group, key, (op, row) in zip(groups, keys, changes):
+            window = windows[group]
+            if group not in before and self._reaches(window, key):
+                before[group] = self._result(window)
+            window.change(op, key, row)
+        if self._append_only:
+            self._evict(kept, windows, zip(groups, keys, changes))
+        found = [_difference(old, self._settled(group, windows[group])) for group, old in before.items()]
+        self._let_go()
+        return self._emitted(found)
+
+    def _reaches(self, window: Window, key: bytes) -> bool:
+        """Tell whether a change may concern the result."""
+        keys, needed = window.keys, self._needed
+        return self.with_ties or len(keys) < needed or (needed > 0 and key <= keys[needed - 1])
+
+    def _emitted(self, changes: list[Difference]) -> list[Chunk]:
         # What leaves one group may come in another: it leaves first.
         gone = [("-", row) for one in changes for row in one[0]]
         new = [("+", row) for one in changes for row in one[2]]
@@ -116,58 +191,79 @@ class GroupTopN(Operator):
     def _rows(self) -> StateTable:
         return self._tables["rows"]
 
-    def _change_group(self, group: Row, rows: list[tuple[Op, Row]]) -> Difference:
-        """Apply the changes of one group."""
-        before = self._window(group)
-        is_touched = self._reaches(before, rows)
-        for op, row in rows:
-            if is_insert(op):
-                self._rows.insert_row(row)
-            else:
-                self._rows.delete_row(row)
-        after = self._keep(group, self._read(group)) if is_touched else before
-        if self._append_only:
-            self._evict(rows, before, after)
-        return _difference(self._result(before), self._result(after))
+    def _forget(self) -> None:
+        """Drop what is in memory."""
+        self._windows.clear()
+        self._is_whole = None
 
     def _window(self, group: Row) -> Window:
-        if group in self._windows:
-            self._windows.move_to_end(group)
-            return self._windows[group]
-        return self._keep(group, self._read(group))
+        """Return what is known of a group: all of it is where the table was empty and all windows fit since."""
+        known = self._windows.pop(group, None)
+        if known is None:
+            if self._is_whole is None:
+                self._is_whole = next(self._rows.scan(), None) is None
+            known = Window(self._capacity, {}, is_whole=True) if self._is_whole else self._read(group)
+        self._windows[group] = known
+        return known
 
-    def _keep(self, group: Row, window: Window) -> Window:
-        self._windows[group] = window
-        if len(self._windows) > self._cache_groups:
-            self._windows.popitem(last=False)
-        return window
+    def _let_go(self) -> None:
+        """Forget the windows that were touched longest ago."""
+        surplus = len(self._windows) - self._cache_groups
+        if surplus > 0:
+            self._is_whole = False
+            for group in list(islice(self._windows, surplus)):
+                del self._windows[group]
 
     def _read(self, group: Row) -> Window:
         """Read the first rows of a group."""
         rows = self._rows.scan(prefix=group)
-        first = list(islice(rows, self.offset + self.limit))
-        if self.with_ties and len(first) == self.limit and first:
-            last = self._order_of(first[-1])
-            first += takewhile(lambda row: self._order_of(row) == last, rows)
-        return {self._key(row): row for row in first}
+        first = list(islice(rows, self._capacity))
+        is_whole = len(first) < self._capacity
+        if self.with_ties and self.limit and not is_whole:
+            tied, is_whole = self._order_of(first[self.limit - 1]), True
+            if self._order_of(first[-1]) != tied:
+                is_whole = False
+            for row in rows if is_whole else ():
+                first.append(row)
+                if self._order_of(row) != tied:
+                    is_whole = False
+                    break
+        return Window(max(self._capacity, len(first)), {self._key(row): row for row in first}, is_whole=is_whole)
 
-    def _reaches(self, window: Window, rows: list[tuple[Op, Row]]) -> bool:
-        """Tell whether changes may concern the first rows: none beyond the last of them does."""
-        if len(window) < self.offset + self.limit:
+    def _settled(self, group: Row, window: Window) -> Rows:
+        """Return the result of a group, reading on where the window does not tell it."""
+        if not window.is_whole and not self._tells_result(window):
+            window = self._windows[group] = self._read(group)
+        return self._result(window)
+
+    def _tells_result(self, window: Window) -> bool:
+        if len(window.keys) < self._needed:
+            return False
+        if not self.with_ties or not self.limit:
             return True
-        last = next(reversed(window), b"")
-        ties = self._order_of(window[last]) if self.with_ties and window else None
-        return any(self._key(row) <= last or (ties is not None and self._order_of(row) == ties) for _, row in rows)
+        last, tied = (window.rows[window.keys[place]] for place in (-1, self.limit - 1))
+        return self._order_of(last) != self._order_of(tied)
 
-    def _evict(self, rows: list[tuple[Op, Row]], before: Window, after: Window) -> None:
+    def _evict(
+        self, before: dict[Row, Rows], windows: dict[Row, Window], changes: Iterable[tuple[Row, bytes, tuple[Op, Row]]]
+    ) -> None:
         """Forget rows that can never be among the first again."""
-        entered = {self._key(row): row for _, row in rows}
-        for key, row in (before | entered).items():
-            if key not in after:
-                self._rows.delete_row(row)
+        for group, key, (_, row) in changes:
+            before[group][key] = row
+        if self.with_ties:
+            for window in windows.values():
+                window.rows = self._result(window)
+                window.keys = list(window.rows)
+        gone = [row for group, rows in before.items() for key, row in rows.items() if key not in windows[group].rows]
+        self._rows.write_rows([(False, row) for row in gone])
 
-    def _result(self, window: Window) -> Window:
-        return dict(islice(window.items(), self.offset, None)) if self.offset else window
+    def _result(self, window: Window) -> Rows:
+        if not self.with_ties or len(window.keys) <= self.limit or not self.limit:
+            return window.between(self.offset, self._needed)
+        tied, stop = self._order_of(window.rows[window.keys[self.limit - 1]]), self.limit
+        while stop < len(window.keys) and self._order_of(window.rows[window.keys[stop]]) == tied:
+            stop += 1
+        return window.between(0, stop)
 
     def _key(self, row: Row) -> bytes:
         return self._state_schema.key_encoder.encode(self._state_schema.key_of(row))
@@ -222,7 +318,9 @@ def _rest(schema: TableSchema, group_key: Sequence[str], order_by: Sequence[KeyP
     return (name for name, _ in schema.primary_key if name not in known)
 
 
-def _difference(before: Window, after: Window) -> Difference:
+def _difference(before: Rows, after: Rows) -> Difference:
+    if before == after:
+        return [], [], []
     gone = [row for key, row in before.items() if key not in after]
     changed = [(before[key], row) for key, row in after.items() if key in before and before[key] != row]
     return gone, changed, [row for key, row in after.items() if key not in before]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from operator import itemgetter
+from itertools import compress, repeat
+from operator import add, itemgetter
 from typing import Any
 
 from objectspace.operators.aggregation import Aggregation
+from objectspace.operators.base import no_collection
 from objectspace.operators.canonical import is_plain
 from objectspace.operators.chunks import check_chunk, refuse_retractions
 from objectspace.operators.groups import same, same_values
@@ -62,6 +64,7 @@ class ValueGroups(Aggregation):
             self._fold()
         return []
 
+    @no_collection()
     def _fold(self) -> None:
         """Add up the rows that wait."""
         ops, rows = self._held_ops, self._held_rows
@@ -94,8 +97,10 @@ class ValueGroups(Aggregation):
     def _settle_columns(self, changes: dict[Any, Cells]) -> tuple[list[Any], list[Any]]:
         """Settle the groups that changed, and return what they show."""
         keys = self._in_order(changes)
-        groups = self._groups(keys)
+        groups, is_whole = self._groups(keys), self._is_whole
         olds = self._olds(keys, groups)
+        # What is known lacks these groups until they are back: an error on the way leaves it incomplete.
+        self._is_whole = False
         zero = tuple(self._zero)
         before = [zero if old is None else old for old, _ in olds]
         after = self._merged(before, [changes[key] for key in keys])
@@ -104,6 +109,7 @@ class ValueGroups(Aggregation):
         self._write(groups, olds, after)
         found = list(zip(after, shown))
         self._known.update([(key, group) for key, group in zip(keys, found) if group[0][0]])
+        self._is_whole = is_whole
         return _changes(olds, found, has_nan=self._may_be_nan)
 
     def _groups(self, keys: list[Any]) -> list[tuple[Any, ...]]:
@@ -121,14 +127,18 @@ class ValueGroups(Aggregation):
 
     def _olds(self, keys: list[Any], groups: list[tuple[Any, ...]]) -> list[Group]:
         """Return groups as they were at the last barrier."""
-        pop = self._known.pop
-        olds: list[Group] = [pop(key, ABSENT) for key in keys]
-        for place, old in enumerate(olds):
-            if old is ABSENT and (row := self._table.get_row(groups[place])) is not None:
-                values = row[len(self._keys) :]
-                cells = tuple([v if load is None else load(v) for load, v in zip(self._loads, values)])
-                olds[place] = cells, self._shown_rows([groups[place]], [cells])[0]
+        olds: list[Group] = list(map(self._known.pop, keys, repeat(ABSENT)))
+        unknown = [] if self._is_whole else [place for place, old in enumerate(olds) if old is ABSENT]
+        rows = self._table.get_rows([groups[place] for place in unknown])
+        stored = [(place, row) for place, row in zip(unknown, rows) if row is not None]
+        cells = [self._loaded_cells(row[len(self._keys) :]) for _, row in stored]
+        shown = self._shown_rows([groups[place] for place, _ in stored], cells) if cells else []
+        for (place, _), *old in zip(stored, cells, shown):
+            olds[place] = (old[0], old[1])
         return olds
+
+    def _loaded_cells(self, values: Sequence[Any]) -> Cells:
+        return tuple([value if load is None else load(value) for load, value in zip(self._loads, values)])
 
     def _merged(self, before: list[Cells], changes: list[Cells]) -> list[Cells]:
         columns = zip(zip(*before), zip(*changes))
@@ -136,7 +146,7 @@ class ValueGroups(Aggregation):
 
     def _check_rows(self, groups: list[tuple[Any, ...]], after: list[Cells]) -> None:
         """Refuse a group that has fewer rows than none."""
-        if not after or min(map(itemgetter(0), after)) >= 0:
+        if not after or min(map(_first, after)) >= 0:
             return
         for group, cells in zip(groups, after):
             if cells[0] < 0:
@@ -151,6 +161,8 @@ class ValueGroups(Aggregation):
                 for group, row in zip(groups, zip(*results)):
                     self._check_results(group, row)
         shown = groups if self._shown_group is same else map(self._shown_group, groups)
+        if len(self._keys) == 1:
+            return list(zip(map(_first, shown), *results))
         return list(zip(*zip(*shown), *results))
 
     def _write(self, groups: list[tuple[Any, ...]], olds: list[Group], after: list[Cells]) -> None:
@@ -161,13 +173,18 @@ class ValueGroups(Aggregation):
                 values if dump is None else list(map(dump, values)) for dump, values in zip(self._dumps, zip(*after))
             ]
             stored = list(zip(*columns))
-        self._table.insert_rows(
-            [(*group, *row) for group, row, (old, _), new in zip(groups, stored, olds, after) if new[0] and old != new]
-        )
+        rows = list(map(add, groups, stored))
+        are_other = [new[0] and new != old[0] for new, old in zip(after, olds)]
+        self._table.insert_rows(rows if all(are_other) else list(compress(rows, are_other)))
+        if all(map(_first, after)):
+            return
         for group, (old, _), new in zip(groups, olds, after):
             if old is not None and not new[0]:
                 row = [cell if dump is None else dump(cell) for dump, cell in zip(self._dumps, old)]
                 self._table.delete_row((*group, *row))
+
+
+_first = itemgetter(0)
 
 
 def _changes(

@@ -80,15 +80,24 @@ class Folder:
         return list(zip(self._key_places, self._keys, strict=True))
 
     def _folded(self, found: Any, cells: list[str], names: list[str]) -> Folded:
-        columns = [found.column(name).to_pylist() for name in cells]
+        columns = [_values(found.column(name)) for name in cells]
         for number, kept in enumerate(self._accumulators):
             if kept.role == "sum" and found.column(cells[number]).null_count:
                 columns[number] = [value or 0 for value in columns[number]]
-        keys = [found.column(name).to_pylist() for name in names]
+        keys = [_values(found.column(name)) for name in names]
         return dict(zip(keys[0] if len(keys) == 1 else zip(*keys), zip(*columns)))
 
 
 _STEPS = {"min": "min", "max": "max"}
+
+
+def _values(column: Any) -> list[Any]:
+    """Return the values of a column as Python's; whole numbers take a tenth of the time of others."""
+    import pyarrow as pa
+
+    if column.null_count or not pa.types.is_integer(column.type):
+        return column.to_pylist()  # type: ignore[no-any-return]
+    return column.to_numpy().tolist()  # type: ignore[no-any-return]
 
 
 def _array(values: Sequence[Any], column: Column) -> Any:
@@ -111,7 +120,7 @@ def _signs(ops: Sequence[str]) -> Any:
     """Return +1 for a row that came and -1 for one that went; ``None`` where all came."""
     import pyarrow as pa
 
-    if all(op == "+" for op in ops):
+    if set(ops) <= {"+"}:
         return None
     return pa.array([1 if op == "+" or op == "U+" else -1 for op in ops], pa.int64())
 

@@ -118,6 +118,11 @@ class FixedForm:
     offset: int
     number: Callable[[Any], int]
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether values are numbers already."""
+        return self.number is _whole
+
 
 def fixed_form(kind: DataType) -> FixedForm | None:
     """Return the form of a type of fixed width, ``None`` for another type."""

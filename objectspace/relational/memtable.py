@@ -16,10 +16,10 @@ operation on a key stands alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any, Literal, NamedTuple
 
 from sortedcontainers import SortedList
@@ -76,6 +76,7 @@ class MemTable:
         self._same = same
         self._operations: dict[bytes, Operation] = {}
         self._order: SortedList | None = None
+        self._unsorted: list[bytes] = []
         self._journal: dict[bytes, Operation | None] | None = None
 
     def insert(self, key: bytes, new: Any) -> None:
@@ -98,14 +99,25 @@ class MemTable:
             self._contradiction(f"insert of {new!r}", found)
             self._put(key, _INSERT, None, new)
 
-    def insert_all(self, rows: Iterable[tuple[bytes, Any]]) -> None:
-        """Note that rows were inserted: the same as :meth:`insert` for each, and quicker where the table is blind."""
+    def write_all(self, keys: Sequence[bytes], olds: Sequence[Any], news: Sequence[Any]) -> None:
+        """Note inserts (their old row is ``None``) and deletes (their new row is ``None``), one after the other.
+
+        Raises:
+            InconsistentOperationError: the table is strict and one contradicts what is there.
+
+        Time: O(1) a row, and quicker than one by one where the table is blind.
+        """
         if self.consistency != "blind" or self._journal is not None:
-            for key, new in rows:
-                self.insert(key, new)
+            for key, old, new in zip(keys, olds, news):
+                if new is None:
+                    self.delete(key, old)
+                else:
+                    self.insert(key, new)
             return
-        self._order = None
-        self._operations.update([(key, _new(Operation, (_INSERT, None, new))) for key, new in rows])
+        if self._order is not None:
+            self._unsorted += [key for key in keys if key not in self._operations]
+        kinds = [_DELETE if new is None else _INSERT for new in news] if None in news else repeat(_INSERT)
+        self._operations.update(zip(keys, map(_new, repeat(Operation), zip(kinds, olds, news))))
 
     def delete(self, key: bytes, old: Any) -> None:
         """Note that a row was deleted.
@@ -161,20 +173,28 @@ class MemTable:
         """
         if not self._operations:
             return []
-        if self._order is None:
-            self._order = SortedList(self._operations)
-        operations = self._operations
-        keys = list(islice(self._order.irange(start, end or None, (True, False), reverse), BATCH))
+        operations, order = self._operations, self._sorted()
+        keys = list(islice(order.irange(start, end or None, (True, False), reverse), BATCH))
         first = [(key, operations[key]) for key in keys]
-        return first if len(first) < BATCH else _batches(operations, self._order, first, start, end, reverse)
+        return first if len(first) < BATCH else _batches(operations, order, first, start, end, reverse)
 
     def items(self) -> Iterator[tuple[bytes, Operation]]:
         """Yield (key, operation) in key order."""
         return ((key, self._operations[key]) for key in sorted(self._operations))
 
+    def outcome(self) -> tuple[list[bytes], list[tuple[bytes, Any]]]:
+        """Return the keys whose rows go, and (key, new row) of the others, both in key order."""
+        keys = sorted(self._operations)
+        news = [operation[2] for operation in map(self._operations.__getitem__, keys)]
+        if None not in news:
+            return [], list(zip(keys, news))
+        gone = [key for key, new in zip(keys, news) if new is None]
+        return gone, [pair for pair in zip(keys, news) if pair[1] is not None]
+
     def clear(self) -> None:
         """Forget all operations."""
         self._operations, self._order = {}, None
+        self._unsorted.clear()
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
@@ -188,6 +208,7 @@ class MemTable:
             yield
         except BaseException:
             self._order = None
+            self._unsorted.clear()
             for key, before in journal.items():
                 self._operations.pop(key, None)
                 if before is not None:
@@ -202,6 +223,15 @@ class MemTable:
     def __bool__(self) -> bool:
         return bool(self._operations)
 
+    def _sorted(self) -> SortedList:
+        """Return the keys in order; those that many writes at once brought are sorted in only now."""
+        if self._order is None:
+            self._order = SortedList(self._operations)
+        elif self._unsorted:
+            self._order.update(dict.fromkeys(self._unsorted))
+        self._unsorted.clear()
+        return self._order
+
     def _put_update(self, key: bytes, old: Any, new: Any) -> None:
         if old == new:
             self._drop(key)
@@ -212,14 +242,15 @@ class MemTable:
         if self._journal is not None:
             self._remember(key)
         if self._order is not None and key not in self._operations:
-            self._order.add(key)
+            self._unsorted.append(key)
         self._operations[key] = _new(Operation, (kind, old, new))
 
     def _drop(self, key: bytes) -> None:
         if self._journal is not None:
             self._remember(key)
-        if self._operations.pop(key, None) is not None and self._order is not None:
-            self._order.remove(key)
+        if self._order is not None and key in self._operations:
+            self._sorted().remove(key)
+        self._operations.pop(key, None)
 
     def _remember(self, key: bytes) -> None:
         assert self._journal is not None

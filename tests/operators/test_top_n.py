@@ -1,0 +1,110 @@
+"""Top-n beside sorting all rows: any offset, ties, small caches, retractions and recovery."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checkpoint import CheckpointStore
+from objectspace import PersistedObjectSpace
+from objectspace.operators import GroupTopN
+from objectspace.operators.top_n import SPARE
+from objectspace.relational import Chunk, Column, TableSchema
+from objectspace.relational.chunk import is_insert
+
+SCHEMA = TableSchema([Column("g", "int64"), Column("v", "int64"), Column("id", "int64")], ["id"])
+
+Row = tuple[int, int, int]
+
+
+def first_rows(rows: list[Row], limit: int, offset: int, ties: bool) -> list[Row]:
+    found: list[Row] = []
+    for group in sorted({row[0] for row in rows}):
+        mine = sorted((row for row in rows if row[0] == group), key=lambda row: (-row[1], row[2]))
+        tied = [row for row in mine[limit:] if ties and limit and row[1] == mine[limit - 1][1]]
+        found += mine[offset : offset + limit] + tied
+    return sorted(found)
+
+
+class Beside:
+    """A top-n and the rows that are there; what came out adds up to its result."""
+
+    def __init__(self, limit: int, offset: int, ties: bool, append_only: bool, cache: int) -> None:
+        self.store = CheckpointStore(":memory:")
+        self.make: Any = lambda: GroupTopN(
+            SCHEMA, ["g"], ["v desc"], limit, offset, ties, append_only=append_only, cache_groups=cache
+        )
+        self.shape = limit, offset, ties
+        self.rows: dict[int, Row] = {}
+        self.shown: list[Row] = []
+        self.number = 0
+        self.open()
+
+    def open(self) -> None:
+        self.space = PersistedObjectSpace(self.store)
+        self.top = self.make()
+        self.top.open(self.space, "top")
+
+    def step(self, new: list[tuple[int, int]], gone: list[int]) -> None:
+        changes: list[Any] = []
+        for place in gone:
+            if self.rows:
+                changes.append(("-", self.rows.pop(list(self.rows)[place % len(self.rows)])))
+        for group, value in new:
+            self.number += 1
+            self.rows[self.number] = (group, value, self.number)
+            changes.append(("+", self.rows[self.number]))
+        for chunk in self.top.process(Chunk.from_rows(SCHEMA, changes)):
+            for op, row in chunk.rows():
+                if is_insert(op):
+                    self.shown.append(row)
+                else:
+                    self.shown.remove(row)
+        assert sorted(self.shown) == first_rows(list(self.rows.values()), *self.shape)
+
+    def end(self, epoch: int, restarts: bool) -> None:
+        self.top.barrier(epoch)
+        self.space.checkpoint(epoch=epoch)
+        if restarts:
+            self.open()
+
+
+NEW = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 4)), max_size=12)
+
+
+@settings(max_examples=80)
+@given(
+    shape=st.sampled_from([(1, 0, False), (2, 1, False), (0, 0, False), (2, 0, True), (3, 0, True)]),
+    append_only=st.booleans(),
+    cache=st.sampled_from([1, 2, 100]),
+    steps=st.lists(st.tuples(NEW, st.lists(st.integers(0, 50), max_size=6), st.booleans()), max_size=5),
+)
+def test_it_is_what_sorting_gives(shape: Any, append_only: bool, cache: int, steps: list[Any]) -> None:
+    beside = Beside(*shape, append_only, cache)
+    for epoch, (new, gone, restarts) in enumerate(steps, 1):
+        beside.step(new, [] if append_only else gone)
+        beside.end(epoch, restarts)
+
+
+def test_it_reads_on_when_a_window_runs_out() -> None:
+    beside = Beside(2, 0, False, False, 100)
+    beside.step([(0, value) for value in range(4 * SPARE)], [])
+    beside.end(1, restarts=True)
+    for epoch in range(2, 6):
+        best = sorted(beside.rows.values(), key=lambda row: -row[1])[: SPARE - 2]
+        places = [list(beside.rows).index(row[2]) for row in best]
+        beside.step([], [place - sum(other < place for other in places[:at]) for at, place in enumerate(places)])
+        beside.end(epoch, restarts=epoch == 4)
+    assert len(beside.rows) == 4 * SPARE - 4 * (SPARE - 2)
+
+
+def test_only_first_rows_are_kept_of_a_stream_that_only_grows() -> None:
+    beside = Beside(2, 0, True, True, 100)
+    beside.step([(0, 3), (0, 3), (0, 3), (0, 1), (1, 5)], [])
+    beside.end(1, restarts=False)
+    assert len(beside.space.get("top/rows")) == 4
+    beside.step([(0, 4), (0, 5)], [])
+    beside.end(2, restarts=False)
+    assert len(beside.space.get("top/rows")) == 3

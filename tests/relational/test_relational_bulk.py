@@ -1,0 +1,78 @@
+"""Many rows at once give what one after the other gives: keys, texts, reads and writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from objectspace.relational import Column, RowError, StateTable, TableSchema
+from objectspace.relational.key_space import KeySpace
+from objectspace.relational.rows import RowCodec
+from tests.relational.helpers import new_space
+from tests.relational.samples import ORDERS, VALUES
+
+SCHEMA = TableSchema([Column("a", "int16"), Column("b", "string", nullable=True), Column("v", "int64")], ["a", "b"])
+
+
+@pytest.mark.parametrize("kind", VALUES)
+@settings(max_examples=20)
+@given(data=st.data())
+def test_keys_and_texts_are_the_same(kind: str, data: st.DataObject) -> None:
+    order, other = data.draw(st.sampled_from(ORDERS)), data.draw(st.sampled_from([[], ["s"], ["s", "n"]]))
+    columns = [Column("k", kind, nullable=True), Column("s", "string", nullable=True), Column("n", "int64")]
+    schema = TableSchema(columns, [f"k {order}", *other])
+    texts = st.none() | st.sampled_from(["", "],[", "a\x00", "é", "],[1,"])
+    rows = data.draw(st.lists(st.tuples(st.none() | VALUES[kind], texts, VALUES["int64"]), max_size=4))
+    checked = schema.check_rows(rows)
+    keys, codec = KeySpace("t", schema), RowCodec(schema)
+    assert repr(checked) == repr([schema.check_row(row) for row in rows])
+    assert keys.of_rows(checked) == list(map(keys.of_row, checked))
+    assert keys.keys(list(map(schema.key_of, checked))) == list(map(keys.of_row, checked))
+    assert codec.encode_all(checked) == list(map(codec.encode, checked))
+
+
+ROWS = st.tuples(st.integers(0, 3), st.sampled_from([None, "", "x"]), st.integers(0, 2))
+
+
+@settings(max_examples=60)
+@given(epochs=st.lists(st.tuples(st.lists(st.tuples(st.booleans(), ROWS), max_size=8), st.booleans()), max_size=4))
+def test_reads_and_writes_are_the_same(epochs: list[Any]) -> None:
+    space, model = new_space(), {}
+    table = StateTable(space, "t", SCHEMA)
+    keys = [(a, b) for a in range(4) for b in (None, "", "x")]
+    for epoch, (changes, is_sealed) in enumerate(epochs, 1):
+        found = table.write_rows(changes)
+        assert found == [SCHEMA.key_encoder.encode(row[:2]) for _, row in changes]
+        for comes, row in changes:
+            model.pop(row[:2], None)
+            if comes:
+                model[row[:2]] = row
+        assert table.get_rows(keys) == [model.get(key) for key in keys] == [table.get_row(key) for key in keys]
+        assert table.scan_all([(a,) for a in range(4)]) == [list(table.scan(prefix=(a,))) for a in range(4)]
+        if is_sealed:
+            space.checkpoint(epoch=epoch)
+    assert sorted(map(repr, table.scan())) == sorted(map(repr, model.values()))
+
+
+def test_a_row_that_does_not_fit_leaves_nothing() -> None:
+    table = StateTable(new_space(), "t", SCHEMA)
+    for write in (table.insert_rows, lambda rows: table.write_rows([(True, row) for row in rows])):
+        with pytest.raises(RowError, match="table 't': column 'v'"):
+            write([(1, "x", 1), (2, "x", "one")])
+    with pytest.raises(RowError, match="table 't': a key has 2 values"):
+        table.get_rows([(1,)])
+    assert list(table.scan()) == []
+
+
+@pytest.mark.parametrize("consistency", ["strict", "trusted"])
+def test_tables_that_check_take_many_rows_too(consistency: Any) -> None:
+    space = new_space()
+    table = StateTable(space, "t", SCHEMA, consistency)
+    table.write_rows([(True, (1, "x", 1)), (False, (1, "x", 1)), (True, (1, "x", 2))])
+    table.insert_rows([(2, None, 5)])
+    space.checkpoint(epoch=1)
+    table.write_rows([(False, (2, None, 5))])
+    assert table.scan_all([(1,), (2,)]) == [[(1, "x", 2)], []]
