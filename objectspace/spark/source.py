@@ -143,7 +143,7 @@ class Subject:
         known = tables(space)
         if self.name in known:
             return self.name
-        return next((name for name in known if name.endswith(f"/{self.name}/table")), None)
+        return next((name for name in known if f"/{name}".endswith(f"/{self.name}/table")), None)
 
     def _columns_of(self, schema: TableSchema) -> StructType:
         struct = schema.to_spark()
@@ -156,12 +156,13 @@ class Subject:
     def batches(self, shard: int, epoch: int) -> Iterator[pa.RecordBatch]:
         """Yield what one shard holds."""
         with self.open(shard, epoch) as store:
-            reader = store.reader(epoch=epoch) if epoch else store.reader()
-            space = PersistedObjectSpace(store, _at=reader)
+            # The cache of a shard stands at the epoch; its own last one is older where the shard has not changed since.
+            at = epoch if self.is_file and epoch else None
+            space = PersistedObjectSpace(store, _at=store.reader(epoch=at))
             if self.kind == "table":
                 name = self.table_in(space)
                 if name is not None:
-                    yield from StorageTable(store, name, self.columns, epoch or None).to_batches(BATCH_ROWS)
+                    yield from StorageTable(store, name, self.columns, at).to_batches(BATCH_ROWS)
             elif self.kind == "kvt":
                 yield from _batched(_entries(space, self.name), _KEY_VALUE_ARROW)
             elif self.name in space:
@@ -173,7 +174,7 @@ class Subject:
             name = self.table_in(PersistedObjectSpace(store))
             if name is None:
                 return
-            for epoch in range(first, last + 1):
+            for epoch in range(first, min(last, store.next_epoch() - 1) + 1):
                 table = StorageTable(store, name, self.columns)
                 for change in table.changes(epoch, epoch):
                     if change.old is not None:
@@ -185,8 +186,10 @@ class Subject:
         return Chain.open(location_at(self.path))
 
     def _operator(self, chain: Chain) -> str:
-        names = sorted({run.operator for run in chain.newest.runs}) if chain.newest is not None else []
-        found = names[0] if self.operator is None and len(names) == 1 else self.operator
+        names = sorted(name for name in (chain.newest.lineage if chain.newest is not None else ()) if name[0] != "$")
+        found = self.operator
+        if found is None:  # What a pipeline materialises is an operator of that name.
+            found = names[0] if len(names) == 1 else self.name if self.name in names else None
         if found is None or found not in names:
             raise ObjectSpaceError(f"{self.path}: name an operator with option operator: {', '.join(names) or 'none'}")
         return found
