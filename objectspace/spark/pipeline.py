@@ -19,7 +19,7 @@ from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators import Pipeline as Builder
 from objectspace.operators import Stream
-from objectspace.relational import SchemaError
+from objectspace.relational import SchemaError, StorageTable, tables
 from objectspace.relational.schema import KeyPart
 from objectspace.spark.epochs import Epochs
 from objectspace.spark.executor import MESSAGE_SCHEMA, Process, open_shard, shard_task
@@ -189,7 +189,7 @@ class Pipeline(Builder):
         """Process one micro-batch and publish its epoch; the function for ``foreachBatch``.
 
         Args:
-            rows: the micro-batch; of a pipeline with several sources the rows of :meth:`stream`.
+            rows: the micro-batch; of a pipeline with several sources as :meth:`micro_batch` has it.
             batch: its number.
 
         Returns:
@@ -220,9 +220,9 @@ class Pipeline(Builder):
                 "the pipeline has no source: declare one with source(name, df, key=), or pass start() a stream"
             )
         require_streams(list(self._declared.values()))
-        return self.rows({name: one.frame for name, one in self._declared.items()})
+        return self.micro_batch({name: one.frame for name, one in self._declared.items()})
 
-    def rows(self, frames: Mapping[str, DataFrame]) -> DataFrame:
+    def micro_batch(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         """Return the rows of some sources as one DataFrame, in the form that ``run_epoch`` takes.
 
         Args:
@@ -312,6 +312,28 @@ class Pipeline(Builder):
         """
         with open_shard(self.chain.operator_plan(operator, epoch, cache=self._cache), shard) as space:
             yield space
+
+    def rows(self, name: str, epoch: int | None = None) -> list[tuple[Any, ...]]:
+        """Return the rows of a materialised result, read without Spark, shard by shard in the order of the key.
+
+        Args:
+            name: its name.
+            epoch: the epoch, the newest by default.
+
+        Raises:
+            SchemaError: nothing is materialised under the name.
+            UnknownCheckpointError: the epoch has not been published.
+        """
+        if name not in self.results or self.results[name].label != "Materialize":
+            kept = [one for one, node in self.results.items() if node.label == "Materialize"]
+            raise SchemaError(f"nothing is materialised as {name!r}: there is {', '.join(kept) or 'nothing'}")
+        found: list[tuple[Any, ...]] = []
+        self.chain.refresh()  # Another driver may have published since.
+        for shard in range(self.chain.shards):
+            with self.read(name, shard, epoch) as space:
+                if f"{name}/table" in tables(space):
+                    found += StorageTable(space.store, f"{name}/table", self.columns[name]).scan()
+        return found
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
         """Go to an executor as nothing: functions that see a stream take its schema, and not the driver's side."""

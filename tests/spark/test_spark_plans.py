@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -67,28 +66,6 @@ def oracle() -> Oracle:
     return Oracle()
 
 
-@pytest.fixture
-def root() -> Iterator[Path]:
-    with TemporaryDirectory() as folder:
-        yield Path(folder)
-
-
-def held(driver: Driver, name: str) -> Counter[Any]:
-    """Return the rows of a materialised result, over all shards; each key is in one only."""
-    found: Counter[Any] = Counter()
-    for shard in range(driver.chain.shards):
-        with driver.read(name, shard) as space:
-            if f"{name}/table" not in space:
-                continue
-            node = driver.results[name]
-            assert node.make is not None
-            operator: Any = node.make()
-            operator.open(space, name)
-            places = [node.schema.place_of(column) for column in driver.columns[name]]
-            found.update(tuple(row[place] for place in places) for row in operator.scan())
-    return found
-
-
 def applied(log: Counter[Any], chunk: Chunk, columns: tuple[str, ...]) -> None:
     for op, row in chunk.rows():
         cells = tuple(row[chunk.schema.place_of(column)] for column in columns)
@@ -112,5 +89,5 @@ def test_a_random_plan_equals_the_batch_query(
             made = driver.epochs() if made is None or random.random() < 0.5 else made
             batch = micro_batch(frames, world.change(edits))
             assert made.run(batch, SourcePosition("q", number)) is not None  # type: ignore[arg-type]
-            assert held(driver, "result") == oracle.answer(tree.sql, world)
-        assert +log == held(driver, "result")
+            assert Counter(driver.rows("result")) == oracle.answer(tree.sql, world)
+        assert +log == Counter(driver.rows("result"))
