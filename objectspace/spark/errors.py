@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import re
 
+from pyspark.errors import PySparkException
+
 from checkpoint import CheckpointError
 from objectspace.errors import ObjectSpaceError
 
 
-class TaskFailedError(ObjectSpaceError):
-    """A task of an operator failed for good; the epoch was not published, and the state is that of the epoch before."""
+class TaskFailedError(ObjectSpaceError, PySparkException):
+    """A task of an operator failed for good; the epoch was not published, and the state is that of the epoch before.
+
+    It is one of Spark's errors, too, so that code which catches those goes on to.
+    """
+
+    def __init__(self, message: str) -> None:
+        PySparkException.__init__(self, message=message)
 
 
 _LAST_LINE = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)?): (?P<said>.+)", re.MULTILINE)

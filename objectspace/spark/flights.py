@@ -50,17 +50,19 @@ def build(pipeline: Pipeline, frames: Mapping[str, DataFrame]) -> None:
     weather = pipeline.source("weather", frames["weather"], key=["origin", "time_hour"])
     planes = pipeline.source("planes", frames["planes"], key=["tailnum"])
 
-    flights.group_by("carrier").agg(
+    flights.select("carrier", "dep_delay").group_by("carrier").agg(
         flights=count(), departed=count("dep_delay"), mean=avg("dep_delay"), worst=max_("dep_delay")
     ).materialize(CARRIERS)
 
     # An aggregate over a join over an aggregate: the flights of an hour meet its weather, and count by the wind.
-    hours = flights.group_by("origin", "time_hour").agg(flights=count("dep_delay"), delay=sum_("dep_delay"))
+    by_hour = flights.select("origin", "time_hour", "dep_delay").group_by("origin", "time_hour")
+    hours = by_hour.agg(flights=count("dep_delay"), delay=sum_("dep_delay"))
     hours.join(weather, on=["origin", "time_hour"]).group_by("wind").agg(
         flights=sum_("flights"), delay=sum_("delay")
     ).materialize(WINDS)
 
-    tails = flights.group_by("tailnum").agg(flights=count("dep_delay"), delay=sum_("dep_delay"))
+    by_tail = flights.select("tailnum", "dep_delay").group_by("tailnum")
+    tails = by_tail.agg(flights=count("dep_delay"), delay=sum_("dep_delay"))
     makers = tails.join(planes, on="tailnum").group_by("maker").agg(flights=sum_("flights"), delay=sum_("delay"))
     often = makers.filter(col("flights") >= FEW)
     often.with_columns(mean=col("delay") / col("flights")).top_n(5, order_by=["mean desc", "maker"]).materialize(MAKERS)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -22,9 +23,10 @@ from objectspace.operators import Stream
 from objectspace.relational import SchemaError, StorageTable, tables
 from objectspace.relational.schema import KeyPart
 from objectspace.spark.epochs import Epochs
+from objectspace.spark.errors import explained
 from objectspace.spark.executor import MESSAGE_SCHEMA, Process, open_shard, shard_task
 from objectspace.spark.inputs import Declared, keyed_schema, require_streams, wide
-from objectspace.spark.progress import EpochProgress
+from objectspace.spark.progress import EpochProgress, figures_of
 from objectspace.spark.query import PipelineQuery, Status, Watch
 from objectspace.spark.shards import shard_expression
 from objectspace.spark.sinks import FrameFunction
@@ -354,8 +356,21 @@ class Pipeline(Builder):
         if plan is None:
             return None
         # One action for each operator: two in one job could see outputs of different attempts when an executor dies.
-        saved = {name: operator.run(plan.operators[name], rows) for name, operator in self.operators.items()}
-        return self.chain.publish(plan, saved, {"seconds": time.perf_counter() - started})
+        saved: dict[str, list[ShardSaved]] = {}
+        figures: dict[str, float] = {}
+        for name, operator in self.operators.items():
+            since = time.perf_counter()
+            saved[name] = self._explained(operator, plan.operators[name], rows)
+            taken = sum(message.metrics.get("rows", 0) for message in saved[name])
+            figures |= figures_of(name, {"rows_in": taken, "ms": (time.perf_counter() - since) * 1000})
+        return self.chain.publish(plan, saved, {**figures, "seconds": time.perf_counter() - started})
+
+    def _explained(self, operator: Operator, plan: OperatorPlan, rows: DataFrame) -> list[ShardSaved]:
+        try:
+            return operator.run(plan, rows)
+        except PySparkException as error:
+            known = explained(error, operator.name, plan.epoch)
+            raise known from (None if known is not error else error.__cause__)
 
     def _each(self, on_epoch: Callable[[int, Manifest | None], None] | None) -> Callable[[DataFrame, int], None]:
         watch = self._watch

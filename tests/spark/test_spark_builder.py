@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -11,10 +12,11 @@ import duckdb
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from objectspace.operators import avg, col, count, max_
-from objectspace.spark import Pipeline
+from objectspace.operators import PipelineChangedError, avg, col, count, max_
+from objectspace.relational import SchemaError
+from objectspace.spark import Pipeline, TaskFailedError
 
-from .spark_helpers import SHARDS
+SHARDS = 2
 
 FLIGHT = "op string, id long, carrier string, origin string, delay long"
 WEATHER = "origin string, wind double"
@@ -81,8 +83,90 @@ def table(spark: SparkSession, pipeline: Pipeline, name: str, **options: Any) ->
 def test_a_pipeline_of_two_sources_equals_the_batch_queries(spark: SparkSession, make: Callable[[], Pipeline]) -> None:
     for number, epoch in enumerate(EPOCHS):
         pipeline = make()  # A new driver for each epoch.
-        assert pipeline.run_epoch(pipeline.rows(frames(spark, epoch)), number) is not None
-        assert pipeline.run_epoch(pipeline.rows(frames(spark, epoch)), number) is None
+        assert pipeline.run_epoch(pipeline.micro_batch(frames(spark, epoch)), number) is not None
+        assert pipeline.run_epoch(pipeline.micro_batch(frames(spark, epoch)), number) is None
     for name in ANSWERS:
-        assert table(spark, pipeline, name) == answers(EPOCHS)[name]
-        assert table(spark, pipeline, name, epoch=1) == answers(EPOCHS[:1])[name]
+        assert Counter(pipeline.rows(name)) == answers(EPOCHS)[name]
+        assert Counter(pipeline.rows(name, epoch=1)) == answers(EPOCHS[:1])[name]
+    assert table(spark, pipeline, "delays") == answers(EPOCHS)["delays"]
+    status = pipeline.status()
+    assert (status.epoch, status.error, status.is_active) == (3, None, False)
+    assert status.last is not None
+    assert status.last.rows == 2
+    figures = {one.name: one for one in status.last.operators}
+    assert figures["sources"].rows_in == 2
+    assert figures["delays"].slots == sum(
+        run.slots for run in pipeline.chain.manifest(3).runs if run.operator == "delays"
+    )
+    assert {"open_ms", "process_ms", "save_ms"} <= set(figures["delays"].phases)
+
+
+class Lost(Exception):
+    """The driver dies here."""
+
+
+def test_after_a_crash_the_functions_get_the_same_changes_again(
+    spark: SparkSession, tmp_path: Path, query: Callable[[str], None]
+) -> None:
+    seen: list[tuple[int, list[Any]]] = []
+    chunks: list[tuple[int, Any]] = []
+
+    def driver(*, dies: bool = False) -> Pipeline:
+        pipeline = Pipeline(tmp_path / "space", SHARDS, cache=tmp_path / "cache")
+        flights = pipeline.source("flights", spark.createDataFrame([], FLIGHT), key=["id"], op_column="op")
+        counts = flights.group_by("carrier").agg(n=count()).materialize("counts")
+        counts.sink("log", lambda epoch, chunk: chunks.append((epoch, sorted(chunk.rows()))))
+
+        def note(changes: DataFrame, epoch: int) -> None:
+            seen.append((epoch, sorted(map(tuple, changes.collect()))))
+            if dies:
+                raise Lost
+
+        pipeline.for_each_epoch(counts, note)
+        return pipeline
+
+    rows = spark.createDataFrame([("+", n, "AB"[n % 2], "X", 1) for n in range(4)], FLIGHT)
+    with pytest.raises(Lost):
+        driver(dies=True).run_epoch(rows, 0)
+    assert driver().run_epoch(rows, 0) is None  # The same micro-batch: it is in the state, and handed out once more.
+    assert driver().run_epoch(spark.createDataFrame([("-", 0, "A", "X", 1)], FLIGHT), 1) is not None
+    query("another")  # Nobody knows whether the last epoch of the query before was handed out to its end.
+    assert driver().run_epoch(spark.createDataFrame([], FLIGHT), 0) is not None
+    first, second = (1, [("+", "A", 2), ("+", "B", 2)]), (2, [("U+", "A", 1), ("U-", "A", 2)])
+    assert seen == [first, first, second, second]
+    assert [epoch for epoch, _ in chunks] == [1, 2, 2]  # The first driver died before it came to this one.
+    assert chunks[1] == (2, [("U+", ("A", 1)), ("U-", ("A", 2))])
+
+
+def test_an_error_of_a_task_is_told_in_words_and_nothing_counts(
+    spark: SparkSession, tmp_path: Path, query: Callable[[str], None]
+) -> None:
+    pipeline = Pipeline(tmp_path / "space", SHARDS, cache=tmp_path / "cache")
+    flights = pipeline.source("flights", spark.createDataFrame([], FLIGHT), key=["id"], op_column="op")
+    flights.group_by(share=(lambda row: 12 // row.delay, "int64")).agg(n=count()).materialize("shares")
+    with pytest.raises(TaskFailedError) as failed:
+        pipeline.run_epoch(spark.createDataFrame([("+", 1, "A", "X", 0)], FLIGHT), 0)
+    assert re.fullmatch(
+        r"operator \S+, epoch 1: ZeroDivisionError: .*, which replays its micro-batch", str(failed.value)
+    )
+    assert pipeline.status().epoch == 0
+
+
+def test_what_cannot_run_is_refused_in_words(spark: SparkSession, tmp_path: Path, query: Callable[[str], None]) -> None:
+    def driver(by: str) -> Pipeline:
+        pipeline = Pipeline(tmp_path / "space", SHARDS, cache=tmp_path / "cache")
+        flights = pipeline.source("flights", spark.createDataFrame([], FLIGHT), key=["id"], op_column="op")
+        flights.group_by(by).agg(n=count()).materialize("counts")
+        return pipeline
+
+    with pytest.raises(SchemaError, match=r"does not stream: read it with spark\.readStream"):
+        driver("origin").start(checkpoint_location=tmp_path / "progress")
+    with pytest.raises(SchemaError, match="takes a checkpoint_location="):
+        driver("origin").start()
+    with pytest.raises(SchemaError, match="has no result 'other': it has counts"):
+        driver("origin").for_each_epoch("other", print)
+    with pytest.raises(SchemaError, match="op_column 'what': the source has the columns op, id"):
+        driver("origin").source("more", spark.createDataFrame([], FLIGHT), op_column="what")
+    driver("carrier").run_epoch(spark.createDataFrame([("+", 1, "A", "X", 0)], FLIGHT), 0)
+    with pytest.raises(PipelineChangedError, match="start at another location"):
+        driver("origin").run_epoch(spark.createDataFrame([("+", 2, "A", "X", 0)], FLIGHT), 1)
