@@ -300,10 +300,10 @@ class Stream:
             name: the name that its state is kept under; give another one where it does something else.
         """
         check_name(name)
-        made = operator(self.schema)
+        schema, made = self.schema, operator(self.schema)
         visible = tuple(column for column in made.schema.names if column in self.columns or not column.startswith("_"))
         stream = self.then(
-            type(made).__name__, describe(operator), lambda: operator(self.schema), visible=visible, keys=(), name=name
+            type(made).__name__, describe(operator), lambda: operator(schema), visible=visible, keys=(), name=name
         )
         stream.node.keeps_state = True
         return stream

@@ -29,20 +29,20 @@ def joined(
     renamed = _names_of_right(left, right, shared, suffix)
     other = right.relabelled(renamed) if renamed else right
     keys = [name for name, _ in pairs], [renamed.get(name, name) for _, name in pairs]
-    condition = _condition(left.schema, other.schema, where)
+    schemas = left.schema, other.schema
 
     def _make() -> HashJoin:
         return HashJoin(
-            left.schema,
-            other.schema,
+            *schemas,
             left_key=keys[0],
             right_key=keys[1],
             kind=kind,
             null_safe=null_safe,
-            condition=condition,
+            condition=_condition(*schemas, where),
         )
 
     operator = _make()
+    output = operator.schema
     structure = f"{kind} on {', '.join(f'{one} = {two}' for one, two in zip(*keys, strict=True))}"
     structure += (" null-safe" if null_safe else "") + ("" if where is None else f" where {expression(where)}")
     node = Node(
@@ -66,7 +66,7 @@ def joined(
         # What the left side has too says nothing more: a row of it has one value there, or none.
         key = [name for name in key if name not in {renamed[name] for name in shared}]
     structure = ", ".join(shown(name, made) for name, made in columns.items())
-    return found.then("Select", structure, lambda: Select(operator.schema, columns, key), visible=tuple(columns))
+    return found.then("Select", structure, lambda: Select(output, columns, key), visible=tuple(columns))
 
 
 def _tells_absence(left: Stream, right: Stream) -> bool:
@@ -81,7 +81,8 @@ def _marked(stream: Stream, name: str) -> Stream:
     while name in stream.schema.names:
         name = f"_{name}"
     columns = {one: col(one) for one in stream.schema.names} | {name: lit(True)}
-    marked = stream.then("Marked", name, lambda: Select(stream.schema, columns))
+    before = stream.schema
+    marked = stream.then("Marked", name, lambda: Select(before, columns))
     schema = TableSchema(marked.schema.columns, [*marked.schema.primary_key, name])
     return marked.then("Rekey", f"and {name}", lambda: Rekey(schema))
 

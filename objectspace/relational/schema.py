@@ -121,6 +121,12 @@ class TableSchema:
         self.key_encoder = KeyEncoder([self.columns[place].type for place in self.key_places], orders)
         self.key_of = _picker(self.key_places)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel to another process as what the schema was made of."""
+        columns = self.columns if self.has_ids else tuple(replace(column, id=0) for column in self.columns)
+        roles = (self.watermark_column, self.distribution_key, self.vnode_column, self.last_id)
+        return (_remade, (columns, self.primary_key, *roles))
+
     def place_of(self, name: str) -> int:
         """Return the position of a column in a row.
 
@@ -458,3 +464,21 @@ def _picker(places: tuple[int, ...]) -> Callable[[Sequence[Any]], Row]:
         (only,) = places
         return lambda row: (row[only],)
     return lambda row: tuple([row[place] for place in places])
+
+
+def _remade(
+    columns: Sequence[Column],
+    key: Sequence[KeyPart],
+    watermark: str | None,
+    distribution: Sequence[str],
+    vnode: str | None,
+    last_id: int,
+) -> TableSchema:
+    return TableSchema(
+        columns,
+        key,
+        watermark_column=watermark,
+        distribution_key=distribution,
+        vnode_column=vnode,
+        last_id=last_id,
+    )

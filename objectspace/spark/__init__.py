@@ -7,9 +7,12 @@ their shards, each shard saves what has changed into a private run file, and one
 import objectspace.spark._needs  # noqa: F401
 from objectspace.spark.aggregate import Measure, RunningAggregate
 from objectspace.spark.embedded import EmbeddedPipeline
+from objectspace.spark.errors import TaskFailedError
 from objectspace.spark.executor import MESSAGE_SCHEMA, Process, message_batch, open_shard, save_shard, shard_task
 from objectspace.spark.java import JavaNotFoundError, ensure_java
 from objectspace.spark.pipeline import Operator, Pipeline
+from objectspace.spark.progress import EpochProgress, OperatorProgress
+from objectspace.spark.query import PipelineQuery, Status
 from objectspace.spark.session import quiet_session
 from objectspace.spark.shards import VNODES, hash_of, shard_expression, shard_of, vnode_of
 from objectspace.spark.stateful import Stateful
@@ -18,13 +21,18 @@ __all__ = [
     "MESSAGE_SCHEMA",
     "VNODES",
     "EmbeddedPipeline",
+    "EpochProgress",
     "JavaNotFoundError",
     "Measure",
     "Operator",
+    "OperatorProgress",
     "Pipeline",
+    "PipelineQuery",
     "Process",
     "RunningAggregate",
     "Stateful",
+    "Status",
+    "TaskFailedError",
     "ensure_java",
     "hash_of",
     "message_batch",

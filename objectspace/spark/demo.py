@@ -1,7 +1,8 @@
 """Watch a Spark pipeline keep checkpointed state, die in the middle, and go on: ``python -m objectspace.spark.demo``.
 
-The flights stream through the pipeline in a process of its own, which is killed with SIGKILL half way, together with
-Spark's Java process, and started again. At the end the state is compared with the same query run as a plain batch.
+Flights, weather and planes stream through a pipeline of aggregates, joins and a top-n in a process of its own, which is
+killed with SIGKILL half way, together with Spark's Java process, and started again. At the end the results are compared
+with the same queries run as a plain batch.
 """
 
 from __future__ import annotations
@@ -24,14 +25,27 @@ import orjson
 from checkpoint import CheckpointError
 from checkpoint.chain import EpochReceipt, Manifest, receipts
 from objectspace.errors import ObjectSpaceError
-from objectspace.spark.flights import CARRIERS, DAYS, batch_delays, delays_operator, read_flights, write_days
+from objectspace.relational import StorageTable, tables
+from objectspace.spark.flights import (
+    CARRIERS,
+    MAKERS,
+    MILES_A_FORCE,
+    RESULTS,
+    WINDS,
+    answers,
+    build,
+    read_flights,
+    write_days,
+    write_planes,
+    write_weather,
+)
 from objectspace.spark.java import ensure_java
 from objectspace.spark.pipeline import Pipeline
 from objectspace.spark.session import quiet_session
 
-SHARDS = 4
+SHARDS = 2
 _MARK = ".objectspace-demo"
-_Table = dict[Any, dict[str, Any]]
+_Rows = list[tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
@@ -46,8 +60,18 @@ class Folders:
 
     @property
     def flights(self) -> Path:
-        """The Parquet files, one a day."""
+        """The Parquet files of the flights, one a day."""
         return self.root / "flights"
+
+    @property
+    def weather(self) -> Path:
+        """The Parquet files of the weather, one a quarter."""
+        return self.root / "weather"
+
+    @property
+    def planes(self) -> Path:
+        """The Parquet file of the planes."""
+        return self.root / "planes"
 
     @property
     def space(self) -> Path:
@@ -65,10 +89,8 @@ class Folders:
         return self.root / "spark.log"
 
     def pipeline(self) -> Pipeline:
-        """Return the pipeline, with its one operator."""
-        pipeline = Pipeline(self.space, SHARDS, cache=self.root / "cache")
-        pipeline.add(delays_operator())
-        return pipeline
+        """Return the pipeline, on which nothing is built yet."""
+        return Pipeline(self.space, SHARDS, cache=self.root / "cache")
 
     def start_afresh(self) -> None:
         """Remove what an earlier demo has left.
@@ -155,12 +177,12 @@ def run_demo(folders: Folders, days: int) -> int:
     _stream_until_killed(folders, days, epochs)
     expected = _stream_to_the_end(folders, days, epochs)
     kept = _kept(folders)
-    _print_carriers(kept[CARRIERS.dictionary])
+    _print_results(kept)
     _print_receipts(list(receipts(folders.pipeline().chain)))
-    equal = kept == expected
-    rows = sum(len(table) for table in kept.values())
+    equal = all(sorted(kept[name]) == sorted(expected[name]) for name in RESULTS)
+    rows = sum(map(len, kept.values()))
     print(
-        f"\n{'EQUAL' if equal else 'NOT EQUAL'}: the state after the kill and the same query as a plain Spark batch"
+        f"\n{'EQUAL' if equal else 'NOT EQUAL'}: the state after the kill and the same queries as plain Spark batches"
         f" {'agree' if equal else 'differ'} ({rows:,} rows compared; {time.perf_counter() - started:.0f} s in all)"
     )
     return 0 if equal else 1
@@ -180,20 +202,25 @@ def run_child(folders: Folders, days: int) -> int:
     spark = quiet_session("objectspace demo", log=folders.log)
     java = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
     _report(event="started", java=java, epoch=pipeline.chain.epoch)
-    source = str(folders.flights)
-    schema = spark.read.parquet(source).schema
-    stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", days).parquet(source)
+    paths = {"flights": (folders.flights, days), "weather": (folders.weather, 1), "planes": (folders.planes, 1)}
+    frames = {name: spark.read.parquet(str(path)) for name, (path, _) in paths.items()}
+    streams = {
+        name: spark.readStream.schema(frames[name].schema).option("maxFilesPerTrigger", files).parquet(str(path))
+        for name, (path, files) in paths.items()
+    }
+    build(pipeline, streams)
 
     def _on_epoch(batch: int, manifest: Manifest | None) -> None:
         if manifest is None:
             _report(event="skipped", batch=batch)
         else:
-            _report(event="epoch", epoch=manifest.epoch, slots=manifest.slots, **manifest.metrics)
+            rows, seconds = manifest.metrics["rows"], manifest.metrics["seconds"]
+            _report(event="epoch", epoch=manifest.epoch, slots=manifest.slots, rows=rows, seconds=seconds)
 
-    pipeline.start(stream, folders.progress, {"availableNow": True}, _on_epoch).awaitTermination()
-    flights = spark.read.parquet(source)
-    tables = {kept.dictionary: list(batch_delays(flights, kept.key).items()) for kept in (CARRIERS, DAYS)}
-    _report(event="batch", tables=tables)
+    pipeline.start(
+        checkpoint_location=folders.progress, trigger={"availableNow": True}, on_epoch=_on_epoch
+    ).awaitTermination()
+    _report(event="batch", tables=answers(frames))
     spark.stop()
     return 0
 
@@ -213,7 +240,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--days",
         type=_positive,
-        default=7,
+        default=46,
         help="how many days of flights make a micro-batch, and so an epoch (default: %(default)s)",
     )
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
@@ -230,6 +257,8 @@ def _positive(text: str) -> int:
 def _prepare(folders: Folders) -> int:
     flights = read_flights()
     progress = Progress(f"{len(flights):,} flights into Parquet files, one a day:", 365)
+    write_weather(folders.weather)
+    write_planes(folders.planes)
     files = 0
     for files, _ in enumerate(write_days(flights, folders.flights), 1):
         progress.show(files)
@@ -260,10 +289,10 @@ def _stream_until_killed(folders: Folders, days: int, epochs: int) -> None:
     )
 
 
-def _stream_to_the_end(folders: Folders, days: int, epochs: int) -> dict[str, _Table]:
+def _stream_to_the_end(folders: Folders, days: int, epochs: int) -> dict[str, _Rows]:
     progress = Progress("Resumed:   epoch", epochs)
     progress.show(0, "  starting Spark again")
-    tables: dict[str, _Table] = {}
+    expected: dict[str, _Rows] = {}
     with _child(folders, days) as (process, events):
         for event in events:
             if event["event"] == "started":
@@ -273,11 +302,11 @@ def _stream_to_the_end(folders: Folders, days: int, epochs: int) -> dict[str, _T
             elif event["event"] == "epoch":
                 progress.show(event["epoch"], _pace(event))
             elif event["event"] == "batch":
-                tables = {name: _table_of(rows) for name, rows in event["tables"].items()}
-        if process.wait() or not tables:
+                expected = {name: [tuple(row) for row in rows] for name, rows in event["tables"].items()}
+        if process.wait() or not expected:
             raise _failed(folders, process)
     progress.end()
-    return tables
+    return expected
 
 
 def _failed(folders: Folders, process: subprocess.Popen[bytes]) -> ObjectSpaceError:
@@ -306,35 +335,38 @@ def _report(**event: Any) -> None:
 
 
 def _pace(event: dict[str, Any]) -> str:
-    return f"  {int(event['rows']):,} flights, {event['slots']} dirty slots, {event['seconds']:.2f} s"
+    return f"  {int(event['rows']):,} rows, {event['slots']} dirty slots, {event['seconds']:.2f} s"
 
 
-def _table_of(rows: list[list[Any]]) -> _Table:
-    return {tuple(key) if isinstance(key, list) else key: figures for key, figures in rows}
-
-
-def _kept(folders: Folders) -> dict[str, _Table]:
-    """Return the state as it is stored, read without Spark."""
+def _kept(folders: Folders) -> dict[str, _Rows]:
+    """Return the results as they are stored, read without Spark."""
     pipeline = folders.pipeline()
-    tables: dict[str, _Table] = {CARRIERS.dictionary: {}, DAYS.dictionary: {}}
-    for shard in range(SHARDS):
-        with pipeline.read("delays", shard) as space:
-            for name, table in tables.items():
-                table.update(space.get_or_create_dictionary(name))
-    return tables
+    found: dict[str, _Rows] = {name: [] for name in RESULTS}
+    for name, rows in found.items():
+        for shard in range(SHARDS):
+            with pipeline.read(name, shard) as space:
+                if f"{name}/table" in tables(space):
+                    rows += StorageTable(space.store, f"{name}/table").scan()
+    return found
 
 
-def _print_carriers(carriers: _Table) -> None:
+def _print_results(kept: dict[str, _Rows]) -> None:
     print("\nDepartures from New York in 2013, as kept in the space (delays in minutes)\n")
     print(f"{'carrier':<8}{'flights':>9}{'cancelled':>11}{'mean delay':>12}{'worst delay':>13}")
-    for carrier, figures in sorted(carriers.items(), key=lambda item: -item[1]["flights"]):
-        mean = figures["delay"] / figures["departed"]
-        print(f"{carrier:<8}{figures['flights']:>9,}{figures['cancelled']:>11,}{mean:>12.2f}{figures['worst']:>13,}")
+    for carrier, flights, departed, mean, worst in sorted(kept[CARRIERS], key=lambda row: -row[1]):
+        print(f"{carrier:<8}{flights:>9,}{flights - departed:>11,}{mean:>12.2f}{worst:>13,}")
+    print(f"\n{'wind (mph)':<12}{'flights':>9}{'mean delay':>12}")
+    for force, flights, delay in sorted(kept[WINDS]):
+        low = force * MILES_A_FORCE
+        print(f"{f'{low} to {low + MILES_A_FORCE}':<12}{flights:>9,}{delay / flights:>12.2f}")
+    print(f"\n{'the slowest makers of planes':<32}{'flights':>9}{'mean delay':>12}")
+    for maker, flights, _, mean in sorted(kept[MAKERS], key=lambda row: -row[3]):
+        print(f"{maker:<32}{flights:>9,}{mean:>12.2f}")
 
 
 def _print_receipts(epochs: list[EpochReceipt]) -> None:
     print("\nReceipts of the checkpoints (bytes of keys and values; all = what saving the whole state would cost)\n")
-    print(f"{'epoch':>6}{'flights':>10}{'dirty slots':>13}{'of all':>9}{'bytes':>11}{'of all':>11}{'in files':>11}")
+    print(f"{'epoch':>6}{'rows':>10}{'dirty slots':>13}{'of all':>9}{'bytes':>11}{'of all':>11}{'in files':>11}")
     step = max(1, len(epochs) // 8)
     for receipt in [*epochs[:-1:step], epochs[-1]]:
         print(

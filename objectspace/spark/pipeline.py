@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from checkpoint.chain import Chain, Location, Manifest, OperatorPlan, ShardSaved, SourcePosition, location_at
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
+from objectspace.operators import Pipeline as Builder
+from objectspace.operators import Stream
+from objectspace.relational import SchemaError, StorageTable, tables
+from objectspace.relational.schema import KeyPart
+from objectspace.spark.epochs import Epochs
+from objectspace.spark.errors import explained
 from objectspace.spark.executor import MESSAGE_SCHEMA, Process, open_shard, shard_task
+from objectspace.spark.inputs import Declared, keyed_schema, require_streams, wide
+from objectspace.spark.progress import EpochProgress, figures_of
+from objectspace.spark.query import PipelineQuery, Status, Watch
 from objectspace.spark.shards import shard_expression
+from objectspace.spark.sinks import FrameFunction
 from objectspace.spark.stateful import Stateful, WholeEpoch
+
+LOG = logging.getLogger("objectspace.spark")
+"""Where the progress of every epoch is logged, at level INFO."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +86,12 @@ class Operator:
         return messages or [ShardSaved(self.name, number, None) for number in range(plan.shards)]
 
 
-class Pipeline:
+class Pipeline(Builder):
     """Stateful operators whose state lies at a location, fed by the micro-batches of one streaming query.
+
+    There are two ways to say what it does. Declare sources, and build on them: grouping, joining, ranking and the rest
+    are the methods of the streams, as in :mod:`objectspace.operators`. Or :meth:`add` operators of your own, each of
+    which gets the rows of the one stream that ``start`` is given.
 
     Args:
         location: where the space lies: a folder or an fsspec URL that the driver and all executors reach.
@@ -95,10 +114,67 @@ class Pipeline:
         full_after: int = 64,
         cache: str | os.PathLike[str] | None = None,
     ) -> None:
+        super().__init__(location, shards)
         self.chain = Chain.open_or_create(location_at(location, options), shards)
         self.operators: dict[str, Operator] = {}
+        self.frames: dict[str, list[FrameFunction]] = {}
+        self._declared: dict[str, Declared] = {}
+        self._epochs: Epochs | None = None
+        self._query: StreamingQuery | None = None
+        self._watch = Watch()
         self._full_after = full_after
         self._cache = None if cache is None else os.path.abspath(cache)
+
+    def source(
+        self,
+        name: str,
+        schema: Any,
+        key: Sequence[KeyPart] = (),
+        *,
+        append_only: bool | None = None,
+        op_column: str | None = None,
+    ) -> Stream:
+        """Declare an input.
+
+        Args:
+            name: its name.
+            schema: its rows: a streaming DataFrame.
+            key: the columns that tell its rows apart; without a key every row is another one.
+            append_only: whether its rows are never changed or taken back; so it is without a column of operations.
+            op_column: the column that says what a row does: ``+``, ``-``, ``U-`` with the old row, ``U+`` with the new.
+
+        Raises:
+            SchemaError: the name is taken, or a column is missing or of a type without a match.
+        """
+        if not isinstance(schema, DataFrame):
+            return super().source(name, schema, key, append_only=bool(append_only))
+        found = keyed_schema(schema, op_column, key)
+        stream = super().source(name, found, append_only=op_column is None if append_only is None else append_only)
+        self._declared[name] = Declared(name, schema, op_column, stream.node, not found.primary_key)
+        return stream
+
+    def for_each_epoch(self, result: str | Stream, function: FrameFunction) -> None:
+        """Have a function called with the changes of a result, epoch by epoch.
+
+        It runs in the driver after the epoch is published. After a crash it may be called again, for the same epoch
+        with the same changes: so what it does must be idempotent by the epoch. It is not called where nothing changed.
+
+        Args:
+            result: the name of what was materialised or sunk, or the stream that ``sink`` or ``materialize`` returned.
+            function: takes the changes, a DataFrame with the column ``op`` before those of the result, and the epoch.
+                Each key has at most one row that goes (``-`` or ``U-``) and one that comes (``+`` or ``U+``).
+
+        Raises:
+            SchemaError: there is no such result.
+        """
+        named = [name for name, node in self.results.items() if isinstance(result, Stream) and node is result.node]
+        name = result if isinstance(result, str) else (named or [""])[0]
+        if name not in self.results:
+            raise SchemaError(
+                f"the pipeline has no result {name or result!r}: it has {', '.join(self.results) or 'none'}: end a"
+                " stream with materialize(name) or sink(name) first"
+            )
+        self.frames.setdefault(name, []).append(function)
 
     def add(self, operator: Operator) -> Operator:
         """Add an operator, and return it.
@@ -115,7 +191,7 @@ class Pipeline:
         """Process one micro-batch and publish its epoch; the function for ``foreachBatch``.
 
         Args:
-            rows: the micro-batch.
+            rows: the micro-batch; of a pipeline with several sources as :meth:`micro_batch` has it.
             batch: its number.
 
         Returns:
@@ -123,46 +199,105 @@ class Pipeline:
 
         Raises:
             FencedError: another driver has published this epoch; this one must stop.
+            TaskFailedError: a task failed for good; nothing was published.
             CheckpointError: micro-batches are missing, or a shard gave no message or several.
         Dirties: the location: a run file for each shard that changed, and one manifest.
         """
-        started = time.perf_counter()
-        plan = self.chain.begin(
-            SourcePosition(_query_id(rows), batch), list(self.operators), self._full_after, self._cache
-        )
-        if plan is None:
-            return None
-        # One action for each operator: two in one job could see outputs of different attempts when an executor dies.
-        saved = {name: operator.run(plan.operators[name], rows) for name, operator in self.operators.items()}
-        return self.chain.publish(plan, saved, {"seconds": time.perf_counter() - started})
+        position = SourcePosition(_query_id(rows), batch)
+        manifest = self._built().run(rows, position) if self._declared else self._run_added(rows, position)
+        if manifest is not None:
+            progress = EpochProgress.of(manifest)
+            self._watch.progress.append(progress)
+            LOG.info("%s", progress)
+        return manifest
+
+    def stream(self) -> DataFrame:
+        """Return the rows of all declared sources as one stream, which is what ``start`` runs.
+
+        Raises:
+            SchemaError: no source is declared, or one does not stream.
+        """
+        if not self._declared:
+            raise SchemaError(
+                "the pipeline has no source: declare one with source(name, df, key=), or pass start() a stream"
+            )
+        require_streams(list(self._declared.values()))
+        return self.micro_batch({name: one.frame for name, one in self._declared.items()})
+
+    def micro_batch(self, frames: Mapping[str, DataFrame]) -> DataFrame:
+        """Return the rows of some sources as one DataFrame, in the form that ``run_epoch`` takes.
+
+        Args:
+            frames: the rows by the names of the sources; a source that brings none may be left out.
+
+        Raises:
+            SchemaError: there is no such source.
+        """
+        for name in frames:
+            if name not in self._declared:
+                raise SchemaError(f"the pipeline has no source {name!r}: it has {', '.join(self._declared) or 'none'}")
+        return wide(list(self._declared.values()), frames)
 
     def start(
         self,
-        stream: DataFrame,
-        checkpoint_location: str | os.PathLike[str],
+        stream: DataFrame | None = None,
+        checkpoint_location: str | os.PathLike[str] | None = None,
         trigger: Mapping[str, Any] | None = None,
         on_epoch: Callable[[int, Manifest | None], None] | None = None,
     ) -> StreamingQuery:
-        """Start feeding a stream through the pipeline.
+        """Start the streaming query.
 
         Args:
-            stream: the streaming rows.
+            stream: the rows for operators that were added; nothing where sources are declared.
             checkpoint_location: the folder where Spark keeps how far it has read.
             trigger: the trigger of the query, such as ``{"availableNow": True}``.
             on_epoch: called after each micro-batch with its number and what ``run_epoch`` returned.
+
+        Returns:
+            The query; waiting for it raises the library's own error where that is what ended it.
+
+        Raises:
+            CheckpointError: the location cannot be read.
+            PipelineChangedError: the location holds the state of another pipeline.
+            SchemaError: there is nothing to run, or two things.
+        """
+        if checkpoint_location is None:
+            raise SchemaError("start() takes a checkpoint_location=: the folder where Spark keeps how far it has read")
+        if (stream is None) == bool(self.operators) or (self.operators and self._declared):
+            raise SchemaError(
+                "start() takes a stream for operators that were added, and none where sources are declared; a pipeline"
+                " has the one or the other"
+            )
+        self.chain.refresh()
+        self._epochs, self._watch = None, Watch()
+        rows = self.stream() if stream is None else stream
+        if self._declared:
+            self._built()
+        writer = rows.writeStream.foreachBatch(self._each(on_epoch))
+        writer = writer.option("checkpointLocation", os.fspath(checkpoint_location))
+        self._query = PipelineQuery((writer.trigger(**trigger) if trigger else writer).start(), self._watch)
+        return self._query
+
+    def progress(self) -> list[EpochProgress]:
+        """Return what the last epochs of this process did, at most a hundred, oldest first."""
+        return list(self._watch.progress)
+
+    def status(self) -> Status:
+        """Return how the pipeline stands.
 
         Raises:
             CheckpointError: the location cannot be read.
         """
         self.chain.refresh()
-
-        def _each(rows: DataFrame, batch: int) -> None:
-            manifest = self.run_epoch(rows, batch)
-            if on_epoch:
-                on_epoch(batch, manifest)
-
-        writer = stream.writeStream.foreachBatch(_each).option("checkpointLocation", os.fspath(checkpoint_location))
-        return (writer.trigger(**trigger) if trigger else writer).start()
+        newest, error = self.chain.newest, self._watch.error
+        return Status(
+            self.chain.location.url,
+            self.chain.shards,
+            self.chain.epoch,
+            self._query is not None and self._query.isActive,
+            None if newest is None else EpochProgress.of(newest),
+            None if error is None else str(error),
+        )
 
     @contextmanager
     def read(self, operator: str, shard: int, epoch: int | None = None) -> Iterator[PersistedObjectSpace]:
@@ -179,6 +314,77 @@ class Pipeline:
         """
         with open_shard(self.chain.operator_plan(operator, epoch, cache=self._cache), shard) as space:
             yield space
+
+    def rows(self, name: str, epoch: int | None = None) -> list[tuple[Any, ...]]:
+        """Return the rows of a materialised result, read without Spark, shard by shard in the order of the key.
+
+        Args:
+            name: its name.
+            epoch: the epoch, the newest by default.
+
+        Raises:
+            SchemaError: nothing is materialised under the name.
+            UnknownCheckpointError: the epoch has not been published.
+        """
+        if name not in self.results or self.results[name].label != "Materialize":
+            kept = [one for one, node in self.results.items() if node.label == "Materialize"]
+            raise SchemaError(f"nothing is materialised as {name!r}: there is {', '.join(kept) or 'nothing'}")
+        found: list[tuple[Any, ...]] = []
+        self.chain.refresh()  # Another driver may have published since.
+        for shard in range(self.chain.shards):
+            with self.read(name, shard, epoch) as space:
+                if f"{name}/table" in tables(space):
+                    found += StorageTable(space.store, f"{name}/table", self.columns[name]).scan()
+        return found
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        """Go to an executor as nothing: functions that see a stream take its schema, and not the driver's side."""
+        return (object, ())
+
+    def _built(self) -> Epochs:
+        if self._epochs is None:
+            declared = list(self._declared.values())
+            undeclared = [name for name in self.sources if name not in self._declared]
+            if undeclared:
+                raise SchemaError(f"source {undeclared[0]!r} has no rows: declare it with a streaming DataFrame")
+            self._epochs = Epochs(self, declared, self._full_after, self._cache)
+        return self._epochs
+
+    def _run_added(self, rows: DataFrame, position: SourcePosition) -> Manifest | None:
+        started = time.perf_counter()
+        plan = self.chain.begin(position, list(self.operators), self._full_after, self._cache)
+        if plan is None:
+            return None
+        # One action for each operator: two in one job could see outputs of different attempts when an executor dies.
+        saved: dict[str, list[ShardSaved]] = {}
+        figures: dict[str, float] = {}
+        for name, operator in self.operators.items():
+            since = time.perf_counter()
+            saved[name] = self._explained(operator, plan.operators[name], rows)
+            taken = sum(message.metrics.get("rows", 0) for message in saved[name])
+            figures |= figures_of(name, {"rows_in": taken, "ms": (time.perf_counter() - since) * 1000})
+        return self.chain.publish(plan, saved, {**figures, "seconds": time.perf_counter() - started})
+
+    def _explained(self, operator: Operator, plan: OperatorPlan, rows: DataFrame) -> list[ShardSaved]:
+        try:
+            return operator.run(plan, rows)
+        except PySparkException as error:
+            known = explained(error, operator.name, plan.epoch)
+            raise known from (None if known is not error else error.__cause__)
+
+    def _each(self, on_epoch: Callable[[int, Manifest | None], None] | None) -> Callable[[DataFrame, int], None]:
+        watch = self._watch
+
+        def _run(rows: DataFrame, batch: int) -> None:
+            try:
+                manifest = self.run_epoch(rows, batch)
+                if on_epoch:
+                    on_epoch(batch, manifest)
+            except BaseException as error:
+                watch.error = error
+                raise
+
+        return _run
 
 
 def _query_id(rows: DataFrame) -> str:

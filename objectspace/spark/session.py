@@ -45,7 +45,7 @@ def quiet_session(
         JavaNotFoundError: there is no Java to run on.
         PySparkRuntimeError: Spark does not start; a note names the log.
     Dirties: ``JAVA_HOME`` and, where they are unset, ``SPARK_LOCAL_IP`` and ``PYSPARK_PYTHON`` of this process; its
-        filter for one warning and the level of one logger of Spark.
+        filter for one warning and the levels of two loggers of Spark.
     """
     running = SparkSession.getActiveSession()
     if running is not None:
@@ -58,6 +58,8 @@ def quiet_session(
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     # It prints, with the whole Java stack, what is raised as an exception in any case.
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
+    # What foreachBatch raises comes out of the query, where somebody waits for it.
+    logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
     builder = SparkSession.builder.appName(name).master(master or "local[2,4]")
     for key, value in {**_QUIET, **(config or {})}.items():
         builder = builder.config(key, value)

@@ -13,7 +13,14 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    Filter,
+    InputPartition,
+)
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from checkpoint import CheckpointStore
@@ -22,6 +29,8 @@ from objectspace import PersistedObjectSpace, codec
 from objectspace.errors import ObjectSpaceError
 from objectspace.kvt import split_table_key, stored_entries
 from objectspace.relational import StorageTable, TableSchema, tables
+from objectspace.spark.pushdown import Bounds, bounds_of, is_pushing
+from objectspace.spark.writer import TableWriter, Target
 
 BATCH_ROWS = 8192
 
@@ -124,15 +133,21 @@ class Subject:
         Raises:
             ObjectSpaceError: no shard has the table.
         """
-        if self.kind != "table":
-            return _FIXED[self.kind]
+        return self._columns_of(self.table_schema()) if self.kind == "table" else _FIXED[self.kind]
+
+    def table_schema(self) -> TableSchema:
+        """Return the schema of the table.
+
+        Raises:
+            ObjectSpaceError: no shard has it.
+        """
         known: set[str] = set()
         for shard in range(self.shards()):
             with self.open(shard, self.epoch) as store:
                 space = PersistedObjectSpace(store)
                 name = self.table_in(space)
                 if name is not None:
-                    return self._columns_of(tables(space)[name].schema)
+                    return tables(space)[name].schema
                 known.update(tables(space))
         raise ObjectSpaceError(
             f"{self.path} has no table {self.name!r} at this epoch: there are {', '.join(sorted(known)) or 'none'}"
@@ -143,7 +158,7 @@ class Subject:
         known = tables(space)
         if self.name in known:
             return self.name
-        return next((name for name in known if name.endswith(f"/{self.name}/table")), None)
+        return next((name for name in known if f"/{name}".endswith(f"/{self.name}/table")), None)
 
     def _columns_of(self, schema: TableSchema) -> StructType:
         struct = schema.to_spark()
@@ -153,15 +168,17 @@ class Subject:
             raise ObjectSpaceError(f"table {self.name!r} has no column {missing[0]!r}: it has {', '.join(fields)}")
         return StructType.fromJson({**struct, "fields": [fields[name] for name in names]})
 
-    def batches(self, shard: int, epoch: int) -> Iterator[pa.RecordBatch]:
-        """Yield what one shard holds."""
+    def batches(self, shard: int, epoch: int, bounds: Bounds) -> Iterator[pa.RecordBatch]:
+        """Yield what one shard holds, of a table within bounds."""
         with self.open(shard, epoch) as store:
-            reader = store.reader(epoch=epoch) if epoch else store.reader()
-            space = PersistedObjectSpace(store, _at=reader)
+            # The cache of a shard stands at the epoch; its own last one is older where the shard has not changed since.
+            at = epoch if self.is_file and epoch else None
+            space = PersistedObjectSpace(store, _at=store.reader(epoch=at))
             if self.kind == "table":
                 name = self.table_in(space)
                 if name is not None:
-                    yield from StorageTable(store, name, self.columns, epoch or None).to_batches(BATCH_ROWS)
+                    table = StorageTable(store, name, self.columns, at)
+                    yield from _bounded(table, bounds) if bounds else table.to_batches(BATCH_ROWS)
             elif self.kind == "kvt":
                 yield from _batched(_entries(space, self.name), _KEY_VALUE_ARROW)
             elif self.name in space:
@@ -173,7 +190,7 @@ class Subject:
             name = self.table_in(PersistedObjectSpace(store))
             if name is None:
                 return
-            for epoch in range(first, last + 1):
+            for epoch in range(first, min(last, store.next_epoch() - 1) + 1):
                 table = StorageTable(store, name, self.columns)
                 for change in table.changes(epoch, epoch):
                     if change.old is not None:
@@ -185,8 +202,10 @@ class Subject:
         return Chain.open(location_at(self.path))
 
     def _operator(self, chain: Chain) -> str:
-        names = sorted({run.operator for run in chain.newest.runs}) if chain.newest is not None else []
-        found = names[0] if self.operator is None and len(names) == 1 else self.operator
+        names = sorted(name for name in (chain.newest.lineage if chain.newest is not None else ()) if name[0] != "$")
+        found = self.operator
+        if found is None:  # What a pipeline materialises is an operator of that name.
+            found = names[0] if len(names) == 1 else self.name if self.name in names else None
         if found is None or found not in names:
             raise ObjectSpaceError(f"{self.path}: name an operator with option operator: {', '.join(names) or 'none'}")
         return found
@@ -221,7 +240,8 @@ class ObjectSpaceSource(DataSource):
         """
         if self._is_feed():
             raise ObjectSpaceError("changes are a stream: use spark.readStream, or leave the option changes out")
-        return SpaceReader(Subject.of(self.options))
+        subject = Subject.of(self.options)
+        return FilteredReader(subject) if subject.kind == "table" and is_pushing() else SpaceReader(subject)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader of the change feed.
@@ -234,6 +254,16 @@ class ObjectSpaceSource(DataSource):
             raise ObjectSpaceError("readStream gives the changes of a table: pass the options table and changes=true")
         return ChangeReader(subject, int(self.options.get("maxEpochsPerTrigger", "1000")))
 
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """Return the writer of a micro-batch: options ``table``, ``key``, ``op`` and ``shards``.
+
+        Raises:
+            ObjectSpaceError: the stream is written in complete mode, or an option is missing.
+        """
+        if overwrite:
+            raise ObjectSpaceError("format objectspace takes changes, not whole results: use outputMode append")
+        return TableWriter(Target.of(self.options), schema)
+
     def _is_feed(self) -> bool:
         return self.options.get("changes", "false").lower() == "true"
 
@@ -244,6 +274,7 @@ class SpaceReader(DataSourceReader):
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
         self._epoch = subject.newest() if subject.epoch is None else subject.epoch
+        self._bounds = Bounds()
 
     def partitions(self) -> list[InputPartition]:
         """Return a partition for each shard."""
@@ -251,7 +282,16 @@ class SpaceReader(DataSourceReader):
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Yield what a shard holds."""
-        return self._subject.batches(partition.shard, partition.last)
+        return self._subject.batches(partition.shard, partition.last, self._bounds)
+
+
+class FilteredReader(SpaceReader):
+    """Reads of a table only what lies within the bounds that filters set."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take filters, and return all of them: Spark looks at what is left once more."""
+        self._bounds = bounds_of(self._subject.table_schema(), filters)
+        return filters
 
 
 class ChangeReader(DataSourceStreamReader):
@@ -308,6 +348,12 @@ def _batch(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
     columns = zip(*rows, strict=True)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _bounded(table: StorageTable, bounds: Bounds) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a table within bounds."""
+    rows = table.scan(bounds.prefix, bounds.lower, bounds.upper, bounds.inclusive)
+    return _batched(rows, table.arrow_schema())
 
 
 def _entries(space: PersistedObjectSpace, name: str) -> Iterator[tuple[Any, ...]]:

@@ -68,6 +68,21 @@ def test_a_table_of_all_shards_at_any_epoch(spark: SparkSession, location: str, 
     assert newest.where("k = 'k3'").agg({"total": "sum"}).collect()[0][0] == sums(batches)["k3"]
 
 
+def test_a_filter_on_the_key_decides_what_is_read(spark: SparkSession, location: str, batches: list[DataFrame]) -> None:
+    totals = sums(batches)
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        for condition, wanted in (
+            ("k = 'k3'", {"k3"}),
+            ("k > 'k3' AND total > 0", {key for key in totals if key > "k3"}),
+            ("k >= 'k10' AND k < 'k4'", {key for key in totals if "k10" <= key < "k4"}),
+        ):
+            rows = load(spark, location, table="totals").where(condition)
+            assert {row.k: row.total for row in rows.collect()} == {key: totals[key] for key in wanted}
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
 def test_objects_and_key_value_tables(spark: SparkSession, location: str, batches: list[DataFrame]) -> None:
     seen = load(spark, location, object="seen")
     assert seen.count() == sum(batch.count() for batch in batches)

@@ -73,6 +73,7 @@ def test_the_demo_survives_its_kill_and_starts_afresh(tmp_path: Path) -> None:
     assert done.stderr == ""
     assert re.search(r"Killed with SIGKILL after epoch \d of 4", done.stdout)
     assert re.search(r"^UA +58,665 +686 +12\.11 +483$", done.stdout, re.MULTILINE)
+    assert re.search(r"^AIRTRAN|^EMBRAER", done.stdout, re.MULTILINE)
     assert "\nEQUAL: the state after the kill" in done.stdout
     assert done.returncode == 0
 

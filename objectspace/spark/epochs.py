@@ -1,0 +1,244 @@
+"""The side of the driver: one epoch of a pipeline, an action for each operator that keeps state, and one manifest."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from checkpoint.chain import Chain, EpochPlan, Manifest, OperatorPlan, ShardSaved, SourcePosition
+from objectspace.operators import PipelineChangedError, Plan
+from objectspace.operators.catalogue import compare, note, stored_names
+from objectspace.spark.errors import explained
+from objectspace.spark.executor import MESSAGE_SCHEMA, open_shard, save_shard
+from objectspace.spark.handover import Parcel, Report, remove_before
+from objectspace.spark.inputs import Declared
+from objectspace.spark.progress import figures_of
+from objectspace.spark.sinks import Delivery, note_parcels, noted_parcels
+from objectspace.spark.stages import Stage, compiled
+from objectspace.spark.tasks import ROUTED_SCHEMA, Intake, StageTask, intake_task
+
+if TYPE_CHECKING:
+    from objectspace.spark.pipeline import Pipeline
+
+PIPELINE = "$pipeline"
+"""The operator under whose name the driver keeps what it must know of a pipeline."""
+
+SOURCES = "sources"
+"""What the action is called in figures and errors that takes the rows of the sources."""
+
+
+class Epochs:
+    """Makes the epochs of a pipeline with declared sources.
+
+    Args:
+        pipeline: the pipeline.
+        declared: its sources.
+        full_after: how many differential runs may follow a full one before the next full one is considered.
+        cache: the folder of the local caches.
+
+    Raises:
+        PipelineChangedError: the location holds the state of another pipeline.
+        SchemaError: the pipeline has no result.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, declared: Sequence[Declared], full_after: int = 64, cache: str | None = None
+    ) -> None:
+        self.chain: Chain = pipeline.chain
+        self._full_after, self._cache = full_after, cache
+        self.plan = _checked_plan(pipeline, self._state_plan())
+        wanted = {name: pipeline.results[name] for name in (*pipeline.functions, *pipeline.frames)}
+        self.stages = compiled(self.plan, wanted, self.chain.shards)
+        self._inputs = tuple(one.input() for one in declared)
+        self._delivery = Delivery(
+            self.chain.location, self.stages.results, pipeline.columns, pipeline.frames, pipeline.functions
+        )
+        self.direct = self._only_reader(declared)
+        """The stage that takes the rows of the sources in its own action, where there is one."""
+        self._is_first = True
+
+    def run(self, rows: DataFrame, position: SourcePosition) -> Manifest | None:
+        """Process one micro-batch and publish its epoch.
+
+        Args:
+            rows: the micro-batch.
+            position: which one it is.
+
+        Returns:
+            The manifest of the new epoch, or None where the micro-batch had been committed before.
+
+        Raises:
+            FencedError: another driver has published this epoch; this one must stop.
+            TaskFailedError: a task failed for good; nothing was published.
+            CheckpointError: micro-batches are missing, or the location cannot be used.
+        Dirties: the location: hand-over files, a run file for each shard that changed, and one manifest.
+        """
+        plan = self._begun(rows.sparkSession, position)
+        if plan is None:
+            return None
+        epoch = _Epoch(self, plan, rows)
+        manifest = epoch.made()
+        self._delivery.deliver(rows.sparkSession, manifest.epoch, epoch.results())
+        remove_before(self.chain.location, manifest.epoch)
+        return manifest
+
+    def _begun(self, spark: SparkSession, position: SourcePosition) -> EpochPlan | None:
+        """Begin an epoch, after the functions of the last one were called where nobody knows whether they were."""
+        names = [PIPELINE, *(stage.name for stage in self.stages.stages)]
+        plan = self.chain.begin(position, names, self._full_after, self._cache)
+        newest, is_first = self.chain.newest, self._is_first
+        self._is_first = False
+        if newest is not None and self.stages.results:
+            # A micro-batch that comes again was not finished. Another query says nothing about the end of the last one.
+            is_open = newest.source == position if plan is None else is_first and newest.source.query != position.query
+            if is_open:
+                with open_shard(self._state_plan(), 0) as space:
+                    found = noted_parcels(space)
+                self._delivery.deliver(spark, newest.epoch, found)
+        return plan
+
+    def _state_plan(self) -> OperatorPlan:
+        return self.chain.operator_plan(PIPELINE, cache=self._cache)
+
+    def _only_reader(self, declared: Sequence[Declared]) -> Stage | None:
+        """Return the one stage that can take the rows of the sources in its own action, through a shuffle."""
+        readers = self.stages.readers()
+        if len(readers) != 1 or self.stages.wants_rows() or any(one.is_numbered for one in declared):
+            return None
+        return next(stage for stage in self.stages.stages if stage.name in readers)
+
+    def save_state(self, plan: OperatorPlan, results: Mapping[str, Sequence[Parcel]]) -> list[ShardSaved]:
+        """Save what the driver must know, where it changed."""
+        saved = [ShardSaved(PIPELINE, shard, None) for shard in range(plan.shards)]
+        if results or not any(plan.lineages):
+            with open_shard(plan, 0) as space:
+                if not any(plan.lineages):
+                    note(space, self.plan, self.plan.stateful)
+                note_parcels(space, results)
+                saved[0] = save_shard(plan, space, 0)
+        return saved
+
+    def intake(self, epoch: int) -> Intake:
+        """Return what takes the rows of the sources in an epoch."""
+        return Intake(self._inputs, self.stages.sources, epoch)
+
+
+class _Epoch:
+    """One epoch under way."""
+
+    def __init__(self, epochs: Epochs, plan: EpochPlan, rows: DataFrame) -> None:
+        self._epochs, self._plan, self._rows = epochs, plan, rows
+        self._spark = rows.sparkSession
+        self._parcels: dict[int, list[Parcel]] = {}
+        self._watermarks: dict[int, dict[str, object]] = {}
+        self._figures: dict[str, float] = {}
+        self._source_rows = 0
+
+    def made(self) -> Manifest:
+        """Run all stages, and publish."""
+        started = time.perf_counter()
+        saved: dict[str, list[ShardSaved]] = {}
+        if self._epochs.direct is None:
+            self._take_in()
+        for stage in self._epochs.stages.stages:
+            saved[stage.name] = self._stage(stage)
+        saved[PIPELINE] = self._epochs.save_state(self._plan.operators[PIPELINE], self.results())
+        figures = {"rows": self._source_rows, "seconds": time.perf_counter() - started}
+        return self._epochs.chain.publish(self._plan, saved, {**self._figures, **figures})
+
+    def results(self) -> dict[str, list[Parcel]]:
+        """Return where the changes of the results lie."""
+        return {name: self._parcels.get(one.number, []) for name, one in self._epochs.stages.results.items()}
+
+    def _take_in(self) -> None:
+        task = intake_task(self._plan.operators[PIPELINE], self._epochs.intake(self._plan.epoch))
+        self._accept(SOURCES, lambda: self._rows.mapInArrow(task, MESSAGE_SCHEMA), None)
+
+    def _stage(self, stage: Stage) -> list[ShardSaved]:
+        plan = self._plan.operators[stage.name]
+        is_direct = self._epochs.direct is stage
+        parcels = tuple(one for _, number in stage.inputs for one in self._parcels.get(number, ()))
+        promises = tuple(
+            (side, column, value)
+            for side, number in stage.inputs
+            for column, value in self._watermarks.get(number, {}).items()
+        )
+        found: dict[int, ShardSaved] = {}
+        if is_direct:
+            task = StageTask(plan, stage, is_routed=True)
+            found = self._accept(stage.name, lambda: self._routed(stage).mapInArrow(task, MESSAGE_SCHEMA), stage)
+        if not found and (parcels or promises or not stage.rests or not any(plan.lineages)):
+            task = StageTask(plan, stage, parcels, promises)
+            rows = self._spark.range(0, stage.tasks, 1, stage.tasks)
+            found = self._accept(stage.name, lambda: rows.mapInArrow(task, MESSAGE_SCHEMA), stage)
+        return [found.get(shard, ShardSaved(stage.name, shard, None)) for shard in range(plan.shards)]
+
+    def _routed(self, stage: Stage) -> DataFrame:
+        changes = self._rows.mapInArrow(self._epochs.intake(self._plan.epoch).routed, ROUTED_SCHEMA)
+        # The explicit number of partitions keeps adaptive execution from joining small ones into one task.
+        return changes.repartitionById(stage.tasks, "shard")
+
+    def _accept(self, name: str, tasks: Callable[[], DataFrame], stage: Stage | None) -> dict[int, ShardSaved]:
+        """Run an action, and take in what its tasks say; return the saved shards."""
+        started = time.perf_counter()
+        try:
+            reports = [Report.from_json(row.message) for row in tasks().collect()]
+        except PySparkException as error:
+            known = explained(error, name, self._plan.epoch)
+            raise known from (None if known is not error else error.__cause__)
+        for report in reports:
+            for parcel in report.parcels:
+                self._parcels.setdefault(parcel.exit, []).append(parcel)
+        self._promise(reports, stage)
+        self._count(name, reports, (time.perf_counter() - started) * 1000)
+        return {report.saved.shard: report.saved for report in reports if report.saved is not None}
+
+    def _promise(self, reports: Sequence[Report], stage: Stage | None) -> None:
+        """Take promises that every task of a stage gives: the least of what they say holds for all."""
+        given: dict[tuple[int, str], list[object]] = {}
+        for report in reports:
+            for number, column, value in report.watermarks:
+                given.setdefault((number, column), []).append(value)
+        for (number, column), values in given.items():
+            if stage is not None and len(values) == stage.tasks:
+                self._watermarks.setdefault(number, {})[column] = min(values)  # type: ignore[type-var]
+
+    def _count(self, name: str, reports: Sequence[Report], milliseconds: float) -> None:
+        total = _summed(report.figures for report in reports)
+        self._source_rows += int(total.pop("source_rows", 0))
+        if name == SOURCES:
+            self._source_rows += int(total.pop("rows", 0))
+            total = {"rows_in": self._source_rows, "ms": milliseconds}
+        self._figures |= figures_of(name, {**total, "ms": milliseconds})
+
+
+def _checked_plan(pipeline: Pipeline, state: OperatorPlan) -> Plan:
+    """Return the plan of a pipeline with the names that its operators are stored under.
+
+    Raises:
+        PipelineChangedError: the state is that of another pipeline.
+    """
+    if not any(state.lineages):
+        return pipeline.plan()
+    with open_shard(state, 0) as space:
+        plan = pipeline.plan(stored_names(space))
+        difference = compare(space, plan)
+        if difference.new or difference.gone:
+            raise PipelineChangedError(
+                f"the pipeline is not the one that the state at {state.location.url} is of:"
+                f" {difference.describe(space, plan)}; go back to the pipeline as it was, or start at another location"
+                " with the input from its beginning"
+            )
+    return plan
+
+
+def _summed(figures: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for one in figures:
+        for name, value in one.items():
+            total[name] = total.get(name, 0) + value
+    return total

@@ -1,0 +1,256 @@
+"""The hand-over from one action to the next: changes in private files, of which those that are named count.
+
+A task writes what leaves its fragment into files ``handover/<epoch>-<uuid>.arrow`` of the location, one for each exit
+and shard, and names them in its message. The next action reads those that the driver has accepted, so an operator never
+sees the output of an attempt that was replaced.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+from uuid import uuid4
+
+import orjson
+import pyarrow as pa
+from xxhash import xxh64_intdigest
+
+from checkpoint import CorruptStoreError
+from checkpoint.chain import Location, ShardSaved
+from objectspace import codec
+from objectspace.operators.net import net_changes
+from objectspace.relational import Chunk, DataType, Order, SchemaError, TableSchema, compacted
+from objectspace.relational.keys import KeyEncoder
+from objectspace.relational.vnodes import VNODES, hasher
+from objectspace.spark.stages import Exit
+
+FOLDER = "handover"
+
+Watermark = tuple[int, str, Any]
+"""A promise: the number of the exit, the column, and the least that still comes in it."""
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """A file of changes on their way.
+
+    Args:
+        exit: the number of the exit that they left through.
+        shard: the shard that they go to; of a result the one that they come from.
+        file: the name of the file in the location.
+        rows: how many they are.
+        bytes: the size of the file.
+        checksum: the checksum over its bytes.
+    """
+
+    exit: int
+    shard: int
+    file: str
+    rows: int
+    bytes: int
+    checksum: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a task says of its shard: the one row that it yields.
+
+    Args:
+        saved: its state, where it keeps any.
+        parcels: what it handed over.
+        watermarks: what it promises.
+        figures: rows and milliseconds.
+    """
+
+    saved: ShardSaved | None = None
+    parcels: tuple[Parcel, ...] = ()
+    watermarks: tuple[Watermark, ...] = ()
+    figures: dict[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """Return the report as text."""
+        values = {
+            "saved": None if self.saved is None else self.saved.to_json(),
+            "parcels": [asdict(parcel) for parcel in self.parcels],
+            "watermarks": [(number, column, codec.encode(value)) for number, column, value in self.watermarks],
+            "figures": self.figures,
+        }
+        return orjson.dumps(values).decode()
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return the report in a text that ``to_json`` has made."""
+        values: dict[str, Any] = orjson.loads(text)
+        saved = values["saved"]
+        return cls(
+            None if saved is None else ShardSaved.from_json(saved),
+            tuple(Parcel(**parcel) for parcel in values["parcels"]),
+            tuple((number, column, codec.decode(value)) for number, column, value in values["watermarks"]),
+            values["figures"],
+        )
+
+
+class Outbox:
+    """What leaves the fragment of a task, by exit and shard.
+
+    Args:
+        exits: the exits.
+        shard: the shard that the task works for.
+    """
+
+    def __init__(self, exits: Iterable[Exit], shard: int = 0) -> None:
+        self._exits = {one.number: one for one in exits}
+        self._routes = {number: router(one) for number, one in self._exits.items()}
+        self._shard = shard
+        self._kept: dict[tuple[int, int], list[Chunk]] = {}
+        self.rows = 0
+
+    def add(self, number: int, chunk: Chunk) -> None:
+        """Put changes in."""
+        self.rows += len(chunk)
+        one, route = self._exits[number], self._routes[number]
+        if one.keys is None:
+            self._put(number, self._shard, chunk)
+        elif route is None:
+            self._put(number, 0, chunk)
+        else:
+            for shard, part in _divided(chunk, route).items():
+                self._put(number, shard, part)
+
+    def taken(self) -> list[tuple[int, int, Chunk]]:
+        """Return the triples (exit, shard, changes) that were put in since the last call."""
+        found = [(number, shard, together(chunks)) for (number, shard), chunks in sorted(self._kept.items())]
+        self._kept, self.rows = {}, 0
+        net = [(number, shard, self._net(number, chunk)) for number, shard, chunk in found]
+        return [entry for entry in net if len(entry[2])]
+
+    def _net(self, number: int, chunk: Chunk) -> Chunk:
+        """Return the changes of a result as one net change of each key; those of an operator as they are."""
+        return chunk if self._exits[number].keys is not None else compacted([settled(chunk)], strict=False)
+
+    def _put(self, number: int, shard: int, chunk: Chunk) -> None:
+        if len(chunk):
+            self._kept.setdefault((number, shard), []).append(chunk)
+
+
+def router(one: Exit) -> Callable[[Sequence[Any]], int] | None:
+    """Return the function that says to which shard a row goes; ``None`` where all go to the first."""
+    if not one.keys or one.tasks == 1:
+        return None
+    kinds = [one.schema.column(name).type for name in one.keys]
+    places = [one.schema.place_of(name) for name in one.keys]
+    tasks = one.tasks
+    vnode = _vnode_of(kinds)
+    return lambda row: vnode([row[place] for place in places]) * tasks // VNODES
+
+
+def _vnode_of(kinds: Sequence[DataType]) -> Callable[[Sequence[Any]], int]:
+    try:
+        return hasher(kinds)
+    except SchemaError:  # Spark hashes such a type in its own way: here the key counts as it is stored.
+        encode = KeyEncoder(kinds, [Order() for _ in kinds]).encode
+        return lambda values: xxh64_intdigest(encode(values), 42) >> 56
+
+
+def _divided(chunk: Chunk, route: Callable[[Sequence[Any]], int]) -> Mapping[int, Chunk]:
+    """Return the parts of a chunk by the shards that they go to, each in order."""
+    ops: dict[int, list[Any]] = {}
+    rows: dict[int, list[Any]] = {}
+    for op, row in zip(chunk.ops, chunk.values, strict=True):
+        shard = route(row)
+        ops.setdefault(shard, []).append(op)
+        rows.setdefault(shard, []).append(row)
+    return {shard: Chunk(chunk.schema, ops[shard], rows[shard]) for shard in sorted(rows)}
+
+
+def together(chunks: Sequence[Chunk]) -> Chunk:
+    """Return chunks of one schema as one, in their order."""
+    if len(chunks) == 1:
+        return chunks[0]
+    ops = [op for chunk in chunks for op in chunk.ops]
+    return Chunk(chunks[0].schema, ops, [row for chunk in chunks for row in chunk.values])
+
+
+def settled(chunk: Chunk) -> Chunk:
+    """Return what changes that came from several tasks say together, whatever the order in which they came.
+
+    Of each key deletes come before inserts, and several inserts of one key are in one order.
+    """
+    if all(op == "+" for op in chunk.ops):
+        changes = chunk.rows()
+    else:
+        changes = net_changes(chunk)
+    key_of = chunk.schema.key_of
+    if len({key_of(row) for op, row in changes if op == "+"}) < sum(op == "+" for op, _ in changes):
+        encode = chunk.schema.key_encoder.encode
+        changes.sort(key=lambda change: (encode(key_of(change[1])), change[0] == "+", repr(change[1])))
+    return Chunk(chunk.schema, [op for op, _ in changes], [row for _, row in changes])
+
+
+def to_bytes(chunk: Chunk) -> bytes:
+    """Return a chunk as an Arrow file."""
+    batch, sink = chunk.to_arrow(), pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+_SAME = frozenset(("bool", "int16", "int32", "int64", "float64", "string", "binary", "date"))
+"""Types whose values Arrow gives back in the one form that a row has them in; rows of others are checked anew."""
+
+
+def from_bytes(data: bytes, schema: TableSchema) -> Chunk:
+    """Return the chunk in a file that ``to_bytes`` has made."""
+    with pa.ipc.open_file(pa.BufferReader(data)) as reader:
+        table = reader.read_all()
+    if any(column.type.kind not in _SAME for column in schema.columns):
+        return Chunk.from_arrow(table, schema)
+    ops, *columns = (column.to_pylist() for column in table.columns)
+    return Chunk(schema, ops, list(zip(*columns, strict=True)))
+
+
+def write_parcels(location: Location, epoch: int, outbox: Outbox) -> tuple[Parcel, ...]:
+    """Write what is in an outbox into private files.
+
+    Raises:
+        CheckpointError: the location cannot be written.
+    Dirties: a new file for each exit and shard.
+    """
+    return tuple(_written(location, epoch, *entry) for entry in outbox.taken())
+
+
+def _written(location: Location, epoch: int, number: int, shard: int, chunk: Chunk) -> Parcel:
+    data = to_bytes(chunk)
+    name = f"{FOLDER}/{epoch:012d}-{uuid4().hex}.arrow"
+    location.write(name, data)
+    return Parcel(number, shard, name, len(chunk), len(data), _checksum(data))
+
+
+def read_parcel(location: Location, parcel: Parcel, schema: TableSchema) -> Chunk:
+    """Return the changes of a file.
+
+    Raises:
+        CorruptStoreError: the file is missing or damaged.
+    """
+    data = location.read(parcel.file)
+    if data is None or _checksum(data) != parcel.checksum:
+        found = "missing" if data is None else "damaged"
+        raise CorruptStoreError(
+            f"{parcel.file} of {location.url} is {found}: expected {parcel.rows} rows in {parcel.bytes} bytes:"
+            " start the query again, and the micro-batch is processed anew"
+        )
+    return from_bytes(data, schema)
+
+
+def remove_before(location: Location, epoch: int) -> int:
+    """Remove the files of the epochs before one, and return how many these were. Dirties: these files."""
+    old = [name for name in location.names(FOLDER) if name[:12].isdecimal() and int(name[:12]) < epoch]
+    for name in old:
+        location.delete(f"{FOLDER}/{name}")
+    return len(old)
+
+
+def _checksum(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()

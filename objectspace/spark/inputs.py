@@ -1,0 +1,94 @@
+"""The sources of a pipeline on Spark: several streams as one, so that one micro-batch is one epoch of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType
+
+from objectspace.operators import Node
+from objectspace.relational import SchemaError, TableSchema
+from objectspace.spark.tasks import SourceInput
+
+TAG = "source"
+"""The column that says which source a row is of, where there are several."""
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A source as it was declared.
+
+    Args:
+        name: its name.
+        frame: its rows, a streaming DataFrame.
+        op_column: the column of operations, or None where rows are only added.
+        node: its node in the plan.
+        is_numbered: whether it was declared without a key.
+    """
+
+    name: str
+    frame: DataFrame
+    op_column: str | None
+    node: Node
+    is_numbered: bool
+
+    def input(self) -> SourceInput:
+        """Return what a task must know."""
+        return SourceInput(self.name, self.node.schema, self.op_column, self.is_numbered)
+
+
+def schema_of(frame: DataFrame, op_column: str | None) -> StructType:
+    """Return the columns of a source without that of the operations.
+
+    Raises:
+        SchemaError: there is no such column.
+    """
+    if op_column is not None and op_column not in frame.columns:
+        raise SchemaError(f"op_column {op_column!r}: the source has the columns {', '.join(frame.columns)}")
+    return StructType([one for one in frame.schema.fields if one.name != op_column])
+
+
+def require_streams(sources: Sequence[Declared]) -> None:
+    """Make sure that every source streams.
+
+    Raises:
+        SchemaError: one does not.
+    """
+    for one in sources:
+        if not one.frame.isStreaming:
+            raise SchemaError(
+                f"source {one.name!r} is a DataFrame that does not stream: read it with spark.readStream; its rows join"
+                " the epoch in which they come"
+            )
+
+
+def wide(sources: Sequence[Declared], frames: Mapping[str, DataFrame]) -> DataFrame:
+    """Return the rows of all sources as one DataFrame: of one source as they are, of several in a column for each.
+
+    Args:
+        sources: all sources.
+        frames: the rows of each that has any.
+    """
+    if len(sources) == 1:
+        return frames[sources[0].name]
+    shapes = {one.name: one.frame.schema for one in sources}
+    return reduce(DataFrame.unionByName, (_tagged(name, frame, shapes) for name, frame in frames.items()))
+
+
+def _tagged(source: str, frame: DataFrame, shapes: Mapping[str, StructType]) -> DataFrame:
+    columns = [sf.lit(source).alias(TAG)]
+    for name, shape in shapes.items():
+        if name == source:
+            columns.append(sf.struct(*(sf.col(f"`{field}`") for field in shape.names)).alias(name))
+        else:
+            columns.append(sf.lit(None).cast(shape).alias(name))
+    return frame.select(*columns)
+
+
+def keyed_schema(frame: DataFrame, op_column: str | None, key: Sequence[object]) -> TableSchema:
+    """Return the schema of the changes of a source; a key column takes NULL no more than its DataFrame says."""
+    return TableSchema.from_spark(schema_of(frame, op_column), list(key))  # type: ignore[arg-type]

@@ -1,0 +1,85 @@
+"""The streaming query of a pipeline: Spark's own, whose errors are the library's where it knows what happened."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming.query import StreamingQuery
+
+from checkpoint import CheckpointError
+from objectspace.errors import ObjectSpaceError
+from objectspace.spark.progress import EpochProgress
+
+
+class Watch:
+    """What is known of the query of a pipeline: how its last epochs went, and what ended it."""
+
+    def __init__(self) -> None:
+        self.progress: deque[EpochProgress] = deque(maxlen=100)
+        self.error: BaseException | None = None
+
+    def ours(self) -> BaseException | None:
+        """Return the error that ended the query, where it is the library's."""
+        return self.error if isinstance(self.error, CheckpointError | ObjectSpaceError) else None
+
+
+class PipelineQuery(StreamingQuery):
+    """A query as Spark has it; waiting for it raises the library's own error where there is one.
+
+    Args:
+        query: Spark's query.
+        watch: what is known of it.
+    """
+
+    def __init__(self, query: StreamingQuery, watch: Watch) -> None:
+        super().__init__(query._jsq)
+        self._watch = watch
+
+    def awaitTermination(self, timeout: float | None = None) -> bool | None:
+        """Wait until the query ends; see Spark's own.
+
+        Raises:
+            ObjectSpaceError, CheckpointError: what ended it, where the library knows it.
+            StreamingQueryException: something else did.
+        """
+        return self._called("awaitTermination", *(() if timeout is None else (timeout,)))  # type: ignore[no-any-return]
+
+    def processAllAvailable(self) -> None:
+        """Wait until all input is processed; see Spark's own.
+
+        Raises: as ``awaitTermination``.
+        """
+        self._called("processAllAvailable")
+
+    def _called(self, name: str, *given: Any) -> Any:
+        try:
+            return getattr(super(), name)(*given)
+        except StreamingQueryException:
+            known = self._watch.ours()
+            if known is None:
+                raise
+            raise known from None
+
+
+@dataclass(frozen=True)
+class Status:
+    """How a pipeline stands.
+
+    Args:
+        location: where its space lies.
+        shards: the number of shards.
+        epoch: the newest published epoch, 0 before the first.
+        is_active: whether its query runs in this process.
+        last: what the newest epoch did; None before the first.
+        error: what ended the query, in words, or None.
+    """
+
+    location: str
+    shards: int
+    epoch: int
+    is_active: bool
+    last: EpochProgress | None
+    error: str | None

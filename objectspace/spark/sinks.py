@@ -1,0 +1,104 @@
+"""What leaves a pipeline: the changes of a result, handed to a function when their epoch is published.
+
+They lie in files that the epoch names, so that they are the same however often they are handed out: after a crash
+between the publishing of an epoch and the end of its functions these are called again, for the same epoch with the same
+changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StringType, StructField, StructType
+
+from checkpoint.chain import Location
+from objectspace import PersistedObjectSpace
+from objectspace.relational import Chunk, TableSchema, compacted
+from objectspace.spark.handover import Parcel, read_parcel, settled, together
+from objectspace.spark.stages import Exit
+
+HANDOVER = "$handover"
+"""The dictionary that says where the changes of each result lie, of the newest epoch."""
+
+FrameFunction = Callable[[DataFrame, int], object]
+ChunkFunction = Callable[[int, Chunk], object]
+
+
+def note_parcels(space: PersistedObjectSpace, found: Mapping[str, Sequence[Parcel]]) -> None:
+    """Note where the changes of an epoch lie. Dirties: an item for each result."""
+    noted = space.get_or_create_dictionary(HANDOVER)
+    for name, parcels in found.items():
+        noted[name] = [asdict(parcel) for parcel in parcels]
+
+
+def noted_parcels(space: PersistedObjectSpace) -> dict[str, list[Parcel]]:
+    """Return where the changes of the newest epoch lie, by the names of the results."""
+    noted = space.get_dictionary(HANDOVER).items() if HANDOVER in space else ()
+    return {name: [Parcel(**parcel) for parcel in parcels] for name, parcels in noted}
+
+
+class Delivery:
+    """Hands the changes of results to the functions that want them.
+
+    Args:
+        location: where the files lie.
+        exits: the exit of each result.
+        columns: the columns that the user sees of each.
+        frames: for a result the functions of (changes as a DataFrame, epoch).
+        chunks: for a result the function of (epoch, changes as a chunk).
+    """
+
+    def __init__(
+        self,
+        location: Location,
+        exits: Mapping[str, Exit],
+        columns: Mapping[str, tuple[str, ...]],
+        frames: Mapping[str, Sequence[FrameFunction]],
+        chunks: Mapping[str, ChunkFunction],
+    ) -> None:
+        self._location, self._exits, self._columns = location, exits, columns
+        self._frames, self._chunks = frames, chunks
+
+    def deliver(self, spark: SparkSession, epoch: int, found: Mapping[str, Sequence[Parcel]]) -> None:
+        """Call the functions of the results that changed in an epoch.
+
+        Args:
+            spark: the session.
+            epoch: the epoch, which is published.
+            found: where the changes lie.
+
+        Raises:
+            CorruptStoreError: a file is missing or damaged.
+        """
+        for name, one in self._exits.items():
+            parcels = found.get(name, ())
+            if parcels and name in self._chunks:
+                chunk = together([read_parcel(self._location, parcel, one.schema) for parcel in parcels])
+                net = compacted([settled(chunk)], strict=False)
+                if len(net):
+                    self._chunks[name](epoch, net)
+            for function in self._frames.get(name, ()) if parcels else ():
+                function(self.frame(spark, name, parcels), epoch)
+
+    def frame(self, spark: SparkSession, name: str, parcels: Sequence[Parcel]) -> DataFrame:
+        """Return the changes of a result as a DataFrame: ``op`` before the columns that the user sees."""
+        schema = self._exits[name].schema
+        columns = [schema.column(column) for column in self._columns[name]]
+        fields = StructType.fromJson(TableSchema(columns).to_spark()).fields
+        read = _reader(self._location, parcels, schema, self._columns[name])
+        rows = spark.range(0, len(parcels), 1, len(parcels))
+        return rows.mapInArrow(read, StructType([StructField("op", StringType(), False), *fields]))
+
+
+def _reader(
+    location: Location, parcels: Sequence[Parcel], schema: TableSchema, columns: Sequence[str]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def _read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column("id").to_pylist():
+                yield read_parcel(location, parcels[number], schema).to_arrow().select(["op", *columns])
+
+    return _read

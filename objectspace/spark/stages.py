@@ -1,0 +1,196 @@
+"""The plan of a pipeline as stages: what runs in one Spark action, and what goes from one action to the next.
+
+Each operator that keeps state is a stage. The operators without state that follow it run in its tasks, up to the next
+operators with state and to the results. Those that follow a source run before the first shuffle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from objectspace.operators import Node, Operator, Plan
+from objectspace.relational import TableSchema
+
+Maker = Callable[[], Operator]
+
+
+@dataclass(frozen=True)
+class Exit:
+    """Where changes leave a fragment: to one side of a stage, or to a result.
+
+    Args:
+        number: its number in the pipeline.
+        schema: the schema of the changes.
+        keys: the columns that say which shard a change goes to; ``()`` where all go to one, ``None`` where each stays.
+        tasks: how many shards there are at the other end.
+    """
+
+    number: int
+    schema: TableSchema
+    keys: tuple[str, ...] | None
+    tasks: int
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """Operators that run in one task, one feeding the other.
+
+    Args:
+        names: the names of the operators; the first feeds the others, and of a source it is the source.
+        makes: what makes each operator; a source has nothing.
+        links: for each operator those that read it, with their sides.
+        exits: for each operator where its changes leave the fragment.
+    """
+
+    names: tuple[str, ...]
+    makes: tuple[Maker | None, ...]
+    links: tuple[tuple[tuple[int, str], ...], ...]
+    exits: tuple[tuple[Exit, ...], ...]
+
+    def all_exits(self) -> list[Exit]:
+        """Return every exit once."""
+        return [one for exits in self.exits for one in exits]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One operator that keeps state, with what follows it.
+
+    Args:
+        name: the name of the operator, which its state is kept under.
+        label: its kind.
+        fragment: the operator and those without state behind it.
+        inputs: for each of its sides the number of the exit that feeds it.
+        schemas: for each of its sides the schema of the changes.
+        tasks: into how many shards it is divided.
+        rests: whether it has nothing to do in an epoch without input, once it has state.
+    """
+
+    name: str
+    label: str
+    fragment: Fragment
+    inputs: tuple[tuple[str, int], ...]
+    schemas: Mapping[str, TableSchema]
+    tasks: int
+    rests: bool
+
+
+@dataclass(frozen=True)
+class Stages:
+    """A pipeline as it runs on Spark.
+
+    Args:
+        sources: what each source feeds.
+        stages: the stages, inputs before readers.
+        results: the exit of each result whose changes somebody wants.
+    """
+
+    sources: Mapping[str, Fragment]
+    stages: Sequence[Stage]
+    results: Mapping[str, Exit]
+
+    def readers(self) -> set[str]:
+        """Return the names of the stages that read from a source."""
+        fed = {one.number for fragment in self.sources.values() for one in fragment.all_exits()}
+        return {stage.name for stage in self.stages if any(number in fed for _, number in stage.inputs)}
+
+    def wants_rows(self) -> bool:
+        """Tell whether the changes of a result come straight from a source."""
+        wanted = {one.number for one in self.results.values()}
+        return any(one.number in wanted for fragment in self.sources.values() for one in fragment.all_exits())
+
+
+_RESTING = frozenset(
+    ("HashAgg", "SimpleAgg", "HashJoin", "TopN", "GroupTopN", "Materialize", "Dedup", "WatermarkFilter")
+)
+"""Kinds of operators that do nothing at a barrier before which nothing came."""
+
+
+def compiled(plan: Plan, results: Mapping[str, Node], shards: int) -> Stages:
+    """Return a plan as stages.
+
+    Args:
+        plan: the plan.
+        results: the operators whose changes are wanted, by the names of the results.
+        shards: the number of shards.
+    """
+    maker = _Compiler(plan, results, shards)
+    sources = {node.name or "": maker.fragment(node) for node in plan.nodes if node.make is None}
+    stages = [maker.stage(node) for node in plan.nodes if node.make is not None and node.is_stateful]
+    return Stages(sources, [maker.fed(stage) for stage in stages], maker.results)
+
+
+def tasks_of(node: Node, shards: int) -> int:
+    """Return into how many shards an operator is divided: one, where rows of different keys must meet."""
+    return shards if node.keys and all(node.keys) else 1
+
+
+@dataclass
+class _Compiler:
+    """What is found while the fragments are made."""
+
+    plan: Plan
+    wanted: Mapping[str, Node]
+    shards: int
+    results: dict[str, Exit] = field(default_factory=dict)
+    feeding: dict[tuple[str, str], list[Exit]] = field(default_factory=dict)
+    count: int = 0
+
+    def fragment(self, anchor: Node) -> Fragment:
+        """Return an operator and those without state that it feeds."""
+        members = self._members(anchor)
+        places = {node: place for place, node in enumerate(members)}
+        links = tuple(
+            tuple((places[reader], side) for reader, side in self.plan.readers(node) if reader in places)
+            for node in members
+        )
+        return Fragment(
+            tuple(self.plan.names[node] for node in members),
+            tuple(node.make for node in members),
+            links,
+            tuple(tuple(self._exits(node, places)) for node in members),
+        )
+
+    def stage(self, node: Node) -> tuple[Node, Fragment]:
+        """Return an operator with state, and its fragment."""
+        return node, self.fragment(node)
+
+    def fed(self, made: tuple[Node, Fragment]) -> Stage:
+        """Return the stage of an operator, now that all that feeds it is known."""
+        node, fragment = made
+        name = self.plan.names[node]
+        found = {side: self.feeding.get((name, side), []) for side in node.sides}
+        return Stage(
+            name,
+            node.label,
+            fragment,
+            tuple((side, one.number) for side, exits in found.items() for one in exits),
+            {side: one.schema for side, one in zip(node.sides, node.inputs, strict=True)},
+            tasks_of(node, self.shards),
+            node.label in _RESTING,
+        )
+
+    def _members(self, anchor: Node) -> list[Node]:
+        found = {anchor}
+        for node in self.plan.nodes:  # In order, inputs before readers.
+            if not node.is_stateful and any(one in found for one in node.inputs):
+                found.add(node)
+        return [node for node in self.plan.nodes if node in found]
+
+    def _exits(self, node: Node, members: Mapping[Node, int]) -> Iterable[Exit]:
+        for reader, side in self.plan.readers(node):
+            if reader not in members:
+                keys = reader.keys[reader.sides.index(side)]
+                made = self._exit(node.schema, keys or (), tasks_of(reader, self.shards))
+                self.feeding.setdefault((self.plan.names[reader], side), []).append(made)
+                yield made
+        for name, wanted in self.wanted.items():
+            if wanted is node:
+                # Of a result that several stages feed, each gives a part through the one exit.
+                made = self.results.setdefault(name, self._exit(node.schema, None, self.shards))
+                yield made
+
+    def _exit(self, schema: TableSchema, keys: tuple[str, ...] | None, tasks: int) -> Exit:
+        self.count += 1
+        return Exit(self.count, schema, keys, tasks)

@@ -1,0 +1,328 @@
+"""The side of the executors: fragments of a pipeline at work in the tasks of a Spark action."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+
+from checkpoint.chain import OperatorPlan
+from objectspace import VolatileObjectSpace
+from objectspace.errors import ObjectSpaceError
+from objectspace.operators import Operator
+from objectspace.relational import Chunk, RowError, TableSchema
+from objectspace.space import ObjectSpace
+from objectspace.spark.executor import current_shard, open_shard, save_shard
+from objectspace.spark.handover import (
+    Outbox,
+    Parcel,
+    Report,
+    Watermark,
+    from_bytes,
+    read_parcel,
+    settled,
+    to_bytes,
+    together,
+    write_parcels,
+)
+from objectspace.spark.stages import Fragment, Stage
+
+Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+ROUTED_SCHEMA = "shard int, exit int, changes binary, rows long"
+"""What goes through the one shuffle, where there is one: changes as an Arrow file, and where they go.
+
+Exit 0 is none: its row says how many rows of the sources were taken.
+"""
+
+ROWS_A_PIECE = 32_768
+"""After how many rows a piece goes into the shuffle."""
+
+_PLACES, _PARTITIONS = 22, 12
+"""The bits of the key of a row that has none: its place in the partition, the partition, and above them the epoch."""
+
+
+@dataclass(frozen=True)
+class SourceInput:
+    """What a task knows of a source.
+
+    Args:
+        name: its name, which is also the column of the micro-batch that holds its rows where there are several.
+        schema: the schema of its changes.
+        op_column: the column of operations, where it has one.
+        is_numbered: whether its rows have no key, so that they are numbered.
+    """
+
+    name: str
+    schema: TableSchema
+    op_column: str | None
+    is_numbered: bool
+
+    @cached_property
+    def given(self) -> TableSchema:
+        """The schema of the rows as they come."""
+        return TableSchema(self.schema.columns[:-1]) if self.is_numbered else self.schema
+
+    def chunk(self, batch: pa.RecordBatch, first: int) -> Chunk:
+        """Return rows as changes.
+
+        Args:
+            batch: the rows.
+            first: the number of the first one.
+
+        Raises:
+            RowError: a row does not fit.
+        """
+        try:
+            chunk = Chunk.from_arrow(batch, self.given, op_column=self.op_column or "\0")
+        except RowError as error:
+            raise RowError(f"source {self.name!r}: {error}") from None
+        if not self.is_numbered:
+            return chunk
+        return Chunk(self.schema, chunk.ops, [(*row, number) for number, row in enumerate(chunk.values, first)])
+
+
+class Running:
+    """The operators of a fragment at work.
+
+    Args:
+        fragment: the fragment.
+        space: where the operators keep their state.
+        outbox: where changes go that leave it.
+    """
+
+    def __init__(self, fragment: Fragment, space: ObjectSpace, outbox: Outbox) -> None:
+        self._fragment, self._outbox = fragment, outbox
+        self._operators = [None if make is None else make() for make in fragment.makes]
+        for operator, name in zip(self._operators, fragment.names, strict=True):
+            if operator is not None:
+                operator.open(space, name)
+        self.promised: dict[tuple[int, str], Any] = {}
+
+    def take(self, chunk: Chunk, side: str) -> None:
+        """Give changes to the first operator."""
+        for made in self._operator(0).process(chunk, side):
+            self.push(0, made)
+
+    def push(self, place: int, chunk: Chunk) -> None:
+        """Pass the output of an operator on, all the way through."""
+        if not len(chunk):
+            return
+        for one in self._fragment.exits[place]:
+            self._outbox.add(one.number, chunk)
+        for reader, side in self._fragment.links[place]:
+            for made in self._operator(reader).process(chunk, side):
+                self.push(reader, made)
+
+    def promise(self, column: str, value: Any, side: str) -> None:
+        """Give a promise to the first operator."""
+        for named, raised in self._operator(0).watermark(column, value, side):
+            self._pass_on(0, named, raised)
+
+    def barrier(self, epoch: int) -> None:
+        """End an epoch in all operators, in order."""
+        for place, operator in enumerate(self._operators):
+            if operator is not None:
+                for chunk in operator.barrier(epoch):
+                    self.push(place, chunk)
+                for column, value in operator.promises():
+                    self._pass_on(place, column, value)
+
+    def watermarks(self) -> tuple[Watermark, ...]:
+        """Return what is promised at the exits."""
+        return tuple((number, column, value) for (number, column), value in self.promised.items())
+
+    def _pass_on(self, place: int, column: str, value: Any) -> None:
+        for one in self._fragment.exits[place]:
+            self.promised[one.number, column] = value
+        for reader, side in self._fragment.links[place]:
+            for named, raised in self._operator(reader).watermark(column, value, side):
+                self._pass_on(reader, named, raised)
+
+    def _operator(self, place: int) -> Operator:
+        found = self._operators[place]
+        assert found is not None
+        return found
+
+
+@dataclass(frozen=True)
+class Intake:
+    """The first part of an epoch: rows of the sources become changes that know their shards.
+
+    Args:
+        inputs: the sources.
+        fragments: what they feed, by their names.
+        epoch: the epoch that is made.
+    """
+
+    inputs: tuple[SourceInput, ...]
+    fragments: Mapping[str, Fragment]
+    epoch: int
+
+    def outbox(self) -> Outbox:
+        """Return an outbox for all that leaves; results are handed over by the partition of the rows."""
+        return Outbox((one for fragment in self.fragments.values() for one in fragment.all_exits()), 0)
+
+    def pushed(self, batches: Iterable[pa.RecordBatch], outbox: Outbox) -> Iterator[int]:
+        """Take the rows of one partition, and yield after each batch how many they were."""
+        running = {
+            one.name: Running(self.fragments[one.name], VolatileObjectSpace(), outbox)
+            for one in self.inputs
+            if one.name in self.fragments
+        }
+        places = dict.fromkeys(running, 0)
+        for batch in batches:
+            for one in self.inputs:
+                part = self._rows_of(one, batch)
+                if one.name in running and part.num_rows:
+                    running[one.name].push(0, one.chunk(part, self._first(places[one.name], part.num_rows)))
+                    places[one.name] += part.num_rows
+            yield batch.num_rows
+
+    def routed(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the changes for the shuffle; the function of ``mapInArrow``."""
+        outbox, rows = self.outbox(), 0
+        for taken in self.pushed(batches, outbox):
+            rows += taken
+            if outbox.rows >= ROWS_A_PIECE:
+                yield _pieces(outbox)
+        yield _pieces(outbox, rows)
+
+    def _rows_of(self, one: SourceInput, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if len(self.inputs) == 1:
+            return batch
+        cells = batch.column(one.name)
+        kept = cells.filter(pc.equal(batch.column("source"), one.name))
+        return pa.RecordBatch.from_struct_array(kept)
+
+    def _first(self, place: int, rows: int) -> int:
+        context = TaskContext.get()
+        partition = 0 if context is None else context.partitionId()
+        if place + rows > 1 << _PLACES or partition >= 1 << _PARTITIONS:
+            raise ObjectSpaceError(
+                f"the micro-batch has more than {1 << _PARTITIONS:,} partitions, or one with more than {1 << _PLACES:,}"
+                " rows of a source without a key: use smaller micro-batches, or declare the source with key="
+            )
+        return (((self.epoch << _PARTITIONS) + partition) << _PLACES) + place
+
+
+def intake_task(plan: OperatorPlan, intake: Intake) -> Task:
+    """Return the function that hands the rows of the sources over through files.
+
+    Args:
+        plan: any plan of the epoch, which knows the location.
+        intake: what to do with the rows.
+    """
+
+    def _run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        started, outbox = time.perf_counter(), intake.outbox()
+        rows = sum(intake.pushed(batches, outbox))
+        parcels = write_parcels(plan.location, plan.epoch, outbox)
+        yield report_batch(0, Report(parcels=parcels, figures={"rows": rows, "ms": _milliseconds(started)}))
+
+    return _run
+
+
+@dataclass(frozen=True)
+class StageTask:
+    """One stage in one epoch, as it goes to the executors.
+
+    Args:
+        plan: the plan of its state.
+        stage: the stage.
+        parcels: what was handed over to it.
+        watermarks: the promises to it: (side, column, value).
+        is_routed: whether its input comes through the shuffle instead.
+    """
+
+    plan: OperatorPlan
+    stage: Stage
+    parcels: tuple[Parcel, ...] = ()
+    watermarks: tuple[tuple[str, str, Any], ...] = ()
+    is_routed: bool = False
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Process the changes of one shard; the function of ``mapInArrow``."""
+        shard = current_shard(self.plan)
+        try:
+            yield report_batch(shard, self.run(shard, batches))
+        except ObjectSpaceError as error:
+            error.add_note(f"operator {self.stage.name}, shard {shard}, epoch {self.plan.epoch}")
+            raise
+
+    def run(self, shard: int, batches: Iterator[pa.RecordBatch]) -> Report:
+        """Process the changes of one shard, and save it."""
+        started = time.perf_counter()
+        chunks, source_rows = self._input(shard, batches)
+        received = time.perf_counter()
+        outbox = Outbox(self.stage.fragment.all_exits(), shard)
+        with open_shard(self.plan, shard) as space:
+            opened = time.perf_counter()
+            running = Running(self.stage.fragment, space, outbox)
+            for side, chunk in chunks.items():
+                running.take(settled(chunk), side)
+            for side, column, value in self.watermarks:
+                running.promise(column, value, side)
+            running.barrier(self.plan.epoch)
+            rows_out, processed = outbox.rows, time.perf_counter()
+            parcels = write_parcels(self.plan.location, self.plan.epoch, outbox)
+            handed = time.perf_counter()
+            saved = save_shard(self.plan, space, shard)
+        figures = {
+            "source_rows": source_rows,
+            "rows_in": sum(map(len, chunks.values())),
+            "rows_out": rows_out,
+            "receive_ms": (received - started) * 1000,
+            "open_ms": (opened - received) * 1000,
+            "process_ms": (processed - opened) * 1000,
+            "hand_over_ms": (handed - processed) * 1000,
+            "save_ms": _milliseconds(handed),
+        }
+        return Report(saved, parcels, running.watermarks(), figures)
+
+    def _input(self, shard: int, batches: Iterator[pa.RecordBatch]) -> tuple[dict[str, Chunk], int]:
+        """Return the changes of each side, in the order of the sides, and how many rows of the sources were counted."""
+        source_rows = 0
+        sides = {number: side for side, number in self.stage.inputs}
+        found: dict[str, list[Chunk]] = {side: [] for side in self.stage.schemas}
+        for batch in batches:  # Also where they say nothing: Spark waits for a task that leaves its input unread.
+            if not self.is_routed:
+                continue
+            source_rows += sum(batch.column("rows").to_pylist())
+            for number, data in zip(batch.column("exit").to_pylist(), batch.column("changes"), strict=True):
+                if number:
+                    found[sides[number]].append(from_bytes(data.as_py(), self.stage.schemas[sides[number]]))
+        for parcel in self.parcels:
+            if parcel.shard == shard:
+                side = sides[parcel.exit]
+                found[side].append(read_parcel(self.plan.location, parcel, self.stage.schemas[side]))
+        return {side: together(chunks) for side, chunks in found.items() if chunks}, source_rows
+
+
+def report_batch(shard: int, report: Report) -> pa.RecordBatch:
+    """Return the one output row of a task, in the form of ``MESSAGE_SCHEMA``."""
+    return pa.record_batch({"shard": pa.array([shard], pa.int32()), "message": pa.array([report.to_json()])})
+
+
+def _pieces(outbox: Outbox, rows: int = 0) -> pa.RecordBatch:
+    found = [(shard, number, to_bytes(chunk)) for number, shard, chunk in outbox.taken()]
+    columns = zip((0, 0, b""), *found, strict=True)
+    shards, exits, changes = (list(column) for column in columns)
+    return pa.record_batch(
+        {
+            "shard": pa.array(shards, pa.int32()),
+            "exit": pa.array(exits, pa.int32()),
+            "changes": pa.array(changes, pa.binary()),
+            "rows": pa.array([rows] + [0] * len(found), pa.int64()),
+        }
+    )
+
+
+def _milliseconds(since: float) -> float:
+    return (time.perf_counter() - since) * 1000

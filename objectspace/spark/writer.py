@@ -1,0 +1,169 @@
+"""``df.writeStream.format("objectspace")``: a stream kept as a table, exactly once by the number of its micro-batch.
+
+Each task saves its shard, and the commit on the driver publishes one manifest. So the rows must come to their shards
+first, by ``df.repartitionById(shards, shard_expression(df.schema, key, shards))``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from checkpoint import FencedError
+from checkpoint.chain import Chain, OperatorPlan, ShardSaved, SourcePosition, location_at
+from objectspace.errors import ObjectSpaceError
+from objectspace.operators import Materialize
+from objectspace.relational import Chunk, TableSchema
+from objectspace.spark.executor import current_shard, open_shard, save_shard
+from objectspace.spark.handover import router, settled, together
+from objectspace.spark.stages import Exit
+
+_QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+"""Where Spark tells a task which query and micro-batch it works for."""
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What a task says of the shard that it has written.
+
+    Args:
+        query: the id of the query.
+        epoch: the epoch that it was written for.
+        saved: the run of the shard as JSON; None where the micro-batch had been committed before.
+    """
+
+    query: str
+    epoch: int
+    saved: str | None
+
+
+@dataclass(frozen=True)
+class Target:
+    """The table that a stream is kept in.
+
+    Args:
+        path: the location of the space.
+        table: the name of the table, and of the operator that keeps it.
+        key: its key.
+        op_column: the column of operations, or None where rows come in the place of those with their key.
+        shards: the number of shards; that of the space by default.
+    """
+
+    path: str
+    table: str
+    key: tuple[str, ...]
+    op_column: str | None
+    shards: int | None
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Target:
+        """Return what the options of a write name.
+
+        Raises:
+            ObjectSpaceError: an option is missing, or is no number.
+        """
+        missing = [name for name in ("path", "table", "key") if not options.get(name)]
+        if missing:
+            raise ObjectSpaceError(f"writeStream to format objectspace takes the option {missing[0]}: found none")
+        shards = options.get("shards")
+        if shards is not None and not shards.isdigit():
+            raise ObjectSpaceError(f"the option shards is {shards!r}: expected a number")
+        key = tuple(name.strip() for name in options["key"].split(","))
+        return cls(options["path"], options["table"], key, options.get("op"), None if shards is None else int(shards))
+
+    def chain(self) -> Chain:
+        """Open the space, or found it where the number of shards is given."""
+        location = location_at(self.path)
+        return Chain.open(location) if self.shards is None else Chain.open_or_create(location, self.shards)
+
+    def schema(self, rows: StructType) -> TableSchema:
+        """Return the schema of the table."""
+        columns = TableSchema.from_spark(StructType([one for one in rows.fields if one.name != self.op_column]))
+        return TableSchema(columns.columns, list(self.key))
+
+
+class TableWriter(DataSourceStreamArrowWriter):
+    """Writes the micro-batches of a stream into a table; made anew for each.
+
+    Args:
+        target: the table.
+        rows: the schema of the stream.
+    """
+
+    def __init__(self, target: Target, rows: StructType) -> None:
+        self._target, self._schema = target, target.schema(rows)
+        chain = target.chain()
+        self._plan: OperatorPlan = chain.operator_plan(target.table)
+        self._committed = dict(chain.newest.committed) if chain.newest is not None else {}
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Save one shard, on an executor.
+
+        Raises:
+            ObjectSpaceError: a row belongs to another shard.
+            RowError: a row does not fit the table.
+        """
+        query, batch = _position()
+        shard, batches = current_shard(self._plan), list(iterator)
+        if batch <= self._committed.get(query, -1):
+            return Written(query, 0, None)
+        with open_shard(self._plan, shard) as space:
+            table = Materialize(self._schema)
+            table.open(space, self._target.table)
+            chunks = [Chunk.from_arrow(one, self._schema, op_column=self._target.op_column or "\0") for one in batches]
+            if chunks:
+                whole = together(chunks)
+                self._require_own(whole, shard)
+                table.process(settled(whole))
+            table.barrier(self._plan.epoch)
+            saved = save_shard(self._plan, space, shard, {"rows": sum(map(len, chunks))})
+        return Written(query, self._plan.epoch, saved.to_json())
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Publish the epoch, on the driver.
+
+        Raises:
+            FencedError: another driver has published this epoch.
+            CheckpointError: a shard is missing.
+        """
+        written = [one for one in messages if isinstance(one, Written)]
+        saved = [ShardSaved.from_json(one.saved) for one in written if one.saved is not None]
+        if not saved:
+            return
+        chain = self._target.chain()
+        plan = chain.begin(SourcePosition(written[0].query, batchId), [self._target.table])
+        if plan is None:
+            return
+        if {one.epoch for one in written} != {plan.epoch}:
+            raise FencedError(
+                f"space at {chain.location.url}: the tasks wrote for epoch {written[0].epoch}, but the next one is"
+                f" {plan.epoch}: another driver feeds the space; stop one of them, then start this one again"
+            )
+        chain.publish(plan, {self._target.table: saved})
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Leave everything: a file that no manifest names counts for nothing, and is collected later."""
+
+    def _require_own(self, chunk: Chunk, shard: int) -> None:
+        route = router(Exit(0, self._schema, self._target.key, self._plan.shards))
+        for row in chunk.values if route is not None else ():
+            if route(row) != shard:  # type: ignore[misc]
+                raise ObjectSpaceError(
+                    f"table {self._target.table}: the row with the key {self._schema.key_of(row)!r} belongs to shard"
+                    f" {route(row)}, found it in {shard}: write df.repartitionById({self._plan.shards},"  # type: ignore[misc]
+                    f" shard_expression(df.schema, {list(self._target.key)}, {self._plan.shards}))"
+                )
+
+
+def _position() -> tuple[str, int]:
+    context: Any = TaskContext.get()
+    query, batch = context.getLocalProperty(_QUERY), context.getLocalProperty(_BATCH)
+    if not query or batch is None:
+        raise ObjectSpaceError("Spark does not tell this task its query and micro-batch: use Pipeline.start instead")
+    return query, int(batch)

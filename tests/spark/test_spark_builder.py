@@ -1,0 +1,172 @@
+"""Pipelines that are built from streams: what they keep and hand out equals the same query over all the input."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from objectspace.operators import PipelineChangedError, avg, col, count, max_
+from objectspace.relational import SchemaError
+from objectspace.spark import Pipeline, TaskFailedError
+
+SHARDS = 2
+
+FLIGHT = "op string, id long, carrier string, origin string, delay long"
+WEATHER = "origin string, wind double"
+
+
+@pytest.fixture
+def make(spark: SparkSession, tmp_path: Path, query: Callable[[str], None]) -> Callable[[], Pipeline]:
+    """A function that returns the pipeline of these tests, as another driver would have it."""
+
+    def make() -> Pipeline:
+        pipeline = Pipeline(tmp_path / "space", SHARDS, cache=tmp_path / "cache")
+        empty = {name: spark.createDataFrame([], schema) for name, schema in (("flight", FLIGHT), ("wind", WEATHER))}
+        flights = pipeline.source("flights", empty["flight"], key=["id"], op_column="op")
+        weather = pipeline.source("weather", empty["wind"], key=["origin"])
+        late = flights.filter(col("delay") > 0)
+        joined = late.join(weather, on="origin", how="left")
+        delays = joined.group_by("carrier").agg(n=count(), worst=max_("delay"), wind=avg("wind"))
+        delays.materialize("delays")
+        delays.top_n(2, order_by=["worst desc", "carrier"]).materialize("worst")
+        flights.agg(n=count()).materialize("total")
+        return pipeline
+
+    return make
+
+
+EPOCHS: list[dict[str, list[tuple[Any, ...]]]] = [
+    {"flights": [("+", n, "ABC"[n % 3], "XYZ"[n % 2], n * 7 % 11 - 2) for n in range(40)], "weather": [("X", 2.5)]},
+    {"flights": [("-", n, "ABC"[n % 3], "XYZ"[n % 2], n * 7 % 11 - 2) for n in range(5, 20)], "weather": [("Y", 1.0)]},
+    {"flights": [("U-", 1, "B", "Y", 5), ("U+", 1, "C", "X", 90)]},
+]
+
+ANSWERS = {
+    "delays": "SELECT carrier, count(*), max(delay), avg(wind) FROM flights LEFT JOIN weather USING (origin)"
+    " WHERE delay > 0 GROUP BY carrier",
+    "worst": "SELECT * FROM ({delays}) AS d(carrier, n, worst, wind) ORDER BY worst DESC, carrier LIMIT 2",
+    "total": "SELECT count(*) FROM flights",
+}
+
+
+def frames(spark: SparkSession, epoch: dict[str, list[tuple[Any, ...]]]) -> dict[str, DataFrame]:
+    schemas = {"flights": FLIGHT, "weather": WEATHER}
+    return {name: spark.createDataFrame(rows, schemas[name]).repartition(3) for name, rows in epoch.items()}
+
+
+def answers(epochs: list[dict[str, list[tuple[Any, ...]]]]) -> dict[str, Counter[Any]]:
+    """Return what the batch queries give over what is left of the rows of some epochs."""
+    held: Counter[Any] = Counter()
+    for epoch in epochs:
+        for op, *row in epoch.get("flights", []):
+            held[tuple(row)] += 1 if op in ("+", "U+") else -1
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE flights (id BIGINT, carrier VARCHAR, origin VARCHAR, delay BIGINT)")
+    connection.executemany("INSERT INTO flights VALUES (?, ?, ?, ?)", [list(row) for row in held.elements()])
+    connection.execute("CREATE TABLE weather (origin VARCHAR, wind DOUBLE)")
+    connection.executemany("INSERT INTO weather VALUES (?, ?)", [r for e in epochs for r in e.get("weather", [])])
+    return {name: Counter(connection.execute(sql.format(**ANSWERS)).fetchall()) for name, sql in ANSWERS.items()}
+
+
+def table(spark: SparkSession, pipeline: Pipeline, name: str, **options: Any) -> Counter[Any]:
+    rows = spark.read.format("objectspace").options(table=name, **options).load(pipeline.chain.location.url)
+    return Counter(tuple(row) for row in rows.collect())
+
+
+def test_a_pipeline_of_two_sources_equals_the_batch_queries(spark: SparkSession, make: Callable[[], Pipeline]) -> None:
+    for number, epoch in enumerate(EPOCHS):
+        pipeline = make()  # A new driver for each epoch.
+        assert pipeline.run_epoch(pipeline.micro_batch(frames(spark, epoch)), number) is not None
+        assert pipeline.run_epoch(pipeline.micro_batch(frames(spark, epoch)), number) is None
+    for name in ANSWERS:
+        assert Counter(pipeline.rows(name)) == answers(EPOCHS)[name]
+        assert Counter(pipeline.rows(name, epoch=1)) == answers(EPOCHS[:1])[name]
+    assert table(spark, pipeline, "delays") == answers(EPOCHS)["delays"]
+    status = pipeline.status()
+    assert (status.epoch, status.error, status.is_active) == (3, None, False)
+    assert status.last is not None
+    assert status.last.rows == 2
+    figures = {one.name: one for one in status.last.operators}
+    assert figures["sources"].rows_in == 2
+    assert figures["delays"].slots == sum(
+        run.slots for run in pipeline.chain.manifest(3).runs if run.operator == "delays"
+    )
+    assert {"open_ms", "process_ms", "save_ms"} <= set(figures["delays"].phases)
+
+
+class Lost(Exception):
+    """The driver dies here."""
+
+
+def test_after_a_crash_the_functions_get_the_same_changes_again(
+    spark: SparkSession, tmp_path: Path, query: Callable[[str], None]
+) -> None:
+    seen: list[tuple[int, list[Any]]] = []
+    chunks: list[tuple[int, Any]] = []
+
+    def driver(*, dies: bool = False) -> Pipeline:
+        pipeline = Pipeline(tmp_path / "space", SHARDS, cache=tmp_path / "cache")
+        flights = pipeline.source("flights", spark.createDataFrame([], FLIGHT), key=["id"], op_column="op")
+        counts = flights.group_by("carrier").agg(n=count()).materialize("counts")
+        counts.sink("log", lambda epoch, chunk: chunks.append((epoch, sorted(chunk.rows()))))
+
+        def note(changes: DataFrame, epoch: int) -> None:
+            seen.append((epoch, sorted(map(tuple, changes.collect()))))
+            if dies:
+                raise Lost
+
+        pipeline.for_each_epoch(counts, note)
+        return pipeline
+
+    rows = spark.createDataFrame([("+", n, "AB"[n % 2], "X", 1) for n in range(4)], FLIGHT)
+    with pytest.raises(Lost):
+        driver(dies=True).run_epoch(rows, 0)
+    assert driver().run_epoch(rows, 0) is None  # The same micro-batch: it is in the state, and handed out once more.
+    assert driver().run_epoch(spark.createDataFrame([("-", 0, "A", "X", 1)], FLIGHT), 1) is not None
+    query("another")  # Nobody knows whether the last epoch of the query before was handed out to its end.
+    assert driver().run_epoch(spark.createDataFrame([], FLIGHT), 0) is not None
+    first, second = (1, [("+", "A", 2), ("+", "B", 2)]), (2, [("U+", "A", 1), ("U-", "A", 2)])
+    assert seen == [first, first, second, second]
+    assert [epoch for epoch, _ in chunks] == [1, 2, 2]  # The first driver died before it came to this one.
+    assert chunks[1] == (2, [("U+", ("A", 1)), ("U-", ("A", 2))])
+
+
+def test_an_error_of_a_task_is_told_in_words_and_nothing_counts(
+    spark: SparkSession, tmp_path: Path, query: Callable[[str], None]
+) -> None:
+    pipeline = Pipeline(tmp_path / "space", SHARDS, cache=tmp_path / "cache")
+    flights = pipeline.source("flights", spark.createDataFrame([], FLIGHT), key=["id"], op_column="op")
+    flights.group_by(share=(lambda row: 12 // row.delay, "int64")).agg(n=count()).materialize("shares")
+    with pytest.raises(TaskFailedError) as failed:
+        pipeline.run_epoch(spark.createDataFrame([("+", 1, "A", "X", 0)], FLIGHT), 0)
+    assert re.fullmatch(
+        r"operator \S+, epoch 1: ZeroDivisionError: .*, which replays its micro-batch", str(failed.value)
+    )
+    assert pipeline.status().epoch == 0
+
+
+def test_what_cannot_run_is_refused_in_words(spark: SparkSession, tmp_path: Path, query: Callable[[str], None]) -> None:
+    def driver(by: str) -> Pipeline:
+        pipeline = Pipeline(tmp_path / "space", SHARDS, cache=tmp_path / "cache")
+        flights = pipeline.source("flights", spark.createDataFrame([], FLIGHT), key=["id"], op_column="op")
+        flights.group_by(by).agg(n=count()).materialize("counts")
+        return pipeline
+
+    with pytest.raises(SchemaError, match=r"does not stream: read it with spark\.readStream"):
+        driver("origin").start(checkpoint_location=tmp_path / "progress")
+    with pytest.raises(SchemaError, match="takes a checkpoint_location="):
+        driver("origin").start()
+    with pytest.raises(SchemaError, match="has no result 'other': it has counts"):
+        driver("origin").for_each_epoch("other", print)
+    with pytest.raises(SchemaError, match="op_column 'what': the source has the columns op, id"):
+        driver("origin").source("more", spark.createDataFrame([], FLIGHT), op_column="what")
+    driver("carrier").run_epoch(spark.createDataFrame([("+", 1, "A", "X", 0)], FLIGHT), 0)
+    with pytest.raises(PipelineChangedError, match="start at another location"):
+        driver("origin").run_epoch(spark.createDataFrame([("+", 2, "A", "X", 0)], FLIGHT), 1)

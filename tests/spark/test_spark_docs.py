@@ -1,0 +1,46 @@
+"""The page of Spark: its programs run, one after the other."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+
+
+def blocks() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+def add_input(folder: Path) -> None:
+    (folder / "flights").mkdir()
+    (folder / "weather").mkdir()
+    flights = {"id": [1, 2, 3], "carrier": ["UA", "B6", "UA"], "origin": ["JFK"] * 3, "delay": [9, 20, None]}
+    pq.write_table(pa.table(flights), folder / "flights" / "0.parquet")
+    pq.write_table(pa.table({"origin": ["JFK"], "wind": [2.5]}), folder / "weather" / "0.parquet")
+
+
+def test_the_programs_run(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OBJECTSPACE_CACHE", str(tmp_path / "cache"))
+    add_input(tmp_path)
+    # Java does not follow when this process changes its folder: the folders of the programs become absolute.
+    first, sink, own, copy, watching = (block.replace(", epoch=12", "") for block in blocks())
+    building, start = first.split("query = ")
+    scope: dict[str, Any] = {}
+    for program in (building, sink, f"query = {start}", own, copy, watching):
+        exec(re.sub(r'(parquet\("|"(?=state/))', rf"\1{tmp_path}/", program), scope)
+    assert scope["pipeline"].rows("worst_carriers") == [("B6", 1, 20, 2.5), ("UA", 2, 9, 2.5)]
+    with sqlite3.connect("report.db") as database:
+        assert sorted(database.execute("SELECT * FROM delays")) == [("B6", 1, 20), ("UA", 2, 9)]
+        assert list(database.execute("SELECT epoch FROM applied")) == [(1,)]
+    assert re.search(r"epoch 1 \(batch 0\): 4 rows, \d+ dirty slots", capsys.readouterr().out)

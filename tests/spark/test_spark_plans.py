@@ -1,0 +1,93 @@
+"""Random plans on the driver's real code, with tasks in this process: retried, in any order, with new drivers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql.types import StructType
+
+from checkpoint.chain import SourcePosition
+from objectspace.operators import Stream
+from objectspace.relational import Chunk, TableSchema
+from objectspace.spark import Pipeline
+from objectspace.spark.epochs import Epochs
+from objectspace.spark.inputs import Declared
+from tests.operators.pipeline_trees import EDITS, SCHEMA, Tree, World, trees
+from tests.operators.test_pipeline_oracle import Oracle
+from tests.spark.frames import Frame, Frames
+
+ROW = pa.struct([("op", pa.string()), ("id", pa.int64()), ("k", pa.string()), ("v", pa.int64()), ("w", pa.int64())])
+FRAME = SimpleNamespace(schema=StructType())
+
+
+class Driver(Pipeline):
+    """A pipeline whose sources are said by a schema, and whose micro-batches come from nowhere."""
+
+    def declare(self, name: str, key: list[str]) -> Stream:
+        """Declare a source with a column of operations, or one without a key."""
+        schema = TableSchema.from_arrow(pa.schema([field for field in ROW if field.name != "op"]))
+        stream = super().source(name, TableSchema(schema.columns, key), append_only=not key)
+        self._declared[name] = Declared(name, FRAME, "op", stream.node, not key)  # type: ignore[arg-type]
+        return stream
+
+    def epochs(self) -> Epochs:
+        """Return what makes the epochs."""
+        return self._built()
+
+
+def driver_of(root: Path, shards: int) -> tuple[Driver, dict[str, Stream]]:
+    driver = Driver(root / "space", shards, cache=root / "cache")
+    return driver, {name: driver.declare(name, ["id"]) for name in ("a", "b")}
+
+
+def micro_batch(frames: Frames, changes: dict[str, list[tuple[str, tuple[Any, ...]]]]) -> Frame:
+    """Return changes as the wide rows of a micro-batch."""
+    names = [name for name, rows in changes.items() for _ in rows]
+    columns: dict[str, list[Any]] = {name: [] for name in changes}
+    for name, rows in changes.items():
+        for op, row in rows:
+            for other, cells in columns.items():
+                cells.append({"op": op, **dict(zip(SCHEMA, row, strict=True))} if other == name else None)
+    arrays = {name: pa.array(cells, ROW) for name, cells in columns.items()}
+    return frames.of(pa.record_batch({"source": pa.array(names, pa.string()), **arrays}))
+
+
+@pytest.fixture(scope="module")
+def oracle() -> Oracle:
+    return Oracle()
+
+
+def applied(log: Counter[Any], chunk: Chunk, columns: tuple[str, ...]) -> None:
+    for op, row in chunk.rows():
+        cells = tuple(row[chunk.schema.place_of(column)] for column in columns)
+        log[cells] += 1 if op in ("+", "U+") else -1
+    assert all(number >= 0 for number in log.values())
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(1, 4), trees(3), st.lists(EDITS, min_size=1, max_size=3), st.randoms(use_true_random=False))
+def test_a_random_plan_equals_the_batch_query(
+    oracle: Oracle, shards: int, tree: Tree, epochs: list[Any], random: Random
+) -> None:
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        frames, world = Frames(random).installed(patch), World()
+        log: Counter[Any] = Counter()
+        made = None
+        for number, edits in enumerate(epochs):
+            driver, streams = driver_of(Path(folder), shards)
+            result = tree.build(streams).materialize("result")
+            result.sink("log", lambda _, chunk, columns=result.columns: applied(log, chunk, columns))
+            made = driver.epochs() if made is None or random.random() < 0.5 else made
+            batch = micro_batch(frames, world.change(edits))
+            assert made.run(batch, SourcePosition("q", number)) is not None  # type: ignore[arg-type]
+            assert Counter(driver.rows("result")) == oracle.answer(tree.sql, world)
+        assert +log == Counter(driver.rows("result"))
