@@ -372,6 +372,12 @@ def scenarios(quick: bool) -> dict[str, Scenario]:
             (OURS, STATELESS, NATIVE_ROCKSDB),
             {"stateless": 1.5},
         ),
+        "none": Scenario(
+            "Micro-batches without any event",
+            events(12 if quick else 30, 0, 1000),
+            (OURS, STATELESS, NATIVE_ROCKSDB),
+            {"stateless": 1.5},
+        ),
         "state-50k": Scenario(
             "State of 50,000 keys, 10,000 events a micro-batch",
             after_filling(50_000, states[1], 10_000, 50_000),
