@@ -13,6 +13,7 @@ from objectspace.spark.pipeline import Operator, Pipeline
 from objectspace.spark.session import quiet_session
 from objectspace.spark.shards import VNODES, hash_of, shard_expression, shard_of, vnode_of
 from objectspace.spark.stateful import Stateful
+from objectspace.spark.upkeep import Retention, Upkeep
 
 __all__ = [
     "MESSAGE_SCHEMA",
@@ -23,8 +24,10 @@ __all__ = [
     "Operator",
     "Pipeline",
     "Process",
+    "Retention",
     "RunningAggregate",
     "Stateful",
+    "Upkeep",
     "ensure_java",
     "hash_of",
     "message_batch",

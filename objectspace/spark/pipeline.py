@@ -16,9 +16,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from checkpoint.chain import Chain, Location, Manifest, OperatorPlan, ShardSaved, SourcePosition, location_at
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
+from objectspace.spark.connect import require_classic
 from objectspace.spark.executor import MESSAGE_SCHEMA, Process, open_shard, shard_task
 from objectspace.spark.shards import shard_expression
 from objectspace.spark.stateful import Stateful, WholeEpoch
+from objectspace.spark.upkeep import Retention, Upkeep
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ class Pipeline:
         options: what fsspec passes to the file system of a URL.
         full_after: how many differential runs may follow a full one before the next full one is considered.
         cache: the folder of the local caches, or None for the default of each machine.
+        retention: which epochs are kept; the rest is removed in the background while a stream runs.
 
     Raises:
         CheckpointError: the location cannot be used, or holds a space with another number of shards.
@@ -94,11 +97,13 @@ class Pipeline:
         options: Mapping[str, Any] | None = None,
         full_after: int = 64,
         cache: str | os.PathLike[str] | None = None,
+        retention: Retention | None = None,
     ) -> None:
         self.chain = Chain.open_or_create(location_at(location, options), shards)
         self.operators: dict[str, Operator] = {}
         self._full_after = full_after
         self._cache = None if cache is None else os.path.abspath(cache)
+        self.upkeep = Upkeep(self.chain.location, retention or Retention())
 
     def add(self, operator: Operator) -> Operator:
         """Add an operator, and return it.
@@ -153,11 +158,15 @@ class Pipeline:
 
         Raises:
             CheckpointError: the location cannot be read.
+            ObjectSpaceError: the stream belongs to a Spark Connect session.
         """
+        require_classic(stream)
         self.chain.refresh()
 
         def _each(rows: DataFrame, batch: int) -> None:
             manifest = self.run_epoch(rows, batch)
+            if manifest is not None:
+                self.upkeep.published(manifest.epoch)
             if on_epoch:
                 on_epoch(batch, manifest)
 

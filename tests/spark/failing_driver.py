@@ -28,7 +28,7 @@ FAULTY_EPOCH = 3
 class Faulty(Operator):
     """An operator of which one attempt at shard 0 of the third epoch meets a fault after it has saved.
 
-    The number of an attempt starts again at 0 when Spark repeats a stage, so that a file tells whether it was the first.
+    The number of an attempt starts again at 0 when Spark repeats a stage: a file tells whether it was the first.
     """
 
     def task(self, plan: OperatorPlan):  # type: ignore[no-untyped-def]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -22,6 +23,8 @@ from tests.chain.faulty_location import FaultyLocation
 from tests.tally import TALLY
 
 from .spark_helpers import SHARDS, expected, kept, orphans, totals_operator
+
+ROOT = Path(__file__).parents[2]
 
 MakePipeline = Callable[..., Pipeline]
 Query = Callable[[str], None]
@@ -150,3 +153,15 @@ def _saved(plan: OperatorPlan, shard: int) -> ShardSaved:
     with open_shard(plan, shard) as space:
         space.get_or_create_dictionary("totals")[f"extra {shard}"] = {"rows": 1, "sum": shard}
         return save_shard(plan, space, shard)
+
+
+def test_the_page_of_failures_names_tests_that_exist() -> None:
+    page = (ROOT / "docs" / "spark_failures.md").read_text()
+    named = set(re.findall(r"`(test_\w+)(?:\[\w+\])?`", page))
+    there = {
+        name
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"^def (test_\w+)", path.read_text(), re.M)
+    }
+    assert len(named) > 20
+    assert named <= there, f"no such test: {sorted(named - there)}"
