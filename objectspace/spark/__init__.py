@@ -10,6 +10,7 @@ from objectspace.spark.embedded import EmbeddedPipeline
 from objectspace.spark.executor import MESSAGE_SCHEMA, Process, message_batch, open_shard, save_shard, shard_task
 from objectspace.spark.java import JavaNotFoundError, ensure_java
 from objectspace.spark.pipeline import Operator, Pipeline
+from objectspace.spark.rescale import rescale
 from objectspace.spark.session import quiet_session
 from objectspace.spark.shards import VNODES, hash_of, shard_expression, shard_of, vnode_of
 from objectspace.spark.stateful import Stateful
@@ -33,6 +34,7 @@ __all__ = [
     "message_batch",
     "open_shard",
     "quiet_session",
+    "rescale",
     "save_shard",
     "shard_expression",
     "shard_of",

@@ -78,7 +78,7 @@ class Pipeline:
 
     Args:
         location: where the space lies: a folder or an fsspec URL that the driver and all executors reach.
-        shards: the number of shards, 1 to 256; it stays the same for the life of the space.
+        shards: the number of shards, 1 to 256; ``rescale`` changes it for a space that exists.
         options: what fsspec passes to the file system of a URL.
         full_after: how many differential runs may follow a full one before the next full one is considered.
         cache: the folder of the local caches, or None for the default of each machine.
