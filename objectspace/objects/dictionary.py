@@ -255,7 +255,7 @@ class _Watched(Dictionary[K, V]):
         if len(changes) * limits.OPEN_SHARE > dict.__len__(self):
             self._home.touch(self)
             self._try_open()
-        if type(self) is Dictionary:
+        if type(self) is Dictionary or self._table.note_all(changes):
             dict.update(self, changes)
         else:
             for key, value in changes.items():

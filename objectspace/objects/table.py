@@ -106,6 +106,22 @@ class SlotTable:
             with self.owner._home.mutex:
                 self._note(key)
 
+    def note_all(self, keys_to_set: Iterable[Any]) -> bool:
+        """Do what :meth:`note` does for many keys, and tell whether that could be done: not where one needs care."""
+        if not self.complete or self.gone or self.is_mixed or self._places is not None or self.owner._fresh:
+            return False
+        if not _ALONE.issuperset(map(type, keys_to_set)):
+            return False
+        self.owner._home.touch(self.owner)
+        for key in keys_to_set:
+            if key not in self.edits:
+                old = _get(self.live, key, ABSENT)
+                if old is ABSENT:
+                    self.enter(key)
+                else:
+                    self.edits[key] = old if type(old) in ATOMS else Fingerprint(self.prints[key])
+        return True
+
     def _note(self, key: Any) -> None:
         if self.owner._fresh:
             return

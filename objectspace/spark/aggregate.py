@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +42,9 @@ class Measure:
 
     def merge(self, old: Any, new: Any) -> Any:
         """Return the figure of the rows that two figures stand for; None stands for no value."""
-        return _joined(_FUNCTIONS[self.function].merge, old, new)
+        if old is None or new is None:
+            return _present(old, new)
+        return _FUNCTIONS[self.function].merge(old, new)
 
     @property
     def aggregation(self) -> tuple[Any, ...]:
@@ -60,15 +63,11 @@ class _Function:
     options: Any = None
 
 
-def _add(old: int, new: int) -> int:
-    return old + new
-
-
 _FUNCTIONS = {
-    "rows": _Function("count_all", _add, "sum"),
-    "nulls": _Function("count", _add, "sum", pc.CountOptions(mode="only_null")),
-    "count": _Function("count", _add, "sum", pc.CountOptions(mode="only_valid")),
-    "sum": _Function("sum", _add, "sum"),
+    "rows": _Function("count_all", operator.add, "sum"),
+    "nulls": _Function("count", operator.add, "sum", pc.CountOptions(mode="only_null")),
+    "count": _Function("count", operator.add, "sum", pc.CountOptions(mode="only_valid")),
+    "sum": _Function("sum", operator.add, "sum"),
     "min": _Function("min", min, "min"),
     "max": _Function("max", max, "max"),
 }
@@ -114,13 +113,15 @@ class RunningAggregate:
         columns = [column.to_pylist() for column in grouped.columns]
         keys = columns[0] if width == 1 else list(zip(*columns[:width], strict=True))
         state.prefetch(keys)
-        merges = [_FUNCTIONS[measure.function].merge for measure in self.measures]
-        for key, *new in zip(keys, *columns[width:], strict=True):
-            old = state.get(key)
-            if old is not None:
-                kept = map(old.__getitem__, names)
-                new = [_joined(merge, *pair) for merge, *pair in zip(merges, kept, new, strict=True)]
-            state[key] = dict(zip(names, new, strict=True))
+        olds = list(map(state.get, keys))
+        places = [place for place, old in enumerate(olds) if old is not None]
+        for measure, column in zip(self.measures, columns[width:], strict=True):
+            merge, name = _FUNCTIONS[measure.function].merge, measure.name
+            for place in places:
+                old, new = olds[place][name], column[place]
+                column[place] = merge(old, new) if old is not None and new is not None else _present(old, new)
+        figures = (dict(zip(names, row, strict=True)) for row in zip(*columns[width:], strict=True))
+        state.update(dict(zip(keys, figures, strict=True)))
 
     def _grouped(self, batches: Iterator[pa.RecordBatch]) -> pa.Table | None:
         """Return the figures of the epoch by key, in the order of the keys, so that no order of the rows shows.
@@ -166,11 +167,9 @@ class RunningAggregate:
                 )
 
 
-def _joined(merge: Callable[[Any, Any], Any], old: Any, new: Any) -> Any:
-    """Return the figure of the rows that two figures stand for; None stands for no value."""
-    if old is None or new is None:
-        return new if old is None else old
-    return merge(old, new)
+def _present(old: Any, new: Any) -> Any:
+    """Return the figure of two that stands for a value, None where neither does."""
+    return new if old is None else old
 
 
 def _places(count: int) -> list[str]:
