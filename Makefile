@@ -4,7 +4,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 COMMA := ,
 
-.PHONY: demo test check lint types wheel crash bench bench-quick bench-objects bench-kvt bench-relational bench-operators bench-nexmark clean
+.PHONY: demo test check lint types wheel crash crash-spark bench bench-quick bench-objects bench-kvt bench-relational bench-operators bench-nexmark bench-spark clean
 
 demo: $(VENV)/.demo
 	@$(PY) -m objectspace.spark.demo
@@ -25,6 +25,10 @@ types: $(VENV)/.dev
 crash: $(VENV)/.dev
 	@$(PY) -m pytest --crash tests/checkpoint tests/chain -k "crash or kill or verify or damage or cut or flipped or bad_input"
 
+# Executors, tasks and drivers of real clusters killed or slowed down, all of them on loopback.
+crash-spark: $(VENV)/.dev
+	@$(PY) -m pytest --crash tests/spark -k "failures"
+
 # Every scenario beside its rivals; the results are kept, and python -m benchmarks page makes the page of them.
 bench: $(VENV)/.bench
 	@$(PY) -m benchmarks run
@@ -41,6 +45,9 @@ bench-kvt: $(VENV)/.bench
 
 bench-relational: $(VENV)/.bench
 	@$(PY) -m benchmarks.relational
+
+bench-spark: $(VENV)/.bench
+	@$(PY) -m benchmarks.spark
 
 bench-operators: $(VENV)/.bench
 	@$(PY) -m benchmarks.operators

@@ -85,4 +85,13 @@ SCENARIOS = (
         module="benchmarks.stalls",
         quick=("--slots", "100000", "--checkpoints", "150"),
     ),
+    Script(
+        name="spark",
+        group="spark",
+        title="State on Spark beside Spark's own state stores",
+        why="A stream on Spark has native aggregations and transformWithState to choose from.",
+        module="benchmarks.spark",
+        needs=("pyspark", "google"),
+        patience=7_200.0,
+    ),
 )

@@ -37,7 +37,7 @@ class SpaceFile:
 
     Args:
         incarnation: the UUID of the space; a space that is dropped and made again has another one.
-        shards: the number of shards of every operator.
+        shards: the number of shards of every operator, until a manifest says another one.
         format: the version of the format.
     """
 
@@ -85,7 +85,7 @@ class Chain:
 
         Args:
             location: where it lies.
-            shards: the number of shards, 1 to 256; it stays the same for the life of the space.
+            shards: the number of shards, 1 to 256.
 
         Raises:
             CheckpointError: the location cannot be used, or holds a space with another number of shards.
@@ -102,7 +102,7 @@ class Chain:
         if chain.shards != shards:
             raise CheckpointError(
                 f"space at {location.url} has {chain.shards} shards, found a pipeline with {shards}:"
-                f" run it with shards={chain.shards}, or choose another location"
+                f" run it with shards={chain.shards}, rescale the space, or choose another location"
             )
         return chain
 
@@ -113,8 +113,16 @@ class Chain:
 
     @property
     def shards(self) -> int:
-        """The number of shards of every operator."""
-        return self.space.shards
+        """The number of shards of every operator, at the newest epoch."""
+        return self.shards_at(self._epoch)
+
+    def shards_at(self, epoch: int | None = None) -> int:
+        """Return the number of shards of every operator at an epoch, the newest by default.
+
+        Raises: as ``manifest``.
+        """
+        at = self._epoch if epoch is None else epoch
+        return self.manifest(at).shards if at else self.space.shards
 
     @property
     def epoch(self) -> int:
@@ -166,7 +174,7 @@ class Chain:
         Raises: as ``manifest``.
         """
         at = self._epoch if epoch is None else epoch
-        begin = self.manifest(at).lineage.get(operator, [0] * self.shards)[shard] if at else 0
+        begin = self.manifest(at).lineage.get(operator, [0] * self.shards_at(at))[shard] if at else 0
         if not begin:
             return ()
         return tuple(run for step in range(begin, at + 1) for run in _runs_of(self._step(step, at), operator, shard))
@@ -185,7 +193,7 @@ class Chain:
         Raises: as ``manifest``.
         """
         at = self._epoch if epoch is None else epoch
-        lineages = tuple(self.lineage(operator, shard, at) for shard in range(self.shards))
+        lineages = tuple(self.lineage(operator, shard, at) for shard in range(self.shards_at(at)))
         return OperatorPlan(self.location, self.incarnation, operator, at + 1, lineages, full_after, cache)
 
     def begin(
@@ -234,8 +242,37 @@ class Chain:
         """
         for operator in plan.operators:
             require_one_each(operator, self.shards, saved.get(operator, ()))
+        return self._publish(plan, saved, metrics or {}, self.shards)
+
+    def publish_rescaled(
+        self, plan: EpochPlan, saved: Mapping[str, Sequence[ShardSaved]], shards: int, metrics: Mapping[str, float]
+    ) -> Manifest:
+        """Commit an epoch in which every operator has another number of shards, each written as a complete image.
+
+        Args:
+            plan: the plan of the epoch, with all operators of the space; its source is the one committed last.
+            saved: for each operator the messages of its new shards.
+            shards: the new number of shards.
+            metrics: figures about the epoch.
+
+        Raises:
+            CheckpointError: an operator or shard has no message, or a run is no complete image; nothing is published.
+            FencedError: another driver has published this epoch.
+        Dirties: one new manifest.
+        """
+        for operator in self.newest.lineage if self.newest else ():
+            require_one_each(operator, shards, saved.get(operator, ()))
+        if any(one.run and one.run.kind is not CheckpointKind.FULL for each in saved.values() for one in each):
+            raise CheckpointError(
+                f"space at {self.location.url}: new shards begin with complete images: write full runs"
+            )
+        return self._publish(plan, saved, metrics, shards)
+
+    def _publish(
+        self, plan: EpochPlan, saved: Mapping[str, Sequence[ShardSaved]], metrics: Mapping[str, float], shards: int
+    ) -> Manifest:
         messages = [message for messages in saved.values() for message in messages]
-        manifest = self._manifest_of(plan, messages, {**_summed(messages), **(metrics or {})})
+        manifest = self._manifest_of(plan, messages, {**_summed(messages), **metrics}, shards)
         if not self._create(manifest):
             raise FencedError(
                 f"space at {self.location.url}: epoch {plan.epoch} was published by another driver first: this one"
@@ -298,18 +335,20 @@ class Chain:
             self._manifests[epoch] = self._read(epoch, wanted)
         return self._manifests[epoch]
 
-    def _manifest_of(self, plan: EpochPlan, saved: Sequence[ShardSaved], metrics: dict[str, float]) -> Manifest:
+    def _manifest_of(
+        self, plan: EpochPlan, saved: Sequence[ShardSaved], metrics: dict[str, float], shards: int
+    ) -> Manifest:
         before = self.manifest(plan.base) if plan.base else None
         runs = tuple(message.run for message in saved if message.run)
         return Manifest(
             incarnation=self.incarnation,
             epoch=plan.epoch,
             base=plan.base,
-            shards=self.shards,
+            shards=shards,
             source=plan.source,
             committed={**(before.committed if before else {}), plan.source.query: plan.source.batch},
             runs=runs,
-            lineage=self._lineage_after(before, runs),
+            lineage=_lineage_after(before, runs, shards),
             publisher=str(uuid4()),
             time=datetime.now(UTC).isoformat(timespec="milliseconds"),
             metrics=metrics,
@@ -325,14 +364,6 @@ class Chain:
             return True
         self.location.delete(name)
         return False
-
-    def _lineage_after(self, before: Manifest | None, runs: Sequence[AcceptedRun]) -> dict[str, list[int]]:
-        lineage = {operator: list(begins) for operator, begins in before.lineage.items()} if before else {}
-        for run in runs:
-            begins = lineage.setdefault(run.operator, [0] * self.shards)
-            if run.kind is CheckpointKind.FULL:
-                begins[run.shard] = run.epoch
-        return lineage
 
     def _read(self, epoch: int, wanted: int) -> Manifest:
         name = file_name(MANIFESTS, epoch)
@@ -355,6 +386,18 @@ class Chain:
         begins = [begin for shards in self._manifests[self._epoch].lineage.values() for begin in shards if begin]
         for epoch in [epoch for epoch in self._manifests if epoch < min(begins, default=self._epoch)]:
             del self._manifests[epoch]
+
+
+def _lineage_after(before: Manifest | None, runs: Sequence[AcceptedRun], shards: int) -> dict[str, list[int]]:
+    old = before.lineage if before else {}
+    # Of shards that are new nothing before their first image counts.
+    is_rescaled = before is not None and before.shards != shards
+    lineage = {operator: [0] * shards if is_rescaled else list(begins) for operator, begins in old.items()}
+    for run in runs:
+        begins = lineage.setdefault(run.operator, [0] * shards)
+        if run.kind is CheckpointKind.FULL:
+            begins[run.shard] = run.epoch
+    return lineage
 
 
 def _runs_of(manifest: Manifest, operator: str, shard: int) -> Lineage:

@@ -109,11 +109,11 @@ def _is_in_lineage(run: AcceptedRun, floor: Manifest) -> bool:
 
 
 def _old(location: Location, names: Iterable[str], grace_seconds: float) -> Iterator[str]:
-    now = time.time()
-    for name in names:
-        modified = location.modified(name)
-        if modified is not None and now - modified >= grace_seconds:
-            yield name
+    times = {name: modified for name in names if (modified := location.modified(name)) is not None}
+    # The clock of this machine may have jumped ahead; the newest of the files is by no more than its age behind the
+    # clock of the location, so that a file under way is never taken for an old one.
+    now = min(time.time(), max(times.values(), default=0))
+    return (name for name, modified in times.items() if now - modified >= grace_seconds)
 
 
 def _remove(location: Location, names: Iterable[str]) -> int:

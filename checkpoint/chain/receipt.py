@@ -43,8 +43,10 @@ def receipts(chain: Chain) -> Iterator[EpochReceipt]:
         CheckpointError: the location cannot be read.
     Time: O(rows of all runs).
     """
-    shards = _sizes_before(chain)
+    shards, count = _sizes_before(chain), chain.shards_at(chain.first_epoch) if chain.epoch else 0
     for manifest in chain.manifests():
+        if manifest.shards != count:  # every shard begins anew
+            shards, count = {}, manifest.shards
         for accepted in manifest.runs:
             sizes = shards.setdefault((accepted.operator, accepted.shard), _Sizes())
             sizes.apply(read_run(chain.location, accepted))
@@ -65,7 +67,7 @@ def _sizes_before(chain: Chain) -> dict[tuple[str, int], _Sizes]:
     shards: dict[tuple[str, int], _Sizes] = {}
     if chain.first_epoch > 1:
         for operator in chain.manifest(chain.first_epoch).lineage:
-            for shard in range(chain.shards):
+            for shard in range(chain.shards_at(chain.first_epoch)):
                 sizes = shards.setdefault((operator, shard), _Sizes())
                 for accepted in chain.lineage(operator, shard, chain.first_epoch):
                     if accepted.epoch < chain.first_epoch:

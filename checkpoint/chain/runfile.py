@@ -41,7 +41,16 @@ _COLUMNS = [
 # Of a run of 4 rows the description of the columns is most of the file: without statistics, an Arrow schema and the
 # columns that have no value it takes 0.9 kB, not 2.9. A file is read whole, so that nothing of it would be of use.
 _LEAN = {"compression": "zstd", "write_statistics": False, "store_schema": False}
-_FEW_VALUES = ["table", "object", "kind", "codec"]
+_FEW_VALUES = ["table", "kind", "codec", "key"]
+# Rows are sorted, so that numbers are close to the one before; and texts are of much the same length.
+_DELTA, _LENGTHS = "DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY"
+_ENCODINGS = {
+    "object": _DELTA,
+    "slot_integer": _DELTA,
+    "rank": _DELTA,
+    "slot_text": _LENGTHS,
+    "value_text": _LENGTHS,
+}
 
 
 def write_run(location: Location, run: Run, operator: str, shard: int, epoch: int) -> AcceptedRun:
@@ -116,8 +125,9 @@ def encode_run(run: Run) -> bytes:
     run.sort()
     table = pa.concat_tables([_index_table(run.index), _metadata_table(run.metadata), _item_table(run.items)])
     table = table.select([name for name in table.column_names if table[name].null_count < len(table)])
+    encodings = {name: encoding for name, encoding in _ENCODINGS.items() if name in table.column_names}
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, table.schema, use_dictionary=_FEW_VALUES, **_LEAN) as writer:
+    with pq.ParquetWriter(sink, table.schema, use_dictionary=_FEW_VALUES, column_encoding=encodings, **_LEAN) as writer:
         writer.write_table(table)
         writer.add_key_value_metadata({"format": str(FORMAT_VERSION), "kind": run.kind.value})
     return bytes(sink.getvalue())
@@ -165,13 +175,9 @@ def _item_table(rows: list[ItemRow]) -> pa.Table:
         _ITEM,
         len(rows),
         object=objects,
-        slot_integer=_only(int, slots),
-        slot_real=_only(float, slots),
-        slot_text=_only(str, slots),
-        slot_bytes=_only(bytes, slots),
-        value_text=_only(str, values),
-        value_bytes=_only(bytes, values),
         rank=ranks,
+        **_by_type(slots, dict(zip((int, float, str, bytes), _SLOTS, strict=True))),
+        **_by_type(values, dict(zip((str, bytes), _VALUES, strict=True))),
     )
 
 
@@ -179,8 +185,12 @@ def _columns(rows: list[Any], width: int) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(width)]
 
 
-def _only(kind: type, values: list[Any]) -> list[Any]:
-    return [value if isinstance(value, kind) else None for value in values]
+def _by_type(values: list[Any], columns: dict[type, str]) -> dict[str, list[Any]]:
+    """Return the columns that values of several types lie in: one where all are of one type, as nearly always."""
+    kinds = set(map(type, values)) - {type(None)}
+    if len(kinds) == 1 and kinds <= columns.keys():
+        return {columns[kinds.pop()]: values}
+    return {name: [value if isinstance(value, kind) else None for value in values] for kind, name in columns.items()}
 
 
 def _table(table: str, rows: int, **columns: list[Any]) -> pa.Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import compress, repeat
 from operator import ne
 from typing import Any
@@ -57,7 +56,7 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
         """Set the values of many keys. Time: O(log n) a key. Dirties: one item a key; for new keys also the length."""
         table = self._table
         pairs = dict(other)
-        if not table.complete or table.has_places or not _are_storable(pairs):
+        if not table.complete or table.places is not None or not _are_storable(pairs):
             for key, value in pairs.items():
                 self[key] = value
             return
@@ -69,7 +68,7 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
         self._unsorted += new
         self._simple = bytes
         if not self._fresh:
-            table.note_all(pairs, new)
+            table.note_atoms(pairs, new)
         live.update(pairs)
 
     def _check_new(self, key: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, compress, repeat, starmap
 from operator import ne
 from typing import Any
@@ -106,6 +106,22 @@ class SlotTable:
             with self.owner._home.mutex:
                 self._note(key)
 
+    def note_update(self, keys_to_set: Iterable[Any]) -> bool:
+        """Do what :meth:`note` does for many keys, and tell whether that could be done: not where one needs care."""
+        if not self.complete or self.gone or self.is_mixed or self.places is not None or self.owner._fresh:
+            return False
+        if not _ALONE.issuperset(map(type, keys_to_set)):
+            return False
+        self.owner._home.touch(self.owner)
+        for key in keys_to_set:
+            if key not in self.edits:
+                old = _get(self.live, key, ABSENT)
+                if old is ABSENT:
+                    self.enter(key)
+                else:
+                    self.edits[key] = old if type(old) in ATOMS else Fingerprint(self.prints[key])
+        return True
+
     def _note(self, key: Any) -> None:
         if self.owner._fresh:
             return
@@ -115,12 +131,7 @@ class SlotTable:
         else:
             self._edit(self._original(key), stored)
 
-    @property
-    def has_places(self) -> bool:
-        """Whether edits are kept in the order of their slots too."""
-        return self._places is not None
-
-    def note_all(self, keys: Iterable[Any], new: list[Any]) -> None:
+    def note_atoms(self, keys: Iterable[Any], new: list[Any]) -> None:
         """Remember what is stored of many keys that are about to be set, some of them new; all slots are in memory.
 
         The values are atoms, and each key has one form.
@@ -242,17 +253,25 @@ class SlotTable:
         It does what :meth:`_row` does, in whole columns: a third of the time a slot.
         """
         edits, ranks = self.edits, self.ranks
-        if len(edits) < _COLUMN_SLOTS or self.prints or not self.owner._is_plain or not _are_slots(edits):
+        if len(edits) < _COLUMN_SLOTS or not self.owner._is_plain or not _are_slots(edits):
             return None
         # Neighbours among the slots are often neighbours in memory, too.
         slots = sorted(edits)
         values, stored = list(map(_at, repeat(self.live), slots)), list(map(_at, repeat(edits), slots))
         kinds = set(map(type, values))
-        if len(kinds) != 1 or not kinds.issuperset(set(map(type, stored)) - {type(ABSENT)}):
+        before = Fingerprint if kinds == {dict} else next(iter(kinds))
+        if len(kinds) != 1 or not {before, type(ABSENT)}.issuperset(map(type, stored)):
+            return None
+        if before is not Fingerprint and self.prints:
             return None
         texts = _texts(kinds.pop(), values)
         if texts is None:
             return None
+        if before is Fingerprint:
+            # What may change in place is compared by its text.
+            marks = list(map(hash, texts))
+            self._new_prints = dict(zip(slots, marks, strict=True))
+            values = list(map(Fingerprint, marks))
         numbers: Iterable[int | None] = repeat(None) if ranks is None else map(ranks.__getitem__, slots)
         rows = zip(repeat(self.owner._id), slots, texts, numbers, strict=False)
         return list(compress(rows, map(ne, stored, values)))
@@ -315,8 +334,8 @@ class SlotTable:
         with self.owner._home.mutex:
             if self.complete:
                 return
-            merged = {}
-            for key, value, item in self.stream():
+            merged = self._load_columns() or {}
+            for key, value, item in () if merged else self.stream():
                 merged[key] = value
                 if item is not None:
                     self._remember(key, value, item)
@@ -326,6 +345,32 @@ class SlotTable:
             dict.update(self.live, merged)
             self.complete, self.count = True, len(merged)
             self.owner._home.account(self.owner, self.owner._held())
+
+    def _load_columns(self) -> dict[Any, Any] | None:
+        """Return all slots of an object of which nothing is in memory, read in whole columns; ``None`` where it is not.
+
+        Only where every key is its own slot and every text is plain JSON: a fifth of the time of one by one.
+        """
+        if dict.__len__(self.live) or self.edits or self.gone or self.flight or not self.owner._is_plain:
+            return None
+        reader = self.owner._home.reader()
+        items = reader.items(self.owner._id) if self.ranks is None else reader.items_by_rank(self.owner._id)
+        slots, texts, ranks = zip(*items, strict=True) if (items := list(items)) else ((), (), ())
+        values = _values(texts) if _are_slots(slots) else None
+        if values is None:
+            return None
+        if self.ranks is not None:
+            self.ranks.update(zip(slots, ranks, strict=True))
+        if not ATOMS.issuperset(map(type, values)):
+            marks = zip(slots, values, map(hash, texts), strict=True)
+            self.prints.update((slot, mark) for slot, value, mark in marks if type(value) not in ATOMS)
+        return dict(zip(slots, values, strict=True))
+
+    def expect(self, reads: int) -> None:
+        """Read all slots now where so many reads, one by one, would take longer, and where all fit."""
+        fits = self.count * 2 <= self.owner._home.cache_slots
+        if not self.complete and fits and reads * limits.EXPECT_SHARE > self.count:
+            self.owner._load_whole()
 
     def stream(self) -> Iterator[Entry]:
         """Yield every slot in the order of the object, without keeping what is read."""
@@ -598,12 +643,41 @@ def _texts(kind: type, values: list[Any]) -> list[Payload] | None:
         return list(map(bytes.decode, map(orjson.dumps, values)))
     if kind is int and min(values) >= INT64_MIN and max(values) <= INT64_MAX:
         return list(map(repr, values))
-    return None
+    return _flat_texts(values) if kind is dict else None
+
+
+def _flat_texts(values: list[dict[Any, Any]]) -> list[Payload] | None:
+    """Return the texts of dictionaries that hold nothing but what JSON has, ``None`` where one holds more."""
+    names = set(chain.from_iterable(values))
+    if any(type(name) is not str or name.startswith("$") for name in names):
+        return None
+    if not _FLAT.issuperset(map(type, chain.from_iterable(map(dict.values, values)))):
+        return None
+    try:
+        return list(map(bytes.decode, map(orjson.dumps, values)))
+    except orjson.JSONEncodeError:
+        return None
+
+
+_FLAT = frozenset({int, str, bool, type(None)})
+
+
+def _values(texts: Sequence[Payload]) -> list[Any] | None:
+    """Return the values of texts that all are plain JSON, read as one; ``None`` where that cannot be told."""
+    try:
+        # No text holds a line break, so a damaged one is not completed by its neighbour.
+        joined = ",\n".join(texts)  # type: ignore[arg-type]
+        values = None if '"$' in joined else orjson.loads(f"[{joined}]")
+    except (TypeError, ValueError):
+        return None
+    return values if values is not None and len(values) == len(texts) else None
 
 
 def _are_slots(edited: Iterable[Any]) -> bool:
     """Tell whether keys are of one type and are their own slots."""
     kinds = set(map(type, edited))
+    if not kinds:
+        return False
     if kinds == {int}:
         return bool(min(edited) >= INT64_MIN and max(edited) <= INT64_MAX)
     return kinds == {str} and all(map(str.isascii, edited))

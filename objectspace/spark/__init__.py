@@ -13,9 +13,11 @@ from objectspace.spark.java import JavaNotFoundError, ensure_java
 from objectspace.spark.pipeline import Operator, Pipeline
 from objectspace.spark.progress import EpochProgress, OperatorProgress
 from objectspace.spark.query import PipelineQuery, Status
+from objectspace.spark.rescale import rescale
 from objectspace.spark.session import quiet_session
 from objectspace.spark.shards import VNODES, hash_of, shard_expression, shard_of, vnode_of
 from objectspace.spark.stateful import Stateful
+from objectspace.spark.upkeep import Retention, Upkeep
 
 __all__ = [
     "MESSAGE_SCHEMA",
@@ -29,15 +31,18 @@ __all__ = [
     "Pipeline",
     "PipelineQuery",
     "Process",
+    "Retention",
     "RunningAggregate",
     "Stateful",
     "Status",
     "TaskFailedError",
+    "Upkeep",
     "ensure_java",
     "hash_of",
     "message_batch",
     "open_shard",
     "quiet_session",
+    "rescale",
     "save_shard",
     "shard_expression",
     "shard_of",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -42,7 +43,7 @@ class Measure:
     def merge(self, old: Any, new: Any) -> Any:
         """Return the figure of the rows that two figures stand for; None stands for no value."""
         if old is None or new is None:
-            return new if old is None else old
+            return _present(old, new)
         return _FUNCTIONS[self.function].merge(old, new)
 
     @property
@@ -54,22 +55,21 @@ class Measure:
 
 @dataclass(frozen=True)
 class _Function:
+    """How a figure is taken from rows, from two figures, and from a column of figures."""
+
     arrow: str
     merge: Callable[[Any, Any], Any]
+    again: str
     options: Any = None
 
 
-def _add(old: int, new: int) -> int:
-    return old + new
-
-
 _FUNCTIONS = {
-    "rows": _Function("count_all", _add),
-    "nulls": _Function("count", _add, pc.CountOptions(mode="only_null")),
-    "count": _Function("count", _add, pc.CountOptions(mode="only_valid")),
-    "sum": _Function("sum", _add),
-    "min": _Function("min", min),
-    "max": _Function("max", max),
+    "rows": _Function("count_all", operator.add, "sum"),
+    "nulls": _Function("count", operator.add, "sum", pc.CountOptions(mode="only_null")),
+    "count": _Function("count", operator.add, "sum", pc.CountOptions(mode="only_valid")),
+    "sum": _Function("sum", operator.add, "sum"),
+    "min": _Function("min", min, "min"),
+    "max": _Function("max", max, "max"),
 }
 
 
@@ -105,30 +105,58 @@ class RunningAggregate:
             ObjectSpaceError: a column to be summed does not hold whole numbers.
         Time: O(rows + keys of the epoch). Dirties: one slot for each key that comes.
         """
+        grouped = self._grouped(batches)
+        if grouped is None:
+            return
         state = space.get_or_create_dictionary(self.dictionary)
-        for key, figures in sorted(self._figures(batches).items(), key=_null_first):
-            old = state.get(key)
-            state[key] = figures if old is None else self._merged(old, figures)
+        width, names = len(self.key), [measure.name for measure in self.measures]
+        columns = [column.to_pylist() for column in grouped.columns]
+        keys = columns[0] if width == 1 else list(zip(*columns[:width], strict=True))
+        state.prefetch(keys)
+        olds = list(map(state.get, keys))
+        places = [place for place, old in enumerate(olds) if old is not None]
+        for measure, column in zip(self.measures, columns[width:], strict=True):
+            merge, name = _FUNCTIONS[measure.function].merge, measure.name
+            for place in places:
+                old, new = olds[place][name], column[place]
+                column[place] = merge(old, new) if old is not None and new is not None else _present(old, new)
+        figures = (dict(zip(names, row, strict=True)) for row in zip(*columns[width:], strict=True))
+        state.update(dict(zip(keys, figures, strict=True)))
 
-    def _figures(self, batches: Iterator[pa.RecordBatch]) -> dict[Any, dict[str, Any]]:
-        total: dict[Any, dict[str, Any]] = {}
+    def _grouped(self, batches: Iterator[pa.RecordBatch]) -> pa.Table | None:
+        """Return the figures of the epoch by key, in the order of the keys, so that no order of the rows shows.
+
+        Rows are grouped as they come in, so that at most a few batches and the groups are in memory.
+        """
+        parts: list[pa.Table] = []
+        waiting, groups = 0, 0
         for batch in batches:
-            for key, figures in self._group(pa.Table.from_batches([batch])):
-                total[key] = self._merged(total[key], figures) if key in total else figures
-        return total
+            parts.append(self._group(pa.Table.from_batches([batch])))
+            waiting += parts[-1].num_rows
+            if waiting > max(_MANY_GROUPS, 2 * groups):
+                parts = [self._regroup(parts)]
+                waiting = groups = parts[0].num_rows
+        if not waiting:
+            return None
+        order = [(name, "ascending") for name in _places(len(self.key))]
+        return self._regroup(parts).sort_by(order)
 
-    def _group(self, rows: pa.Table) -> Iterator[tuple[Any, dict[str, Any]]]:
+    def _group(self, rows: pa.Table) -> pa.Table:
         self._require_whole_sums(rows.schema)
-        grouped = rows.group_by(list(self.key)).aggregate([measure.aggregation for measure in self.measures])
-        names = [measure.name for measure in self.measures]
+        grouped = rows.group_by(list(self.key), use_threads=False)
+        found = grouped.aggregate([measure.aggregation for measure in self.measures])
         # The key comes first; the figures follow in the order in which they were asked for.
-        width = len(self.key)
-        for row in zip(*(column.to_pylist() for column in grouped.columns), strict=True):
-            key = row[:width] if width > 1 else row[0]
-            yield key, dict(zip(names, row[width:], strict=True))
+        return found.rename_columns(_places(found.num_columns))
 
-    def _merged(self, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-        return {measure.name: measure.merge(old[measure.name], new[measure.name]) for measure in self.measures}
+    def _regroup(self, parts: list[pa.Table]) -> pa.Table:
+        """Return the groups of several tables as one."""
+        if len(parts) == 1:
+            return parts[0]
+        places = _places(parts[0].num_columns)
+        width = len(self.key)
+        again = [_FUNCTIONS[measure.function].again for measure in self.measures]
+        grouped = pa.concat_tables(parts).group_by(places[:width], use_threads=False)
+        return grouped.aggregate(list(zip(places[width:], again, strict=True))).rename_columns(places)
 
     def _require_whole_sums(self, schema: pa.Schema) -> None:
         for measure in self.measures:
@@ -139,6 +167,15 @@ class RunningAggregate:
                 )
 
 
-def _null_first(item: tuple[Any, Any]) -> list[tuple[bool, Any]]:
-    key = item[0] if isinstance(item[0], tuple) else (item[0],)
-    return [(part is not None, part) for part in key]
+def _present(old: Any, new: Any) -> Any:
+    """Return the figure of two that stands for a value, None where neither does."""
+    return new if old is None else old
+
+
+def _places(count: int) -> list[str]:
+    """Return names for so many columns: those of the input may be equal to each other."""
+    return [f"c{place}" for place in range(count)]
+
+
+_MANY_GROUPS = 65_536
+"""How many rows of groups wait before they are grouped again."""

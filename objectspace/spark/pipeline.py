@@ -22,6 +22,7 @@ from objectspace.operators import Pipeline as Builder
 from objectspace.operators import Stream
 from objectspace.relational import SchemaError, StorageTable, tables
 from objectspace.relational.schema import KeyPart
+from objectspace.spark.connect import require_classic
 from objectspace.spark.epochs import Epochs
 from objectspace.spark.errors import explained
 from objectspace.spark.executor import MESSAGE_SCHEMA, Process, open_shard, shard_task
@@ -31,6 +32,7 @@ from objectspace.spark.query import PipelineQuery, Status, Watch
 from objectspace.spark.shards import shard_expression
 from objectspace.spark.sinks import FrameFunction
 from objectspace.spark.stateful import Stateful, WholeEpoch
+from objectspace.spark.upkeep import Retention, Upkeep
 
 LOG = logging.getLogger("objectspace.spark")
 """Where the progress of every epoch is logged, at level INFO."""
@@ -95,10 +97,11 @@ class Pipeline(Builder):
 
     Args:
         location: where the space lies: a folder or an fsspec URL that the driver and all executors reach.
-        shards: the number of shards, 1 to 256; it stays the same for the life of the space.
+        shards: the number of shards, 1 to 256; ``rescale`` changes it for a space that exists.
         options: what fsspec passes to the file system of a URL.
         full_after: how many differential runs may follow a full one before the next full one is considered.
         cache: the folder of the local caches, or None for the default of each machine.
+        retention: which epochs are kept; the rest is removed in the background while a stream runs.
 
     Raises:
         CheckpointError: the location cannot be used, or holds a space with another number of shards.
@@ -113,6 +116,7 @@ class Pipeline(Builder):
         options: Mapping[str, Any] | None = None,
         full_after: int = 64,
         cache: str | os.PathLike[str] | None = None,
+        retention: Retention | None = None,
     ) -> None:
         super().__init__(location, shards)
         self.chain = Chain.open_or_create(location_at(location, options), shards)
@@ -124,6 +128,7 @@ class Pipeline(Builder):
         self._watch = Watch()
         self._full_after = full_after
         self._cache = None if cache is None else os.path.abspath(cache)
+        self.upkeep = Upkeep(self.chain.location, retention or Retention())
 
     def source(
         self,
@@ -258,6 +263,7 @@ class Pipeline(Builder):
 
         Raises:
             CheckpointError: the location cannot be read.
+            ObjectSpaceError: the stream belongs to a Spark Connect session.
             PipelineChangedError: the location holds the state of another pipeline.
             SchemaError: there is nothing to run, or two things.
         """
@@ -271,6 +277,7 @@ class Pipeline(Builder):
         self.chain.refresh()
         self._epochs, self._watch = None, Watch()
         rows = self.stream() if stream is None else stream
+        require_classic(rows)
         if self._declared:
             self._built()
         writer = rows.writeStream.foreachBatch(self._each(on_epoch))
@@ -378,6 +385,8 @@ class Pipeline(Builder):
         def _run(rows: DataFrame, batch: int) -> None:
             try:
                 manifest = self.run_epoch(rows, batch)
+                if manifest is not None:
+                    self.upkeep.published(manifest.epoch)
                 if on_epoch:
                     on_epoch(batch, manifest)
             except BaseException as error:

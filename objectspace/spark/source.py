@@ -107,7 +107,7 @@ class Subject:
 
     def shards(self) -> int:
         """Return how many shards there are."""
-        return 1 if self.is_file else self._chain().shards
+        return 1 if self.is_file else self._chain().shards_at(self.epoch)
 
     def newest(self) -> int:
         """Return the newest epoch."""

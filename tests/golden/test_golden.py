@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from checkpoint import CheckpointStore
+from checkpoint.chain import Chain, location_at
 from objectspace import PersistedObjectSpace
-from tests.golden import format_1, format_2
+from tests.golden import chain_1, format_1, format_2
 
 STATES = {10: format_1.FIRST, 20: format_1.SECOND, 30: format_1.SECOND}
 
@@ -86,3 +87,17 @@ def test_this_version_still_makes_the_same_contents(tmp_path: Path) -> None:
     format_1.write(tmp_path / "new.db")
     with PersistedObjectSpace.open(tmp_path / "new.db") as space:
         assert {epoch: format_1.contents(space.at(epoch)) for epoch in STATES} == STATES
+
+
+def test_the_golden_chain_reads_at_every_epoch_and_goes_on(tmp_path: Path) -> None:
+    folder, cache = Path(shutil.copytree(chain_1.PATH, tmp_path / "space")), tmp_path / "cache"
+    chain = Chain.open(location_at(folder))
+    assert (chain.shards, chain.epoch) == (chain_1.SHARDS, chain_1.EPOCHS)
+    assert chain.first_epoch == chain_1.EPOCHS - chain_1.KEPT + 1
+    for epoch in range(chain.first_epoch, chain.epoch + 1):
+        plan = chain.operator_plan(chain_1.OPERATOR, epoch, cache=str(cache / str(epoch)))
+        for shard in range(chain.shards):
+            assert chain_1.contents(plan, shard) == chain_1.expected(epoch, shard)
+    chain_1.advance(chain, cache)
+    plan = Chain.open(location_at(folder)).operator_plan(chain_1.OPERATOR, cache=str(cache))
+    assert [chain_1.contents(plan, shard) for shard in (0, 1)] == [chain_1.expected(15, shard) for shard in (0, 1)]

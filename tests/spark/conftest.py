@@ -55,3 +55,9 @@ def batches(spark: SparkSession) -> list[DataFrame]:
         spark.createDataFrame([(f"k{n % 11}", (n * 7 + batch) % 23) for n in range(60)], "key string, value long")
         for batch in range(3)
     ]
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the clusters to ``--crash``: they take minutes."""
+    is_slow = collection_path.name == "test_spark_failures_cluster.py" and not config.getoption("crash")
+    return True if is_slow else None

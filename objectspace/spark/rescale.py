@@ -1,0 +1,130 @@
+"""Another number of shards for a space, while no query runs on it.
+
+Each key goes to the shard that its vnode belongs to from now on. What is moved are objects whose keys are those that
+rows are routed by; an object that says nothing of keys cannot be divided, and is refused before anything changes.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from checkpoint import CheckpointKind, CheckpointStore, RunWriter
+from checkpoint.chain import Chain, EpochPlan, Location, Manifest, OperatorPlan, ShardSaved, location_at, save_run
+from objectspace import PersistedObjectSpace
+from objectspace.errors import ObjectSpaceError
+from objectspace.spark.executor import open_shard
+from objectspace.spark.shards import shard_of
+
+_MAPPINGS = ("Dictionary", "SortedDictionary")
+_SETS = ("Set", "SortedSet")
+
+
+def rescale(
+    location: str | os.PathLike[str] | Location, shards: int, *, options: Mapping[str, Any] | None = None
+) -> Manifest | None:
+    """Give every operator of a space another number of shards, as one new epoch.
+
+    Stop the query first: a driver that still runs is fenced at its next epoch. Then start it with the new number; it
+    goes on where it stopped. Older epochs stay readable with their own shards.
+
+    Args:
+        location: where the space lies.
+        shards: the new number of shards, 1 to 256.
+        options: what fsspec passes to the file system of a URL.
+
+    Returns:
+        the manifest of the new epoch, or None where the space has that number already.
+
+    Raises:
+        ObjectSpaceError: an object cannot be divided by its keys; nothing was changed.
+        CheckpointError: there is no space or no epoch yet, or the number is out of range.
+        FencedError: a driver has published an epoch meanwhile; nothing was changed.
+    Time: O(state); memory: the state of one operator. Dirties: a full run for each new shard, and one manifest.
+    """
+    if not 1 <= shards <= 256:
+        raise ObjectSpaceError(f"rescale to {shards} shards: expected 1 to 256")
+    started = time.perf_counter()
+    chain = Chain.open(location_at(location, options))
+    newest = chain.newest
+    if newest is None:
+        raise ObjectSpaceError(
+            f"space at {chain.location.url} has no epoch yet: start the pipeline with shards={shards}"
+        )
+    if newest.shards == shards:
+        return None
+    with tempfile.TemporaryDirectory(prefix="objectspace-rescale-") as cache:
+        plans = {name: chain.operator_plan(name, cache=cache) for name in newest.lineage}
+        saved = {name: _divided(plan, shards) for name, plan in plans.items()}
+    plan = EpochPlan(newest.epoch, newest.source, plans)
+    return chain.publish_rescaled(plan, saved, shards, {"seconds": time.perf_counter() - started})
+
+
+def _divided(plan: OperatorPlan, shards: int) -> list[ShardSaved]:
+    """Write the new shards of one operator, and return their messages."""
+    stores = [CheckpointStore(":memory:") for _ in range(shards)]
+    try:
+        spaces = [PersistedObjectSpace(store) for store in stores]
+        for old in range(plan.shards):
+            with open_shard(plan, old) as space:
+                for name in space:
+                    _divide(plan, old, space.get(name), spaces)
+        return [_saved(plan, shard, space) for shard, space in enumerate(spaces)]
+    finally:
+        for store in stores:
+            store.close()
+
+
+def _divide(plan: OperatorPlan, old: int, source: Any, spaces: list[PersistedObjectSpace]) -> None:
+    """Put each slot of an object into the object of the same name in its new shard."""
+    place = f"operator {plan.operator}, shard {old}, {source.kind} {source.name!r}"
+    if source.kind not in (*_MAPPINGS, *_SETS):
+        raise ObjectSpaceError(
+            f"{place}: expected objects with keys ({', '.join((*_MAPPINGS, *_SETS))}), which tell where each slot"
+            f" belongs: keep the {plan.shards} shards, or feed a new space from the beginning"
+        )
+    targets = {}
+    for shard in _overlapping(old, plan.shards, len(spaces)):
+        targets[shard] = _twin(source, spaces[shard])
+    for key, value in source.items() if source.kind in _MAPPINGS else ((key, None) for key in source):
+        target = targets[_new_shard(place, key, old, plan.shards, len(spaces))]
+        if source.kind in _MAPPINGS:
+            target[key] = value
+        else:
+            target.add(key)
+
+
+def _twin(source: Any, space: PersistedObjectSpace) -> Any:
+    """Return the object of the same name and kind in another space."""
+    if source.kind == "Dictionary":
+        return space.get_or_create_dictionary(source.name)
+    if source.kind == "SortedDictionary":
+        return space.get_or_create_sorted_dictionary(source.name)
+    is_sorted = source.kind == "SortedSet"
+    return space.get_or_create_sorted_set(source.name) if is_sorted else space.get_or_create_set(source.name)
+
+
+def _overlapping(old: int, before: int, after: int) -> Iterator[int]:
+    """Yield the new shards that own any vnode of an old one."""
+    vnodes = (vnode for vnode in range(256) if vnode * before // 256 == old)
+    yield from dict.fromkeys(vnode * after // 256 for vnode in vnodes)
+
+
+def _new_shard(place: str, key: Any, old: int, before: int, after: int) -> int:
+    parts = key if isinstance(key, tuple) else (key,)
+    if not all(part is None or type(part) in (str, bytes, int) for part in parts) or shard_of(before, *parts) != old:
+        raise ObjectSpaceError(
+            f"{place}: the key {key!r} is not one that rows are routed by, so that nothing tells which shard it belongs"
+            f" to: keep the {before} shards, or feed a new space from the beginning"
+        )
+    return shard_of(after, *parts)
+
+
+def _saved(plan: OperatorPlan, shard: int, space: PersistedObjectSpace) -> ShardSaved:
+    writer = RunWriter(CheckpointKind.FULL)
+    space.save(writer)
+    writer.commit()
+    return save_run(plan, shard, writer.run)

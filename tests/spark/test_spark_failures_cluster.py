@@ -1,0 +1,103 @@
+"""Clusters whose executors, tasks and drivers are killed or slow; only with ``--crash`` (``make crash-spark``)."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from objectspace.spark import Operator, Pipeline
+from tests.spark.clusters import answer, command, driver, kill_group, make_input, standalone
+from tests.spark.failing_driver import FAULTY_EPOCH, SHARDS, STRAGGLE_SECONDS
+from tests.spark.spark_helpers import TOTALS, kept, orphans
+from tests.tally import TALLY
+
+DRIVER_KILLS = 20
+PATIENCE = 240
+
+
+def opened(folder: Path) -> Pipeline:
+    pipeline = Pipeline(folder / "space", SHARDS, cache=folder / "cache of the test")
+    pipeline.add(Operator("totals", ("key",), TOTALS))
+    return pipeline
+
+
+def finish(folder: Path, master: str, fault: str, **config: object) -> dict[int, float]:
+    """Run a driver to its end, and return the seconds of each epoch."""
+    with driver(command(folder, master, fault, **config)) as process:
+        out, errors = process.communicate(timeout=PATIENCE)
+    assert out.splitlines()[-1:] == ["finished"], f"{out}\n{errors}\n{log_of(folder)}"
+    lines = [line.split() for line in out.splitlines() if line[0].isdigit()]
+    return {int(epoch): float(seconds) for _, epoch, seconds in lines if epoch != "None"}
+
+
+def log_of(folder: Path) -> str:
+    log = folder / "spark.log"
+    return log.read_text(errors="replace")[-4000:] if log.exists() else "no log"
+
+
+def test_an_executor_killed_after_it_saved_on_a_local_cluster(tmp_path: Path) -> None:
+    make_input(tmp_path, 5)
+    finish(tmp_path, "local-cluster[2,1,1024]", "kill", **{"spark.executor.memory": "512m"})
+    pipeline = opened(tmp_path)
+    assert pipeline.chain.epoch == 5
+    assert kept(pipeline) == answer(5)
+    assert len(orphans(pipeline)) >= 1, "the killed attempt has left no file: it did not save before it was killed"
+    TALLY["executors killed"] += 1
+
+
+@pytest.mark.parametrize("fault", ["kill", "straggle"])
+def test_two_workers_with_speculation(tmp_path: Path, fault: str) -> None:
+    make_input(tmp_path, 5)
+    speculation = {
+        "spark.executor.memory": "512m",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.speculation": "true",
+        "spark.speculation.interval": "100ms",
+        "spark.speculation.quantile": "0.5",
+        "spark.speculation.multiplier": "1.5",
+        "spark.speculation.minTaskRuntime": "500ms",
+    }
+    with standalone(tmp_path) as master:
+        seconds = finish(tmp_path, master, fault, **speculation)
+    pipeline = opened(tmp_path)
+    assert pipeline.chain.epoch == 5
+    assert kept(pipeline) == answer(5)
+    assert len(orphans(pipeline)) >= 1, "the first attempt has left no file: it did not save"
+    if fault == "straggle":
+        assert seconds[FAULTY_EPOCH] < STRAGGLE_SECONDS, "the twin of the straggler did not win"
+        TALLY["speculative twins that won"] += 1
+    else:
+        TALLY["executors killed"] += 1
+
+
+def test_a_driver_killed_at_random_moments(tmp_path: Path) -> None:
+    files, rng, killed, published = 400, random.Random(8), 0, 0
+    make_input(tmp_path, files)
+    while killed < DRIVER_KILLS:
+        with driver(command(tmp_path, "local[2,4]", "none")) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "started\n", log_of(tmp_path)
+            # Some kills fall before the first epoch, most into the midst of a later one.
+            for _ in range(rng.randrange(4)):
+                assert process.stdout.readline(), log_of(tmp_path)
+            time.sleep(rng.uniform(0, 1.5))
+            assert process.poll() is None, "the driver was done before it was killed: give it more files"
+            kill_group(process)
+        killed += 1
+        chain = opened(tmp_path).chain
+        assert chain.epoch >= published
+        assert chain.epoch == 0 or chain.newest is not None
+        published = chain.epoch
+        assert kept(opened(tmp_path)) == answer(published), f"wrong after kill {killed} at epoch {published}"
+        TALLY["drivers killed"] += 1
+    for file in sorted((tmp_path / "input").iterdir())[published + 3 :]:
+        file.unlink()  # what is left would only take time
+    finish(tmp_path, "local[2,4]", "none")
+    pipeline = opened(tmp_path)
+    assert pipeline.chain.epoch > DRIVER_KILLS
+    assert pipeline.chain.epoch >= published
+    assert kept(pipeline) == answer(pipeline.chain.epoch)

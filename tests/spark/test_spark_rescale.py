@@ -1,0 +1,159 @@
+"""Another number of shards: the same state, every key where rows of its key go, and the query goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame
+
+from checkpoint import CheckpointError, FencedError
+from checkpoint.chain import Chain, SourcePosition, location_at, receipts
+from objectspace import PersistedObjectSpace
+from objectspace.errors import ObjectSpaceError
+from objectspace.spark import Pipeline, open_shard, rescale, save_shard, shard_of
+
+from .spark_helpers import SHARDS, expected, kept
+
+MakePipeline = Callable[..., Pipeline]
+OPERATOR = "keyed"
+KEYS = [*(f"k{n}" for n in range(60)), *range(40), None, b"raw", ("a", 1), ("b", None)]
+
+
+def publish(folder: Path, shards: int, change: Callable[[PersistedObjectSpace, int], None]) -> Chain:
+    """Publish an epoch without Spark."""
+    chain = Chain.open_or_create(location_at(folder / "space"), shards)
+    batch = chain.newest.committed["q"] + 1 if chain.newest else 0
+    plan = chain.begin(SourcePosition("q", batch), [OPERATOR], cache=str(folder / "cache"))
+    assert plan is not None
+    saved = []
+    for shard in range(shards):
+        with open_shard(plan.operators[OPERATOR], shard) as space:
+            change(space, shard)
+            saved.append(save_shard(plan.operators[OPERATOR], space, shard))
+    chain.publish(plan, {OPERATOR: saved})
+    return chain
+
+
+def parts(key: Any) -> tuple[Any, ...]:
+    return key if isinstance(key, tuple) else (key,)
+
+
+def filled(shards: int) -> Callable[[PersistedObjectSpace, int], None]:
+    """Return what gives every shard its keys, in objects of each kind that can be divided."""
+
+    def fill(space: PersistedObjectSpace, shard: int) -> None:
+        mine = [key for key in KEYS if shard_of(shards, *parts(key)) == shard]
+        space.get_or_create_dictionary("d").update({key: {"n": str(key)} for key in mine})
+        space.get_or_create_dictionary("empty")
+        for key in mine:
+            space.get_or_create_set("s").add(key)
+            if isinstance(key, str):
+                space.get_or_create_sorted_dictionary("sd")[key] = len(key)
+                space.get_or_create_sorted_set("ss").add(key)
+
+    return fill
+
+
+def state(folder: Path, epoch: int | None = None) -> dict[str, Any]:
+    """Return what the shards hold together, and see that every key lies where rows of its key go."""
+    chain = Chain.open(location_at(folder / "space"))
+    plan = chain.operator_plan(OPERATOR, epoch, cache=str(folder / "cache"))
+    found: dict[str, Any] = {"d": {}, "s": set(), "sd": {}, "ss": set()}
+    for shard in range(plan.shards):
+        with open_shard(plan, shard) as space:
+            assert len(space.get_dictionary("empty")) == 0
+            for name, whole in found.items():
+                if name in space:
+                    keys = list(space.get(name))
+                    assert all(shard_of(plan.shards, *parts(key)) == shard for key in keys)
+                    assert not set(whole) & set(keys)
+                    whole.update(space.get(name).copy())
+    return found
+
+
+WANTED = {
+    "d": {key: {"n": str(key)} for key in KEYS},
+    "s": set(KEYS),
+    "sd": {key: len(key) for key in KEYS if isinstance(key, str)},
+    "ss": {key for key in KEYS if isinstance(key, str)},
+}
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 5), (5, 1), (2, 4), (4, 3), (3, 16)])
+def test_every_key_moves_to_its_shard(tmp_path: Path, before: int, after: int) -> None:
+    publish(tmp_path, before, filled(before))
+    manifest = rescale(tmp_path / "space", after)
+    assert manifest is not None
+    assert (manifest.epoch, manifest.shards, manifest.committed) == (2, after, {"q": 0})
+    assert state(tmp_path) == WANTED
+    assert state(tmp_path, 1) == WANTED
+    assert rescale(tmp_path / "space", after) is None
+    sizes = [receipt.state_slots for receipt in receipts(Chain.open(location_at(tmp_path / "space")))]
+    assert sizes[0] == sizes[1] == sum(map(len, WANTED.values()))
+
+
+def test_work_goes_on_and_old_epochs_go(tmp_path: Path) -> None:
+    publish(tmp_path, 2, filled(2))
+    rescale(tmp_path / "space", 3)
+    with pytest.raises(CheckpointError, match="has 3 shards, found a pipeline with 2: run it with shards=3, rescale"):
+        Chain.open_or_create(location_at(tmp_path / "space"), 2)
+
+    def change(space: PersistedObjectSpace, shard: int) -> None:
+        space.get_dictionary("d").update({key: {"n": "new"} for key in space.get_dictionary("d")})
+
+    for _ in range(3):
+        chain = publish(tmp_path, 3, change)
+    assert chain.epoch == 5
+    assert state(tmp_path)["d"] == {key: {"n": "new"} for key in KEYS}
+    assert chain.collect(grace_seconds=0, keep_epochs=2).runs >= 2
+    assert state(tmp_path)["d"] == {key: {"n": "new"} for key in KEYS}
+    rescale(tmp_path / "space", 2)
+    assert state(tmp_path)["s"] == WANTED["s"]
+
+
+def test_a_driver_that_still_runs_is_fenced(tmp_path: Path) -> None:
+    chain = publish(tmp_path, 2, filled(2))
+    plan = chain.begin(SourcePosition("q", 1), [OPERATOR], cache=str(tmp_path / "cache"))
+    assert plan is not None
+    saved = []
+    for shard in range(2):
+        with open_shard(plan.operators[OPERATOR], shard) as space:
+            saved.append(save_shard(plan.operators[OPERATOR], space, shard))
+    rescale(tmp_path / "space", 3)
+    with pytest.raises(FencedError):
+        chain.publish(plan, {OPERATOR: saved})
+    assert state(tmp_path) == WANTED
+
+
+def test_what_cannot_be_divided_is_refused(tmp_path: Path) -> None:
+    def foreign(space: PersistedObjectSpace, shard: int) -> None:
+        space.get_or_create_dictionary("d")["the same in both"] = 1
+
+    publish(tmp_path, 2, foreign)
+    with pytest.raises(ObjectSpaceError, match="the key 'the same in both' is not one that rows are routed by"):
+        rescale(tmp_path / "space", 4)
+    publish(tmp_path / "other", 2, lambda space, shard: space.get_or_create_list("log").append(shard))
+    with pytest.raises(ObjectSpaceError, match="operator keyed, shard 0, List 'log': expected objects with keys"):
+        rescale(tmp_path / "other" / "space", 4)
+    with pytest.raises(ObjectSpaceError, match="expected 1 to 256"):
+        rescale(tmp_path / "space", 0)
+    assert Chain.open(location_at(tmp_path / "space")).epoch == 1
+    Chain.open_or_create(location_at(tmp_path / "young"), 2)
+    with pytest.raises(ObjectSpaceError, match="has no epoch yet"):
+        rescale(tmp_path / "young", 4)
+
+
+@pytest.mark.usefixtures("query")
+def test_a_pipeline_goes_on_with_other_shards(
+    tmp_path: Path, make_pipeline: MakePipeline, batches: list[DataFrame]
+) -> None:
+    make_pipeline().run_epoch(batches[0], 0)
+    rescale(tmp_path / "space", 2)
+    assert kept(make_pipeline(shards=2)) == expected(batches[:1])
+    assert make_pipeline(shards=2).run_epoch(batches[0], 0) is None
+    make_pipeline(shards=2).run_epoch(batches[1], 1)
+    assert kept(make_pipeline(shards=2)) == expected(batches[:2])
+    assert SHARDS == 3

@@ -1,0 +1,121 @@
+"""Locations of streams: garbage collected beside them, S3 through a whole pipeline, and Spark Connect refused."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+from pyspark.sql import DataFrame, SparkSession
+
+from checkpoint import CheckpointError
+from checkpoint.chain import Chain, Collected
+from objectspace.errors import ObjectSpaceError
+from objectspace.spark import Pipeline, Retention, Upkeep
+from tests.chain.test_chain_s3 import ACCESS, BUCKET
+
+from .clusters import answer, make_input
+from .spark_helpers import SHARDS, kept, totals_operator
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """The address of an S3 server on loopback, with a bucket."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    boto3.client("s3", endpoint_url=f"http://{host}:{port}", **ACCESS).create_bucket(Bucket=BUCKET)
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+def run(spark: SparkSession, folder: Path, pipeline: Pipeline) -> None:
+    """Feed the files of a folder, one a micro-batch, through a pipeline."""
+    pipeline.add(totals_operator())
+    stream = spark.readStream.schema("key string, value long").option("maxFilesPerTrigger", 1)
+    query = pipeline.start(stream.parquet(str(folder / "input")), folder / "query", {"availableNow": True})
+    query.awaitTermination()
+
+
+def test_a_whole_pipeline_on_s3(spark: SparkSession, tmp_path: Path, endpoint: str) -> None:
+    make_input(tmp_path, 2)
+    access = {"key": "test", "secret": "test", "client_kwargs": {"region_name": "us-east-1"}}
+    url, options = f"s3://{BUCKET}/{uuid4().hex}/space", {"endpoint_url": endpoint, **access}
+    pipeline = Pipeline(url, SHARDS, options=options, cache=tmp_path / "cache")
+    run(spark, tmp_path, pipeline)
+    again = Pipeline(url, SHARDS, options=options, cache=tmp_path / "another cache")
+    assert again.chain.epoch == 2
+    assert kept(again) == answer(2)
+    assert kept(again, 1) == answer(1)
+
+
+def test_garbage_is_collected_beside_the_stream(spark: SparkSession, tmp_path: Path) -> None:
+    make_input(tmp_path, 6)
+    retention = Retention(epochs=2, every=2, grace_seconds=0)
+    pipeline = Pipeline(
+        tmp_path / "space", SHARDS, full_after=1, cache=tmp_path / "cache", retention=Retention(epochs=2, every=2)
+    )
+    run(spark, tmp_path, pipeline)
+    pipeline.upkeep.wait(60)
+    assert pipeline.upkeep.last is not None
+    opened = Chain.open(pipeline.chain.location)
+    assert 1 < opened.first_epoch <= 5
+    assert opened.collect(retention.grace_seconds, retention.epochs).first_epoch == 5
+    assert kept(Pipeline(tmp_path / "space", SHARDS, cache=tmp_path / "new cache")) == answer(6)
+
+
+def test_an_epoch_waits_for_no_collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chain = Pipeline(tmp_path / "space", 1).chain
+    may_go_on, calls = threading.Event(), []
+
+    def slow(self: Chain, *_: Any) -> Collected:
+        calls.append(threading.current_thread())
+        may_go_on.wait(60)
+        return Collected(1, 0, 0, 0)
+
+    monkeypatch.setattr(Chain, "collect", slow)
+    upkeep = Upkeep(chain.location, Retention(every=3))
+    assert [upkeep.published(epoch) for epoch in range(1, 10)] == [False, False, True, *([False] * 6)]
+    assert upkeep.is_busy()
+    may_go_on.set()
+    upkeep.wait(60)
+    assert not upkeep.is_busy()
+    assert [thread.daemon for thread in calls] == [True]
+    assert upkeep.published(12)
+    upkeep.wait(60)
+    assert len(calls) == 2
+
+
+def test_a_collection_that_fails_is_logged_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(self: Chain, *_: Any) -> Collected:
+        raise CheckpointError("no such place")
+
+    upkeep = Upkeep(Pipeline(tmp_path / "space", 1).chain.location, Retention(every=1))
+    with monkeypatch.context() as patch:
+        patch.setattr(Chain, "collect", fails)
+        assert upkeep.published(1)
+        upkeep.wait(60)
+    assert "garbage was not collected, which is tried again: no such place" in caplog.text
+    assert upkeep.published(2)
+    upkeep.wait(60)
+    assert upkeep.last == Collected(1, 0, 0, 0)
+
+
+@pytest.mark.parametrize("wrong", [{"epochs": 0}, {"every": 0}, {"grace_seconds": -1}])
+def test_a_retention_that_keeps_nothing_is_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="expected at least 1 epoch"):
+        Retention(**wrong)
+
+
+def test_a_stream_of_spark_connect_is_refused(tmp_path: Path, make_pipeline: Callable[..., Pipeline]) -> None:
+    remote: DataFrame = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})()  # type: ignore[assignment]
+    with pytest.raises(ObjectSpaceError, match="expected one of a classic session"):
+        make_pipeline().start(remote, tmp_path / "query")
+    assert not (tmp_path / "query").exists()
