@@ -36,17 +36,6 @@ from objectspace.relational.schema import KeyPart
 if TYPE_CHECKING:
     from objectspace.operators.run import LocalRun
 
-JOINS = {
-    "inner": "inner",
-    "left": "left_outer",
-    "right": "right_outer",
-    "full": "full_outer",
-    "outer": "full_outer",
-    "semi": "left_semi",
-    "anti": "left_anti",
-}
-"""The names of joins, with the kinds of the operator; a kind of the operator is taken as it is, too."""
-
 
 class Pipeline:
     """Streams, and results that are kept right while their rows come, change and go.
@@ -227,8 +216,13 @@ class Stream:
         where: Any = None,
         null_safe: bool = False,
         suffix: str = "_right",
+        within: Sequence[Any] | None = None,
+        as_of: tuple[str, str] | None = None,
     ) -> Stream:
         """Join with another stream, or with itself.
+
+        Where both sides have a :meth:`watermark` on a pair of ``on``, rows below the lesser one are forgotten, and it
+        holds for what comes out. So it does for the times of ``within``; and ``as_of`` waits for it.
 
         Args:
             other: the right side.
@@ -237,10 +231,18 @@ class Stream:
             where: a further condition of a match, over the columns of the output.
             null_safe: whether NULL is equal to NULL.
             suffix: what a column of the right side gets where the left side has one of its name.
-        """
-        from objectspace.operators.joining import joined
+            within: the times of a match are near each other: (left time, right time, how far apart they may be), or
+                (left time, right time, least, greatest) of left time less right time, ``None`` for any: see
+                :class:`IntervalJoin`.
+            as_of: each left row meets the last right row that is not later: (left time, right time): see
+                :class:`TemporalJoin`; it is ``inner`` or ``left``. Both sides have a watermark on their times.
 
-        return joined(self, other, on, how, where=where, null_safe=null_safe, suffix=suffix)
+        Raises:
+            SchemaError: the columns do not fit each other, or what is asked for does not go together.
+        """
+        from objectspace.operators.joining import Extras, joined
+
+        return joined(self, other, on, how, Extras(where, null_safe, suffix, within, as_of))
 
     def window(self, column: str, size: timedelta | int, hop: timedelta | int | None = None) -> Stream:
         """Put each row into the windows of time that it belongs to; adds ``window_start`` and ``window_end``.
