@@ -34,6 +34,7 @@ from objectspace.relational import Chunk, Column, DataType, SchemaError, TableSc
 from objectspace.relational.schema import KeyPart
 
 if TYPE_CHECKING:
+    from objectspace.operators.fused import PipelineOperator
     from objectspace.operators.run import LocalRun
 
 
@@ -100,6 +101,12 @@ class Pipeline:
         from objectspace.operators.run import run_local
 
         return run_local(self, batches, store, **options)
+
+    def as_operator(self) -> PipelineOperator:
+        """Return the pipeline as one operator, for embedding and for tests: see :class:`PipelineOperator`."""
+        from objectspace.operators.fused import PipelineOperator
+
+        return PipelineOperator(self)
 
     def add_result(self, name: str, stream: Stream) -> None:
         """Add a result.

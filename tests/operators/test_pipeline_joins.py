@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace, VolatileObjectSpace
-from objectspace.operators import HashJoin, LocalRun, Pipeline, PipelineOperator, Stream, count, sum_
+from objectspace.operators import HashJoin, LocalRun, Pipeline, Stream, count, sum_
 from objectspace.relational import Chunk, Column, SchemaError, StorageTable, TableSchema
 from objectspace.testing import crash_everywhere
 
@@ -185,13 +185,7 @@ def test_joins_by_time_survive_every_crash_point() -> None:
     near = streams["a"].join(streams["b"], on="k", how="full", within=("t", "t", 3))
     near.join(streams["b"], on="k", how="left", as_of=("t", "t"), suffix="_valid").materialize("near")
     batches = numbered([[(name, n % 2, 2, n % 4) for name in "ab"] for n in range(4)])
-    schema = pipeline.sources["a"].schema
-    events = [
-        (side, Chunk.from_rows(schema, [("+", row) for row in rows]))
-        for batch in batches
-        for side, rows in batch.items()
-    ]
-    assert crash_everywhere(lambda: PipelineOperator(pipeline), events, events_per_epoch=2) == 4 * 7
+    assert crash_everywhere(pipeline, batches, storage=False) == 4 * 9
 
 
 # Stream keys of which all may be NULL
