@@ -14,6 +14,7 @@ from objectspace.operators.materialize import Materialize
 from objectspace.operators.plan import Node, Plan
 from objectspace.operators.predicates import ExpressionError
 from objectspace.operators.run import LocalRun, run_local
+from objectspace.operators.sessions import SessionWindow
 from objectspace.operators.simple_agg import SimpleAgg
 from objectspace.operators.stateless import Filter, Project, Union
 from objectspace.operators.temporal_join import TemporalJoin
@@ -42,6 +43,7 @@ __all__ = [
     "PipelineOperator",
     "Plan",
     "Project",
+    "SessionWindow",
     "SimpleAgg",
     "Stream",
     "TemporalJoin",

@@ -101,7 +101,7 @@ class Stages:
         return any(one.number in wanted for fragment in self.sources.values() for one in fragment.all_exits())
 
 
-_RESTING = frozenset(("HashAgg", "SimpleAgg", "HashJoin", "TopN", "GroupTopN", "Materialize", "Dedup"))
+_RESTING = frozenset(("HashAgg", "SimpleAgg", "HashJoin", "TopN", "GroupTopN", "Materialize", "Dedup", "SessionWindow"))
 """Kinds of operators that do nothing at a barrier before which nothing came.
 
 A watermark filter repeats its promise: a join behind it waits for that of both sides, in one epoch.

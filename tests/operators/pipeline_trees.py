@@ -114,7 +114,48 @@ TOPS: list[Step] = [
     ),
 ]
 
-UNARY = [*FILTERS, *PROJECTIONS, *AGGREGATES, *TOPS]
+_SESSIONS = """
+    SELECT *, min(v) OVER (PARTITION BY k, number) AS start
+    FROM (
+        SELECT *, sum(begins) OVER (PARTITION BY k ORDER BY v) AS number
+        FROM (
+            SELECT *, CASE WHEN v - lag(v) OVER (PARTITION BY k ORDER BY v) < 2 THEN 0 ELSE 1 END AS begins
+            FROM {x} WHERE v IS NOT NULL
+        )
+    )
+"""
+
+_HOPS = """
+    SELECT k, v - ((v % 2) + 2) % 2 - back AS v, count(*) AS w
+    FROM {x}, (VALUES (0), (2)) AS b(back) WHERE v IS NOT NULL GROUP BY ALL
+"""
+
+
+def _longest(stream: Stream) -> Stream:
+    """Return of each session when it begins and how many rows it has."""
+    sessions = stream.sessions("v", 2, by=["k"]).group_by("k", "session_start").agg(w=count())
+    return sessions.select("k", "w", v="session_start").select(*KVW)
+
+
+WINDOWS: list[Step] = [
+    (
+        lambda s: s.sessions("v", 2, by="k").select("k", "w", v="session_start").select(*KVW),
+        f"SELECT k, start AS v, w FROM ({_SESSIONS})",
+    ),
+    (_longest, f"SELECT k, start AS v, count(*) AS w FROM ({_SESSIONS}) GROUP BY k, start"),
+    (
+        lambda s: (
+            s.window("v", 4, hop=2)
+            .group_by("k", "window_start")
+            .agg(w=count())
+            .select("k", "w", v="window_start")
+            .select(*KVW)
+        ),
+        f"SELECT k, v, w FROM ({_HOPS})",
+    ),
+]
+
+UNARY = [*FILTERS, *PROJECTIONS, *AGGREGATES, *TOPS, *WINDOWS]
 
 Pair = tuple[Callable[[Stream, Stream], Stream], str]
 """An operator with two inputs: what it builds, and its SQL over ``{x}`` and ``{y}``."""
