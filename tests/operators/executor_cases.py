@@ -120,7 +120,7 @@ class Run:
         return [row for chunk in out for row in chunk.rows()]
 
     def process(self, side: str, entries: list[Any]) -> list[Any]:
-        schema = self.operator._sides[side].schema if side != "input" else self.operator._input  # type: ignore[attr-defined]
+        schema = self.operator._sides[side].schema if side != "input" else self.operator.schema  # type: ignore[attr-defined]
         chunk = Chunk.from_rows(schema, rows_of(types_of(self.spec, side), entries))
         return [row for out in self.operator.process(chunk, side=side) for row in out.rows()]
 

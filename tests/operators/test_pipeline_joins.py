@@ -161,6 +161,40 @@ def test_watermarks_clean_a_join_of_windows_and_close_the_windows_behind_it(
         assert len(run.space.get(table.name)) == len(list(table.scan())), "what is hidden is gone as well"
 
 
+@settings(max_examples=20, deadline=None)
+@given(batches=BATCHES, recoveries=RECOVERIES)
+def test_watermarks_clean_the_first_rows_of_windows_and_pass_tables(
+    batches: list[dict[str, Rows]], recoveries: set[int]
+) -> None:
+    def build(streams: dict[str, Stream]) -> Stream:
+        windows = streams["a"].window("t", 4).group_by("k", "window_start")
+        first = windows.top_n(1, ["t desc", "id"]).materialize("first", key=["k", "window_start"])
+        return first.group_by("window_start").on_window_close().agg(n=count(), total=sum_("id"))
+
+    run, model = played(build, batches, recoveries), timely(batches)
+    rank = "row_number() OVER (PARTITION BY k, t - ((t % 4) + 4) % 4 ORDER BY t DESC, id)"
+    first = f"(SELECT *, t - ((t % 4) + 4) % 4 AS w FROM a QUALIFY {rank} = 1)"
+    assert Counter((row[0], row[2]) for row in run.rows("first")) == model.answer(f"SELECT id, t FROM {first}")
+    mark = model.mark("a") - model.mark("a") % 4
+    closed = f"SELECT w, count(*), sum(id) FROM {first} WHERE w < {mark} GROUP BY w"
+    assert Counter(run.rows("result")) == model.answer(closed)
+    run.step({})
+    name = next(run.plan.names[node] for node in run.plan.stateful if node.label == "GroupTopN")
+    kept = list(StorageTable(run.space, f"{name}/rows").scan())
+    assert all(row[3] >= mark for row in kept)
+    assert len(run.space.get(f"{name}/rows")) == len(kept)
+
+
+def test_a_watermark_ends_where_rows_below_it_may_still_change() -> None:
+    stream = timed(Pipeline())["a"]
+    assert stream.top_n(1, ["t"]).schema.watermark_column is None
+    assert stream.select("k", "t").join(stream, on="k", how="semi").schema.watermark_column is None
+    assert stream.materialize("by_k", key=["k"]).schema.watermark_column is None
+    assert stream.materialize("by_t", key=["k", "t"]).schema.watermark_column == "t"
+    with pytest.raises(SchemaError, match="takes a watermark on a group column"):
+        stream.join(stream, on="k").group_by("k", "t").on_window_close().agg(n=count())
+
+
 def test_what_a_join_by_time_cannot_do_is_refused() -> None:
     streams, plain = timed(Pipeline()), timed(Pipeline(), watermarks=False)
     with pytest.raises(SchemaError, match=r"the right side has none on 't': use \.watermark\('t', delay\)"):
