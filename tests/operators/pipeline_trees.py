@@ -168,6 +168,14 @@ def _join(how: str, word: str) -> Pair:
     )
 
 
+def _near(how: str, word: str) -> Pair:
+    return (
+        lambda x, y: x.join(y, on="k", how=how, within=("v", "w", -1, 2)).select("k", "v", w="w_right"),
+        f"SELECT coalesce(x.k, y.k) AS k, x.v AS v, y.w AS w FROM {{x}} AS x {word} JOIN {{y}} AS y"
+        " ON x.k = y.k AND x.v - y.w BETWEEN -1 AND 2",
+    )
+
+
 BINARY: list[Pair] = [
     *(_join(how, how.upper()) for how in ("inner", "left", "right", "full")),
     (
@@ -188,6 +196,7 @@ BINARY: list[Pair] = [
         lambda x, y: x.join(y, on="v", how="anti"),
         "SELECT * FROM {x} AS x WHERE NOT EXISTS (SELECT 1 FROM {y} AS y WHERE x.v = y.v)",
     ),
+    *(_near(how, word) for how, word in (("inner", ""), ("full", "FULL"))),
     (lambda x, y: x.union(y), "SELECT * FROM {x} UNION ALL SELECT * FROM {y}"),
 ]
 
