@@ -5,6 +5,7 @@ from objectspace.operators.base import Operator
 from objectspace.operators.builder import Grouped, Pipeline, Stream
 from objectspace.operators.catalogue import PipelineChangedError
 from objectspace.operators.dedup import Dedup
+from objectspace.operators.dynamic_filter import DynamicFilter
 from objectspace.operators.expressions import Expression, call, coalesce, col, lit, when
 from objectspace.operators.fused import PipelineOperator
 from objectspace.operators.hash_agg import HashAgg
@@ -25,6 +26,7 @@ from objectspace.operators.windows import Hop, Tumble
 __all__ = [
     "AggCall",
     "Dedup",
+    "DynamicFilter",
     "Expression",
     "ExpressionError",
     "Filter",

@@ -146,6 +146,21 @@ class Stream:
             stream = stream.then("Where", str(condition), _maker(Where, stream.schema, condition))
         return stream
 
+    def filter_by(self, column: str, comparison: str, other: Stream) -> Stream:
+        """Keep the rows whose column compares with the one value of another stream, which may change.
+
+        Args:
+            column: the column.
+            comparison: ``<``, ``<=``, ``>`` or ``>=``.
+            other: a stream of one row and one column, such as ``stream.agg(mean=avg("price"))``.
+
+        Raises:
+            SchemaError: it is another stream, or its type is another one.
+        """
+        from objectspace.operators.joining import compared
+
+        return compared(self, column, comparison, other)
+
     def select(self, *names: str, **computed: Any) -> Stream:
         """Keep some columns, and compute others.
 

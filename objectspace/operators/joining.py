@@ -10,6 +10,7 @@ from typing import Any, cast
 from objectspace.operators.base import Operator
 from objectspace.operators.builder import Stream
 from objectspace.operators.computed import Select
+from objectspace.operators.dynamic_filter import DynamicFilter
 from objectspace.operators.expressions import Expression, coalesce, col, expression, shown
 from objectspace.operators.hash_join import HashJoin, JoinKind
 from objectspace.operators.interval_join import IntervalJoin
@@ -66,6 +67,27 @@ def joined(left: Stream, right: Stream, on: On, how: str, extras: Extras) -> Str
     promises = {name: name for name in shared if kind == "full_outer"}
     structure = ", ".join(shown(name, one) for name, one in columns.items())
     return found.then("Select", structure, lambda: Select(output, columns, key, promises), visible=tuple(columns))
+
+
+def compared(left: Stream, column: str, comparison: str, right: Stream) -> Stream:
+    """Return the rows that compare with the one value of a stream: see :meth:`Stream.filter_by`."""
+    if right.schema.primary_key or len(right.schema.columns) != 1:
+        raise SchemaError(
+            f"filter_by() compares with a stream of one row and one column, such as agg(most=max_({column!r})): found"
+            f" {right.schema}"
+        )
+    schemas = left.schema, right.schema
+
+    def _make() -> DynamicFilter:
+        return DynamicFilter(*schemas, column, comparison)
+
+    operator = _make()
+    structure = f"{column} {comparison} {right.schema.names[0]}"
+    nodes = (left.node, right.node)
+    node = Node(
+        "DynamicFilter", structure, operator.schema, nodes, operator.sides, _make, ((), ()), operator.state(), False
+    )
+    return Stream(left.pipeline, node, left.columns)
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,19 @@ class Stages:
         return any(one.number in wanted for fragment in self.sources.values() for one in fragment.all_exits())
 
 
-_RESTING = frozenset(("HashAgg", "SimpleAgg", "HashJoin", "TopN", "GroupTopN", "Materialize", "Dedup", "SessionWindow"))
+_RESTING = frozenset(
+    (
+        "Dedup",
+        "DynamicFilter",
+        "GroupTopN",
+        "HashAgg",
+        "HashJoin",
+        "Materialize",
+        "SessionWindow",
+        "SimpleAgg",
+        "TopN",
+    )
+)
 """Kinds of operators that do nothing at a barrier before which nothing came.
 
 A watermark filter repeats its promise: a join behind it waits for that of both sides, in one epoch.

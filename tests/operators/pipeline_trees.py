@@ -196,6 +196,14 @@ BINARY: list[Pair] = [
         lambda x, y: x.join(y, on="v", how="anti"),
         "SELECT * FROM {x} AS x WHERE NOT EXISTS (SELECT 1 FROM {y} AS y WHERE x.v = y.v)",
     ),
+    (
+        lambda x, y: x.filter_by("v", ">", y.agg(least=min_("w"))),
+        "SELECT * FROM {x} AS x WHERE x.v > (SELECT min(w) FROM {y})",
+    ),
+    (
+        lambda x, y: x.filter_by("w", "<=", y.agg(n=count("v"))),
+        "SELECT * FROM {x} AS x WHERE x.w <= (SELECT count(v) FROM {y})",
+    ),
     *(_near(how, word) for how, word in (("inner", ""), ("full", "FULL"))),
     (lambda x, y: x.union(y), "SELECT * FROM {x} UNION ALL SELECT * FROM {y}"),
 ]
