@@ -102,8 +102,10 @@ class Tallies(StatefulBatchLogic[Any, Any, Any]):
         return dict(self.values)
 
 
-def _aggregation(title: str, rows: list[Event], ways: dict[str, Callable[[], HashAgg]], rival: Any, given: Any) -> Any:
-    changes = chunks_of(EVENTS, [("input", [("+", row) for row in piece]) for piece in pieces(rows, CHUNK)])  # type: ignore[misc]
+def _aggregation(
+    title: str, rows: list[Event], ways: dict[str, Callable[[], HashAgg]], rival: Any, given: Any
+) -> Scenario:
+    changes = chunks_of(EVENTS, [("input", [("+", row) for row in piece]) for piece in pieces(rows, CHUNK)])
     mine = {name: partial(run_operator, make, changes) for name, make in ways.items()}
     hand = {"a dictionary and JSON in SQLite by hand": partial(by_hand, pieces(rows, CHUNK))}
     return Scenario(title, len(rows), {**mine, **hand, RIVAL: partial(run_bytewax, rival, given)})
