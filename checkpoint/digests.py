@@ -64,7 +64,14 @@ class OwnCheck(Check):
     def __init__(self, session: Session, run: RunNumber) -> None:
         super().__init__(session, run)
         self._found = RunDigest()
-        self.take, self.end_table = self._found.update, self._found.end_table  # type: ignore[method-assign]
+
+    def take(self, rows: list[Any]) -> None:
+        """Take the next rows."""
+        self._found.update(rows)
+
+    def end_table(self) -> None:
+        """Go on to the next table."""
+        self._found.end_table()
 
     def finish(self) -> None:
         """Compare the digest.
