@@ -116,7 +116,7 @@ class HashJoin(Operator):
         }
         if in_left is not None and kind != "full_outer":
             raise SchemaError(f"in_left={in_left!r} is for full outer joins: found a join of kind {kind!r}")
-        self._is_marked = in_left is not None
+        self._pair = self._plain_pair if in_left is None else self._marked_pair
         self._joined = joined_schema(left_schema, right_schema, self._keeps, in_left)
         self._output = self._with_watermark(self._joined if self._main is None else self._sides[self._main].schema)
         self._matches = _predicate(condition, self._joined)
@@ -306,10 +306,14 @@ class HashJoin(Operator):
     def _is_match(self, side: str, row: Row, other: Row) -> bool:
         return self._matches is None or bool(self._matches(self._pair(side, row, other)))
 
-    def _pair(self, side: str, row: Row | None, other: Row | None) -> Row:
+    def _plain_pair(self, side: str, row: Row | None, other: Row | None) -> Row:
+        """Return the joined row of a row of a side and one of the other side."""
         left, right = (row, other) if side == "left" else (other, row)
-        pair = self._sides["left"].padded(left) + self._sides["right"].padded(right)
-        return (*pair, left is not None) if self._is_marked else pair
+        return self._sides["left"].padded(left) + self._sides["right"].padded(right)
+
+    def _marked_pair(self, side: str, row: Row | None, other: Row | None) -> Row:
+        """Return the joined row, and whether it has a left side."""
+        return (*self._plain_pair(side, row, other), (row if side == "left" else other) is not None)
 
 
 def _opposite(side: str) -> str:
