@@ -122,6 +122,7 @@ class HashJoin(Operator):
         self._matches = _predicate(condition, self._joined)
         self._is_plain = kind == "inner" and condition is None and self._takes_short_way
         self._promised: dict[str, Any] = {}
+        self._cleaned: Any = None
 
     @property
     def schema(self) -> TableSchema:
@@ -140,7 +141,7 @@ class HashJoin(Operator):
         for role, side in self._sides.items():
             side.open({what: self._tables[f"{role}{what}"] for what in side.state()})
             space.on_rollback(side.forget)
-        space.on_rollback(self._promised.clear)
+        space.on_rollback(self._forget_promises)
 
     @no_collection()
     def process(self, chunk: Chunk, side: str = "left") -> list[Chunk]:
@@ -203,12 +204,22 @@ class HashJoin(Operator):
         if len(self._promised) < 2:
             return []
         least = min(self._promised.values())
-        for table in self._tables.values():
-            table.update_watermark(least)
-        for one in self._sides.values():
-            one.forget_below(least)
+        if self._cleaned is None or least > self._cleaned:
+            self._clean_below(least)
         names = [self._output_name(one, self._keys[place][0]) for place, one in enumerate(self.sides)]
         return [(name, least) for name in names if name is not None]
+
+    def _clean_below(self, watermark: Any) -> None:
+        """Have the rows of join keys below a watermark removed with the next barrier."""
+        self._cleaned = watermark
+        for table in self._tables.values():
+            table.update_watermark(watermark)
+        for side in self._sides.values():
+            side.forget_below(watermark)
+
+    def _forget_promises(self) -> None:
+        self._promised.clear()
+        self._cleaned = None
 
     def _with_watermark(self, schema: TableSchema) -> TableSchema:
         """Return the schema of the output with the column that promises are about, ``None`` where there is none."""

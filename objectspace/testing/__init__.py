@@ -46,8 +46,8 @@ def crash_everywhere(
 
     And from each checkpoint on every operation of the storage fails, from the recovery to the end of the next epoch:
     once, so that the space is rolled back and goes on where that is possible, and from then on, so that the process
-    ends and the next one recovers. Every time, all epochs must give the same output, and the objects of the space must
-    end with the same contents.
+    ends and the next one recovers. Every time, all epochs must give the same output, of chunks what they add up to, and
+    the objects of the space must end with the same contents.
 
     Args:
         subject: a function that returns a new operator or pipeline; or an operator that was never opened, or a

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -61,7 +62,8 @@ class History:
         events = self.epochs[epoch - 1] if epoch else []
         out = [value for number, event in events for value in given(operator, event, number)]
         out += operator.barrier(epoch + 1) if hasattr(operator, "barrier") else []
-        return [_shown(value) for value in out]
+        chunks = [value for value in out if hasattr(value, "rows")]
+        return [value for value in out if not hasattr(value, "rows")] + _net(chunks)
 
 
 class Run:
@@ -193,9 +195,15 @@ def check_budget(event: int, receipt: Receipt, allowed: int) -> None:
         raise AssertionError(f"event {event} dirtied {receipt.slots} items, and may dirty {allowed}: {named}")
 
 
-def _shown(value: Any) -> Any:
-    """Return an output as something that compares: a chunk by its rows."""
-    return value.rows() if hasattr(value, "rows") else value
+def _net(chunks: Sequence[Any]) -> list[Any]:
+    """Return what the chunks of an epoch add up to: the order in which rows come out is not part of the output."""
+    rows: dict[str, Any] = {}
+    count: Counter[str] = Counter()
+    for op, row in (change for chunk in chunks for change in chunk.rows()):
+        rows[repr(row)] = row
+        count[repr(row)] += 1 if op in ("+", "U+") else -1
+    changes = ((("+" if number > 0 else "-", rows[text]), abs(number)) for text, number in sorted(count.items()))
+    return [change for change, times in changes for _ in range(times)]
 
 
 def _plain(target: Any) -> Any:

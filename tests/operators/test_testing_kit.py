@@ -56,6 +56,20 @@ class Careless(EventOperator):
         return [known + value]
 
 
+class Numbering:
+    """Gives each row of a chunk a number, which it keeps in memory only."""
+
+    def open(self, space: PersistedObjectSpace, name: str) -> None:
+        self.count = 0
+
+    def process(self, chunk: Chunk) -> list[Chunk]:
+        self.count += 1
+        return [Chunk(SCHEMA, ["+"], [(self.count, 0)])]
+
+    def barrier(self, epoch: int) -> list[Chunk]:
+        return []
+
+
 class Plain:
     """No operator of any kind: functions of it are its events."""
 
@@ -95,6 +109,15 @@ def test_operators_of_the_change_log() -> None:
     assert crash_everywhere(top, chunks(3), max_dirty_per_event=1, storage=False) == 3 * EACH
     sides = [(side, chunk) for chunk in chunks(2) for side in ("left", "right")]
     join = HashJoin(SCHEMA, SCHEMA, ["k"], ["k"], "full_outer")
+    assert crash_everywhere(join, sides, events_per_epoch=2, storage=False) == 2 * EACH
+    with pytest.raises(AssertionError, match=r"epoch 2 gave \[\('\+', \(1, 0\)\)\], and \[\('\+', \(2, 0\)\)\] undist"):
+        crash_everywhere(Numbering, chunks(2))
+
+
+def test_the_order_in_which_the_rows_of_an_epoch_come_out_is_no_difference() -> None:
+    rows = [Chunk.from_rows(SCHEMA, [("+", (1, n)), ("+", (1, 10 - n))]) for n in range(2)]
+    sides = [(side, chunk) for chunk in rows for side in ("left", "right")]
+    join = HashJoin(SCHEMA, SCHEMA, ["k"], ["k"])
     assert crash_everywhere(join, sides, events_per_epoch=2, storage=False) == 2 * EACH
 
 
