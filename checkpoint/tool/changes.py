@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
+from math import ceil
 from pathlib import Path
 from uuid import uuid4
 
 import click
 
-from checkpoint.diff import Change, IndexEntry, Table, differences, invert
+from checkpoint.diff import Change, Table, differences, invert
 from checkpoint.errors import CheckpointError
 from checkpoint.tool import printing
 from checkpoint.tool.command import TROUBLE, cli, complete_names, dry_run_option, json_option, takes_source
@@ -74,7 +75,9 @@ def diff(
             raise CheckpointError("a patch is made of a store file: restore the shard into one first")
         found = 0
         for part in source.parts(*points):
-            found = _write_patch(_chosen(differences(*part.readers), name, limit), Path(patch), is_json)
+            describer = Describer(State(part.readers[0]), State(part.readers[1]))
+            chosen = islice(_chosen(differences(*part.readers), name, describer), limit or None)
+            found = _write_patch(chosen, Path(patch), is_json)
     else:
         seen = islice(_changes(source, points, name), limit or None)
         found = _print_stat(seen, is_json) if stat else _print(seen, is_json)
@@ -94,20 +97,12 @@ def _changes(source: Source, points: tuple[str | None, str | None], name: str | 
     for part in source.parts(*points):
         states = State(part.readers[0]), State(part.readers[1])
         describer = Describer(*states)
-        for change in _chosen(differences(*part.readers), name, 0, describer):
+        for change in _chosen(differences(*part.readers), name, describer):
             yield _Seen(part.title, change, describer.describe(change))
 
 
-def _chosen(
-    changes: Iterator[Change], name: str | None, limit: int, describer: Describer | None = None
-) -> Iterator[Change]:
-    if name is not None:
-        changes = (c for c in changes if name in (c.name, _old_name(c), describer and describer.owner_of(c)))
-    return islice(changes, limit or None)
-
-
-def _old_name(change: Change) -> str | None:
-    return change.old.name if isinstance(change.old, IndexEntry) else None
+def _chosen(changes: Iterator[Change], name: str | None, describer: Describer) -> Iterator[Change]:
+    return changes if name is None else (change for change in changes if name in describer.names_of(change))
 
 
 def _require_known(source: Source, points: tuple[str | None, str | None], name: str) -> None:
@@ -120,9 +115,10 @@ def _require_known(source: Source, points: tuple[str | None, str | None], name: 
     for part in source.parts(*points):
         for reader in part.readers:
             state = State(reader)
+            if name in state:
+                return
             try:
                 state.find(name)
-                return
             except CheckpointError as error:
                 missing = error
     if missing is not None:
@@ -169,8 +165,9 @@ def _print(changes: Iterator[_Seen], is_json: bool) -> int:
 
 def _print_stat(changes: Iterator[_Seen], is_json: bool) -> int:
     counts: dict[str, Counter[str]] = {}
-    for seen in changes:
-        if seen.change.table is not Table.METADATA:
+    number = 0
+    for number, seen in enumerate(changes, start=1):  # noqa: B007 - the number of the last one is the count
+        if seen.described.fields["table"] != Table.METADATA:
             title = f"{seen.title}: {seen.described.name}" if seen.title else seen.described.name
             is_item = seen.change.table is Table.ITEM
             counts.setdefault(title, Counter())[sign_of(seen.change) if is_item else "object"] += 1
@@ -179,10 +176,9 @@ def _print_stat(changes: Iterator[_Seen], is_json: bool) -> int:
         for name, found in ordered:
             row = (name, found["+"], found["-"], found["~"])
             click.echo(printing.as_json(dict(zip(("object", "added", "removed", "changed"), row, strict=True))))
-        return len(ordered)
-    if ordered:
+    elif ordered:
         _print_bars(ordered)
-    return len(ordered)
+    return number
 
 
 _BAR = 40
@@ -195,7 +191,8 @@ def _print_bars(counts: list[tuple[str, Counter[str]]]) -> None:
     width, digits = max(map(len, names)), len(f"{max(totals):,}")
     scale = min(1, _BAR / max(totals, default=1)) if max(totals) else 1
     for name, (_, found), total in zip(names, counts, totals, strict=True):
-        bar = "".join(click.style(sign * -(-found[sign] * scale // 1).__int__(), fg=COLOURS[sign]) for sign in "+-~")
+        lengths = {sign: ceil(found[sign] * scale) for sign in "+-~" if found[sign]}
+        bar = "".join(click.style(sign * length, fg=COLOURS[sign]) for sign, length in lengths.items())
         click.echo(f" {name:{width}} | {total:>{digits},} {bar}".rstrip())
     added, removed, changed = (sum(found[sign] for _, found in counts) for sign in "+-~")
     words = [

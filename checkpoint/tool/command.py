@@ -78,7 +78,7 @@ def complete_names(context: click.Context, parameter: click.Parameter, incomplet
     try:
         source = path if isinstance(path, Source) else Source(str(path))
         with source.open() as store:
-            return [name for name in State(store.reader()).index if name.startswith(incomplete)]
+            return [name for name in State(store.reader()).listed() if name.startswith(incomplete)]
     except (CheckpointError, OSError, ValueError, sqlite3.Error):
         return []
 

@@ -85,7 +85,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]
     """
     texts = [[_cell(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(header, *texts, strict=True)]
-    numbers = [bool(rows) and all(type(row[c]) in (int, float) for row in rows) for c in range(len(header))]
+    kinds = [{type(row[column]) for row in rows} - {type(None)} for column in range(len(header))]
+    numbers = [bool(found) and found <= {int, float} for found in kinds]
     for row in [list(header), *texts]:
         padded = [
             cell.rjust(width) if number else cell.ljust(width)

@@ -16,6 +16,7 @@ from checkpoint.store import CheckpointStore
 from checkpoint.tool import printing
 from checkpoint.tool.command import cli, json_option, takes_source
 from checkpoint.tool.content import State
+from checkpoint.tool.key_values import whole
 from checkpoint.tool.listing import Listed, list_of, merge_listed
 from checkpoint.tool.source import Part, Source, query
 
@@ -164,7 +165,7 @@ def _add_churn(
 ) -> None:
     """Add the slots that the newest checkpoints wrote, as far as their rows are still there."""
     recent = {r.number: r.epoch for r in records[-COLUMNS:] if r.run_slots is not None}
-    names = {row[0]: name for name, row in state.index.items()}
+    names = {**dict(query(part.store, "SELECT object, name FROM state_index")), **_names(state)}
     marks = ",".join(map(str, recent)) or "-1"
     rows = query(
         part.store,
@@ -173,10 +174,14 @@ def _add_churn(
     )
     epochs.update(recent.values())
     for number, object_id, written, deleted in rows:
-        name = prefix + names.get(object_id, "(owned objects)")
+        name = prefix + whole(names.get(object_id, "(owned objects)"))
         cells = facts.churn.setdefault(name, {})
         before = cells.get(recent[number], (0, 0))
         cells[recent[number]] = before[0] + written, before[1] + deleted
+
+
+def _names(state: State) -> dict[int, str]:
+    return {row[0]: name for name, row in state.index.items()}
 
 
 def _add_lengths(facts: Facts, part: Part, state: State, prefix: str, records: list[CheckpointRecord]) -> None:
@@ -187,8 +192,8 @@ def _add_lengths(facts: Facts, part: Part, state: State, prefix: str, records: l
     lengths: Counter[tuple[str, int]] = Counter()
     for record in chosen:
         then = _state_at(part.store, record.number)
-        for name in then.index if then else ():
-            if name in state.index and then is not None:
+        for name in then.listed() if then else ():
+            if name in state and then is not None:
                 lengths[prefix + name, record.epoch] += then.length(name)
     for (name, epoch), length in lengths.items():
         found = facts.lengths.setdefault(name, {})

@@ -18,10 +18,10 @@ from checkpoint.store import CheckpointStore
 from checkpoint.tiers import RunNumber
 from checkpoint.tool import printing
 from checkpoint.tool.command import cli, json_option, name_argument, takes_source
-from checkpoint.tool.content import Entry, State
+from checkpoint.tool.content import SEQUENCES, Entry, State
 from checkpoint.tool.filters import condition
 from checkpoint.tool.listing import parts_with
-from checkpoint.tool.raw import BYTES_TAG, slot_of
+from checkpoint.tool.raw import BYTES_TAG, is_raw, slot_of
 from checkpoint.tool.source import Part, Source, query
 
 Row = dict[str, Any]
@@ -191,13 +191,14 @@ def blame(source: Source, name: str, limit: int, is_json: bool) -> None:
     """Say of each slot of an object which checkpoint wrote it last.
 
     That is known as far as runs have not been merged: the number of a merged run is that of its newest checkpoint, and
-    is marked by ≤. NAME may be NAME[KEY], for one slot: its key is a number or text, that of a table the first column
-    of its primary key.
+    is marked by ≤. NAME may be NAME[KEY], for one slot: its key is a number or text; for a table it is one of the
+    columns of the primary key, or all of them as they are printed.
 
     \b
     Examples:
       checkpoint blame state.db counts
       checkpoint blame state.db 'counts[bob]'
+      checkpoint blame state.db 'shop/stock[fruit, apples]'
       checkpoint blame state.db orders --json
     """
     found: list[Blamed] = []
@@ -206,7 +207,7 @@ def blame(source: Source, name: str, limit: int, is_json: bool) -> None:
     for part in source.parts(None):
         state = State(part.readers[0])
         plain_name, key = _keyed(state, name)
-        if plain_name in state.index:
+        if plain_name in state:
             found += islice(_blamed(part, state, plain_name, key), (limit - len(found)) if limit else None)
         if limit and len(found) >= limit:
             break
@@ -254,34 +255,40 @@ def _require_known(source: Source, name: str, key: str | None) -> None:
 
 
 def _blamed(part: Part, state: State, name: str, key: str | None) -> Iterator[Blamed]:
-    """Yield the slots of an object."""
+    """Yield the slots of an object, of a key-value table those of its partitions one after the other."""
     records = part.store.checkpoints()
     epochs = {record.number: record.epoch for record in records}
-    row_of = state.row_reader(name)
-    slots = [] if row_of else _slots(key)
-    only = f" AND slot IN ({','.join('?' * len(slots))})" if slots else ""
     runs = ",".join(map(str, _finest(part.store, state.reader, records))) or "-1"
-    rows = query(
-        part.store,
-        "SELECT slot, value, max(checkpoint) FROM state_item"
-        f" WHERE checkpoint IN ({runs}) AND object = ?{only} GROUP BY slot ORDER BY slot",
-        state.find(name)[0],
-        *slots,
-    )
-    for slot, value, number in rows:
-        if value is None:
-            continue
-        if row_of is None:
-            entry = state.entry(StoredItem(slot, value, None))
-            shown_key, shown = printing.key(entry.key), printing.short(entry.value)
-        else:
-            row = row_of(slot, value)
-            first = [row.get(column) for column in state.primary_key(name)]
-            if key is not None and key not in map(printing.short, first):
-                continue
-            shown_key, shown = ", ".join(map(printing.short, first)), printing.short(row)
-        last = int(number)
-        yield Blamed(part.title, last, epochs.get(last), shown_key, shown, number != last)
+    for one in state.partitions(name) or [name]:
+        object_id, _, kind, codec = state.find(one)
+        is_row = state.row_reader(one) is not None
+        slots = [] if is_row or kind in _READ_WHOLE else _slots(key, raw=is_raw(codec))
+        only = f" AND slot IN ({','.join('?' * len(slots))})" if slots else ""
+        rows = query(
+            part.store,
+            f"SELECT slot, value, max(checkpoint) FROM state_item WHERE checkpoint IN ({runs}) AND object = ?{only}"
+            f" GROUP BY slot ORDER BY slot {'DESC' if kind == 'Stack' else ''}",
+            object_id,
+            *slots,
+        )
+        read = state.entry_reader(one)
+        for place, (slot, value, number) in enumerate(row for row in rows if row[1] is not None):
+            entry = read(place, StoredItem(slot, value, None))
+            keys = [printing.key(entry.key)]
+            if is_row:
+                keys = [_one_line(entry.value.get(column)) for column in state.primary_key(one)]
+            shown = ", ".join(keys)
+            if key is None or slots or {key, f"[{key}]"} & {*keys, shown}:
+                last = int(number)
+                yield Blamed(part.title, last, epochs.get(last), shown, printing.short(entry.value), number != last)
+
+
+_READ_WHOLE = SEQUENCES | {"Tensor"}
+"""The kinds whose keys are not their slots: to find one, all are read."""
+
+
+def _one_line(value: Any) -> str:
+    return "NULL" if value is None else printing.short(value)
 
 
 def _finest(store: CheckpointStore, reader: Reader, records: list[CheckpointRecord]) -> list[RunNumber]:
@@ -298,13 +305,15 @@ def _finest(store: CheckpointStore, reader: Reader, records: list[CheckpointReco
 def _keyed(state: State, name: str) -> tuple[str, str | None]:
     """Return the name and the key of NAME[KEY]; a name may hold brackets itself."""
     head, bracket, key = name.removesuffix("]").partition("[")
-    return (head, key) if bracket and name.endswith("]") and name not in state.index else (name, None)
+    return (head, key) if bracket and name.endswith("]") and name not in state else (name, None)
 
 
-def _slots(key: str | None) -> list[Slot]:
+def _slots(key: str | None, *, raw: bool) -> list[Slot]:
     """Return the slots that a key may have: of text, of a number, of bytes."""
     if key is None:
         return []
+    if raw:
+        return [key.encode()]
     if len(key) > 2 and key[0] == key[-1] == '"':  # a text that reads as a number
         return [key[1:-1]]
     found: list[Slot] = [key, bytes([BYTES_TAG]) + key.encode()]

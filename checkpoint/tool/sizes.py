@@ -78,6 +78,8 @@ class Sizes:
             name: the owner.
             most: how many to return at most.
         """
+        if partitions := self._state.partitions(name):
+            return self._partitions(partitions, most)
         ids, sizes = self._owned.get(name, array("q")), self._sizes.get(name, array("q"))
         if not ids or not most:
             return [], len(ids)
@@ -92,6 +94,13 @@ class Sizes:
                     length = self._state.length_of(one, kind, f"{name}[{key}]")
                     found.append(Owned(key, kind, length, chosen[one]))
         return sorted(found, key=lambda owned: -owned.bytes), len(ids) - len(found)
+
+    def _partitions(self, names: list[str], most: int) -> tuple[list[Owned], int]:
+        found = [
+            Owned(f"partition {name.rpartition('/')[2]}", self._state.kind_of(name), self._state.length(name), size)
+            for name, size in ((name, self.bytes[name] + self.bytes[f"{name}/version"]) for name in names)
+        ]
+        return sorted(found, key=lambda owned: -owned.bytes)[:most], max(0, len(found) - most)
 
 
 def dirty_slots(store: CheckpointStore, state: State) -> Counter[str]:
