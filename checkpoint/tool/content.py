@@ -15,7 +15,7 @@ from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.reader import Reader, StoredItem
 from checkpoint.run import IndexRow, Payload, Slot
 from checkpoint.tool import key_values
-from checkpoint.tool.raw import is_raw, key_and_value, loaded, numbers_of
+from checkpoint.tool.raw import BYTES_TAG, is_raw, key_and_value, loaded, numbers_of, slot_of
 
 TABLES = "$tables"
 """The dictionary in which a space keeps the schemas of its relational tables."""
@@ -149,12 +149,12 @@ class State:
             ) from None
         return self.reader.count(object_id)
 
-    def entries(self, name: str, *, lower: Slot | None = None, upper: Slot | None = None) -> Iterator[Entry]:
+    def entries(self, name: str, *, lower: str | None = None, upper: str | None = None) -> Iterator[Entry]:
         """Yield what an object holds, in the order of its kind. Time: O(slots). Memory: for one page of rows.
 
         Args:
             name: the object, or a key-value table.
-            lower: the least index or key.
+            lower: the least index or key, as one types it.
             upper: the greatest one.
 
         Raises:
@@ -170,7 +170,23 @@ class State:
         if kind in SEQUENCES and bounded:
             first, last = (self._place(bound) for bound in (lower, upper))
             return islice(self._items(name), first or 0, None if last is None else last + 1)
-        return self._items(name, lower, upper)
+        return self._items(name, self._bound(name, lower), self._bound(name, upper))
+
+    def _bound(self, name: str, text: str | None) -> Slot | None:
+        """Return the slot of a bound: of the type that the slots have, since others are all before or after it."""
+        if text is None:
+            return None
+        object_id, _, _, codec = self.find(name)
+        least = next((item.slot for item in self.reader.items(object_id, page_rows=1)), None)
+        if isinstance(least, str):
+            return text
+        if not isinstance(least, bytes):
+            return slot_of(text)
+        if is_raw(codec):
+            return text.encode()
+        if least[:1] != bytes([BYTES_TAG]):
+            raise CheckpointError(f"the keys of {name!r} are neither numbers, text nor bytes: it has no ranges")
+        return bytes([BYTES_TAG]) + text.encode()
 
     def _items(self, name: str, lower: Slot | None = None, upper: Slot | None = None) -> Iterator[Entry]:
         object_id, _, kind, _ = self.find(name)
@@ -236,10 +252,11 @@ class State:
         record = self.tables().get(name)
         return list(key_values.KEY) if record is None else [column for column, _ in record["schema"]["primary_key"]]
 
-    def _place(self, bound: Slot | None) -> int | None:
-        if bound is not None and (not isinstance(bound, int) or bound < 0):
+    def _place(self, bound: str | None) -> int | None:
+        place = slot_of(bound)
+        if place is not None and (not isinstance(place, int) or place < 0):
             raise CheckpointError(f"{bound!r} is no place in a list: give a number from 0")
-        return bound
+        return place
 
     def key_value_table(self, name: str) -> str | None:
         """Return the name of a key-value table, of which the prefix may be left out; ``None`` for any other object."""

@@ -105,7 +105,7 @@ class Contents:
         upper: str | None = None,
     ) -> None:
         self.name = name
-        self._bounds = slot_of(lower), slot_of(upper)
+        self._bounds = lower, upper
         self._parts = parts_with(source, name, point)
         part, state = next(self._parts)
         self._first = part, state
@@ -213,17 +213,30 @@ def blame(source: Source, name: str, limit: int, is_json: bool) -> None:
             break
     if not found:
         _require_known(source, plain_name, key)
-    header = ["number", "epoch", "key", "value"]
-    rows = [
-        [f"≤{row.number}" if row.merged and not is_json else row.number, row.epoch, row.key, row.value] for row in found
-    ]
     if is_json:
-        header, rows = [*header, "merged"], [[*cells, row.merged] for cells, row in zip(rows, found, strict=True)]
-    if source.is_location:  # numbers are those of a temporary copy: epochs alone count
-        header, rows = header[1:], [cells[1:] for cells in rows]
-        if any(row.shard for row in found):
-            header, rows = ["shard", *header], [[row.shard, *cells] for cells, row in zip(rows, found, strict=True)]
-    printing.emit_rows(is_json, header, rows)
+        _print_blamed_json(found, source.is_location)
+    else:
+        _print_blamed(found, source.is_location)
+
+
+def _print_blamed_json(found: list[Blamed], is_space: bool) -> None:
+    for one in found:
+        where = {"shard": one.shard} if one.shard else {}
+        # The numbers of a space are those of a temporary copy: epochs alone count.
+        number = {} if is_space else {"number": one.number}
+        fields = {"epoch": one.epoch, "key": one.key, "value": one.value, "merged": one.merged}
+        click.echo(printing.as_json({**where, **number, **fields}))
+
+
+def _print_blamed(found: list[Blamed], is_space: bool) -> None:
+    header = ["epoch", "key", "value"]
+    rows: list[list[Any]] = [[one.epoch, one.shown, printing.short(one.value)] for one in found]
+    if not is_space:
+        header = ["number", *header]
+        rows = [[f"≤{one.number}" if one.merged else one.number, *row] for one, row in zip(found, rows, strict=True)]
+    elif any(one.shard for one in found):
+        header, rows = ["shard", *header], [[one.shard, *row] for one, row in zip(found, rows, strict=True)]
+    printing.print_table(header, rows)
 
 
 @dataclass(frozen=True)
@@ -234,7 +247,8 @@ class Blamed:
         shard: the operator and shard, of a space.
         number: the checkpoint.
         epoch: its epoch.
-        key: the key, in one line.
+        key: the key; of a table the columns of the primary key.
+        shown: the key in one line.
         value: the value.
         merged: the slot lies in a merged run, of which this is the newest checkpoint.
     """
@@ -242,8 +256,9 @@ class Blamed:
     shard: str
     number: int
     epoch: int | None
-    key: str
-    value: str
+    key: Any
+    shown: str
+    value: Any
     merged: bool
 
 
@@ -274,21 +289,18 @@ def _blamed(part: Part, state: State, name: str, key: str | None) -> Iterator[Bl
         read = state.entry_reader(one)
         for place, (slot, value, number) in enumerate(row for row in rows if row[1] is not None):
             entry = read(place, StoredItem(slot, value, None))
-            keys = [printing.key(entry.key)]
+            found, words = entry.key, [printing.key(entry.key)]
             if is_row:
-                keys = [_one_line(entry.value.get(column)) for column in state.primary_key(one)]
-            shown = ", ".join(keys)
-            if key is None or slots or {key, f"[{key}]"} & {*keys, shown}:
+                found = {column: entry.value.get(column) for column in state.primary_key(one)}
+                words = ["NULL" if cell is None else printing.short(cell) for cell in found.values()]
+            shown = ", ".join(words)
+            if key is None or slots or {key, f"[{key}]"} & {*words, shown}:
                 last = int(number)
-                yield Blamed(part.title, last, epochs.get(last), shown, printing.short(entry.value), number != last)
+                yield Blamed(part.title, last, epochs.get(last), found, shown, entry.value, number != last)
 
 
 _READ_WHOLE = SEQUENCES | {"Tensor"}
 """The kinds whose keys are not their slots: to find one, all are read."""
-
-
-def _one_line(value: Any) -> str:
-    return "NULL" if value is None else printing.short(value)
 
 
 def _finest(store: CheckpointStore, reader: Reader, records: list[CheckpointRecord]) -> list[RunNumber]:
