@@ -156,6 +156,9 @@ def import_(
     The object is a list of rows, with --key a dictionary, with --primary-key a relational table. The store is created
     where it does not exist. A dictionary whose rows have but one other column, `value`, holds the values alone.
 
+    JSON lines bring every value of an object back as it was, .parquet and .arrow the types of a table. A cell of CSV
+    that is JSON is read as such; an SQLite database gives what its cells hold.
+
     \b
     Examples:
       checkpoint import state.db counts.csv counts --key key

@@ -33,7 +33,7 @@ def fill(path: str, name: str, rows: Iterator[Any], key: str | None, primary_key
     # The layer above: this is the one command that writes objects, and it is loaded for it alone.
     space_module = importlib.import_module("objectspace")
     first = list(islice(rows, 1))  # a file that cannot be read leaves no new store
-    rows = chain(first, rows)
+    rows = map(_restored, chain(first, rows))
     is_new = not Path(path).exists()
     try:
         with space_module.PersistedObjectSpace.open(path) as space:
@@ -51,6 +51,14 @@ def fill(path: str, name: str, rows: Iterator[Any], key: str | None, primary_key
             for end in ("", "-wal", "-shm", ".lock", ".owner"):
                 Path(path + end).unlink(missing_ok=True)
         raise error if isinstance(error, CheckpointError) else CheckpointError(str(error)) from None
+
+
+def _restored(row: Any) -> Any:
+    """Return a row with the values that JSON does not have, such as ``{"$date": ...}``, as what they are."""
+    try:
+        return importlib.import_module("objectspace.codec").restore(row)
+    except (ValueError, TypeError, AttributeError):
+        return row  # a file from elsewhere may mean something else by a dollar
 
 
 def _fill_dictionary(target: Any, rows: Iterable[Any], key: str) -> None:

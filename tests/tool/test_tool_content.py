@@ -182,23 +182,48 @@ def test_a_patch_of_a_key_value_table_alone(tool: Tool, kinds: Path, tmp_path: P
 
 @pytest.mark.parametrize(
     ("name", "key", "epoch"),
-    [("s/t[f, k1]", "f, k1", 3), ("kvt/s/t[NULL, k0]", "NULL, k0", 1), ("raw[k]", "k", 3), ("tensor[0,0]", "[0,0]", 3)],
+    [
+        ("s/t[f, k1]", {"family": "f", "key": "k1"}, 3),
+        ("kvt/s/t[NULL, k0]", {"family": None, "key": "k0"}, 1),
+        ("raw[k]", "k", 3),
+        ("tensor[0,0]", [0, 0], 3),
+    ],
 )
-def test_blame_decodes_keys(tool: Tool, kinds: Path, name: str, key: str, epoch: int) -> None:
+def test_blame_decodes_keys(tool: Tool, kinds: Path, name: str, key: object, epoch: int) -> None:
     (row,) = map(json.loads, tool("blame", kinds, name, "--json").output.splitlines())
     assert (row["key"], row["epoch"]) == (key, epoch)
+    assert len(tool("blame", kinds, name).output.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("keys", "lower", "expected"),
+    [
+        ([b"a", b"k", b"z"], "k", ["k = 1", "z = 2"]),
+        (["007", "5", "a"], "5", ['"5" = 1', "a = 2"]),
+        ([1, 5, 70], "5", ["5 = 1", "70 = 2"]),
+    ],
+)
+def test_a_bound_is_of_the_type_of_the_keys(
+    tool: Tool, tmp_path: Path, keys: list[Any], lower: str, expected: list[str]
+) -> None:
+    with PersistedObjectSpace.open(tmp_path / "s.db") as space:
+        space.create_sorted_dictionary("d").update({key: place for place, key in enumerate(keys)})
+        space.create_sorted_dictionary("tuples").update({(1, 2): 3})
+        space.checkpoint()
+    assert shown(tool, tmp_path / "s.db", "d", "--from", lower)[1:] == expected
+    assert "has no ranges" in tool("show", tmp_path / "s.db", "tuples", "--from", 1).stderr
 
 
 def test_blame_of_a_list_is_by_index(tool: Tool, kinds: Path) -> None:
     rows = [json.loads(line) for line in tool("blame", kinds, "list", "--json").output.splitlines()]
     assert [(row["key"], row["value"], row["epoch"]) for row in rows[:4]] == [
-        ("0", "first", 3),
-        *(("1", "0", 1), ("2", "1", 1), ("3", "middle", 1)),
+        (0, "first", 3),
+        *((1, 0, 1), (2, 1, 1), (3, "middle", 1)),
     ]
     (third,) = map(json.loads, tool("blame", kinds, "list[3]", "--json").output.splitlines())
     assert third == rows[3]
     newest = json.loads(tool("blame", kinds, "stack", "-n", 1, "--json").output)
-    assert (newest["key"], newest["value"]) == ("0", "3")
+    assert (newest["key"], newest["value"]) == (0, 3)
 
 
 def test_an_export_of_a_key_value_table_is_by_its_keys(tool: Tool, kinds: Path, tmp_path: Path) -> None:
@@ -304,7 +329,7 @@ def test_a_tree_of_what_objects_own(tool: Tool, kinds: Path) -> None:
 
 def test_blame_of_a_table_is_by_its_key(tool: Tool, kinds: Path) -> None:
     (row,) = map(json.loads, tool("blame", kinds, "wide[2]", "--json").output.splitlines())
-    assert (row["epoch"], row["key"]) == (2, "2")
+    assert (row["epoch"], row["key"], row["value"]["price"]) == (2, {"id": 2}, "9.99")
     assert tool("blame", kinds, "wide[7]").exit_code == 2
 
 

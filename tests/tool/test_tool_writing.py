@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 import sys
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace
+from objectspace.relational import Column, StateTable, StorageTable, TableSchema
 from tests.tool.conftest import Tool
 
 
@@ -102,3 +105,53 @@ def test_export_and_import(tool: Tool, store: Path, tmp_path: Path) -> None:
     assert tool("export", store, "counts", tmp_path / "counts.jsonl").exit_code == 0
     assert tool("import", new, tmp_path / "counts.jsonl", "counts", "--key", "key").exit_code == 0
     assert contents(new, "counts") == {"bob": -7}
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_values_that_json_does_not_have_come_back(tool: Tool, tmp_path: Path, ending: str) -> None:
+    content = {
+        b"\xff": Decimal("1.50"),
+        (1, "a"): date(2026, 1, 31),
+        "text": {"nested": [b"\0", {"$key": "no tag"}]},
+        7: None,
+    }
+    with PersistedObjectSpace.open(tmp_path / "old.db") as space:
+        space.create_dictionary("d").update(content)
+        space.checkpoint()
+    target = tmp_path / f"d.{ending}"
+    assert tool("export", tmp_path / "old.db", "d", target).exit_code == 0
+    assert tool("import", tmp_path / "new.db", target, "d", "--key", "key").exit_code == 0
+    assert contents(tmp_path / "new.db", "d") == content
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_a_table_comes_back_with_its_types(tool: Tool, tmp_path: Path, ending: str) -> None:
+    types = {
+        "id": "int64",
+        "price": "decimal(10,2)",
+        "day": "date",
+        "at": "timestamp",
+        "raw": "binary",
+        "name": "string",
+    }
+    schema = TableSchema([Column(name, kind, nullable=name != "id") for name, kind in types.items()], ["id"])
+    row = (1, Decimal("1.50"), date(2026, 1, 31), datetime(2026, 1, 31, 12), b"\0\xff", "x")
+    with PersistedObjectSpace.open(tmp_path / "old.db") as space:
+        table = StateTable(space, "t", schema)
+        table.insert_row(row)
+        table.insert_row((2, *[None] * 5))
+        space.checkpoint()
+    target = tmp_path / f"t.{ending}"
+    assert tool("export", tmp_path / "old.db", "t", target).exit_code == 0
+    assert tool("import", tmp_path / "new.db", target, "t", "--primary-key", "id").exit_code == 0
+    with CheckpointStore(tmp_path / "new.db", read_only=True) as store:
+        found = StorageTable(store, "t", epoch=store.checkpoints()[-1].epoch)
+        assert list(found.scan()) == [row, (2, *[None] * 5)]
+    seen = [tool("show", tmp_path / name, "t", "--format", "json").output for name in ("old.db", "new.db")]
+    assert seen[0] == seen[1]
+
+
+def test_a_dollar_of_another_file_stays(tool: Tool, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"type":{"$ref":"#/x"}}\n')
+    assert tool("import", tmp_path / "new.db", tmp_path / "rows.jsonl", "rows").exit_code == 0
+    assert contents(tmp_path / "new.db", "rows") == [{"type": {"$ref": "#/x"}}]
