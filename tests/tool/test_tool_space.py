@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from checkpoint.chain import Chain, location_at
+from checkpoint.tool.report import collect
+from checkpoint.tool.source import Source
 from tests.chain.chain_helpers import OPERATOR, Publisher
 from tests.tool.conftest import Tool
 
@@ -163,3 +165,12 @@ def test_a_space_in_another_file_system(tool: Tool) -> None:
     assert tool("verify", url).exit_code == 0
     assert tool("restore", url, "memory://tool-then", 1).exit_code == 0
     assert state(tool, "memory://tool-then") == {"a": 1}
+
+
+def test_lengths_of_a_space_are_those_of_all_its_shards_at_an_epoch(tmp_path: Path) -> None:
+    publish, chain = Publisher(tmp_path / "caches"), Chain.open_or_create(location_at(tmp_path / "space"), 2)
+    for epoch in range(1, 11):
+        publish(chain, {f"a{epoch}": 1}, {f"b{epoch}": 1} if epoch % 3 == 1 else {})
+    (growth,) = collect(Source(str(tmp_path / "space"))).growth()
+    assert growth.points == [(epoch, epoch + 1 + (epoch - 1) // 3) for epoch in range(1, 11)]
+    assert (growth.name, growth.rate, growth.only_grows) == (f"{OPERATOR}: counts", (14 - 2) / 9, True)
