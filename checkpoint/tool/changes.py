@@ -17,11 +17,19 @@ import click
 from checkpoint.diff import Change, Table, differences, invert
 from checkpoint.errors import CheckpointError
 from checkpoint.tool import printing
-from checkpoint.tool.command import TROUBLE, cli, complete_names, dry_run_option, json_option, takes_source
+from checkpoint.tool.command import (
+    TROUBLE,
+    cli,
+    complete_names,
+    dry_run_option,
+    json_option,
+    require_folder,
+    takes_source,
+)
 from checkpoint.tool.content import State
 from checkpoint.tool.described import Described, Describer, sign_of
 from checkpoint.tool.patch import changes_of, lines_of
-from checkpoint.tool.source import EMPTY, Source, find
+from checkpoint.tool.source import EMPTY, Source, find, names_checkpoint
 
 COLOURS = {"+": "green", "-": "red", "~": "yellow"}
 
@@ -69,10 +77,12 @@ def diff(
       checkpoint diff state.db @10 @20 --stat
       checkpoint diff state.db 3 7 --patch fix.jsonl
     """
+    _require_checkpoint(source, a)
     points = a if a is not None else _parent(source), b
     if patch is not None:
         if source.is_location:
             raise CheckpointError("a patch is made of a store file: restore the shard into one first")
+        require_folder(patch)
         found = 0
         for part in source.parts(*points):
             describer = Describer(State(part.readers[0]), State(part.readers[1]))
@@ -84,6 +94,19 @@ def diff(
     if name is not None and not found:
         _require_known(source, points, name)
     sys.exit(1 if found else 0)
+
+
+def _require_checkpoint(source: Source, text: str | None) -> None:
+    """Refuse the name of an object where a checkpoint is expected.
+
+    Raises:
+        CheckpointError: it is one.
+    """
+    if text is None or names_checkpoint(text):
+        return
+    for part in source.parts(None):
+        if text in State(part.readers[0]):
+            raise CheckpointError(f"{text!r} is an object: say checkpoint diff {source.path} HEAD~1 HEAD {text}")
 
 
 def _parent(source: Source) -> str:

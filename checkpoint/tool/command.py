@@ -105,7 +105,7 @@ def takes_source(function: Callable[..., Any]) -> Callable[..., Any]:
         except (click.ClickException, click.exceptions.Exit):
             raise
         except (CheckpointError, OSError, ValueError, sqlite3.Error, ImportError, MemoryError) as error:
-            _fail(str(error) or type(error).__name__, error)
+            _fail(_worded(error), error)
         except Exception as error:
             if "://" in path:  # what clients of object stores raise is of no common kind
                 _fail(f"{path}: {type(error).__name__}: {error}", error)
@@ -121,6 +121,25 @@ def _source(path: str, operator: str | None, shard: int | None) -> Source:
     if not source.is_location and (operator is not None or shard is not None):
         raise CheckpointError(f"{path} is not a space of shards: --operator and --shard do not apply")
     return source
+
+
+def require_folder(target: str) -> None:
+    """Refuse a new file in a folder that there is not, before anything is read.
+
+    Raises:
+        CheckpointError: the folder does not exist.
+    """
+    folder = Path(target).parent
+    if not folder.is_dir():
+        raise CheckpointError(f"{target} cannot be written: the folder {folder} does not exist")
+
+
+def _worded(error: BaseException) -> str:
+    """Return what an error says; one of the operating system without its number."""
+    if isinstance(error, OSError) and error.strerror:
+        what = error.strerror[:1].lower() + error.strerror[1:]
+        return what if error.filename is None else f"{error.filename}: {what}"
+    return str(error) or type(error).__name__
 
 
 def _fail(message: str, error: BaseException) -> NoReturn:
@@ -170,4 +189,4 @@ def load() -> None:
 def main() -> None:
     """Run the command."""
     load()
-    cli(prog_name="checkpoint")
+    cli(prog_name="checkpoint", color=False if os.environ.get("NO_COLOR") else None)

@@ -15,7 +15,7 @@ import click
 from checkpoint.errors import CheckpointError
 from checkpoint.tool import printing
 from checkpoint.tool.arrow import arrow, batches
-from checkpoint.tool.command import cli, json_option, name_argument, takes_source
+from checkpoint.tool.command import cli, json_option, name_argument, require_folder, takes_source
 from checkpoint.tool.show import Contents, Row, split_epoch
 from checkpoint.tool.source import Source
 
@@ -50,6 +50,7 @@ def export(source: Source, name: str, target: str, checkpoint: str | None, is_js
     kind = _ending(target)
     if Path(target).exists():
         raise CheckpointError(f"{target} exists already: give the path of a new file")
+    require_folder(target)
     name, point = split_epoch(source, name)
     contents = Contents(source, name, checkpoint if checkpoint is not None else point)
     staged = Path(target).with_name(f".{uuid4().hex}.tmp")

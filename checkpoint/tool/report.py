@@ -9,12 +9,12 @@ from pathlib import Path
 
 import click
 
-from checkpoint.errors import CheckpointError, UnknownCheckpointError
+from checkpoint.errors import UnknownCheckpointError
 from checkpoint.record import CheckpointRecord
 from checkpoint.run import CheckpointKind
 from checkpoint.store import CheckpointStore
 from checkpoint.tool import printing
-from checkpoint.tool.command import cli, json_option, takes_source
+from checkpoint.tool.command import cli, json_option, require_folder, takes_source
 from checkpoint.tool.content import State
 from checkpoint.tool.key_values import whole
 from checkpoint.tool.listing import Listed, list_of, merge_listed
@@ -135,8 +135,7 @@ def report(source: Source, target: str, is_json: bool) -> None:
     """
     from checkpoint.tool.page import page_of
 
-    if not Path(target).parent.is_dir():
-        raise CheckpointError(f"{target} cannot be written: the folder {Path(target).parent} does not exist")
+    require_folder(target)
     facts = collect(source)
     page = page_of(facts)
     Path(target).write_text(page, encoding="utf-8")

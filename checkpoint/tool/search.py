@@ -70,6 +70,7 @@ def _span(store: CheckpointStore, good: str | None, bad: str | None) -> list[_St
     last = find(store, bad)
     if first is None or last is None or first.number >= last.number:
         raise _no_span()
+    store.reader(first.number)  # refuses one whose rows were merged
     return [
         _Step(record.number, record.epoch, record.time, record.parent or 0)
         for record in records

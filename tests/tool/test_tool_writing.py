@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import sys
 from datetime import date, datetime
@@ -87,6 +88,15 @@ def test_bisect_finds_the_checkpoint_that_lost_a_key(tool: Tool, store: Path) ->
     found = tool("bisect", store, "--", sys.executable, "-c", check, "{}")
     assert found.exit_code == 0
     assert "\ncheckpoint 5, epoch 50" in found.output
+
+
+def test_bisect_refuses_a_good_checkpoint_whose_rows_were_merged(tool: Tool, store: Path) -> None:
+    assert tool("prune", store, "--keep", 3).exit_code == 0
+    assert tool("compact", store).exit_code == 0
+    listed = [json.loads(line) for line in tool("log", store, "--json").output.splitlines()]
+    merged = next(row["number"] for row in listed if not row["readable"])
+    found = tool("bisect", store, "--good", merged, "--", "true")
+    assert (found.exit_code, f"has no rows of checkpoint {merged}" in found.stderr) == (2, True)
 
 
 def test_export_and_import(tool: Tool, store: Path, tmp_path: Path) -> None:
