@@ -29,7 +29,7 @@ from checkpoint.tool.command import (
 from checkpoint.tool.content import State
 from checkpoint.tool.described import Described, Describer, sign_of
 from checkpoint.tool.patch import changes_of, lines_of
-from checkpoint.tool.source import EMPTY, Source, find, names_checkpoint
+from checkpoint.tool.source import EMPTY, Source, find, names_checkpoint, reader_at
 
 COLOURS = {"+": "green", "-": "red", "~": "yellow"}
 
@@ -249,17 +249,20 @@ def apply(source: Source, patch: str, dry_run: bool, is_json: bool) -> None:
 @cli.command()
 @takes_source
 @click.argument("checkpoint")
+@click.option("--object", "names", multiple=True, help="Undo only what changed of this object; may be repeated.")
 @dry_run_option
 @json_option
-def revert(source: Source, checkpoint: str, dry_run: bool, is_json: bool) -> None:
-    """Undo one checkpoint by a new one that is its inverse. It writes.
+def revert(source: Source, checkpoint: str, names: tuple[str, ...], dry_run: bool, is_json: bool) -> None:
+    """Undo one checkpoint by a new one that is its inverse, whole or for some objects. It writes.
 
-    Where a later checkpoint has changed one of the slots again, nothing is done.
+    Where a later checkpoint has changed one of the slots again, nothing is done. Every epoch of a pipeline moves its
+    position, so that of an older one only the tables can be undone, by name.
 
     \b
     Examples:
       checkpoint revert state.db 7 --dry-run
       checkpoint revert state.db 7
+      checkpoint revert state.db 7 --object counts --object orders
     """
     if source.is_location:
         raise CheckpointError(f"{source.path} is a space of shards, which only a pipeline writes: fork it at an epoch")
@@ -267,8 +270,22 @@ def revert(source: Source, checkpoint: str, dry_run: bool, is_json: bool) -> Non
         record = find(store, checkpoint)
         if record is None:
             raise CheckpointError("0 is the state before the first checkpoint: there is nothing to undo")
-        changes = list(invert(store.diff(record.parent or 0, record.number)))
+        before, after = reader_at(store, str(record.parent or EMPTY)), store.reader(record.number)
+        changes = list(invert(_of_objects(differences(before, after), names, State(before), State(after))))
     _apply(source, changes, dry_run, is_json)
+
+
+def _of_objects(changes: Iterator[Change], names: tuple[str, ...], before: State, after: State) -> Iterator[Change]:
+    """Return the changes of some objects, of all where none is named.
+
+    Raises:
+        CheckpointError: there is no such object; the nearest is suggested.
+    """
+    for name in names:
+        if name not in before and name not in after:
+            after.find(name)
+    describer = Describer(before, after)
+    return (change for change in changes if not names or describer.names_of(change) & set(names))
 
 
 def _apply(source: Source, changes: list[Change], dry_run: bool, is_json: bool) -> None:

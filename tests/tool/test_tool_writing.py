@@ -46,6 +46,30 @@ def test_revert_undoes_the_newest_checkpoint_and_refuses_what_changed_since(tool
     assert tool("revert", store, 0).exit_code == 2
 
 
+def test_revert_of_some_objects(tool: Tool, store: Path) -> None:
+    with PersistedObjectSpace.open(store) as space:
+        space.get_dictionary("lists")["x"].append(3)
+        space.get_dictionary("counts")["bob"] = 0
+        space.checkpoint(epoch=80)
+        space.get_dictionary("counts")["bob"] = 1
+        space.checkpoint(epoch=90)
+    assert tool("revert", store, "@80").exit_code == 2
+    unknown = tool("revert", store, "@80", "--object", "lits")
+    assert (unknown.exit_code, "did you mean 'lists'?" in unknown.stderr) == (2, True)
+    dry = tool("revert", store, "@80", "--object", "lists", "--dry-run")
+    assert dry.output.splitlines()[:3] == ["lists[x] (List)", "  ~ its length = 3 → 2", "  - 2 = 3"]
+    assert tool("revert", store, "@80", "--object", "lists").exit_code == 0
+    assert (contents(store, "lists"), contents(store, "counts")) == ({"x": [1, 2]}, {"bob": 1})
+
+
+def test_revert_of_the_first_checkpoint(tool: Tool, tmp_path: Path) -> None:
+    with PersistedObjectSpace.open(tmp_path / "s.db") as space:
+        space.create_value("v", 1)
+        space.checkpoint()
+    assert tool("revert", tmp_path / "s.db", 1).exit_code == 0
+    assert tool("ls", tmp_path / "s.db", "--json").output == ""
+
+
 @pytest.mark.parametrize("line", ["[]", "no json", '["item",1]', '["nothing",1,null,null,1,null,"2",null,null]'])
 def test_a_damaged_patch_names_its_line(tool: Tool, store: Path, tmp_path: Path, line: str) -> None:
     (tmp_path / "p.jsonl").write_text(f'{{"patch":1}}\n{line}\n')
