@@ -11,7 +11,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -70,16 +70,17 @@ def by_reading(path: Path) -> int:
     return sum(old != new for old, new in zip(before, after, strict=True))
 
 
-def milliseconds(work: Callable[[Path], int], path: Path, changed: int = CHANGED) -> float:
-    """Return the median time of five runs."""
-    times: list[float] = []
+def milliseconds(work: Callable[[Path], int], paths: Sequence[Path], changed: int = CHANGED) -> list[float]:
+    """Return the median time of five runs on each store, taken in turns, so that what disturbs disturbs all."""
+    times: list[list[float]] = [[] for _ in paths]
     for _ in range(5):
-        start = time.perf_counter()
-        found = work(path)
-        times.append(1000 * (time.perf_counter() - start))
-        if found != changed:
-            raise AssertionError(f"{work.__name__} found {found} changes: expected {changed}")
-    return median(times)
+        for path, spent in zip(paths, times, strict=True):
+            start = time.perf_counter()
+            found = work(path)
+            spent.append(1000 * (time.perf_counter() - start))
+            if found != changed:
+                raise AssertionError(f"{work.__name__} found {found} changes: expected {changed}")
+    return list(map(median, times))
 
 
 MEASURED = """
@@ -108,19 +109,20 @@ def peak(command: str, path: Path, target: Path) -> tuple[float, float]:
 def main() -> None:
     """Print the tables."""
     load()
-    times, peaks, by_change = [], [], []
+    peaks, by_change = [], []
     with TemporaryDirectory() as folder:
-        for slots in SIZES:
-            path = Path(folder) / f"{slots}.db"
+        paths = [Path(folder) / f"{slots}.db" for slots in SIZES]
+        for path, slots in zip(paths, SIZES, strict=True):
             make(path, slots)
-            times.append((f"{slots:,}", *(f"{milliseconds(work, path):.1f}" for work in (by_tool, by_reading))))
+        found = zip(SIZES, milliseconds(by_tool, paths), milliseconds(by_reading, paths), strict=True)
+        times = [(f"{slots:,}", f"{tool:.1f}", f"{reading:.1f}") for slots, tool, reading in found]
         for number, command in enumerate(COMMANDS):
             memory, seconds = peak(command, path, Path(folder) / f"new{number}.db")
             peaks.append((command.removesuffix(" {}"), f"{memory:.0f}", f"{seconds:.2f}"))
         for changed in CHANGES:
             if changed != CHANGED:
                 change(path, changed)
-            spent = milliseconds(by_tool, path, changed)
+            (spent,) = milliseconds(by_tool, [path], changed)
             by_change.append((f"{changed:,}", f"{spent:.1f}", f"{1000 * spent / changed:.1f}"))
     print(machine("objectspace"))
     print(
