@@ -117,10 +117,12 @@ def test_a_graph_of_shards(tool: Tool, long_space: Path) -> None:
 
 
 def test_bisect_on_a_space(tool: Tool, long_space: Path) -> None:
-    check = "import sys, pathlib, json; from checkpoint.chain import *;"
-    check += " c = Chain.open(location_at(sys.argv[1])); sys.exit(c.epoch >= 9)"
-    found = tool("bisect", long_space, "--json", "--", sys.executable, "-c", check, "{}")
+    check = "import json, sys; sys.exit(sum(json.loads(line)['value'] for line in sys.stdin) >= 9 + 8 + 9)"
+    found = tool("bisect", long_space, "--input", "counts", "--json", "--", sys.executable, "-c", check)
     assert json.loads(found.stdout)["epoch"] == 9
+    newest = ["sh", "-c", "! ls {}/manifest | grep -qE '0(9|10).json'"]
+    forked = tool("bisect", long_space, "--good", 7, "--bad", 10, "--json", "--", *newest)
+    assert json.loads(forked.stdout)["epoch"] == 9
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "arrow", "db"])

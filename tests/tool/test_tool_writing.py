@@ -114,6 +114,19 @@ def test_bisect_finds_the_checkpoint_that_lost_a_key(tool: Tool, store: Path) ->
     assert "\ncheckpoint 5, epoch 50" in found.output
 
 
+def test_bisect_gives_an_object_as_json(tool: Tool, store: Path) -> None:
+    with PersistedObjectSpace.open(store) as space:
+        space.create_list("late").append("here")
+        space.checkpoint(epoch=80)
+    check = "import json, sys; keys = [json.loads(line)['key'] for line in sys.stdin]; sys.exit('alice' not in keys)"
+    found = tool("bisect", store, "--input", "counts", "--json", "--", sys.executable, "-c", check)
+    assert json.loads(found.stdout)["epoch"] == 50
+    absent = tool("bisect", store, "--input", "late", "--json", "--", "sh", "-c", "! grep -q here")
+    assert json.loads(absent.stdout)["epoch"] == 80
+    unknown = tool("bisect", store, "--input", "cuonts", "--", "true")
+    assert (unknown.exit_code, "did you mean 'counts'?" in unknown.stderr) == (2, True)
+
+
 def test_bisect_refuses_a_good_checkpoint_whose_rows_were_merged(tool: Tool, store: Path) -> None:
     assert tool("prune", store, "--keep", 3).exit_code == 0
     assert tool("compact", store).exit_code == 0
