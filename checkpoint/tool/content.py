@@ -65,7 +65,8 @@ class State:
         """
         if name in self.index:
             return self.index[name]
-        near = get_close_matches(name, [*self.index, *self._partitions], 1)
+        tables = [known for table in self._partitions for known in (table, table.removeprefix("kvt/"))]
+        near = get_close_matches(name, [*self.index, *tables], 1)
         hint = f"did you mean {near[0]!r}?" if near else "see `checkpoint ls`"
         raise CheckpointError(f"there is no object {name!r}: {hint}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import click
@@ -101,7 +101,8 @@ def list_of(part: Part, children: int = 0) -> Iterator[Listed]:
         size = sum(sizes.bytes[one] for one in parts)
         found = Listed(name, state.kind_of(name), _codec(state, name), part.operator, state.length(name), size)
         found.dirty, found.shards = sum(dirty[one] for one in parts), 1
-        found.owned, found.more = sizes.owned(name, children)
+        owned, found.more = sizes.owned(name, children)
+        found.owned = [replace(one, shard=part.shard) for one in owned]
         yield found
 
 
@@ -129,7 +130,9 @@ def _rows(one: Listed, tree: bool) -> Iterator[list[Any]]:
         return
     for place, owned in enumerate(one.owned):
         sign = "└─" if place == len(one.owned) - 1 and not one.more else "├─"
-        yield [None, f"{sign} {printing.short(owned.key, 40)}", owned.kind, owned.length, owned.bytes, None, None, None]
+        where = "" if owned.shard is None else f", shard {owned.shard}"
+        label = f"{sign} {printing.short(owned.key, 40)}{where}"
+        yield [None, label, owned.kind, owned.length, owned.bytes, None, None, None]
     if one.more:
         yield [None, f"└─ {one.more:,} more", *[None] * 6]
 
@@ -139,7 +142,8 @@ def _fields(one: Listed, is_space: bool, tree: bool) -> dict[str, Any]:
     if is_space:
         fields = {"operator": one.operator, **fields, "shards": one.shards}
     if tree:
-        fields |= {"owned": [vars(owned) for owned in one.owned], "more": one.more}
+        owned = [{key: value for key, value in vars(each).items() if value is not None} for each in one.owned]
+        fields |= {"owned": owned, "more": one.more}
     return fields
 
 

@@ -28,12 +28,14 @@ class Owned:
         kind: its kind.
         length: how many elements it has.
         bytes: how large it is.
+        shard: of a space, the number of the shard that holds it.
     """
 
     key: Any
     kind: str
     length: int
     bytes: int
+    shard: int | None = None
 
 
 class Sizes:
