@@ -82,17 +82,28 @@ def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]
 
     >>> list(table(["name", "slots"], [["a", 7], ["bc", 1200]]))
     ['name  slots', 'a         7', 'bc    1,200']
+    >>> list(table(["name", "kind"], [["数", "List"], ["abc", "Set"]]))
+    ['name  kind', '数    List', 'abc   Set']
     """
     texts = [[_cell(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(header, *texts, strict=True)]
+    widths = [max(map(_width, column)) for column in zip(header, *texts, strict=True)]
     kinds = [{type(row[column]) for row in rows} - {type(None)} for column in range(len(header))]
     numbers = [bool(found) and found <= {int, float} for found in kinds]
     for row in [list(header), *texts]:
+        fills = [" " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)]
         padded = [
-            cell.rjust(width) if number else cell.ljust(width)
-            for cell, width, number in zip(row, widths, numbers, strict=True)
+            fill + cell if number else cell + fill for cell, fill, number in zip(row, fills, numbers, strict=True)
         ]
         yield "  ".join(padded).rstrip()
+
+
+def _width(text: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # on demand: most output needs none of it
+
+    return cell_len(text)
 
 
 def _cell(cell: Any) -> str:

@@ -14,7 +14,7 @@ import pytest
 from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace
 from objectspace.relational import Column, StateTable, StorageTable, TableSchema
-from tests.tool.conftest import Tool
+from tests.tool.conftest import ORDERS, Tool
 
 
 def contents(path: Path, name: str) -> object:
@@ -89,6 +89,20 @@ def test_restore_whole_and_in_part(tool: Tool, store: Path, location: Path, tmp_
     assert tool("show", tmp_path / "table.db", "orders", "--format", "csv").output == "id,item\n2,\n1,item 1\n"
     assert tool("restore", location, tmp_path / "shard.db", "--shard", 1).exit_code == 0
     assert tool("restore", store, tmp_path / "part.db").exit_code == 2
+
+
+def test_a_fork_of_some_objects(tool: Tool, store: Path, location: Path, tmp_path: Path) -> None:
+    fork = tmp_path / "fork.db"
+    assert tool("fork", store, fork, "@40", "--object", "orders", "--object", "lists").exit_code == 0
+    with PersistedObjectSpace.open(fork) as space:
+        assert sorted(space) == ["$tables", "lists", "orders"]
+        assert StateTable(space, "orders", ORDERS).get_row((1,)) == (1, "item 1")
+    assert tool("show", fork, "counts@40", "--format", "csv").output == "key,value\nalice,1\nbob,-4\n"
+    assert tool("verify", fork).exit_code == 0
+    missing = tool("fork", store, tmp_path / "no.db", "--object", "lits")
+    assert (missing.exit_code, "did you mean 'lists'?" in missing.stderr) == (2, True)
+    assert not (tmp_path / "no.db").exists()
+    assert "use restore" in tool("fork", location, tmp_path / "space-fork", "--object", "counts").stderr
 
 
 def test_compact_and_prune(tool: Tool, store: Path) -> None:
