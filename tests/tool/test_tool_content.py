@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -35,9 +36,15 @@ ROW = (1, Decimal("1.50"), date(2026, 1, 31), datetime(2026, 1, 31, 12, tzinfo=U
 
 
 @pytest.fixture
-def kinds(tmp_path: Path) -> Path:
+def kinds(kinds_once: Path, tmp_path: Path) -> Path:
     """Return a store with an object of every kind."""
-    path = tmp_path / "kinds.db"
+    return Path(shutil.copy(kinds_once, tmp_path / "kinds.db"))
+
+
+@pytest.fixture(scope="session")
+def kinds_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the store that each test gets a copy of."""
+    path = tmp_path_factory.mktemp("kinds") / "kinds.db"
     with PersistedObjectSpace.open(path) as space:
         wide = StateTable(space, "wide", WIDE)
         numbers = space.create_list("list")

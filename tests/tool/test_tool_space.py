@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,15 +32,21 @@ def state(tool: Tool, place: object, epoch: int | None = None) -> dict[str, int]
     return {row["key"]: row["value"] for row in rows(tool, "show", place, name, "--format", "json", "-n", 0)}
 
 
-@pytest.fixture
-def long_space(tmp_path: Path) -> Path:
-    """Return a space of three shards and 30 epochs with full runs in between; each epoch leaves some shards alone."""
-    folder = tmp_path / "long"
-    publish, chain = Publisher(tmp_path / "caches"), Chain.open_or_create(location_at(folder), 3)
+@pytest.fixture(scope="session")
+def long_space_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the space that each test gets a copy of."""
+    folder = tmp_path_factory.mktemp("long")
+    publish, chain = Publisher(folder / "caches"), Chain.open_or_create(location_at(folder / "space"), 3)
     for epoch in range(1, 31):
         shards = [{f"k{shard}": epoch} if epoch % (shard + 1) == 0 or epoch == 1 else {} for shard in range(3)]
         publish(chain, *shards, full_after=5)  # type: ignore[arg-type]
-    return folder
+    return folder / "space"
+
+
+@pytest.fixture
+def long_space(long_space_once: Path, tmp_path: Path) -> Path:
+    """Return a space of three shards and 30 epochs with full runs in between; each epoch leaves some shards alone."""
+    return shutil.copytree(long_space_once, tmp_path / "long")
 
 
 def expected(epoch: int) -> dict[str, int]:
