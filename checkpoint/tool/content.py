@@ -223,6 +223,8 @@ class State:
             return lambda place, item: Entry(*numbers_of(item.slot, item.value, codec), item.slot)
         if kind in SEQUENCES:
             return lambda place, item: Entry(place, self._expanded(loaded(item.value)), item.slot)
+        if kind in SETS:
+            return lambda place, item: Entry(key_and_value(item.slot, item.value)[0], True, item.slot)
         raw = is_raw(codec)
         return lambda place, item: self.entry(item, raw=raw)
 

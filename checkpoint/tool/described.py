@@ -11,7 +11,7 @@ from checkpoint.diff import Change, IndexEntry, Table
 from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.run import Payload, Slot, is_owner, owned_ids
 from checkpoint.tool import key_values, printing
-from checkpoint.tool.content import State
+from checkpoint.tool.content import SETS, State
 from checkpoint.tool.raw import elements, is_raw, key_and_value, loaded, numbers_of
 
 Row = dict[str, Any]
@@ -149,6 +149,10 @@ class Describer:
         raw = is_raw(codec)
         (old_key, old), (new_key, new) = (key_and_value(slot, one, raw=raw) for one in (change.old, change.new))
         plain = key_and_value(slot, None, raw=raw)[0]
+        if change.kind in SETS:  # an element is there or not, whatever is stored of it
+            return (new_key if change.old is None else old_key), *(
+                one is not None or None for one in (change.old, change.new)
+            )
         return next((key for key in (old_key, new_key) if key != plain), plain), old, new
 
     def _codec(self, change: Change) -> str | None:
@@ -186,13 +190,15 @@ def _line(change: Change, key: Any, old: Any, new: Any) -> str:
     if change.table is Table.INDEX:
         before, after = (entry[0] if entry else None for entry in (old, new))
         return f"object {after if before is None else before if after in (None, before) else f'{before} → {after}'}"
+    if change.table is Table.ITEM and change.kind in SETS:
+        return printing.key(key)
     return f"{'' if change.table is Table.ITEM else 'its '}{printing.key(key)} = {_shown(change, old, new)}"
 
 
 def _shown(change: Change, old: Any, new: Any) -> str:
-    return " → ".join(
-        printing.short(value) for value, is_there in ((old, change.old), (new, change.new)) if is_there is not None
-    )
+    if change.old is not None and change.new is not None:
+        return " → ".join(printing.short_pair(old, new))
+    return printing.short(old if change.new is None else new)
 
 
 def _row_line(key: Row, old: Row | None, new: Row | None) -> str:
@@ -200,7 +206,7 @@ def _row_line(key: Row, old: Row | None, new: Row | None) -> str:
     if old is None or new is None:
         return _columns(new or old or {})
     changed = [
-        f"{column}: {_cell(old.get(column))} → {_cell(new.get(column))}"
+        f"{column}: {' → '.join(_cells(old.get(column), new.get(column)))}"
         for column in dict.fromkeys((*old, *new))
         if old.get(column) != new.get(column)
     ]
@@ -209,6 +215,10 @@ def _row_line(key: Row, old: Row | None, new: Row | None) -> str:
 
 def _columns(row: Row) -> str:
     return ", ".join(f"{column}={_cell(value)}" for column, value in row.items())
+
+
+def _cells(old: Any, new: Any) -> tuple[str, str]:
+    return (_cell(old), _cell(new)) if None in (old, new) else printing.short_pair(old, new)
 
 
 def _cell(value: Any) -> str:

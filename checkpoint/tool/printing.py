@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from typing import Any
 
 import click
@@ -24,6 +25,19 @@ def short(value: Any, width: int = 60) -> str:
     text = value if isinstance(value, str) else as_json(value)
     text = plain(text)
     return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def short_pair(old: Any, new: Any, width: int = 60) -> tuple[str, str]:
+    """Return two values in one line each; long ones from a little before the place where they differ.
+
+    >>> short_pair("a" * 30 + "b" * 9, "a" * 30 + "c" * 9, width=20)
+    ('…aaaaabbbbbbbbb', '…aaaaaccccccccc')
+    """
+    texts = [value if isinstance(value, str) else as_json(value) for value in (old, new)]
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False)))
+    start = max(0, same - width // 4) if same > width // 2 and max(map(len, texts)) > width else 0
+    left, right = (("…" if start else "") + short(text[start:], width) for text in texts)
+    return left, right
 
 
 def plain(text: str) -> str:

@@ -316,8 +316,11 @@ def _finest(store: CheckpointStore, reader: Reader, records: list[CheckpointReco
 
 def _keyed(state: State, name: str) -> tuple[str, str | None]:
     """Return the name and the key of NAME[KEY]; a name may hold brackets itself."""
-    head, bracket, key = name.removesuffix("]").partition("[")
-    return (head, key) if bracket and name.endswith("]") and name not in state else (name, None)
+    if name in state or not name.endswith("]"):
+        return name, None
+    places = [place for place, char in enumerate(name) if char == "["]
+    place = next((place for place in reversed(places) if name[:place] in state), next(iter(places), None))
+    return (name, None) if place is None else (name[:place], name[place + 1 : -1])
 
 
 def _slots(key: str | None, *, raw: bool) -> list[Slot]:

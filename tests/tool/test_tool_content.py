@@ -179,6 +179,32 @@ def test_a_diff_of_raw_values_and_of_a_tensor(tool: Tool, kinds: Path) -> None:
     assert tool("diff", kinds, 2, 3, "tensor").output.splitlines()[1:] == ["  ~ [0,0] = 0 → 1"]
 
 
+def test_a_diff_of_sets_has_elements(tool: Tool, tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with PersistedObjectSpace.open(path) as space:
+        plain, dates = space.create_set("set"), space.create_sorted_set("dates")
+        plain.add("a")
+        space.checkpoint()
+        plain.add("b")
+        plain.discard("a")
+        dates.add(date(2026, 1, 31))
+        space.checkpoint()
+    found = [line for line in tool("diff", path).output.splitlines() if not line[4:].startswith("its ")]
+    assert found == ["set (Set)", "  - a", "  + b", "dates (SortedSet)", '  + {"$date":"2026-01-31"}']
+    rows = [json.loads(line) for line in tool("diff", path, "--json").output.splitlines()]
+    changes = {json.dumps(row["key"]): (row["old"], row["new"]) for row in rows if row["table"] == "item"}
+    assert changes == {'"a"': (True, None), '"b"': (None, True), '{"$date": "2026-01-31"}': (None, True)}
+
+
+def test_a_name_with_brackets_and_a_key(tool: Tool, tmp_path: Path) -> None:
+    with PersistedObjectSpace.open(tmp_path / "s.db") as space:
+        space.create_dictionary("a[b]").update({"x": 1, "y[z]": 2})
+        space.checkpoint()
+    for name, value in (("a[b][x]", [1]), ("a[b][y[z]]", [2]), ("a[b]", [1, 2])):
+        found = tool("blame", tmp_path / "s.db", name, "--json").output.splitlines()
+        assert [json.loads(line)["value"] for line in found] == value
+
+
 def test_a_patch_of_a_key_value_table_alone(tool: Tool, kinds: Path, tmp_path: Path) -> None:
     assert tool("fork", kinds, tmp_path / "fork.db", 2).exit_code == 0
     assert tool("diff", kinds, 2, 3, "s/t", "--patch", tmp_path / "p.jsonl").exit_code == 1
