@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from urllib.parse import unquote, urlsplit
 
 import click
+import orjson
 
 from checkpoint.errors import CheckpointError
 from checkpoint.tool.source import Source
@@ -104,11 +105,15 @@ def takes_source(function: Callable[..., Any]) -> Callable[..., Any]:
             sys.exit(INTERRUPTED)
         except (click.ClickException, click.exceptions.Exit):
             raise
+        except orjson.JSONDecodeError as error:
+            _fail(_damage_of(path) or _worded(error), error)
         except (CheckpointError, OSError, ValueError, sqlite3.Error, ImportError, MemoryError) as error:
             _fail(_worded(error), error)
         except Exception as error:
             if "://" in path:  # what clients of object stores raise is of no common kind
                 _fail(f"{path}: {type(error).__name__}: {error}", error)
+            if (damage := _damage_of(path)) is not None:
+                _fail(damage, error)
             _fail(f"unexpected: {type(error).__name__}: {error} ({_DEBUG}=1 shows where)", error)
 
     return _command
@@ -140,6 +145,21 @@ def _worded(error: BaseException) -> str:
         what = error.strerror[:1].lower() + error.strerror[1:]
         return what if error.filename is None else f"{error.filename}: {what}"
     return str(error) or type(error).__name__
+
+
+def _damage_of(path: str) -> str | None:
+    """Return what is damaged in a store file: the likely cause of an error that no command expects."""
+    source = Source(path)
+    if source.is_location:
+        return None
+    try:
+        with source.open() as store:
+            store.verify()
+    except (CheckpointError, sqlite3.Error) as error:
+        return str(error)
+    except Exception as error:
+        return f"{path} is damaged ({type(error).__name__}: {error}): see `checkpoint repair`"
+    return None
 
 
 def _fail(message: str, error: BaseException) -> NoReturn:
