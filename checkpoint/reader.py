@@ -284,8 +284,8 @@ class Reader:
         while not is_end:
             page, is_end, fitting = self._page(object_id, lower, upper, last, reverse, page_rows)
             if page:
+                last = page[-1][0]  # Before it is given away: whoever gets it may change it.
                 yield page
-                last = page[-1][0]
             page_rows = max(_LEAST_ROWS, min(8 * page_rows, most, fitting))
 
     @_steadily
