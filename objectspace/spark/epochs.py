@@ -14,7 +14,7 @@ from objectspace.operators import PipelineChangedError, Plan
 from objectspace.operators.catalogue import compare, note, stored_names
 from objectspace.spark.errors import explained
 from objectspace.spark.executor import MESSAGE_SCHEMA, open_shard, save_shard
-from objectspace.spark.handover import Parcel, Report, remove_before
+from objectspace.spark.handover import Parcel, Report
 from objectspace.spark.inputs import Declared
 from objectspace.spark.progress import figures_of
 from objectspace.spark.sinks import Delivery, note_parcels, noted_parcels
@@ -50,6 +50,7 @@ class Epochs:
     ) -> None:
         self.chain: Chain = pipeline.chain
         self._full_after, self._cache = full_after, cache
+        self._images = pipeline.upkeep.images
         self.plan = _checked_plan(pipeline, self._state_plan())
         wanted = {name: pipeline.results[name] for name in (*pipeline.functions, *pipeline.frames)}
         self.stages = compiled(self.plan, wanted, self.chain.shards)
@@ -83,7 +84,6 @@ class Epochs:
         epoch = _Epoch(self, plan, rows)
         manifest = epoch.made()
         self._delivery.deliver(rows.sparkSession, manifest.epoch, epoch.results())
-        remove_before(self.chain.location, manifest.epoch)
         return manifest
 
     def _begun(self, spark: SparkSession, position: SourcePosition) -> EpochPlan | None:
@@ -110,6 +110,12 @@ class Epochs:
         if len(readers) != 1 or self.stages.wants_rows() or any(one.is_numbered for one in declared):
             return None
         return next(stage for stage in self.stages.stages if stage.name in readers)
+
+    def publish(
+        self, plan: EpochPlan, saved: Mapping[str, Sequence[ShardSaved]], figures: Mapping[str, float]
+    ) -> Manifest:
+        """Publish an epoch, and in it the images that were made beside."""
+        return self.chain.publish(plan, saved, figures, self._images(plan.epoch))
 
     def save_state(self, plan: OperatorPlan, results: Mapping[str, Sequence[Parcel]]) -> list[ShardSaved]:
         """Save what the driver must know, where it changed."""
@@ -148,7 +154,7 @@ class _Epoch:
             saved[stage.name] = self._stage(stage)
         saved[PIPELINE] = self._epochs.save_state(self._plan.operators[PIPELINE], self.results())
         figures = {"rows": self._source_rows, "seconds": time.perf_counter() - started}
-        return self._epochs.chain.publish(self._plan, saved, {**self._figures, **figures})
+        return self._epochs.publish(self._plan, saved, {**self._figures, **figures})
 
     def results(self) -> dict[str, list[Parcel]]:
         """Return where the changes of the results lie."""

@@ -51,6 +51,7 @@ def attempt(location: Location, cache: Path, rows: DataFrame, batch: int) -> Non
     pipeline = Pipeline(location, SHARDS, cache=cache)
     pipeline.add(totals_operator())
     pipeline.run_epoch(rows, batch)
+    pipeline.upkeep.wait(60)
 
 
 def test_storage_that_fails_at_any_operation(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,16 @@ import pytest
 from moto.server import ThreadedMotoServer
 from pyspark.sql import DataFrame, SparkSession
 
-from checkpoint import CheckpointError
-from checkpoint.chain import Chain, Collected
+from checkpoint import CheckpointError, CheckpointKind
+from checkpoint.chain import AcceptedRun, Chain, Collected
 from objectspace.errors import ObjectSpaceError
+from objectspace.operators import count, sum_
 from objectspace.spark import Pipeline, Retention, Upkeep
+from objectspace.spark.upkeep import _Waiting
 from tests.chain.test_chain_s3 import ACCESS, BUCKET
 
 from .clusters import answer, make_input
-from .spark_helpers import SHARDS, kept, totals_operator
+from .spark_helpers import SHARDS, expected, kept, totals_operator
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +72,47 @@ def test_garbage_is_collected_beside_the_stream(spark: SparkSession, tmp_path: P
     assert kept(Pipeline(tmp_path / "space", SHARDS, cache=tmp_path / "new cache")) == answer(6)
 
 
+@pytest.mark.usefixtures("query")
+def test_images_are_made_beside_the_epochs(spark: SparkSession, tmp_path: Path, batches: list[DataFrame]) -> None:
+    def driver(cache: str) -> Pipeline:
+        pipeline = Pipeline(tmp_path / "space", SHARDS, cache=tmp_path / cache)
+        rows = pipeline.source("rows", spark.createDataFrame([], batches[0].schema))
+        totals = rows.group_by("key").agg(n=count(), sum=sum_("value"))
+        totals.materialize("totals")
+        totals.agg(keys=count(), rows=sum_("n")).materialize("overall")
+        return pipeline
+
+    pipeline = driver("cache")
+    location = pipeline.chain.location
+    pipeline.upkeep = Upkeep(location, Retention(epochs=3, every=4), full_after=2, image_lag=2)
+    for number in range(12):
+        pipeline.run_epoch(batches[number % 3], number)
+        pipeline.upkeep.wait(60)
+        assert {name[:12] for name in location.names("handover")} == {f"{number + 1:012d}"}
+    chain = Chain.open(location)
+    kinds = {run.kind.value for manifest in chain.manifests(1) for run in manifest.runs}
+    assert kinds == {"differential"}, "a task has written an image"
+    assert chain.newest is not None
+    operators = {operator for operator in chain.newest.lineage if operator[0] != "$"}
+    assert {image.operator for image in chain.newest.images} == operators
+    assert all(len(chain.lineage(image.operator, image.shard)) < 10 for image in chain.newest.images)
+    assert chain.first_epoch > 1
+    for cache in ("cache", "another cache"):
+        found = {key: (n, total) for key, n, total in driver(cache).rows("totals")}
+        assert found == expected([batches[number % 3] for number in range(12)])
+        assert driver(cache).rows("overall") == [(11, 12 * 60)]
+
+
+def test_an_image_that_waits_too_long_is_given_up(tmp_path: Path) -> None:
+    chain = Pipeline(tmp_path / "space", 1).chain
+    run = AcceptedRun("o", 0, 5, "run/x", CheckpointKind.FULL, "d", "c", 1, 1, 1, "s")
+    upkeep = Upkeep(chain.location, Retention(grace_seconds=1000), image_lag=3)
+    for age, epoch, found in [(0, 7, []), (0, 8, [run]), (251, 6, [run]), (501, 8, [])]:
+        upkeep._waiting["o", 0] = _Waiting(run, time.monotonic() - age)
+        assert upkeep.images(epoch) == found
+        assert upkeep.images(100) == ([run] if (age, epoch) == (0, 7) else [])
+
+
 def test_an_epoch_waits_for_no_collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chain = Pipeline(tmp_path / "space", 1).chain
     may_go_on, calls = threading.Event(), []
@@ -80,7 +124,11 @@ def test_an_epoch_waits_for_no_collection(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Chain, "collect", slow)
     upkeep = Upkeep(chain.location, Retention(every=3))
-    assert [upkeep.published(epoch) for epoch in range(1, 10)] == [False, False, True, *([False] * 6)]
+    for epoch in (1, 2):
+        assert upkeep.published(epoch)
+        upkeep.wait(60)
+    assert calls == []
+    assert [upkeep.published(epoch) for epoch in range(3, 10)] == [True, *([False] * 6)]
     assert upkeep.is_busy()
     may_go_on.set()
     upkeep.wait(60)
@@ -102,7 +150,7 @@ def test_a_collection_that_fails_is_logged_and_tried_again(
         patch.setattr(Chain, "collect", fails)
         assert upkeep.published(1)
         upkeep.wait(60)
-    assert "garbage was not collected, which is tried again: no such place" in caplog.text
+    assert "the upkeep failed, which is tried again: no such place" in caplog.text
     assert upkeep.published(2)
     upkeep.wait(60)
     assert upkeep.last == Collected(1, 0, 0, 0)
