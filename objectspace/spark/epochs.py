@@ -17,15 +17,13 @@ from objectspace.spark.executor import MESSAGE_SCHEMA, open_shard, save_shard
 from objectspace.spark.handover import Parcel, Report
 from objectspace.spark.inputs import Declared
 from objectspace.spark.progress import figures_of
+from objectspace.spark.routes import PIPELINE, note_routes
 from objectspace.spark.sinks import Delivery, note_parcels, noted_parcels
 from objectspace.spark.stages import Stage, compiled
 from objectspace.spark.tasks import ROUTED_SCHEMA, Intake, StageTask, intake_task
 
 if TYPE_CHECKING:
     from objectspace.spark.pipeline import Pipeline
-
-PIPELINE = "$pipeline"
-"""The operator under whose name the driver keeps what it must know of a pipeline."""
 
 SOURCES = "sources"
 """What the action is called in figures and errors that takes the rows of the sources."""
@@ -83,7 +81,7 @@ class Epochs:
             return None
         epoch = _Epoch(self, plan, rows)
         manifest = epoch.made()
-        self._delivery.deliver(rows.sparkSession, manifest.epoch, epoch.results())
+        self._delivery.deliver(rows.sparkSession, epoch.results())
         return manifest
 
     def _begun(self, spark: SparkSession, position: SourcePosition) -> EpochPlan | None:
@@ -98,7 +96,7 @@ class Epochs:
             if is_open:
                 with open_shard(self._state_plan(), 0) as space:
                     found = noted_parcels(space)
-                self._delivery.deliver(spark, newest.epoch, found)
+                self._delivery.deliver(spark, found)
         return plan
 
     def _state_plan(self) -> OperatorPlan:
@@ -124,6 +122,7 @@ class Epochs:
             with open_shard(plan, 0) as space:
                 if not any(plan.lineages):
                     note(space, self.plan, self.plan.stateful)
+                note_routes(space, self.plan)
                 note_parcels(space, results)
                 saved[0] = save_shard(plan, space, 0)
         return saved

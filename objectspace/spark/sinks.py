@@ -62,13 +62,12 @@ class Delivery:
         self._location, self._exits, self._columns = location, exits, columns
         self._frames, self._chunks = frames, chunks
 
-    def deliver(self, spark: SparkSession, epoch: int, found: Mapping[str, Sequence[Parcel]]) -> None:
+    def deliver(self, spark: SparkSession, found: Mapping[str, Sequence[Parcel]]) -> None:
         """Call the functions of the results that changed in an epoch.
 
         Args:
             spark: the session.
-            epoch: the epoch, which is published.
-            found: where the changes lie.
+            found: where the changes lie; their epoch is published.
 
         Raises:
             CorruptStoreError: a file is missing or damaged.
@@ -79,9 +78,9 @@ class Delivery:
                 chunk = together([read_parcel(self._location, parcel, one.schema) for parcel in parcels])
                 net = compacted([settled(chunk)], strict=False)
                 if len(net):
-                    self._chunks[name](epoch, net)
+                    self._chunks[name](parcels[0].epoch, net)
             for function in self._frames.get(name, ()) if parcels else ():
-                function(self.frame(spark, name, parcels), epoch)
+                function(self.frame(spark, name, parcels), parcels[0].epoch)
 
     def frame(self, spark: SparkSession, name: str, parcels: Sequence[Parcel]) -> DataFrame:
         """Return the changes of a result as a DataFrame: ``op`` before the columns that the user sees."""

@@ -1,4 +1,4 @@
-"""Random plans on the driver's real code, with tasks in this process: retried, in any order, with new drivers."""
+"""Random plans on the driver's real code, with tasks in this process: retried, with new drivers and other shards."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from checkpoint.chain import SourcePosition
 from objectspace.relational import Chunk
+from objectspace.spark import rescale
 from tests.operators.pipeline_trees import EDITS, Tree, World, trees
 from tests.operators.test_pipeline_oracle import Oracle
 from tests.spark.drivers import driver_of, micro_batch
@@ -42,6 +43,9 @@ def test_a_random_plan_equals_the_batch_query(
         log: Counter[Any] = Counter()
         made = None
         for number, edits in enumerate(epochs):
+            if number and random.random() < 0.5:
+                shards, made = random.randint(1, 4), None
+                rescale(Path(folder) / "space", shards)
             driver, streams = driver_of(Path(folder), shards)
             result = tree.build(streams).materialize("result")
             result.sink("log", lambda _, chunk, columns=result.columns: applied(log, chunk, columns))
