@@ -9,7 +9,7 @@ PIPELINE = "$pipeline"
 """The operator under whose name the driver keeps what it must know of a pipeline."""
 
 ROUTES = "$routes"
-"""The dictionary that says by how many columns the rows of an operator are routed, with which its tables' keys begin."""
+"""The dictionary that says by how many columns rows are routed, with which the keys of the operator's tables begin."""
 
 
 def note_routes(space: PersistedObjectSpace, plan: Plan) -> None:
