@@ -17,6 +17,7 @@ needs.
 True
 """
 
+from checkpoint.chain.beside import write_image_beside
 from checkpoint.chain.cache import cache_root, catch_up, open_cache, write_image
 from checkpoint.chain.chain import Chain, SpaceFile
 from checkpoint.chain.collect import Collected
@@ -52,5 +53,6 @@ __all__ = [
     "receipts",
     "save_run",
     "write_image",
+    "write_image_beside",
     "write_run",
 ]

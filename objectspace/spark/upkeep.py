@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from checkpoint.chain import AcceptedRun, Chain, Collected, Location, OperatorPlan, write_image
+from checkpoint.chain import AcceptedRun, Chain, Collected, Location, OperatorPlan, write_image_beside
 from checkpoint.errors import CheckpointError
 from objectspace.spark.handover import remove_before
 
@@ -157,7 +157,7 @@ class Upkeep:
 
     def _make_image(self, plan: OperatorPlan, shard: int) -> None:
         begun = time.monotonic()
-        image = write_image(plan, shard)
+        image = write_image_beside(plan, shard)
         with self._lock:
             self._waiting[plan.operator, shard] = _Waiting(image, begun)
         seconds = time.monotonic() - begun

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -12,7 +13,16 @@ from uuid import uuid4
 import pytest
 
 from checkpoint import CheckpointError
-from checkpoint.chain import AcceptedRun, Chain, Location, location_at, open_cache, receipts, write_image
+from checkpoint.chain import (
+    AcceptedRun,
+    Chain,
+    Location,
+    location_at,
+    open_cache,
+    receipts,
+    write_image,
+    write_image_beside,
+)
 
 from .chain_helpers import OPERATOR, Publisher
 
@@ -123,6 +133,19 @@ def test_images_collections_and_caches_of_any_age_go_together(publish: Publisher
         assert content(opened, tmp_path / f"fresh {epoch}", epoch) == states[epoch]
     assert [receipt.state_slots for receipt in receipts(opened)] == [len(state) for state in states[-3:]]
     assert adopted > 0
+
+
+def test_another_process_makes_the_same_image(publish: Publisher, tmp_path: Path) -> None:
+    chain = Chain.open_or_create(location_at(tmp_path / "space"), 1)
+    for number in range(3):
+        publish(chain, {f"k{number}": number})
+    plan = chain.operator_plan(OPERATOR, cache=str(tmp_path / "cache"))
+    here, there = write_image(plan, 0), write_image_beside(plan, 0)
+    assert replace(there, file=here.file) == here
+    assert chain.location.read(there.file) == chain.location.read(here.file)
+    chain.location.write(chain.lineage(OPERATOR, 0)[1].file, b"damaged")
+    with pytest.raises(CheckpointError, match=r"image of counter/0 at .*CorruptStoreError: run file .* is damaged"):
+        write_image_beside(replace(plan, cache=str(tmp_path / "another cache")), 0)
 
 
 def test_the_tool_copies_and_checks_images(publish: Publisher, tmp_path: Path) -> None:
