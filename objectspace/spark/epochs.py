@@ -96,7 +96,7 @@ class Epochs:
             if is_open:
                 with open_shard(self._state_plan(), 0) as space:
                     found = noted_parcels(space)
-                self._delivery.deliver(spark, found)
+                self._delivery.redeliver(spark, found)
         return plan
 
     def _state_plan(self) -> OperatorPlan:

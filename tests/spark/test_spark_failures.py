@@ -183,7 +183,7 @@ def _saved(plan: OperatorPlan, shard: int) -> ShardSaved:
 
 def test_the_page_of_failures_names_tests_that_exist() -> None:
     page = (ROOT / "docs" / "spark_failures.md").read_text()
-    named = set(re.findall(r"`(test_\w+)(?:\[\w+\])?`", page))
+    named = set(re.findall(r"`(test_\w+)(?:\[[\w-]+\])?`", page))
     there = {
         name
         for path in (ROOT / "tests").rglob("test_*.py")

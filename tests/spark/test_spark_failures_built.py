@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,6 +139,20 @@ def test_changes_are_handed_out_under_their_epoch_also_after_a_rescale(frames: F
     assert told.calls == 2
     assert sorted(told.changes) == [1]
     assert made.status().epoch == 2
+
+
+def test_a_copy_without_hand_over_files_goes_on(
+    frames: Frames, tmp_path: Path, answers: list[dict[str, list[Any]]], caplog: pytest.LogCaptureFixture
+) -> None:
+    told = Told({})
+    run(driver(tmp_path, told)[1], frames, 0, EPOCHS[0])
+    shutil.copytree(tmp_path / "space", tmp_path / "copy" / "space", ignore=lambda *_: {"handover"})
+    made, epochs = driver(tmp_path / "copy", told)
+    assert run(epochs, frames, 0, EPOCHS[0]) is None
+    assert "the changes of epoch 1 were perhaps handed out before and cannot be again" in caplog.text
+    assert run(epochs, frames, 1, EPOCHS[1]) is not None
+    assert state(made) == answers[1]
+    assert (told.calls, sorted(told.changes)) == (2, [1, 2])
 
 
 def test_images_are_made_beside_the_epochs_of_a_built_pipeline(
