@@ -27,7 +27,7 @@ from objectspace.spark.epochs import Epochs
 from objectspace.spark.errors import explained
 from objectspace.spark.executor import MESSAGE_SCHEMA, Process, open_shard, shard_task
 from objectspace.spark.inputs import Declared, keyed_schema, require_streams, wide
-from objectspace.spark.progress import EpochProgress, figures_of
+from objectspace.spark.progress import PHASES, EpochProgress, figures_of
 from objectspace.spark.query import PipelineQuery, Status, Watch
 from objectspace.spark.shards import shard_expression
 from objectspace.spark.sinks import FrameFunction
@@ -370,8 +370,10 @@ class Pipeline(Builder):
         for name, operator in self.operators.items():
             since = time.perf_counter()
             saved[name] = self._explained(operator, plan.operators[name], rows)
-            taken = sum(message.metrics.get("rows", 0) for message in saved[name])
-            figures |= figures_of(name, {"rows_in": taken, "ms": (time.perf_counter() - since) * 1000})
+            total = {key: sum(one.metrics.get(key, 0) for one in saved[name]) for key in ("rows", *PHASES)}
+            phases = {phase: total[phase] for phase in PHASES if total[phase]}
+            taken = {"rows_in": total["rows"], "ms": (time.perf_counter() - since) * 1000}
+            figures |= figures_of(name, {**taken, **phases})
         figures["seconds"] = time.perf_counter() - started
         return self.chain.publish(plan, saved, figures, self.upkeep.images(plan.epoch))
 

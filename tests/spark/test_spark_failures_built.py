@@ -99,7 +99,7 @@ def test_a_driver_that_dies_between_any_two_operators(
 ) -> None:
     told, stages = Told({}), len(driver(tmp_path / "another", Told({}))[1].stages.stages)
     true_stage = _Epoch._stage
-    for number, changes in enumerate(EPOCHS):
+    for number, changes in enumerate(EPOCHS[:2]):
         for dies_at in range(1, stages + 1):
             done: list[str] = []
 
@@ -124,9 +124,9 @@ def test_a_driver_that_dies_between_any_two_operators(
         assert {name[:12] for name in made.chain.location.names("handover")} == {f"{number + 1:012d}"}
     left = len(orphans(made))
     assert left > stages, "the attempts that were lost have left no files"
-    assert made.chain.collect(grace_seconds=0, keep_epochs=3).runs == left
-    assert sorted(told.changes) == [1, 2, 3]
-    assert told.calls == 3
+    assert made.chain.collect(grace_seconds=0, keep_epochs=2).runs == left
+    assert sorted(told.changes) == [1, 2]
+    assert told.calls == 2
 
 
 def test_changes_are_handed_out_under_their_epoch_also_after_a_rescale(frames: Frames, tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_images_are_made_beside_the_epochs_of_a_built_pipeline(
     build(made)
     epochs = made.epochs()
     there_and_back: list[Changes] = [{"b": [(op, (7, "z", 1, 1))]} for op in ("+", "-")]
-    for number, changes in enumerate([*EPOCHS, *(there_and_back * 6)]):
+    for number, changes in enumerate([*EPOCHS, *(there_and_back * 4)]):
         assert run(epochs, frames, number, changes) is not None
         made.upkeep.published(number + 1)
         made.upkeep.wait(60)

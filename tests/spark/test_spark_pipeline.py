@@ -16,7 +16,7 @@ from checkpoint import CheckpointError, FencedError, UnknownCheckpointError
 from checkpoint.chain import Chain, OperatorPlan
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
-from objectspace.spark import Operator, Pipeline
+from objectspace.spark import EpochProgress, Operator, Pipeline
 from objectspace.spark.upkeep import TASKS_WAIT
 
 from .spark_helpers import SHARDS, TOTALS, expected, kept, orphans, totals_operator
@@ -179,6 +179,9 @@ def test_two_operators_share_one_manifest(make_pipeline: MakePipeline, batches: 
     manifest = pipeline.run_epoch(batches[0], 0)
     assert manifest is not None
     assert {run.operator for run in manifest.runs} == {"totals", "other"}
+    figures = {one.name: one for one in EpochProgress.of(manifest).operators}
+    assert [figures[name].rows_in for name in ("totals", "other")] == [60, 60]
+    assert all(set(one.phases) == {"open_ms", "process_ms", "save_ms"} and one.bytes for one in figures.values())
     with pytest.raises(ObjectSpaceError, match="operator other: the pipeline has one of this name"):
         pipeline.add(Operator("other", ("key",), TOTALS))
 
