@@ -35,11 +35,12 @@ BY_HAND = "dictionaries that save themselves whole"
 
 def changes(events: int, keys: int, sides: tuple[str, ...]) -> list[Batch]:
     """Return lists of changes, the sides in turn."""
-    source, live, number = random.Random(7), {side: [] for side in sides}, 0
+    source, number = random.Random(7), 0
+    live: dict[str, list[Any]] = {side: [] for side in sides}
     found: list[Batch] = []
     for place in range(events // CHUNK):
         side = sides[place % len(sides)]
-        rows: list[Any] = live[side]
+        rows = live[side]
         made: list[Change] = []
         for _ in range(CHUNK):
             if len(rows) > CHUNK and source.random() < 0.2:

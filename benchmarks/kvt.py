@@ -75,7 +75,9 @@ class Mine:
         manager.create_key_value_table("s", "t", KeyValueTableConfiguration(4))
         self.table = manager.open_key_value_table("s", "t")
         self.commits = manager.open_key_value_table("s", "t", autocommit=True)
-        self.commit = self.space.checkpoint
+
+    def commit(self) -> None:
+        self.space.checkpoint()
 
     def put(self, key: str, value: bytes) -> None:
         self.table.put(key.encode(), value, FAMILY)
@@ -84,7 +86,7 @@ class Mine:
         self.commits.put(key.encode(), value, FAMILY)
 
     def get(self, key: str) -> bytes:
-        return self.table.get(key.encode(), FAMILY).value  # type: ignore[union-attr]
+        return self.table.get(key.encode(), FAMILY).value  # type: ignore[no-any-return,union-attr]
 
     def replace(self, key: str, value: bytes) -> None:
         entry = self.table.get(key.encode(), FAMILY)
@@ -254,7 +256,12 @@ def randomly(rival: Rival, step: str, size: int, count: int, chance: random.Rand
 def at_once(rival: Rival, size: int, count: int, chance: random.Random) -> Action:
     """Return the action that sets random keys, each durable before the next."""
     pairs = [(key_of(chance.randrange(size)), VALUE % chance.getrandbits(100)) for _ in range(count)]
-    return lambda: [rival.put_now(key, value) for key, value in pairs]
+
+    def run() -> None:
+        for key, value in pairs:
+            rival.put_now(key, value)
+
+    return run
 
 
 def gets(rival: Rival, size: int, count: int, chance: random.Random) -> Action:

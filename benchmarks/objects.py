@@ -116,14 +116,22 @@ def loaded_object(operation: Operation) -> Any:
     return target
 
 
+def _on_mine(action: Callable[[Any], object], operation: Operation) -> Action:
+    return partial(action, loaded_object(operation))
+
+
+def _on_theirs(action: Callable[[Any], object], operation: Operation) -> Action:
+    return partial(action, operation.builtin(operation.contents))
+
+
 def operations() -> str:
     """Compare single operations and bulk methods with those of the containers."""
     rows = []
     for operation in OPERATIONS_TABLE:
         theirs, mine = compiled(operation.code), compiled(operation.mine or operation.code)
         ratio = compare(
-            lambda mine=mine, operation=operation: partial(mine, loaded_object(operation)),
-            lambda theirs=theirs, operation=operation: partial(theirs, operation.builtin(operation.contents)),
+            partial(_on_mine, mine, operation),
+            partial(_on_theirs, theirs, operation),
             repetitions=5,
         )
         calls = OPERATIONS if operation.code.startswith("for") else 1

@@ -18,6 +18,7 @@ from typing import Any
 import orjson
 from bytewax.operators import StatefulBatchLogic
 
+from benchmarks import quix
 from benchmarks.durable import (
     AN_EPOCH,
     CHUNK,
@@ -101,8 +102,10 @@ class Tallies(StatefulBatchLogic[Any, Any, Any]):
         return dict(self.values)
 
 
-def _aggregation(title: str, rows: list[Event], ways: dict[str, Callable[[], HashAgg]], rival: Any, given: Any) -> Any:
-    changes = chunks_of(EVENTS, [("input", [("+", row) for row in piece]) for piece in pieces(rows, CHUNK)])  # type: ignore[misc]
+def _aggregation(
+    title: str, rows: list[Event], ways: dict[str, Callable[[], HashAgg]], rival: Any, given: Any
+) -> Scenario:
+    changes = chunks_of(EVENTS, [("input", [("+", row) for row in piece]) for piece in pieces(rows, CHUNK)])
     mine = {name: partial(run_operator, make, changes) for name, make in ways.items()}
     hand = {"a dictionary and JSON in SQLite by hand": partial(by_hand, pieces(rows, CHUNK))}
     return Scenario(title, len(rows), {**mine, **hand, RIVAL: partial(run_bytewax, rival, given)})
@@ -121,7 +124,9 @@ def hash_agg(events: int) -> Scenario:
         "HashAgg, with retractions, without max": lambda: HashAgg(EVENTS, ["k"], CALLS[:2]),
     }
     title = f"count, sum and max of {events:,} events by {GROUPS:,} groups"
-    return _aggregation(title, rows, ways, Totals, [(str(k), v) for k, v, _ in rows])
+    found = _aggregation(title, rows, ways, Totals, [(str(k), v) for k, v, _ in rows])
+    found.ways[quix.RIVAL] = partial(quix.totals, pieces(rows, CHUNK))
+    return found
 
 
 def hash_agg_extremes(events: int) -> Scenario:
@@ -148,7 +153,7 @@ def main() -> None:
     parser.add_argument("scenario", nargs="*", choices=[*SCENARIOS, []], default=[])
     parser.add_argument("--quick", action="store_true", help="200,000 events, once")
     chosen = parser.parse_args()
-    print(machine("bytewax", "pyarrow", "orjson"), "\n")
+    print(machine("bytewax", "quixstreams", "pyarrow", "orjson"), "\n")
     for name in chosen.scenario or SCENARIOS:
         print(measure(SCENARIOS[name](200_000 if chosen.quick else 500_000), 1 if chosen.quick else 3), flush=True)
 

@@ -145,7 +145,10 @@ def writing(mine: Mine, bare: Bare) -> Iterator[tuple[str, ...]]:
             prepare()
             return partial(mine.upsert, changed(chance))
 
-        ratio = compare(first, lambda others=others: partial(bare.upsert, changed(others)))
+        def second(others: random.Random = others) -> Action:
+            return partial(bare.upsert, changed(others))
+
+        ratio = compare(first, second)
         yield line(f"an epoch of {UPSERTS:,} random upserts, {what}", ratio, UPSERTS, "1.0")
 
 

@@ -7,7 +7,7 @@ import platform
 import sqlite3
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 
@@ -49,7 +49,7 @@ class Ratio:
         return f"{self.median:.2f} ({min(self.ratios):.2f}-{max(self.ratios):.2f})"
 
 
-def in_turn(actions: dict[str, Callable[[], Action]], repetitions: int) -> dict[str, Measured]:
+def in_turn(actions: Mapping[str, Callable[[], Action]], repetitions: int) -> dict[str, Measured]:
     """Time actions in turn.
 
     Args:

@@ -1,15 +1,17 @@
-"""What the tool costs: the time of ``checkpoint diff`` by the size of the state, and the peak memory of each command.
+"""What the tool costs: the time of ``checkpoint diff`` by the size of the state and of the change, and peak memory.
 
-``python -m benchmarks.tool``. Two checkpoints differ in 100 slots. The rival is what one does without: both states are
-read and compared. Memory is the largest resident set of a process that runs one command on a million slots.
+``python -m benchmarks.tool``. Two checkpoints differ in 100 slots; of a million slots also in more. The rival is what
+one does without: both states are read and compared. Memory is the largest resident set of a process that runs one
+command on a million slots.
 """
 
 from __future__ import annotations
 
-import os
+import json
+import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -22,6 +24,7 @@ from objectspace import PersistedObjectSpace
 
 CHANGED = 100
 SIZES = (10_000, 100_000, 1_000_000)
+CHANGES = (CHANGED, 1_000, 10_000, 100_000)
 
 COMMANDS = (
     "log",
@@ -41,16 +44,22 @@ COMMANDS = (
 def make(path: Path, slots: int) -> None:
     """Write a store of two checkpoints that differ in 100 slots."""
     with PersistedObjectSpace.open(path) as space:
-        numbers = space.create_list("numbers")
-        numbers.extend(range(slots))
+        space.create_list("numbers").extend(range(slots))
         space.checkpoint()
-        for place in range(0, slots, slots // CHANGED):
-            numbers[place] = -1
+    change(path, CHANGED)
+
+
+def change(path: Path, count: int) -> None:
+    """Change some slots, spread over all, as another checkpoint."""
+    with PersistedObjectSpace.open(path) as space:
+        numbers = space.get_list("numbers")
+        for place in range(0, len(numbers), len(numbers) // count):
+            numbers[place] = -count
         space.checkpoint()
 
 
 def by_tool(path: Path) -> int:
-    """Return how many slots the command says have changed."""
+    """Return how many slots the command says have changed in the newest checkpoint."""
     return CliRunner().invoke(cli, ["diff", str(path), "--json"]).output.count("\n")
 
 
@@ -61,54 +70,67 @@ def by_reading(path: Path) -> int:
     return sum(old != new for old, new in zip(before, after, strict=True))
 
 
-def milliseconds(work: Callable[[Path], int], path: Path) -> float:
-    """Return the median time of five runs."""
-    times = []
+def milliseconds(work: Callable[[Path], int], paths: Sequence[Path], changed: int = CHANGED) -> list[float]:
+    """Return the median time of five runs on each store, taken in turns, so that what disturbs disturbs all."""
+    times: list[list[float]] = [[] for _ in paths]
     for _ in range(5):
-        start = time.perf_counter()
-        found = work(path)
-        times.append(1000 * (time.perf_counter() - start))
-        if found != CHANGED:
-            raise AssertionError(f"{work.__name__} found {found} changes: expected {CHANGED}")
-    return median(times)
+        for path, spent in zip(paths, times, strict=True):
+            start = time.perf_counter()
+            found = work(path)
+            spent.append(1000 * (time.perf_counter() - start))
+            if found != changed:
+                raise AssertionError(f"{work.__name__} found {found} changes: expected {changed}")
+    return list(map(median, times))
+
+
+MEASURED = """
+import json, os, subprocess, sys, time
+start = time.perf_counter()
+with subprocess.Popen([sys.executable, "-m", "checkpoint", *sys.argv[1:]], stdout=subprocess.DEVNULL) as child:
+    _, status, usage = os.wait4(child.pid, 0)
+    seconds = time.perf_counter() - start
+    child.returncode = os.waitstatus_to_exitcode(status)
+print(json.dumps([child.returncode, usage.ru_maxrss / 1024, seconds]))
+"""
+"""Starts a command and waits for it. A program of its own, since a process begins with the size of its parent."""
 
 
 def peak(command: str, path: Path, target: Path) -> tuple[float, float]:
     """Return the largest memory of a command in MiB, and its seconds."""
     name, *rest = command.replace("{}", str(target)).split()
-    start = time.perf_counter()
-    null = os.open(os.devnull, os.O_WRONLY)
-    pid = os.posix_spawn(
-        sys.executable,
-        [sys.executable, "-m", "checkpoint", name, str(path), *rest],
-        os.environ,
-        file_actions=[(os.POSIX_SPAWN_DUP2, null, 1)],
-    )
-    _, status, usage = os.wait4(pid, 0)
-    os.close(null)
-    if os.waitstatus_to_exitcode(status) not in (0, 1):
+    arguments = [sys.executable, "-c", MEASURED, name, str(path), *rest]
+    done = subprocess.run(arguments, stdout=subprocess.PIPE, check=True)
+    status, memory, seconds = json.loads(done.stdout)
+    if status not in (0, 1):
         raise AssertionError(f"{command} failed")
-    return usage.ru_maxrss / 1024, time.perf_counter() - start
+    return memory, seconds
 
 
 def main() -> None:
     """Print the tables."""
     load()
-    times, peaks = [], []
+    peaks, by_change = [], []
     with TemporaryDirectory() as folder:
-        for slots in SIZES:
-            path = Path(folder) / f"{slots}.db"
+        paths = [Path(folder) / f"{slots}.db" for slots in SIZES]
+        for path, slots in zip(paths, SIZES, strict=True):
             make(path, slots)
-            times.append((f"{slots:,}", *(f"{milliseconds(work, path):.1f}" for work in (by_tool, by_reading))))
+        found = zip(SIZES, milliseconds(by_tool, paths), milliseconds(by_reading, paths), strict=True)
+        times = [(f"{slots:,}", f"{tool:.1f}", f"{reading:.1f}") for slots, tool, reading in found]
         for number, command in enumerate(COMMANDS):
             memory, seconds = peak(command, path, Path(folder) / f"new{number}.db")
             peaks.append((command.removesuffix(" {}"), f"{memory:.0f}", f"{seconds:.2f}"))
+        for changed in CHANGES:
+            if changed != CHANGED:
+                change(path, changed)
+            (spent,) = milliseconds(by_tool, [path], changed)
+            by_change.append((f"{changed:,}", f"{spent:.1f}", f"{1000 * spent / changed:.1f}"))
     print(machine("objectspace"))
     print(
         table(
             "Two checkpoints that differ in 100 slots", ("slots", "checkpoint diff, ms", "both states read, ms"), times
         )
     )
+    print(table(f"Of {SIZES[-1]:,} slots", ("changed", "checkpoint diff, ms", "us a change"), by_change))
     print(table(f"Commands on {SIZES[-1]:,} slots", ("command", "peak, MiB", "seconds"), peaks))
 
 

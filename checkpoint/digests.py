@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
@@ -37,24 +38,24 @@ def check_of(session: Session, run: RunNumber) -> Check:
     return OwnCheck(session, run) if is_own(run) else MergedCheck(session, run)
 
 
-class Check:
+class Check(ABC):
     """Takes the rows of a run, table by table and in order of their keys, and compares them with what was recorded."""
 
     def __init__(self, session: Session, run: RunNumber) -> None:
         self.run = run
         self._session = session
 
+    @abstractmethod
     def take(self, rows: list[Any]) -> None:
         """Take the next rows."""
-        raise NotImplementedError
 
+    @abstractmethod
     def end_table(self) -> None:
         """Go on to the next table."""
-        raise NotImplementedError
 
+    @abstractmethod
     def finish(self) -> None:
         """Take note that these were all."""
-        raise NotImplementedError
 
 
 class OwnCheck(Check):
@@ -63,7 +64,14 @@ class OwnCheck(Check):
     def __init__(self, session: Session, run: RunNumber) -> None:
         super().__init__(session, run)
         self._found = RunDigest()
-        self.take, self.end_table = self._found.update, self._found.end_table  # type: ignore[method-assign]
+
+    def take(self, rows: list[Any]) -> None:
+        """Take the next rows."""
+        self._found.update(rows)
+
+    def end_table(self) -> None:
+        """Go on to the next table."""
+        self._found.end_table()
 
     def finish(self) -> None:
         """Compare the digest.

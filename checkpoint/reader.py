@@ -280,38 +280,43 @@ class Reader:
     def _pages(
         self, object_id: int, lower: Slot | None, upper: Slot | None, reverse: bool, page_rows: int
     ) -> Iterator[list[ReadRow]]:
-        last, is_end = None, not self.runs
+        last, is_end, most = None, not self.runs, max(page_rows, self.PAGE_ROWS)
         while not is_end:
-            page, is_end = self._page(object_id, lower, upper, last, reverse, page_rows)
+            page, is_end, fitting = self._page(object_id, lower, upper, last, reverse, page_rows)
             if page:
                 yield page
                 last = page[-1][0]
-            page_rows = min(8 * page_rows, max(page_rows, self.PAGE_ROWS))
+            page_rows = max(_LEAST_ROWS, min(8 * page_rows, most, fitting))
 
     @_steadily
     def _page(
         self, object_id: int, lower: Slot | None, upper: Slot | None, last: Slot | None, reverse: bool, page_rows: int
-    ) -> tuple[list[ReadRow], bool]:
-        """Return the newest rows of the next slots in order, and whether they are the last ones.
+    ) -> tuple[list[ReadRow], bool, int]:
+        """Return the newest rows of the next slots in order, whether they are the last ones, and a size for the next.
 
-        Most rows lie in the oldest run, so a page of it is read, and on top of it what the other runs have in between.
+        Most rows lie in the oldest run, so a page of it is read, and on top of it what the other runs have in between:
+        a smaller page where they have many.
         """
-        where, bounds = _range(lower, upper, last, reverse)
         order = f"ORDER BY slot {'DESC' if reverse else 'ASC'}"
         columns = f"SELECT slot, value, rank FROM state_item WHERE checkpoint {{}} AND object = {object_id}"
-        oldest = f"{columns.format(f'= {self.runs[-1]}')}{where} {order} LIMIT {page_rows}"
-        page: list[ReadRow] = self._query(oldest, bounds)
-        is_end = len(page) < page_rows
-        if len(self.runs) == 1:
-            return page, is_end
-        if not is_end:
-            low, high = (page[-1][0], upper) if reverse else (lower, page[-1][0])
-            where, bounds = _range(low, high, last, reverse)
-        newer = f"IN ({','.join(map(str, self.runs[:-1]))})"
-        changes = self._query(f"{columns.format(newer)}{where} ORDER BY checkpoint LIMIT {page_rows}", bounds)
-        if len(changes) == page_rows:
-            return self._merged_page(object_id, _range(lower, upper, last, reverse), order, page_rows)
-        return _overlaid(page, changes, reverse=reverse) if changes else page, is_end
+        newer = columns.format(f"IN ({','.join(map(str, self.runs[:-1]))})")
+        rest, bounds = _range(lower, upper, last, reverse)
+        while True:
+            oldest = f"{columns.format(f'= {self.runs[-1]}')}{rest} {order} LIMIT {page_rows}"
+            page: list[ReadRow] = self._query(oldest, bounds)
+            is_end, where, within = len(page) < page_rows, rest, bounds
+            if len(self.runs) == 1:
+                return page, is_end, page_rows * 8
+            if not is_end:
+                low, high = (page[-1][0], upper) if reverse else (lower, page[-1][0])
+                where, within = _range(low, high, last, reverse)
+            changes = self._query(f"{newer}{where} ORDER BY checkpoint LIMIT {_MOST_NEWER}", within)
+            if len(changes) < _MOST_NEWER:
+                fitting = page_rows * _MOST_NEWER // (2 * len(changes) + 1)
+                return _overlaid(page, changes, reverse=reverse) if changes else page, is_end, fitting
+            if len(page) <= _LEAST_ROWS:
+                return *self._merged_page(object_id, (rest, bounds), order, self.PAGE_ROWS), page_rows
+            page_rows = max(_LEAST_ROWS, min(page_rows, len(page)) // 4)
 
     def _merged_page(
         self, object_id: int, limits: tuple[str, dict[str, Slot]], order: str, page_rows: int
@@ -343,8 +348,8 @@ class Reader:
 
 def _overlaid(page: list[ReadRow], changes: list[ReadRow], *, reverse: bool) -> list[ReadRow]:
     """Return the rows of a page with newer ones, which come in the order of their runs, in place of them or between."""
-    newest = {row[0]: row for row in page}
-    newest.update((row[0], row) for row in changes)
+    rows = [*page, *changes]
+    newest = dict(zip(map(itemgetter(0), rows), rows, strict=True))
     if len(newest) == len(page):
         return list(newest.values())
     try:
@@ -373,5 +378,11 @@ def _range(lower: Slot | None, upper: Slot | None, last: Slot | None, reverse: b
     where = "".join(f" AND {condition}" for condition, _ in given.values())
     return where, {name: bound for name, (_, bound) in given.items()}
 
+
+_MOST_NEWER = 8192
+"""How many rows of newer runs are laid over one page of the oldest."""
+
+_LEAST_ROWS = 16
+"""How many rows of the oldest run make a page at least: where these have too many newer ones, all runs are merged."""
 
 _value = itemgetter(1)

@@ -60,7 +60,8 @@ def repair(session: Session, connection: sqlite3.Connection) -> Repair:
     lost = [number for number in before if number > newest or number not in sound or not sound.at(number)]
     note_dropped(connection, [number for number in lost if number <= newest and number not in gone])
     _drop_strays(session, connection, found, newest)
-    return Repair(tuple(damage.values()), tuple(rebuilt), tuple(lost), newest)
+    reused = _mend_next_object(session, connection)
+    return Repair((*damage.values(), *reused), tuple(rebuilt), tuple(lost), newest)
 
 
 def _damages(session: Session, found: Catalogue) -> dict[RunNumber, str]:
@@ -127,3 +128,14 @@ def _drop_strays(session: Session, connection: sqlite3.Connection, found: Catalo
             for number in [number for number in merge.numbers_in(session, table, column) if number not in known]:
                 connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (number,))
         connection.execute(f"DELETE FROM {table} WHERE {column} >= ?", (newest + 1,))
+
+
+def _mend_next_object(session: Session, connection: sqlite3.Connection) -> tuple[str, ...]:
+    """Have new objects get ids that no other one has or had, and return what was wrong."""
+    try:
+        verify.check_next_object(session)
+    except CorruptStoreError as error:
+        following = "(SELECT max(object) + 1 FROM state_index)"
+        connection.execute(f"INSERT OR REPLACE INTO setting VALUES ('next_object_id', {following})")
+        return (str(error),)
+    return ()

@@ -242,6 +242,8 @@ def item_bytes(rows: Sequence[ItemRow]) -> int:
 
 def _slot_bytes(slots: list[Slot]) -> int:
     types = set(map(type, slots))
+    if types == {bytes}:
+        return sum(map(len, slots))  # type: ignore[arg-type]
     if types == {int}:
         widths = Counter(map(int.bit_length, slots))  # type: ignore[arg-type]
         return sum((bits + 8) // 8 * count for bits, count in widths.items())
@@ -257,7 +259,8 @@ def _payload_bytes(payloads: Iterable[Payload | None]) -> int:
         return len("".join(present).encode(errors="surrogatepass"))  # type: ignore[arg-type]
     except TypeError:
         texts = [payload for payload in present if isinstance(payload, str)]
-        return _payload_bytes(texts) + sum(len(payload) for payload in present if isinstance(payload, bytes))
+        blobs = sum(map(len, present))
+        return blobs - sum(map(len, texts)) + _payload_bytes(texts)
 
 
 def _json(rows: list[Any]) -> bytes:

@@ -135,7 +135,7 @@ def create(connection: sqlite3.Connection) -> None:
     Dirties: the file of ``connection``, which holds nothing yet.
     """
     marks = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT_VERSION};"
-    connection.executescript(f"BEGIN; {TABLES} {MERGED_RUNS} {LIVE} {VIEWS} {marks} COMMIT;")
+    _execute(connection, f"BEGIN; {TABLES} {MERGED_RUNS} {LIVE} {VIEWS} {marks} COMMIT;")
 
 
 FIRST_IN_FORMAT_1 = """
@@ -151,8 +151,19 @@ def upgrade(connection: sqlite3.Connection) -> None:
 
     Time: O(checkpoints). Dirties: the rows of ``checkpoint`` that have a run.
     """
-    connection.executescript(
+    _execute(
+        connection,
         "BEGIN; ALTER TABLE checkpoint ADD COLUMN run_first INTEGER;"
         f"UPDATE checkpoint SET run_first = {FIRST_IN_FORMAT_1} WHERE run_slots IS NOT NULL;"
-        f"DROP VIEW live_checkpoint; {MERGED_RUNS} {LIVE} PRAGMA user_version = {FORMAT_VERSION}; COMMIT;"
+        f"DROP VIEW live_checkpoint; {MERGED_RUNS} {LIVE} PRAGMA user_version = {FORMAT_VERSION}; COMMIT;",
     )
+
+
+def _execute(connection: sqlite3.Connection, script: str) -> None:
+    """Execute statements one by one, so that each of them can fail alone."""
+    statement = ""
+    for part in script.split(";"):
+        statement += part + ";"
+        if sqlite3.complete_statement(statement):
+            connection.execute(statement)
+            statement = ""

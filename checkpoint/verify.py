@@ -46,6 +46,7 @@ def verify(session: Session, progress: Callable[[int, int], None] = lambda done,
         done += one.slots
         progress(done, total)
     check_no_orphans(session, found)
+    check_next_object(session)
     check_objects(Reader(session, live), session.path)
     progress(total, total)
     return len(found.runs)
@@ -119,3 +120,19 @@ def check_no_orphans(session: Session, found: Catalogue) -> None:
                 raise CorruptStoreError(
                     f"{session.path}: {table} has rows under {column} {number}, which has no run: {ADVICE}"
                 )
+
+
+def check_next_object(session: Session) -> None:
+    """Check that no object will be given an id that another one has or had: it would show the slots of that one.
+
+    Raises:
+        CorruptStoreError: the setting ``next_object_id`` is not greater than every id in the store.
+    """
+    greatest, following = session.row(
+        "SELECT (SELECT max(object) FROM state_index), (SELECT value FROM setting WHERE key = 'next_object_id')"
+    )
+    if greatest is not None and (following or 1) <= greatest:
+        raise CorruptStoreError(
+            f"{session.path}: the next object would have the id {following or 1}, and the ids up to {greatest} are"
+            f" used: {ADVICE}"
+        )

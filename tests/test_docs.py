@@ -36,7 +36,7 @@ def test_the_programs_of_the_readme_run_one_after_the_other(tmp_path: Path, monk
     scope: dict[str, object] = {}
     for block in plain:
         exec(block, scope)
-    assert len(plain) == 4
+    assert len(plain) == 5
     assert scope["counts"] == {"a": 7, "b": 1}
     with sqlite3.connect("state.db") as connection:
         shown = connection.execute("SELECT slot, value FROM current_item WHERE name = 'events'").fetchall()

@@ -56,18 +56,10 @@ SCENARIOS = (
     Script(
         name="operators",
         group="operators",
-        title="Aggregations beside Bytewax and a dictionary that is saved whole",
-        why="A group-by is what most streams end in; its state grows, and every checkpoint has to save it.",
+        title="Aggregations, joins and top-n beside Bytewax, Quix Streams' store and dictionaries that save themselves",
+        why="They are what most streams end in; their state grows, and every checkpoint has to save it.",
         module="benchmarks.operators",
-        needs=("pyarrow",),
-    ),
-    Script(
-        name="joins",
-        group="operators",
-        title="Joins and top-n beside dictionaries that are saved whole",
-        why="Both keep all their input, so saving it whole costs more with every row.",
-        module="benchmarks.joins",
-        quick=("--events", "100000"),
+        needs=("bytewax", "pyarrow", "quixstreams"),
     ),
     Script(
         name="nexmark",

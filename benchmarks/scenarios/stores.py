@@ -158,7 +158,7 @@ class Rocks(Store):
         self.db.write(batch, options)
 
     def get(self, key: int) -> str:
-        return str(self.db[key.to_bytes(8)], "utf-8")  # type: ignore[arg-type]
+        return str(self.db[key.to_bytes(8)], "utf-8")
 
     def close(self) -> None:
         self.db.close()

@@ -8,19 +8,28 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
+from math import ceil
 from pathlib import Path
 from uuid import uuid4
 
 import click
 
-from checkpoint.diff import Change, IndexEntry, Table, differences, invert
+from checkpoint.diff import Change, Table, differences, invert
 from checkpoint.errors import CheckpointError
 from checkpoint.tool import printing
-from checkpoint.tool.command import TROUBLE, cli, complete_names, dry_run_option, json_option, takes_source
+from checkpoint.tool.command import (
+    TROUBLE,
+    cli,
+    complete_names,
+    dry_run_option,
+    json_option,
+    require_folder,
+    takes_source,
+)
 from checkpoint.tool.content import State
 from checkpoint.tool.described import Described, Describer, sign_of
 from checkpoint.tool.patch import changes_of, lines_of
-from checkpoint.tool.source import EMPTY, Source, find
+from checkpoint.tool.source import EMPTY, Source, find, names_checkpoint, reader_at
 
 COLOURS = {"+": "green", "-": "red", "~": "yellow"}
 
@@ -68,19 +77,36 @@ def diff(
       checkpoint diff state.db @10 @20 --stat
       checkpoint diff state.db 3 7 --patch fix.jsonl
     """
+    _require_checkpoint(source, a)
     points = a if a is not None else _parent(source), b
     if patch is not None:
         if source.is_location:
             raise CheckpointError("a patch is made of a store file: restore the shard into one first")
+        require_folder(patch)
         found = 0
         for part in source.parts(*points):
-            found = _write_patch(_chosen(differences(*part.readers), name, limit), Path(patch), is_json)
+            describer = Describer(State(part.readers[0]), State(part.readers[1]))
+            chosen = islice(_chosen(differences(*part.readers), name, describer), limit or None)
+            found = _write_patch(chosen, Path(patch), is_json)
     else:
         seen = islice(_changes(source, points, name), limit or None)
         found = _print_stat(seen, is_json) if stat else _print(seen, is_json)
     if name is not None and not found:
         _require_known(source, points, name)
     sys.exit(1 if found else 0)
+
+
+def _require_checkpoint(source: Source, text: str | None) -> None:
+    """Refuse the name of an object where a checkpoint is expected.
+
+    Raises:
+        CheckpointError: it is one.
+    """
+    if text is None or names_checkpoint(text):
+        return
+    for part in source.parts(None):
+        if text in State(part.readers[0]):
+            raise CheckpointError(f"{text!r} is an object: say checkpoint diff {source.path} HEAD~1 HEAD {text}")
 
 
 def _parent(source: Source) -> str:
@@ -94,20 +120,12 @@ def _changes(source: Source, points: tuple[str | None, str | None], name: str | 
     for part in source.parts(*points):
         states = State(part.readers[0]), State(part.readers[1])
         describer = Describer(*states)
-        for change in _chosen(differences(*part.readers), name, 0, describer):
+        for change in _chosen(differences(*part.readers), name, describer):
             yield _Seen(part.title, change, describer.describe(change))
 
 
-def _chosen(
-    changes: Iterator[Change], name: str | None, limit: int, describer: Describer | None = None
-) -> Iterator[Change]:
-    if name is not None:
-        changes = (c for c in changes if name in (c.name, _old_name(c), describer and describer.owner_of(c)))
-    return islice(changes, limit or None)
-
-
-def _old_name(change: Change) -> str | None:
-    return change.old.name if isinstance(change.old, IndexEntry) else None
+def _chosen(changes: Iterator[Change], name: str | None, describer: Describer) -> Iterator[Change]:
+    return changes if name is None else (change for change in changes if name in describer.names_of(change))
 
 
 def _require_known(source: Source, points: tuple[str | None, str | None], name: str) -> None:
@@ -120,9 +138,10 @@ def _require_known(source: Source, points: tuple[str | None, str | None], name: 
     for part in source.parts(*points):
         for reader in part.readers:
             state = State(reader)
+            if name in state:
+                return
             try:
                 state.find(name)
-                return
             except CheckpointError as error:
                 missing = error
     if missing is not None:
@@ -169,8 +188,9 @@ def _print(changes: Iterator[_Seen], is_json: bool) -> int:
 
 def _print_stat(changes: Iterator[_Seen], is_json: bool) -> int:
     counts: dict[str, Counter[str]] = {}
-    for seen in changes:
-        if seen.change.table is not Table.METADATA:
+    number = 0
+    for number, seen in enumerate(changes, start=1):  # noqa: B007 - the number of the last one is the count
+        if seen.described.fields["table"] != Table.METADATA:
             title = f"{seen.title}: {seen.described.name}" if seen.title else seen.described.name
             is_item = seen.change.table is Table.ITEM
             counts.setdefault(title, Counter())[sign_of(seen.change) if is_item else "object"] += 1
@@ -179,10 +199,9 @@ def _print_stat(changes: Iterator[_Seen], is_json: bool) -> int:
         for name, found in ordered:
             row = (name, found["+"], found["-"], found["~"])
             click.echo(printing.as_json(dict(zip(("object", "added", "removed", "changed"), row, strict=True))))
-        return len(ordered)
-    if ordered:
+    elif ordered:
         _print_bars(ordered)
-    return len(ordered)
+    return number
 
 
 _BAR = 40
@@ -195,7 +214,8 @@ def _print_bars(counts: list[tuple[str, Counter[str]]]) -> None:
     width, digits = max(map(len, names)), len(f"{max(totals):,}")
     scale = min(1, _BAR / max(totals, default=1)) if max(totals) else 1
     for name, (_, found), total in zip(names, counts, totals, strict=True):
-        bar = "".join(click.style(sign * -(-found[sign] * scale // 1).__int__(), fg=COLOURS[sign]) for sign in "+-~")
+        lengths = {sign: ceil(found[sign] * scale) for sign in "+-~" if found[sign]}
+        bar = "".join(click.style(sign * length, fg=COLOURS[sign]) for sign, length in lengths.items())
         click.echo(f" {name:{width}} | {total:>{digits},} {bar}".rstrip())
     added, removed, changed = (sum(found[sign] for _, found in counts) for sign in "+-~")
     words = [
@@ -229,17 +249,20 @@ def apply(source: Source, patch: str, dry_run: bool, is_json: bool) -> None:
 @cli.command()
 @takes_source
 @click.argument("checkpoint")
+@click.option("--object", "names", multiple=True, help="Undo only what changed of this object; may be repeated.")
 @dry_run_option
 @json_option
-def revert(source: Source, checkpoint: str, dry_run: bool, is_json: bool) -> None:
-    """Undo one checkpoint by a new one that is its inverse. It writes.
+def revert(source: Source, checkpoint: str, names: tuple[str, ...], dry_run: bool, is_json: bool) -> None:
+    """Undo one checkpoint by a new one that is its inverse, whole or for some objects. It writes.
 
-    Where a later checkpoint has changed one of the slots again, nothing is done.
+    Where a later checkpoint has changed one of the slots again, nothing is done. Every epoch of a pipeline moves its
+    position, so that of an older one only the tables can be undone, by name.
 
     \b
     Examples:
       checkpoint revert state.db 7 --dry-run
       checkpoint revert state.db 7
+      checkpoint revert state.db 7 --object counts --object orders
     """
     if source.is_location:
         raise CheckpointError(f"{source.path} is a space of shards, which only a pipeline writes: fork it at an epoch")
@@ -247,8 +270,22 @@ def revert(source: Source, checkpoint: str, dry_run: bool, is_json: bool) -> Non
         record = find(store, checkpoint)
         if record is None:
             raise CheckpointError("0 is the state before the first checkpoint: there is nothing to undo")
-        changes = list(invert(store.diff(record.parent or 0, record.number)))
+        before, after = reader_at(store, str(record.parent or EMPTY)), store.reader(record.number)
+        changes = list(invert(_of_objects(differences(before, after), names, State(before), State(after))))
     _apply(source, changes, dry_run, is_json)
+
+
+def _of_objects(changes: Iterator[Change], names: tuple[str, ...], before: State, after: State) -> Iterator[Change]:
+    """Return the changes of some objects, of all where none is named.
+
+    Raises:
+        CheckpointError: there is no such object; the nearest is suggested.
+    """
+    for name in names:
+        if name not in before and name not in after:
+            after.find(name)
+    describer = Describer(before, after)
+    return (change for change in changes if not names or describer.names_of(change) & set(names))
 
 
 def _apply(source: Source, changes: list[Change], dry_run: bool, is_json: bool) -> None:

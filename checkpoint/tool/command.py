@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from urllib.parse import unquote, urlsplit
 
 import click
+import orjson
 
 from checkpoint.errors import CheckpointError
 from checkpoint.tool.source import Source
@@ -78,7 +79,7 @@ def complete_names(context: click.Context, parameter: click.Parameter, incomplet
     try:
         source = path if isinstance(path, Source) else Source(str(path))
         with source.open() as store:
-            return [name for name in State(store.reader()).index if name.startswith(incomplete)]
+            return [name for name in State(store.reader()).listed() if name.startswith(incomplete)]
     except (CheckpointError, OSError, ValueError, sqlite3.Error):
         return []
 
@@ -104,11 +105,15 @@ def takes_source(function: Callable[..., Any]) -> Callable[..., Any]:
             sys.exit(INTERRUPTED)
         except (click.ClickException, click.exceptions.Exit):
             raise
+        except orjson.JSONDecodeError as error:
+            _fail(_damage_of(path) or _worded(error), error)
         except (CheckpointError, OSError, ValueError, sqlite3.Error, ImportError, MemoryError) as error:
-            _fail(str(error) or type(error).__name__, error)
+            _fail(_worded(error), error)
         except Exception as error:
             if "://" in path:  # what clients of object stores raise is of no common kind
                 _fail(f"{path}: {type(error).__name__}: {error}", error)
+            if (damage := _damage_of(path)) is not None:
+                _fail(damage, error)
             _fail(f"unexpected: {type(error).__name__}: {error} ({_DEBUG}=1 shows where)", error)
 
     return _command
@@ -121,6 +126,40 @@ def _source(path: str, operator: str | None, shard: int | None) -> Source:
     if not source.is_location and (operator is not None or shard is not None):
         raise CheckpointError(f"{path} is not a space of shards: --operator and --shard do not apply")
     return source
+
+
+def require_folder(target: str) -> None:
+    """Refuse a new file in a folder that there is not, before anything is read.
+
+    Raises:
+        CheckpointError: the folder does not exist.
+    """
+    folder = Path(target).parent
+    if not folder.is_dir():
+        raise CheckpointError(f"{target} cannot be written: the folder {folder} does not exist")
+
+
+def _worded(error: BaseException) -> str:
+    """Return what an error says; one of the operating system without its number."""
+    if isinstance(error, OSError) and error.strerror:
+        what = error.strerror[:1].lower() + error.strerror[1:]
+        return what if error.filename is None else f"{error.filename}: {what}"
+    return str(error) or type(error).__name__
+
+
+def _damage_of(path: str) -> str | None:
+    """Return what is damaged in a store file: the likely cause of an error that no command expects."""
+    source = Source(path)
+    if source.is_location:
+        return None
+    try:
+        with source.open() as store:
+            store.verify()
+    except (CheckpointError, sqlite3.Error) as error:
+        return str(error)
+    except Exception as error:
+        return f"{path} is damaged ({type(error).__name__}: {error}): see `checkpoint repair`"
+    return None
 
 
 def _fail(message: str, error: BaseException) -> NoReturn:
@@ -170,4 +209,4 @@ def load() -> None:
 def main() -> None:
     """Run the command."""
     load()
-    cli(prog_name="checkpoint")
+    cli(prog_name="checkpoint", color=False if os.environ.get("NO_COLOR") else None)

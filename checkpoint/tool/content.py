@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
-from itertools import islice
+from heapq import merge
+from itertools import islice, starmap
 from typing import Any
 
 import orjson
@@ -15,20 +14,16 @@ import orjson
 from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.reader import Reader, StoredItem
 from checkpoint.run import IndexRow, Payload, Slot
-from checkpoint.tool.raw import key_and_value, loaded, numbers_of
+from checkpoint.tool import key_values
+from checkpoint.tool.raw import BYTES_TAG, is_raw, key_and_value, loaded, numbers_of, slot_of
 
 TABLES = "$tables"
 """The dictionary in which a space keeps the schemas of its relational tables."""
-
-KVT_COLUMNS = ("family", "key", "version", "value")
-"""What is shown of each entry of a key-value table."""
 
 SEQUENCES = frozenset({"List", "LinkedList", "Queue", "Stack"})
 """The kinds whose elements are shown by their place, whatever their slots are."""
 
 SETS = frozenset({"Set", "SortedSet"})
-
-_PARTITION = re.compile(r"kvt/([^/]+/[^/]+)/(\d+)")
 
 
 @dataclass(frozen=True)
@@ -57,13 +52,10 @@ class State:
         self.reader = reader
         self.index: dict[str, IndexRow] = {row[1]: row for row in reader.index()}
         self._tables: dict[str, dict[str, Any]] | None = None
-        self._partitions: dict[str, list[str]] = {}
-        for name in self.index:
-            if matched := _PARTITION.fullmatch(name):
-                self._partitions.setdefault(f"kvt/{matched[1]}", []).append(name)
+        self._partitions = self._key_value_tables()
 
     def __contains__(self, name: str) -> bool:
-        return name in self.index or self._table_of(name) is not None
+        return name in self.index or self.key_value_table(name) is not None
 
     def find(self, name: str) -> IndexRow:
         """Return the index row of an object.
@@ -73,7 +65,8 @@ class State:
         """
         if name in self.index:
             return self.index[name]
-        near = get_close_matches(name, [*self.index, *self._partitions], 1)
+        tables = [known for table in self._partitions for known in (table, table.removeprefix("kvt/"))]
+        near = get_close_matches(name, [*self.index, *tables], 1)
         hint = f"did you mean {near[0]!r}?" if near else "see `checkpoint ls`"
         raise CheckpointError(f"there is no object {name!r}: {hint}")
 
@@ -88,12 +81,23 @@ class State:
         if columns is not None:
             return [column["name"] for column in columns]
         if self._is_kvt(name):
-            return list(KVT_COLUMNS)
+            return list(key_values.COLUMNS)
         return ["element"] if self.kind_of(name) in SETS else ["key", "value"]
 
     def partitions(self, name: str) -> list[str]:
         """Return the names of the dictionaries of a key-value table; none for any other object."""
-        return self._partitions.get(self._table_of(name) or "", [])
+        return self._partitions.get(self.key_value_table(name) or "", [])
+
+    def parts_of(self, name: str) -> list[str]:
+        """Return the names of the objects that a name stands for: of a key-value table all, else the one."""
+        parts = self.partitions(name)
+        return [*parts, *(f"{part}/version" for part in parts)] or [name]
+
+    def listed(self) -> dict[str, list[str]]:
+        """Return what a person would list, with the objects that it is made of: a key-value table is one entry."""
+        hidden = {part for table in self._partitions for part in self.parts_of(table)}
+        found = {name: [name] for name in self.index if name not in hidden}
+        return found | {table: self.parts_of(table) if parts else [] for table, parts in self._partitions.items()}
 
     def is_table(self, name: str) -> bool:
         """Tell whether an object is shown as rows with named columns."""
@@ -116,14 +120,14 @@ class State:
 
     def kind_of(self, name: str) -> str:
         """Return the kind of an object; ``Table`` for a relational one."""
-        if name not in self.index and self._table_of(name):
+        if self.key_value_table(name):
             return "KeyValueTable"
         return "Table" if name in self.tables() else str(self.find(name)[2])
 
     def length(self, name: str) -> int:
         """Return how many elements an object has, of some kinds how many are stored."""
-        if name not in self.index and (table := self._table_of(name)):
-            return sum(self.length(part) for part in self._partitions[table])
+        if self.key_value_table(name):
+            return sum(self.length(part) for part in self.partitions(name))
         object_id, _, kind, _ = self.find(name)
         return self.length_of(object_id, str(kind), name)
 
@@ -146,12 +150,12 @@ class State:
             ) from None
         return self.reader.count(object_id)
 
-    def entries(self, name: str, *, lower: Slot | None = None, upper: Slot | None = None) -> Iterator[Entry]:
+    def entries(self, name: str, *, lower: str | None = None, upper: str | None = None) -> Iterator[Entry]:
         """Yield what an object holds, in the order of its kind. Time: O(slots). Memory: for one page of rows.
 
         Args:
             name: the object, or a key-value table.
-            lower: the least index or key.
+            lower: the least index or key, as one types it.
             upper: the greatest one.
 
         Raises:
@@ -160,48 +164,80 @@ class State:
         bounded = lower is not None or upper is not None
         if bounded and self.is_table(name):
             raise CheckpointError(f"{name!r} is a table, of which --where chooses rows: --from and --to do not apply")
-        if name not in self.index and (table := self._table_of(name)):
-            return (entry for part in self._partitions[table] for entry in self._items(part))
+        if self.key_value_table(name):
+            # A family lies in one partition; keys without one, which come last, may lie in all of them.
+            return merge(*map(self._items, self.partitions(name)), key=lambda entry: entry.slot)
         kind = str(self.find(name)[2])
         if kind in SEQUENCES and bounded:
             first, last = (self._place(bound) for bound in (lower, upper))
             return islice(self._items(name), first or 0, None if last is None else last + 1)
-        return self._items(name, lower, upper)
+        return self._items(name, self._bound(name, lower), self._bound(name, upper))
+
+    def _bound(self, name: str, text: str | None) -> Slot | None:
+        """Return the slot of a bound: of the type that the slots have, since others are all before or after it."""
+        if text is None:
+            return None
+        object_id, _, _, codec = self.find(name)
+        least = next((item.slot for item in self.reader.items(object_id, page_rows=1)), None)
+        if isinstance(least, str):
+            return text
+        if not isinstance(least, bytes):
+            return slot_of(text)
+        if is_raw(codec):
+            return text.encode()
+        if least[:1] != bytes([BYTES_TAG]):
+            raise CheckpointError(f"the keys of {name!r} are neither numbers, text nor bytes: it has no ranges")
+        return bytes([BYTES_TAG]) + text.encode()
 
     def _items(self, name: str, lower: Slot | None = None, upper: Slot | None = None) -> Iterator[Entry]:
-        object_id, _, kind, codec = self.find(name)
+        object_id, _, kind, _ = self.find(name)
         if kind in ("Dictionary", "Set") and lower is None and upper is None:
             items = self.reader.items_by_rank(object_id)
         else:
             items = self.reader.items(object_id, lower, upper, reverse=kind == "Stack")
-        read = self._reading(name, str(kind), codec)
-        for place, item in enumerate(items):
+        yield from starmap(self.entry_reader(name), enumerate(items))
+
+    def entry_reader(self, name: str) -> Callable[[int, StoredItem], Entry]:
+        """Return what makes an entry of a stored slot of an object, and of its place in the order of the kind.
+
+        Raises:
+            CorruptStoreError: by what is returned, where a slot is damaged.
+        """
+        read = self._reading(name)
+
+        def _read(place: int, item: StoredItem) -> Entry:
             try:
-                yield read(place, item)
+                return read(place, item)
             except (ValueError, TypeError, KeyError, IndexError) as error:
                 raise CorruptStoreError(
                     f"slot {item.slot!r} of {name!r} is damaged ({error!r}): see `checkpoint verify`"
                 ) from None
 
-    def _reading(self, name: str, kind: str, codec: str | None) -> Callable[[int, StoredItem], Entry]:
-        """Return what makes an entry of a place and a stored slot."""
+        return _read
+
+    def _reading(self, name: str) -> Callable[[int, StoredItem], Entry]:
+        _, _, kind, codec = self.find(name)
         if (row_of := self.row_reader(name)) is not None:
             return lambda place, item: Entry(place, row_of(item.slot, item.value), item.slot)
         if kind == "Tensor":
             return lambda place, item: Entry(*numbers_of(item.slot, item.value, codec), item.slot)
         if kind in SEQUENCES:
             return lambda place, item: Entry(place, self._expanded(loaded(item.value)), item.slot)
-        return lambda place, item: self.entry(item)
+        if kind in SETS:
+            return lambda place, item: Entry(key_and_value(item.slot, item.value)[0], True, item.slot)
+        raw = is_raw(codec)
+        return lambda place, item: self.entry(item, raw=raw)
 
-    def entry(self, item: StoredItem) -> Entry:
-        """Return one stored slot as a key and a value."""
-        key, value = key_and_value(item.slot, item.value)
-        return Entry(key, self._expanded(value), item.slot)
+    def entry(self, item: StoredItem, *, raw: bool = False) -> Entry:
+        """Return one stored slot as a key and a value, which are kept as they are where it is a raw one."""
+        key, value = key_and_value(item.slot, item.value, raw=raw)
+        return Entry(key, value if raw else self._expanded(value), item.slot)
 
     def row_reader(self, name: str) -> Callable[[Slot, Payload], dict[str, Any]] | None:
         """Return what makes a row, by column names, of a stored slot of a table; ``None`` for any other object."""
-        if (matched := _PARTITION.fullmatch(name)) is not None:
-            return lambda slot, payload: _kvt_row(int(matched[2]), slot, payload)
+        if self._is_partition(name):
+            _, number, _ = key_values.part_of(name) or ("", 0, False)
+            return key_values.row_reader(number, is_raw=is_raw(self.index[name][3]))
         record = self.tables().get(name)
         if record is None:
             return None
@@ -217,19 +253,38 @@ class State:
     def primary_key(self, name: str) -> list[str]:
         """Return the columns that tell the rows of a table apart."""
         record = self.tables().get(name)
-        return list(KVT_COLUMNS[:2]) if record is None else [column for column, _ in record["schema"]["primary_key"]]
+        return list(key_values.KEY) if record is None else [column for column, _ in record["schema"]["primary_key"]]
 
-    def _place(self, bound: Slot | None) -> int | None:
-        if bound is not None and (not isinstance(bound, int) or bound < 0):
+    def _place(self, bound: str | None) -> int | None:
+        place = slot_of(bound)
+        if place is not None and (not isinstance(place, int) or place < 0):
             raise CheckpointError(f"{bound!r} is no place in a list: give a number from 0")
-        return bound
+        return place
+
+    def key_value_table(self, name: str) -> str | None:
+        """Return the name of a key-value table, of which the prefix may be left out; ``None`` for any other object."""
+        if name in self.index:
+            return None
+        return next((table for table in (name, f"kvt/{name}") if table in self._partitions), None)
+
+    def _key_value_tables(self) -> dict[str, list[str]]:
+        """Return the partitions of each key-value table; one that was never written has none."""
+        found: dict[str, list[str]] = {}
+        if (row := self.index.get(key_values.CATALOGUE)) and row[2] == "SortedDictionary":
+            slots = (item.slot for item in self.reader.items(row[0]))
+            found = {f"kvt/{slot}": [] for slot in slots if isinstance(slot, str) and "/" in slot}
+        for name in filter(self._is_partition, self.index):
+            found.setdefault(key_values.whole(name), []).append(name)
+        return found
+
+    def _is_partition(self, name: str) -> bool:
+        """Tell whether this is a dictionary of a key-value table; an object of another one may be called alike."""
+        part = key_values.part_of(name)
+        is_there = part is not None and not part[2] and f"{name}/version" in self.index
+        return is_there and self.index[name][2] == "SortedDictionary"
 
     def _is_kvt(self, name: str) -> bool:
-        return self._table_of(name) is not None or _PARTITION.fullmatch(name) is not None
-
-    def _table_of(self, name: str) -> str | None:
-        """Return the key-value table of a name, which may go without its prefix."""
-        return next((table for table in (name, f"kvt/{name}") if table in self._partitions), None)
+        return self.key_value_table(name) is not None or self._is_partition(name)
 
     def _expanded(self, value: Any) -> Any:
         """Return a value, with the contents of an owned object in place of the reference to it."""
@@ -240,24 +295,3 @@ class State:
                 return [value for _, value in pairs]
             return {str(key): value for key, value in pairs}
         return value
-
-
-def _kvt_row(partition: int, slot: Slot, payload: Payload) -> dict[str, Any]:
-    """Return an entry of a key-value table; its slot is a tag, the length of the family or key, and these."""
-    assert isinstance(slot, bytes)
-    length = int.from_bytes(slot[1:3], "big")
-    family, key = (slot[3 : 3 + length], slot[3 + length :]) if length < 0x8000 else (None, slot[3:])
-    number, value = loaded(payload)
-    return {
-        "family": None if family is None else family.decode(),
-        "key": _text(key),
-        "version": f"{partition}:{number}",
-        "value": value,
-    }
-
-
-def _text(data: bytes) -> Any:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"$bytes": base64.b64encode(data).decode()}

@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import Any
 
 from checkpoint.diff import Change, IndexEntry, Table
-from checkpoint.errors import CheckpointError
+from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.run import Payload, Slot, is_owner, owned_ids
-from checkpoint.tool import printing
-from checkpoint.tool.content import State
-from checkpoint.tool.raw import key_and_value, key_of, loaded
+from checkpoint.tool import key_values, printing
+from checkpoint.tool.content import SETS, State
+from checkpoint.tool.raw import elements, is_raw, key_and_value, loaded, numbers_of
 
 Row = dict[str, Any]
 
@@ -51,26 +51,67 @@ class Describer:
         self._states = before, after
         self._rows: dict[str, tuple[Callable[[Slot, Payload], Row] | None, ...]] = {}
 
-    def owner_of(self, change: Change) -> str | None:
-        """Return the name of the object that owns the one that changed; None where it has a name itself."""
-        return None if change.name is not None else self._owners.get(change.object, (None, None, None))[0]
+    def names_of(self, change: Change) -> set[str]:
+        """Return the names by which the object of a change may be asked for: its own, and its owner's or table's."""
+        table = self._table_of(change.name)
+        owner = None if change.name is not None else self._owners.get(change.object, (None, None, None))[0]
+        old = change.old.name if isinstance(change.old, IndexEntry) else None
+        found = {change.name, old, owner, table, table and table.removeprefix("kvt/")}
+        return {name for name in found if name is not None}
 
     def describe(self, change: Change) -> Described:
-        """Return a change in words."""
-        owner, key, owned_kind = (
-            self._owners.get(change.object, (None, None, None)) if change.name is None else (None,) * 3
-        )
-        name = change.name or (f"{owner}[{printing.short(key, 40)}]" if owner else f"#{change.object}")
-        kind = self._kind(change, owned_kind)
-        rows = self._as_rows(change)
-        row_key, old, new = rows or self._values(change)
-        fields = {"table": change.table.value, "object": name, "kind": kind, "key": row_key, "old": old, "new": new}
-        line = _row_line(row_key, old, new) if rows else _line(change, row_key, old, new)
-        return Described(name, f"{printing.plain(name)} ({kind})" if kind else printing.plain(name), line, fields)
+        """Return a change in words.
 
-    def _kind(self, change: Change, owned_kind: str | None) -> str | None:
-        is_table = change.name is not None and any(change.name in state.tables() for state in self._states)
-        return "Table" if is_table else change.kind or owned_kind
+        Raises:
+            CorruptStoreError: what is stored cannot be read.
+        """
+        try:
+            return self._described(change)
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            name = change.name or f"#{change.object}"
+            raise CorruptStoreError(
+                f"slot {change.slot!r} of {name!r} is damaged ({error!r}): see `checkpoint verify`"
+            ) from None
+
+    def _described(self, change: Change) -> Described:
+        part = key_values.part_of(change.name) if self._table_of(change.name) else None
+        if part is not None and (change.table is not Table.ITEM or part[2]):
+            return self._of_partition(change, *part)
+        name, kind = self._title(change)
+        if rows := self._as_rows(change):
+            key, old, new = rows
+            line = _row_line(key, old, new)
+        else:
+            key, old, new = self._values(change)
+            is_tensor = kind == "Tensor" and change.table is Table.ITEM
+            line = _elements(key, old, new) if is_tensor else _line(change, key, old, new)
+        return _with_fields(change.table.value, name, kind, key, old, new, line)
+
+    def _title(self, change: Change) -> tuple[str, str | None]:
+        if change.name is None:
+            owner, key, kind = self._owners.get(change.object, (None, None, None))
+            return (f"{owner}[{printing.short(key, 40)}]" if owner else f"#{change.object}"), change.kind or kind
+        if (table := self._table_of(change.name)) is not None:
+            return table, "KeyValueTable"
+        is_table = any(change.name in state.tables() for state in self._states)
+        return change.name, "Table" if is_table else change.kind
+
+    def _table_of(self, name: str | None) -> str | None:
+        """Return the key-value table that an object belongs to."""
+        part = key_values.part_of(name)
+        return part[0] if part is not None and any(part[0] in state for state in self._states) else None
+
+    def _of_partition(self, change: Change, table: str, partition: int, is_counter: bool) -> Described:
+        """Return what changed of a partition beside its entries: that it came, its length, the last version."""
+        _, old, new = self._values(change)
+        if change.table is Table.INDEX:
+            what = " counter" if is_counter else ""
+        else:
+            what = " version" if is_counter else f" {change.slot!s}"
+        key = f"partition {partition}{what}"
+        line = key if change.table is Table.INDEX else f"its {key} = {_shown(change, old, new)}"
+        where = Table.METADATA if change.table is Table.ITEM else change.table
+        return _with_fields(where.value, table, "KeyValueTable", key, old, new, line)
 
     def _as_rows(self, change: Change) -> tuple[Row, Row | None, Row | None] | None:
         """Return the primary key, the row before and the row after; None where this is no row of a table."""
@@ -100,9 +141,24 @@ class Describer:
         if change.table is Table.METADATA:
             return change.slot, loaded(change.old), loaded(change.new)
         assert change.slot is not None
-        (old_key, old), (new_key, new) = (key_and_value(change.slot, one) for one in (change.old, change.new))
-        plain = key_of(change.slot)
+        slot, codec = change.slot, self._codec(change)
+        if change.kind == "Tensor":
+            chunks = [None if one is None else numbers_of(slot, one, codec) for one in (change.old, change.new)]
+            origin = next(chunk[0] for chunk in chunks if chunk is not None)
+            return origin, *(chunk and chunk[1] for chunk in chunks)
+        raw = is_raw(codec)
+        (old_key, old), (new_key, new) = (key_and_value(slot, one, raw=raw) for one in (change.old, change.new))
+        plain = key_and_value(slot, None, raw=raw)[0]
+        if change.kind in SETS:  # an element is there or not, whatever is stored of it
+            return (new_key if change.old is None else old_key), *(
+                one is not None or None for one in (change.old, change.new)
+            )
         return next((key for key in (old_key, new_key) if key != plain), plain), old, new
+
+    def _codec(self, change: Change) -> str | None:
+        """Return how the object is stored; one that another one owns is a plain one."""
+        rows = (state.index.get(change.name or "") for state in self._states[::-1])
+        return next((row[3] for row in rows if row is not None and row[0] == change.object), None)
 
     @cached_property
     def _owners(self) -> dict[int, tuple[str, Any, str | None]]:
@@ -125,14 +181,24 @@ def _reader_of(state: State, name: str) -> Callable[[Slot, Payload], Row] | None
         return None
 
 
+def _with_fields(table: str, name: str, kind: str | None, key: Any, old: Any, new: Any, line: str) -> Described:
+    fields = {"table": table, "object": name, "kind": kind, "key": key, "old": old, "new": new}
+    return Described(name, f"{printing.plain(name)} ({kind})" if kind else printing.plain(name), line, fields)
+
+
 def _line(change: Change, key: Any, old: Any, new: Any) -> str:
     if change.table is Table.INDEX:
         before, after = (entry[0] if entry else None for entry in (old, new))
         return f"object {after if before is None else before if after in (None, before) else f'{before} → {after}'}"
-    shown = " → ".join(
-        printing.short(value) for value, is_there in ((old, change.old), (new, change.new)) if is_there is not None
-    )
-    return f"{'' if change.table is Table.ITEM else 'its '}{printing.key(key)} = {shown}"
+    if change.table is Table.ITEM and change.kind in SETS:
+        return printing.key(key)
+    return f"{'' if change.table is Table.ITEM else 'its '}{printing.key(key)} = {_shown(change, old, new)}"
+
+
+def _shown(change: Change, old: Any, new: Any) -> str:
+    if change.old is not None and change.new is not None:
+        return " → ".join(printing.short_pair(old, new))
+    return printing.short(old if change.new is None else new)
 
 
 def _row_line(key: Row, old: Row | None, new: Row | None) -> str:
@@ -140,7 +206,7 @@ def _row_line(key: Row, old: Row | None, new: Row | None) -> str:
     if old is None or new is None:
         return _columns(new or old or {})
     changed = [
-        f"{column}: {_cell(old.get(column))} → {_cell(new.get(column))}"
+        f"{column}: {' → '.join(_cells(old.get(column), new.get(column)))}"
         for column in dict.fromkeys((*old, *new))
         if old.get(column) != new.get(column)
     ]
@@ -151,5 +217,24 @@ def _columns(row: Row) -> str:
     return ", ".join(f"{column}={_cell(value)}" for column, value in row.items())
 
 
+def _cells(old: Any, new: Any) -> tuple[str, str]:
+    return (_cell(old), _cell(new)) if None in (old, new) else printing.short_pair(old, new)
+
+
 def _cell(value: Any) -> str:
     return "NULL" if value is None else printing.short(value)
+
+
+_MOST_ELEMENTS = 4
+
+
+def _elements(origin: list[int], old: Any, new: Any) -> str:
+    """Return a chunk of a tensor by the elements that changed; one that came or went as it is."""
+    if not isinstance(old, list) or not isinstance(new, list):
+        shown = " → ".join(printing.short(value) for value in (old, new) if value is not None)
+        return f"{printing.key(origin)} = {shown}"
+    before, after = (list(elements(one, origin)) for one in (old, new))
+    changed = [(index, a, b) for (index, a), (_, b) in zip(before, after, strict=True) if repr(a) != repr(b)]
+    lines = [f"{printing.key(index)} = {a} → {b}" for index, a, b in changed[:_MOST_ELEMENTS]]
+    more = len(changed) - len(lines)
+    return ", ".join(lines) + (f", and {more:,} more" if more else "")

@@ -15,7 +15,7 @@ import click
 from checkpoint.errors import CheckpointError
 from checkpoint.tool import printing
 from checkpoint.tool.arrow import arrow, batches
-from checkpoint.tool.command import cli, json_option, name_argument, takes_source
+from checkpoint.tool.command import cli, json_option, name_argument, require_folder, takes_source
 from checkpoint.tool.show import Contents, Row, split_epoch
 from checkpoint.tool.source import Source
 
@@ -50,6 +50,7 @@ def export(source: Source, name: str, target: str, checkpoint: str | None, is_js
     kind = _ending(target)
     if Path(target).exists():
         raise CheckpointError(f"{target} exists already: give the path of a new file")
+    require_folder(target)
     name, point = split_epoch(source, name)
     contents = Contents(source, name, checkpoint if checkpoint is not None else point)
     staged = Path(target).with_name(f".{uuid4().hex}.tmp")
@@ -155,6 +156,9 @@ def import_(
 
     The object is a list of rows, with --key a dictionary, with --primary-key a relational table. The store is created
     where it does not exist. A dictionary whose rows have but one other column, `value`, holds the values alone.
+
+    JSON lines bring every value of an object back as it was, .parquet and .arrow the types of a table. A cell of CSV
+    that is JSON is read as such; an SQLite database gives what its cells hold.
 
     \b
     Examples:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import date, datetime, time
+from decimal import Decimal
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from checkpoint.errors import CheckpointError
+from checkpoint.tool import printing
 
 _SAMPLE = 1000
 """How many rows decide which types the columns of a table have."""
@@ -31,7 +33,7 @@ def fill(path: str, name: str, rows: Iterator[Any], key: str | None, primary_key
     # The layer above: this is the one command that writes objects, and it is loaded for it alone.
     space_module = importlib.import_module("objectspace")
     first = list(islice(rows, 1))  # a file that cannot be read leaves no new store
-    rows = chain(first, rows)
+    rows = map(_restored, chain(first, rows))
     is_new = not Path(path).exists()
     try:
         with space_module.PersistedObjectSpace.open(path) as space:
@@ -49,6 +51,14 @@ def fill(path: str, name: str, rows: Iterator[Any], key: str | None, primary_key
             for end in ("", "-wal", "-shm", ".lock", ".owner"):
                 Path(path + end).unlink(missing_ok=True)
         raise error if isinstance(error, CheckpointError) else CheckpointError(str(error)) from None
+
+
+def _restored(row: Any) -> Any:
+    """Return a row with the values that JSON does not have, such as ``{"$date": ...}``, as what they are."""
+    try:
+        return importlib.import_module("objectspace.codec").restore(row)
+    except (ValueError, TypeError, AttributeError):
+        return row  # a file from elsewhere may mean something else by a dollar
 
 
 def _fill_dictionary(target: Any, rows: Iterable[Any], key: str) -> None:
@@ -72,28 +82,44 @@ def _fill_table(space: Any, name: str, rows: Iterator[Any], primary_key: str) ->
     for column in keys:
         if column not in names:
             raise CheckpointError(f"there is no column {column!r}: the file has {', '.join(names)}")
+    kinds = [_type_of([row.get(column) for row in sample]) for column in names]
     columns = [
-        relational.Column(column, _type_of([row.get(column) for row in sample]), nullable=column not in keys)
-        for column in names
+        relational.Column(column, kind, nullable=column not in keys) for column, kind in zip(names, kinds, strict=True)
     ]
     table = relational.StateTable(space, name, relational.TableSchema(columns, keys))
     for row in chain(sample, rows):
-        table.insert_row(tuple(row.get(column) for column in names))
+        table.insert_row(tuple(_fitting(row.get(column), kind) for column, kind in zip(names, kinds, strict=True)))
 
 
 def _type_of(values: list[Any]) -> str:
-    kinds = {type(value) for value in values if value is not None}
+    """Return the type of a column: the one that all values have, else text."""
+    present = [value for value in values if value is not None]
+    kinds = {type(value) for value in present}
     for known, name in _TYPES:
         if kinds and kinds <= known:
             return name
     if kinds == {datetime}:
-        return "timestamptz" if all(value.tzinfo for value in values if value is not None) else "timestamp"
+        return "timestamptz" if all(value.tzinfo for value in present) else "timestamp"
+    if kinds == {list}:
+        element = _type_of([item for value in present for item in value])
+        is_flat = not any(isinstance(item, (list, dict)) for value in present for item in value)
+        return f"list<{element}>" if is_flat else "string"
     return "string"
 
 
-_TYPES = (
+def _fitting(value: Any, kind: str) -> Any:
+    """Return a cell as its column takes it: text for what is no text, where the values of a column are mixed."""
+    if kind == "string" and value is not None and not isinstance(value, str):
+        return printing.as_json(value)
+    return value
+
+
+_TYPES: tuple[tuple[set[type], str], ...] = (
     ({bool}, "bool"),
     ({int}, "int64"),
     ({int, float}, "float64"),
     ({bytes}, "binary"),
+    ({Decimal}, "decimal"),
+    ({date}, "date"),
+    ({time}, "time"),
 )

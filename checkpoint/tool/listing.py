@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import click
@@ -48,7 +48,11 @@ class Listed:
 @cli.command()
 @takes_source
 @click.argument("checkpoint", required=False)
-@click.option("--tree", is_flag=True, help="List below each object the largest of those that it owns.")
+@click.option(
+    "--tree",
+    is_flag=True,
+    help="List below each object the largest of those that it owns, below a key-value table its partitions.",
+)
 @click.option(
     "--children", type=click.IntRange(0), default=10, show_default=True, help="How many of these, with --tree."
 )
@@ -57,8 +61,8 @@ class Listed:
 def ls(source: Source, checkpoint: str | None, tree: bool, children: int, sort: str, is_json: bool) -> None:
     """List the objects and tables of a checkpoint: kind, length, stored bytes, slots dirty in it, and codec.
 
-    The largest come first. The bytes of an object are those of its slots, keys and values; what it owns is included. Of
-    a space an object is listed once, with what all its shards hold of it.
+    The largest come first. The bytes of an object are those of its slots, keys and values; what it owns is included. A
+    key-value table is one entry. Of a space an object is listed once, with what all its shards hold of it.
 
     \b
     Examples:
@@ -93,12 +97,18 @@ def list_of(part: Part, children: int = 0) -> Iterator[Listed]:
     """
     state = State(part.readers[0])
     sizes, dirty = Sizes(part.store, state), dirty_slots(part.store, state)
-    for name, row in state.index.items():
-        owned, more = sizes.owned(name, children)
-        codec = "" if row[3] in (None, "{}") else str(row[3])
-        found = Listed(name, state.kind_of(name), codec, part.operator, state.length(name), sizes.bytes[name])
-        found.dirty, found.shards, found.owned, found.more = dirty[name], 1, owned, more
+    for name, parts in state.listed().items():
+        size = sum(sizes.bytes[one] for one in parts)
+        found = Listed(name, state.kind_of(name), _codec(state, name), part.operator, state.length(name), size)
+        found.dirty, found.shards = sum(dirty[one] for one in parts), 1
+        owned, found.more = sizes.owned(name, children)
+        found.owned = [replace(one, shard=part.shard) for one in owned]
         yield found
+
+
+def _codec(state: State, name: str) -> str:
+    codec = state.index[name][3] if name in state.index else None
+    return "" if codec in (None, "{}") else str(codec)
 
 
 def merge_listed(found: list[Listed], more: Iterator[Listed]) -> None:
@@ -120,7 +130,9 @@ def _rows(one: Listed, tree: bool) -> Iterator[list[Any]]:
         return
     for place, owned in enumerate(one.owned):
         sign = "└─" if place == len(one.owned) - 1 and not one.more else "├─"
-        yield [None, f"{sign} {printing.short(owned.key, 40)}", owned.kind, owned.length, owned.bytes, None, None, None]
+        where = "" if owned.shard is None else f", shard {owned.shard}"
+        label = f"{sign} {printing.short(owned.key, 40)}{where}"
+        yield [None, label, owned.kind, owned.length, owned.bytes, None, None, None]
     if one.more:
         yield [None, f"└─ {one.more:,} more", *[None] * 6]
 
@@ -130,7 +142,8 @@ def _fields(one: Listed, is_space: bool, tree: bool) -> dict[str, Any]:
     if is_space:
         fields = {"operator": one.operator, **fields, "shards": one.shards}
     if tree:
-        fields |= {"owned": [vars(owned) for owned in one.owned], "more": one.more}
+        owned = [{key: value for key, value in vars(each).items() if value is not None} for each in one.owned]
+        fields |= {"owned": owned, "more": one.more}
     return fields
 
 

@@ -15,6 +15,7 @@ import click
 from checkpoint.tool import printing
 from checkpoint.tool.command import cli, json_option, takes_source
 from checkpoint.tool.content import State
+from checkpoint.tool.key_values import whole
 from checkpoint.tool.source import Source, query
 
 _RECENT = 60
@@ -95,11 +96,11 @@ def _look_at_store(source: Source) -> _Look:
         names = {row[0]: name for name, row in state.index.items()}
         hot: Counter[str] = Counter()
         for object_id, slots in query(store, statement, last - _HOT):
-            hot[names.get(object_id, "(owned objects)")] += slots
+            hot[whole(names.get(object_id, "(owned objects)"))] += slots
         return _Look(
             [_Step(record.epoch, record.time, record.bytes, record.slots) for record in records],
-            Counter({name: state.length(name) for name in state.index}),
-            {name: state.kind_of(name) for name in state.index},
+            Counter({name: state.length(name) for name in state.listed()}),
+            {name: state.kind_of(name) for name in state.listed()},
             hot,
         )
 

@@ -13,6 +13,7 @@ from checkpoint.run import CheckpointKind
 from checkpoint.store import CheckpointStore
 from checkpoint.tool import graph, printing
 from checkpoint.tool.command import cli, json_option, takes_source
+from checkpoint.tool.key_values import whole
 from checkpoint.tool.source import Source, query
 
 
@@ -109,7 +110,7 @@ def _written(store: CheckpointStore, shown: Sequence[CheckpointRecord]) -> dict[
     statement = "SELECT object, count(*) FROM state_item WHERE checkpoint = ? GROUP BY object"
     for number, counts in found.items():
         for object_id, count in query(store, statement, number):
-            counts[names.get(object_id, "owned objects")] += count
+            counts[whole(names.get(object_id) or "owned objects")] += count
     return {number: dict(counts.most_common()) for number, counts in found.items()}
 
 

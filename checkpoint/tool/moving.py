@@ -125,32 +125,44 @@ def _space_epoch(source: Source, checkpoint: str | None) -> int:
 @takes_source
 @click.argument("target", type=click.Path())
 @click.argument("checkpoint", required=False)
+@click.option("--object", "names", multiple=True, help="Only this object or table; may be given more than once.")
 @json_option
-def fork(source: Source, target: str, checkpoint: str | None, is_json: bool) -> None:
+def fork(source: Source, target: str, checkpoint: str | None, names: tuple[str, ...], is_json: bool) -> None:
     """Write an independent copy as of a checkpoint, with the history before it.
 
-    TARGET is a new store file, of a space a new location: all shards are copied, and a pipeline can go on there.
+    TARGET is a new store file, of a space a new location: all shards are copied, and a pipeline can go on there. With
+    --object one more checkpoint deletes the other objects of a store file; those before it stay as they were.
 
     \b
     Examples:
       checkpoint fork state.db what-if.db HEAD~3
+      checkpoint fork state.db counts.db --object counts
       checkpoint fork s3://bucket/state s3://bucket/what-if @120
     """
     if source.is_location:
-        _fork_space(source, target, checkpoint, is_json)
+        _fork_space(source, target, checkpoint, names, is_json)
         return
     _require_new(target)
     with source.open() as store, printing.progress("copying") as show:
         epoch = epoch_of(store, checkpoint)
+        state = State(store.reader(epoch=epoch))
+        require_found(names, {name for name in names if name in state}, state)
         store.fork(target, epoch, show)
+    if names:
+        with CheckpointStore(target) as new:
+            others, _ = selection(State(new.reader()), names)
+            if not others.is_empty():
+                new.append(others)
     size = Path(target).stat().st_size
     text = f"{target}: a fork of {source.path} at epoch {epoch}, {printing.size(size)}"
     printing.emit(is_json, {"target": target, "epoch": epoch, "bytes": size}, text)
 
 
-def _fork_space(source: Source, target: str, checkpoint: str | None, is_json: bool) -> None:
+def _fork_space(source: Source, target: str, checkpoint: str | None, names: tuple[str, ...], is_json: bool) -> None:
     from checkpoint.tool.copying import fork_space
 
+    if names:
+        raise CheckpointError("a fork of a space has all its objects: leave out --object, or use restore")
     if source.operator is not None or source.shard is not None:
         raise CheckpointError("a fork of a space has all its shards: leave out --operator and --shard, or use restore")
     epoch = _space_epoch(source, checkpoint)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 from importlib.resources import files
+from math import log1p
 from typing import Any
 
+from checkpoint.tool import printing
 from checkpoint.tool.report import Facts, Step
 from checkpoint.tool.treemap import Box, squarified
 
@@ -133,20 +135,20 @@ def _heat(facts: Facts) -> str:
     busiest = sorted(facts.churn.items(), key=lambda item: -sum(map(sum, item[1].values())))[:20]
     top = max((sum(cells.get(epoch, (0, 0))) for _, cells in busiest for epoch in facts.epochs), default=0)
     if not top:
-        return "<p>Nothing changed in the checkpoints whose rows are still there.</p>"
+        return "<p>There is no differential checkpoint whose rows are still there.</p>"
     rows = []
     for name, cells in busiest:
         marks = "".join(_heat_cell(epoch, *cells.get(epoch, (0, 0)), top) for epoch in facts.epochs)
-        rows.append(f"<tr><th scope=row>{html.escape(name)}</th>{marks}</tr>")
+        rows.append(f'<tr><th scope=row title="{html.escape(name)}">{html.escape(name)}</th>{marks}</tr>')
     return (
         f'<div class="scroll"><table class="heat">{"".join(rows)}</table></div>'
-        f"<p>A column for each checkpoint, epochs {facts.epochs[0]} to {facts.epochs[-1]}; the darkest cell is"
-        f" {top:,} slots.</p>"
+        f"<p>A column for each differential checkpoint, epochs {facts.epochs[0]} to {facts.epochs[-1]}, on a"
+        f" logarithmic scale; the strongest cell is {printing.count(top, 'slot')}.</p>"
     )
 
 
 def _heat_cell(epoch: int, written: int, deleted: int, top: int) -> str:
-    heat = ((written + deleted) / top) ** 0.5
+    heat = log1p(written + deleted) / log1p(top)
     return f'<td style="--heat:{heat:.3f}" title="epoch {epoch}: {written:,} written, {deleted:,} deleted"></td>'
 
 
@@ -160,23 +162,25 @@ def _growth(facts: Facts) -> str:
     growth = facts.growth()[:20]
     if not growth:
         return "<p>No object changed its length in the checkpoints that can be read.</p>"
-    for name, lengths, rate in growth:
+    for one in growth:
         parts.append(
-            f'<div class="line"><span>{html.escape(name)}</span>{_line(lengths)}'
-            f"<b>{lengths[0]:,} → {lengths[-1]:,}</b><small>{rate:+,.1f} a checkpoint</small></div>"
+            f'<div class="line"><span>{html.escape(one.name)}</span>{_line(one.points)}'
+            f"<b>{one.points[0][1]:,} → {one.points[-1][1]:,}</b><small>{one.rate:+,.1f} a checkpoint</small></div>"
         )
     return "".join(parts)
 
 
-def _line(lengths: Sequence[int]) -> str:
-    low, high = min(lengths), max(lengths)
-    step = 100 / max(1, len(lengths) - 1)
-    points = " ".join(
-        f"{place * step:.1f},{28 - 26 * (length - low) / (high - low or 1):.1f}" for place, length in enumerate(lengths)
+def _line(points: Sequence[tuple[int, int]]) -> str:
+    """Return a line through lengths, at their epochs."""
+    lengths = [length for _, length in points]
+    low, high, first, last = min(lengths), max(lengths), points[0][0], points[-1][0]
+    places = " ".join(
+        f"{100 * (epoch - first) / (last - first or 1):.1f},{28 - 26 * (length - low) / (high - low or 1):.1f}"
+        for epoch, length in points
     )
     return (
         '<svg viewBox="0 0 100 30" preserveAspectRatio="none" role="img" aria-label="length over time">'
-        f'<polyline points="{points}"/></svg>'
+        f'<polyline points="{places}"/></svg>'
     )
 
 
@@ -186,8 +190,8 @@ def _object_table(facts: Facts) -> str:
 
 
 def _step_table(facts: Facts) -> str:
-    rows = [[s.number, s.epoch, s.kind, s.time, s.slots, s.bytes] for s in reversed(facts.steps)]
-    return _table(["number", "epoch", "kind", "time", "slots", "bytes"], rows)
+    rows = [[s.number, s.epoch, s.kind, s.slots, s.bytes, s.time] for s in reversed(facts.steps)]
+    return _table(["number", "epoch", "kind", "slots", "bytes", "time"], rows)
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from typing import Any
 
 import click
@@ -24,6 +25,19 @@ def short(value: Any, width: int = 60) -> str:
     text = value if isinstance(value, str) else as_json(value)
     text = plain(text)
     return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def short_pair(old: Any, new: Any, width: int = 60) -> tuple[str, str]:
+    """Return two values in one line each; long ones from a little before the place where they differ.
+
+    >>> short_pair("a" * 30 + "b" * 9, "a" * 30 + "c" * 9, width=20)
+    ('…aaaaabbbbbbbbb', '…aaaaaccccccccc')
+    """
+    texts = [value if isinstance(value, str) else as_json(value) for value in (old, new)]
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False)))
+    start = max(0, same - width // 4) if same > width // 2 and max(map(len, texts)) > width else 0
+    left, right = (("…" if start else "") + short(text[start:], width) for text in texts)
+    return left, right
 
 
 def plain(text: str) -> str:
@@ -82,16 +96,28 @@ def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]
 
     >>> list(table(["name", "slots"], [["a", 7], ["bc", 1200]]))
     ['name  slots', 'a         7', 'bc    1,200']
+    >>> list(table(["name", "kind"], [["数", "List"], ["abc", "Set"]]))
+    ['name  kind', '数    List', 'abc   Set']
     """
     texts = [[_cell(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(header, *texts, strict=True)]
-    numbers = [bool(rows) and all(type(row[c]) in (int, float) for row in rows) for c in range(len(header))]
+    widths = [max(map(_width, column)) for column in zip(header, *texts, strict=True)]
+    kinds = [{type(row[column]) for row in rows} - {type(None)} for column in range(len(header))]
+    numbers = [bool(found) and found <= {int, float} for found in kinds]
     for row in [list(header), *texts]:
+        fills = [" " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)]
         padded = [
-            cell.rjust(width) if number else cell.ljust(width)
-            for cell, width, number in zip(row, widths, numbers, strict=True)
+            fill + cell if number else cell + fill for cell, fill, number in zip(row, fills, numbers, strict=True)
         ]
         yield "  ".join(padded).rstrip()
+
+
+def _width(text: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # on demand: most output needs none of it
+
+    return cell_len(text)
 
 
 def _cell(cell: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import struct
+from collections.abc import Iterator
 from math import prod
 from typing import Any
 
@@ -27,8 +28,25 @@ def loaded(payload: Payload | None) -> Any:
         return payload
 
 
-def key_and_value(slot: Slot, payload: Payload | None) -> tuple[Any, Any]:
-    """Return the key and the value of a stored slot."""
+def is_raw(codec: str | None) -> bool:
+    """Tell whether an object keeps its keys and values as they are.
+
+    >>> is_raw('{"raw":true}'), is_raw(None)
+    (True, False)
+    """
+    return codec is not None and "raw" in codec and (loaded(codec) or {}).get("raw") is True
+
+
+def key_and_value(slot: Slot, payload: Payload | None, *, raw: bool = False) -> tuple[Any, Any]:
+    """Return the key and the value of a stored slot.
+
+    Args:
+        slot: the slot.
+        payload: what it holds.
+        raw: whether both are kept as they are.
+    """
+    if raw and isinstance(slot, bytes):
+        return as_text(slot), as_text(payload) if isinstance(payload, bytes) else payload
     value = loaded(payload)
     if isinstance(value, dict) and "$key" in value:
         return value["$key"], value.get("$value")
@@ -39,12 +57,20 @@ def key_of(slot: Slot) -> Any:
     """Return the key that a slot stands for, as JSON has it; a key of bytes as text where it is UTF-8."""
     if not isinstance(slot, bytes):
         return slot
-    body = slot[1:] if slot[:1] == bytes([BYTES_TAG]) else slot
+    return as_text(slot.removeprefix(bytes([BYTES_TAG])))
+
+
+def as_text(data: bytes) -> Any:
+    """Return bytes as text where they are printable UTF-8, else as base64 in ``{"$bytes": ...}``.
+
+    >>> as_text(b"blue"), as_text(b"\\xff")
+    ('blue', {'$bytes': '/w=='})
+    """
     try:
-        text = body.decode()
-        return text if text.isprintable() else {"$bytes": base64.b64encode(body).decode()}
+        text = data.decode()
     except UnicodeDecodeError:
-        return {"$bytes": base64.b64encode(body).decode()}
+        text = "\0"
+    return text if text.isprintable() else {"$bytes": base64.b64encode(data).decode()}
 
 
 def slot_of(text: str | None) -> Slot | None:
@@ -92,3 +118,17 @@ def _nested(flat: list[Any], shape: list[int]) -> Any:
         return flat[0] if flat else None
     step = prod(shape[1:])
     return [_nested(flat[row * step : (row + 1) * step], shape[1:]) for row in range(shape[0])]
+
+
+def elements(numbers: Any, origin: list[int]) -> Iterator[tuple[list[int], Any]]:
+    """Yield index and number of each element of a chunk.
+
+    >>> list(elements([[7, 8]], [0, 4]))
+    [([0, 4], 7), ([0, 5], 8)]
+    """
+    if not isinstance(numbers, list):
+        yield list(origin), numbers
+        return
+    for place, inner in enumerate(numbers):
+        for rest, number in elements(inner, origin[1:]):
+            yield [origin[0] + place, *rest], number

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -10,12 +9,14 @@ from pathlib import Path
 
 import click
 
-from checkpoint.errors import CheckpointError, UnknownCheckpointError
+from checkpoint.errors import UnknownCheckpointError
 from checkpoint.record import CheckpointRecord
+from checkpoint.run import CheckpointKind
 from checkpoint.store import CheckpointStore
 from checkpoint.tool import printing
-from checkpoint.tool.command import cli, json_option, takes_source
+from checkpoint.tool.command import cli, json_option, require_folder, takes_source
 from checkpoint.tool.content import State
+from checkpoint.tool.key_values import whole
 from checkpoint.tool.listing import Listed, list_of, merge_listed
 from checkpoint.tool.source import Part, Source, query
 
@@ -50,6 +51,27 @@ class Step:
     bytes: int
 
 
+@dataclass(frozen=True)
+class Growth:
+    """How the length of an object changed.
+
+    Args:
+        name: the object.
+        points: epoch and length, oldest first.
+        rate: the growth a checkpoint.
+    """
+
+    name: str
+    points: list[tuple[int, int]]
+    rate: float
+
+    @property
+    def only_grows(self) -> bool:
+        """Whether the length was looked at five times or more, never fell, and mostly rose."""
+        steps = [after[1] - before[1] for before, after in pairwise(self.points)]
+        return len(steps) >= 4 and min(steps) >= 0 and sum(step > 0 for step in steps) >= len(self.points) // 2
+
+
 @dataclass
 class Facts:
     """What a page tells.
@@ -72,28 +94,26 @@ class Facts:
     lengths: dict[str, dict[int, int]] = field(default_factory=dict)
     runs: int = 0
 
-    def growth(self) -> list[tuple[str, list[int], float]]:
-        """Return name, lengths and growth a checkpoint of the objects whose length changed, the fastest first."""
+    def growth(self) -> list[Growth]:
+        """Return the objects whose length changed, the fastest first."""
         found = []
         for name, by_epoch in self.lengths.items():
-            lengths = [by_epoch.get(epoch, 0) for epoch in sorted(by_epoch)]
-            epochs = sorted(by_epoch)
-            if len(set(lengths)) > 1:
-                between = sum(epochs[0] < step.epoch <= epochs[-1] for step in self.steps) or 1
-                found.append((name, lengths, (lengths[-1] - lengths[0]) / between))
-        return sorted(found, key=lambda one: -one[2])
+            points = sorted(by_epoch.items())
+            if len(set(by_epoch.values())) > 1:
+                (first, before), (last, after) = points[0], points[-1]
+                between = sum(first < step.epoch <= last for step in self.steps) or 1
+                found.append(Growth(name, points, (after - before) / between))
+        return sorted(found, key=lambda one: -one.rate)
 
     def unbounded(self) -> list[str]:
         """Return the collections that grew again and again and never shrank, nor let go of a slot."""
         kinds = {one.name: one.kind for one in self.objects}
         return [
-            name
-            for name, lengths, _ in self.growth()
-            if len(lengths) >= 5
-            and all(after >= before for before, after in pairwise(lengths))
-            and sum(after > before for before, after in pairwise(lengths)) >= len(lengths) // 2
-            and kinds.get(name) not in FIXED
-            and not any(deleted for _, deleted in self.churn.get(name, {}).values())
+            one.name
+            for one in self.growth()
+            if one.only_grows
+            and kinds.get(one.name) not in FIXED
+            and not any(deleted for _, deleted in self.churn.get(one.name, {}).values())
         ]
 
 
@@ -115,8 +135,7 @@ def report(source: Source, target: str, is_json: bool) -> None:
     """
     from checkpoint.tool.page import page_of
 
-    if not Path(target).parent.is_dir():
-        raise CheckpointError(f"{target} cannot be written: the folder {Path(target).parent} does not exist")
+    require_folder(target)
     facts = collect(source)
     page = page_of(facts)
     Path(target).write_text(page, encoding="utf-8")
@@ -162,9 +181,16 @@ def _steps(source: Source) -> Iterator[Step]:
 def _add_churn(
     facts: Facts, part: Part, state: State, prefix: str, records: list[CheckpointRecord], epochs: set[int]
 ) -> None:
-    """Add the slots that the newest checkpoints wrote, as far as their rows are still there."""
-    recent = {r.number: r.epoch for r in records[-COLUMNS:] if r.run_slots is not None}
-    names = {row[0]: name for name, row in state.index.items()}
+    """Add the slots that the newest differential checkpoints wrote, as far as their rows are still there.
+
+    A full one writes every slot, also those that have not changed.
+    """
+    first = facts.steps[0].epoch if facts.steps else 0
+    changing = [
+        r for r in records if r.run_slots is not None and r.kind is CheckpointKind.DIFFERENTIAL and r.epoch >= first
+    ]
+    recent = {r.number: r.epoch for r in changing[-COLUMNS:]}
+    names = {**dict(query(part.store, "SELECT object, name FROM state_index")), **_names(state)}
     marks = ",".join(map(str, recent)) or "-1"
     rows = query(
         part.store,
@@ -173,26 +199,27 @@ def _add_churn(
     )
     epochs.update(recent.values())
     for number, object_id, written, deleted in rows:
-        name = prefix + names.get(object_id, "(owned objects)")
+        name = prefix + whole(names.get(object_id, "(owned objects)"))
         cells = facts.churn.setdefault(name, {})
         before = cells.get(recent[number], (0, 0))
         cells[recent[number]] = before[0] + written, before[1] + deleted
 
 
+def _names(state: State) -> dict[int, str]:
+    return {row[0]: name for name, row in state.index.items()}
+
+
 def _add_lengths(facts: Facts, part: Part, state: State, prefix: str, records: list[CheckpointRecord]) -> None:
-    """Add the length of each object at some of the checkpoints that can be read."""
+    """Add the length of each object at some epochs: of shards at the same ones, also where a shard did not change."""
     readable = [record for record in records if record.run_slots is not None]
-    step = -(-len(readable) // SAMPLES) or 1
-    chosen = readable[::-1][::step][::-1]
-    lengths: Counter[tuple[str, int]] = Counter()
-    for record in chosen:
-        then = _state_at(part.store, record.number)
-        for name in then.index if then else ():
-            if name in state.index and then is not None:
-                lengths[prefix + name, record.epoch] += then.length(name)
-    for (name, epoch), length in lengths.items():
-        found = facts.lengths.setdefault(name, {})
-        found[epoch] = found.get(epoch, 0) + length
+    epochs = [step.epoch for step in facts.steps] if part.operator else [record.epoch for record in readable]
+    step = -(-len(epochs) // SAMPLES) or 1
+    for epoch in epochs[::-1][::step][::-1]:
+        record = next((one for one in reversed(readable) if one.epoch <= epoch), None)
+        then = None if record is None else _state_at(part.store, record.number)
+        for name in state.listed():
+            found = facts.lengths.setdefault(prefix + name, {})
+            found[epoch] = found.get(epoch, 0) + (then.length(name) if then is not None and name in then else 0)
 
 
 def _state_at(store: CheckpointStore, number: int) -> State | None:

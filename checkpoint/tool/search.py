@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from checkpoint.errors import CheckpointError
 from checkpoint.store import CheckpointStore
 from checkpoint.tool import printing
 from checkpoint.tool.command import cli, json_option, takes_source
+from checkpoint.tool.content import State
+from checkpoint.tool.show import Contents
 from checkpoint.tool.source import Source, find, find_epoch
 
 STDERR = 2
@@ -37,27 +40,35 @@ class _Step:
 @takes_source
 @click.option("--good", help="A checkpoint at which it is known to succeed; the oldest that can be read by default.")
 @click.option("--bad", help="One at which it fails; the newest by default.")
+@click.option("--input", "name", help="The object that the command is given as lines of JSON on standard input.")
 @json_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-def bisect(source: Source, good: str | None, bad: str | None, is_json: bool, command: tuple[str, ...]) -> None:
-    """Find the first checkpoint at which COMMAND fails, given the state as a fork in place of {}.
+def bisect(
+    source: Source, good: str | None, bad: str | None, name: str | None, is_json: bool, command: tuple[str, ...]
+) -> None:
+    """Find the first checkpoint at which COMMAND fails, given the state as a fork in place of {}, or as JSON.
 
-    The fork is a store file, of a space a folder with a space; it is made anew for each trial and removed afterwards.
-    The output of the command goes to standard error. Put -- before it. What the command is given as JSON is up to it:
-    `checkpoint show {} NAME --format json` prints it.
+    The fork is a store file, of a space a folder with a space; it is made anew for each trial and removed afterwards,
+    and not at all where the command has no {}. With --input the command reads what one object holds, a line for each
+    entry as `checkpoint show --format json` prints it, and nothing where there is no such object yet. The output of the
+    command goes to standard error. Put -- before it.
 
     \b
     Examples:
+      checkpoint bisect state.db --input counts -- grep -q alice
       checkpoint bisect state.db -- python check.py {}
-      checkpoint bisect state.db -- sh -c 'checkpoint show {} counts --format json | grep -q alice'
       checkpoint bisect state.db --good 3 --bad HEAD~1 -- ./check {}
     """
+    if name is not None:
+        Contents(source, name)  # refuses a name that there is not
     if source.is_location:
-        found = _bisect_space(source, good, bad, command)
+        span, fork = _span_of_space(source, good, bad), _fork_of_space(source)
+        found = _search(span, _Trial(source, command, fork, name))
     else:
         with source.open() as store:
             span = _span(store, good, bad)
-            found = _search(span, lambda step, path: store.fork(path, step.epoch), command)
+            trial = _Trial(source, command, lambda step, path: store.fork(path, step.epoch), name)
+            found = _search(span, trial)
     text = f"checkpoint {found.number}, epoch {found.epoch}, of {found.time} is the first at which the command fails"
     see = f"checkpoint diff {source.path} {found.parent} {found.number}"
     fields = {"number": found.number, "epoch": found.epoch, "time": found.time, "parent": found.parent}
@@ -70,6 +81,7 @@ def _span(store: CheckpointStore, good: str | None, bad: str | None) -> list[_St
     last = find(store, bad)
     if first is None or last is None or first.number >= last.number:
         raise _no_span()
+    store.reader(first.number)  # refuses one whose rows were merged
     return [
         _Step(record.number, record.epoch, record.time, record.parent or 0)
         for record in records
@@ -81,54 +93,86 @@ def _no_span() -> CheckpointError:
     return CheckpointError("bisect takes a good checkpoint before a bad one: there are not two of them")
 
 
-def _bisect_space(source: Source, good: str | None, bad: str | None, command: tuple[str, ...]) -> _Step:
-    from checkpoint.tool.copying import restore_space
-
+def _span_of_space(source: Source, good: str | None, bad: str | None) -> list[_Step]:
     chain = source.chain
     first = find_epoch(chain, good) if good is not None else chain.first_epoch
     last = find_epoch(chain, bad)
     if not 0 < first < last:
         raise _no_span()
-    span = [_Step(m.epoch, m.epoch, m.time, m.base) for m in chain.manifests(first - 1) if m.epoch <= last]
-    return _search(
-        span,
-        lambda step, path: restore_space(chain, str(path), step.epoch, source.shards(), (), lambda done, total: None),
-        command,
-    )
+    return [_Step(m.epoch, m.epoch, m.time, m.base) for m in chain.manifests(first - 1) if m.epoch <= last]
 
 
 Fork = Callable[[_Step, Path], object]
+"""Makes a fork at a checkpoint."""
 
 
-def _search(span: Sequence[_Step], fork: Fork, command: tuple[str, ...]) -> _Step:
-    if not _succeeds(span[0], fork, command):
+def _fork_of_space(source: Source) -> Fork:
+    from checkpoint.tool.copying import restore_space
+
+    shards = source.shards()
+    return lambda step, path: restore_space(source.chain, str(path), step.epoch, shards, (), lambda done, total: None)
+
+
+def _search(span: Sequence[_Step], succeeds: Callable[[_Step], bool]) -> _Step:
+    if not succeeds(span[0]):
         raise CheckpointError(f"the command fails at checkpoint {span[0].number} already: give a --good one")
-    if _succeeds(span[-1], fork, command):
+    if succeeds(span[-1]):
         raise CheckpointError(f"the command succeeds at checkpoint {span[-1].number}: give a --bad one")
     low, high = 0, len(span) - 1
     while high - low > 1:
         middle = (low + high) // 2
-        if _succeeds(span[middle], fork, command):
+        if succeeds(span[middle]):
             low = middle
         else:
             high = middle
     return span[high]
 
 
-def _succeeds(step: _Step, fork: Fork, command: tuple[str, ...]) -> bool:
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "state.db"
-        fork(step, path)
+@dataclass(frozen=True)
+class _Trial:
+    """Runs a command on the state at a checkpoint.
+
+    Args:
+        source: the store or space.
+        command: the command, with ``{}`` for the fork.
+        fork: makes it.
+        name: the object that the command reads.
+    """
+
+    source: Source
+    command: tuple[str, ...]
+    fork: Fork
+    name: str | None
+
+    def __call__(self, step: _Step) -> bool:
+        """Tell whether the command succeeds."""
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "state.db"
+            if any("{}" in part for part in self.command):
+                self.fork(step, path)
+            status = self._run(path, self._input(step, Path(folder) / "input.jsonl"))
+        if status in _NOT_RUN:
+            raise CheckpointError(f"the command was not run (exit status {status}): see its message above")
+        click.echo(f"checkpoint {step.number}: {'fails' if status else 'succeeds'}", err=True)
+        return status == 0
+
+    def _input(self, step: _Step, path: Path) -> Path:
+        """Return the file that is the standard input."""
+        if self.name is None:
+            return Path(os.devnull)
+        point = str(step.number)
+        with path.open("wb") as file:
+            if any(self.name in State(part.readers[0]) for part in self.source.parts(point)):
+                for row in Contents(self.source, self.name, point).rows():
+                    file.write(printing.as_json(row).encode() + b"\n")
+        return path
+
+    def _run(self, path: Path, given: Path) -> int:
         try:
-            done = subprocess.run(
-                [part.replace("{}", str(path)) for part in command],
-                stdout=STDERR,
-                stdin=subprocess.DEVNULL,
-                check=False,
-            )
+            with given.open("rb") as file:
+                done = subprocess.run(
+                    [part.replace("{}", str(path)) for part in self.command], stdout=STDERR, stdin=file, check=False
+                )
         except (OSError, ValueError) as error:
-            raise CheckpointError(f"the command {command[0]!r} cannot be run: {error}") from None
-    if done.returncode in _NOT_RUN:
-        raise CheckpointError(f"the command was not run (exit status {done.returncode}): see its message above")
-    click.echo(f"checkpoint {step.number}: {'fails' if done.returncode else 'succeeds'}", err=True)
-    return done.returncode == 0
+            raise CheckpointError(f"the command {self.command[0]!r} cannot be run: {error}") from None
+        return done.returncode

@@ -11,9 +11,8 @@ import orjson
 
 from checkpoint.errors import CheckpointError
 from checkpoint.run import CheckpointKind, Run
+from checkpoint.tool import key_values
 from checkpoint.tool.content import TABLES, State
-
-KVT_CATALOGUE, KVT_COUNTER = "kvt/catalogue", "kvt/partitions"
 
 
 def selection(state: State, names: Sequence[str]) -> tuple[Run, set[str]]:
@@ -30,21 +29,20 @@ def selection(state: State, names: Sequence[str]) -> tuple[Run, set[str]]:
     schemas: set[str] = set()
     entries: set[str] = set()
     for name in known:
-        parts = state.partitions(name)
-        wanted |= {name, *parts, *(f"{part}/version" for part in parts)}
-        if parts:
-            path = parts[0].split("/")[1:3]
-            entries |= {path[0], "/".join(path)}
+        wanted |= set(state.parts_of(name))
+        if (table := state.key_value_table(name)) is not None:
+            scope, path = table.split("/")[1], table.removeprefix("kvt/")
+            entries |= {scope, path}
         if state.columns(name) is not None:
             schemas.add(name)
     run = Run(CheckpointKind.DIFFERENTIAL)
-    for catalogue, keys in ((TABLES, schemas), (KVT_CATALOGUE, entries)):
+    for catalogue, keys in ((TABLES, schemas), (key_values.CATALOGUE, entries)):
         if keys and catalogue in state.index:
             wanted.add(catalogue)
             if catalogue not in known:
                 _trim(run, state, catalogue, keys)
     if entries:
-        wanted.add(KVT_COUNTER)
+        wanted.add(key_values.COUNTER)
     run.index += [(row[0], row[1], None, None) for row in state.index.values() if row[1] not in wanted]
     return run, known
 

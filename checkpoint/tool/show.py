@@ -18,10 +18,10 @@ from checkpoint.store import CheckpointStore
 from checkpoint.tiers import RunNumber
 from checkpoint.tool import printing
 from checkpoint.tool.command import cli, json_option, name_argument, takes_source
-from checkpoint.tool.content import Entry, State
+from checkpoint.tool.content import SEQUENCES, Entry, State
 from checkpoint.tool.filters import condition
 from checkpoint.tool.listing import parts_with
-from checkpoint.tool.raw import BYTES_TAG, slot_of
+from checkpoint.tool.raw import BYTES_TAG, is_raw, slot_of
 from checkpoint.tool.source import Part, Source, query
 
 Row = dict[str, Any]
@@ -105,7 +105,7 @@ class Contents:
         upper: str | None = None,
     ) -> None:
         self.name = name
-        self._bounds = slot_of(lower), slot_of(upper)
+        self._bounds = lower, upper
         self._parts = parts_with(source, name, point)
         part, state = next(self._parts)
         self._first = part, state
@@ -191,13 +191,14 @@ def blame(source: Source, name: str, limit: int, is_json: bool) -> None:
     """Say of each slot of an object which checkpoint wrote it last.
 
     That is known as far as runs have not been merged: the number of a merged run is that of its newest checkpoint, and
-    is marked by ≤. NAME may be NAME[KEY], for one slot: its key is a number or text, that of a table the first column
-    of its primary key.
+    is marked by ≤. NAME may be NAME[KEY], for one slot: its key is a number or text; for a table it is one of the
+    columns of the primary key, or all of them as they are printed.
 
     \b
     Examples:
       checkpoint blame state.db counts
       checkpoint blame state.db 'counts[bob]'
+      checkpoint blame state.db 'shop/stock[fruit, apples]'
       checkpoint blame state.db orders --json
     """
     found: list[Blamed] = []
@@ -206,23 +207,36 @@ def blame(source: Source, name: str, limit: int, is_json: bool) -> None:
     for part in source.parts(None):
         state = State(part.readers[0])
         plain_name, key = _keyed(state, name)
-        if plain_name in state.index:
+        if plain_name in state:
             found += islice(_blamed(part, state, plain_name, key), (limit - len(found)) if limit else None)
         if limit and len(found) >= limit:
             break
     if not found:
         _require_known(source, plain_name, key)
-    header = ["number", "epoch", "key", "value"]
-    rows = [
-        [f"≤{row.number}" if row.merged and not is_json else row.number, row.epoch, row.key, row.value] for row in found
-    ]
     if is_json:
-        header, rows = [*header, "merged"], [[*cells, row.merged] for cells, row in zip(rows, found, strict=True)]
-    if source.is_location:  # numbers are those of a temporary copy: epochs alone count
-        header, rows = header[1:], [cells[1:] for cells in rows]
-        if any(row.shard for row in found):
-            header, rows = ["shard", *header], [[row.shard, *cells] for cells, row in zip(rows, found, strict=True)]
-    printing.emit_rows(is_json, header, rows)
+        _print_blamed_json(found, source.is_location)
+    else:
+        _print_blamed(found, source.is_location)
+
+
+def _print_blamed_json(found: list[Blamed], is_space: bool) -> None:
+    for one in found:
+        where = {"shard": one.shard} if one.shard else {}
+        # The numbers of a space are those of a temporary copy: epochs alone count.
+        number = {} if is_space else {"number": one.number}
+        fields = {"epoch": one.epoch, "key": one.key, "value": one.value, "merged": one.merged}
+        click.echo(printing.as_json({**where, **number, **fields}))
+
+
+def _print_blamed(found: list[Blamed], is_space: bool) -> None:
+    header = ["epoch", "key", "value"]
+    rows: list[list[Any]] = [[one.epoch, one.shown, printing.short(one.value)] for one in found]
+    if not is_space:
+        header = ["number", *header]
+        rows = [[f"≤{one.number}" if one.merged else one.number, *row] for one, row in zip(found, rows, strict=True)]
+    elif any(one.shard for one in found):
+        header, rows = ["shard", *header], [[one.shard, *row] for one, row in zip(found, rows, strict=True)]
+    printing.print_table(header, rows)
 
 
 @dataclass(frozen=True)
@@ -233,7 +247,8 @@ class Blamed:
         shard: the operator and shard, of a space.
         number: the checkpoint.
         epoch: its epoch.
-        key: the key, in one line.
+        key: the key; of a table the columns of the primary key.
+        shown: the key in one line.
         value: the value.
         merged: the slot lies in a merged run, of which this is the newest checkpoint.
     """
@@ -241,8 +256,9 @@ class Blamed:
     shard: str
     number: int
     epoch: int | None
-    key: str
-    value: str
+    key: Any
+    shown: str
+    value: Any
     merged: bool
 
 
@@ -254,34 +270,37 @@ def _require_known(source: Source, name: str, key: str | None) -> None:
 
 
 def _blamed(part: Part, state: State, name: str, key: str | None) -> Iterator[Blamed]:
-    """Yield the slots of an object."""
+    """Yield the slots of an object, of a key-value table those of its partitions one after the other."""
     records = part.store.checkpoints()
     epochs = {record.number: record.epoch for record in records}
-    row_of = state.row_reader(name)
-    slots = [] if row_of else _slots(key)
-    only = f" AND slot IN ({','.join('?' * len(slots))})" if slots else ""
     runs = ",".join(map(str, _finest(part.store, state.reader, records))) or "-1"
-    rows = query(
-        part.store,
-        "SELECT slot, value, max(checkpoint) FROM state_item"
-        f" WHERE checkpoint IN ({runs}) AND object = ?{only} GROUP BY slot ORDER BY slot",
-        state.find(name)[0],
-        *slots,
-    )
-    for slot, value, number in rows:
-        if value is None:
-            continue
-        if row_of is None:
-            entry = state.entry(StoredItem(slot, value, None))
-            shown_key, shown = printing.key(entry.key), printing.short(entry.value)
-        else:
-            row = row_of(slot, value)
-            first = [row.get(column) for column in state.primary_key(name)]
-            if key is not None and key not in map(printing.short, first):
-                continue
-            shown_key, shown = ", ".join(map(printing.short, first)), printing.short(row)
-        last = int(number)
-        yield Blamed(part.title, last, epochs.get(last), shown_key, shown, number != last)
+    for one in state.partitions(name) or [name]:
+        object_id, _, kind, codec = state.find(one)
+        is_row = state.row_reader(one) is not None
+        slots = [] if is_row or kind in _READ_WHOLE else _slots(key, raw=is_raw(codec))
+        only = f" AND slot IN ({','.join('?' * len(slots))})" if slots else ""
+        rows = query(
+            part.store,
+            f"SELECT slot, value, max(checkpoint) FROM state_item WHERE checkpoint IN ({runs}) AND object = ?{only}"
+            f" GROUP BY slot ORDER BY slot {'DESC' if kind == 'Stack' else ''}",
+            object_id,
+            *slots,
+        )
+        read = state.entry_reader(one)
+        for place, (slot, value, number) in enumerate(row for row in rows if row[1] is not None):
+            entry = read(place, StoredItem(slot, value, None))
+            found, words = entry.key, [printing.key(entry.key)]
+            if is_row:
+                found = {column: entry.value.get(column) for column in state.primary_key(one)}
+                words = ["NULL" if cell is None else printing.short(cell) for cell in found.values()]
+            shown = ", ".join(words)
+            if key is None or slots or {key, f"[{key}]"} & {*words, shown}:
+                last = int(number)
+                yield Blamed(part.title, last, epochs.get(last), found, shown, entry.value, number != last)
+
+
+_READ_WHOLE = SEQUENCES | {"Tensor"}
+"""The kinds whose keys are not their slots: to find one, all are read."""
 
 
 def _finest(store: CheckpointStore, reader: Reader, records: list[CheckpointRecord]) -> list[RunNumber]:
@@ -297,14 +316,19 @@ def _finest(store: CheckpointStore, reader: Reader, records: list[CheckpointReco
 
 def _keyed(state: State, name: str) -> tuple[str, str | None]:
     """Return the name and the key of NAME[KEY]; a name may hold brackets itself."""
-    head, bracket, key = name.removesuffix("]").partition("[")
-    return (head, key) if bracket and name.endswith("]") and name not in state.index else (name, None)
+    if name in state or not name.endswith("]"):
+        return name, None
+    places = [place for place, char in enumerate(name) if char == "["]
+    place = next((place for place in reversed(places) if name[:place] in state), next(iter(places), None))
+    return (name, None) if place is None else (name[:place], name[place + 1 : -1])
 
 
-def _slots(key: str | None) -> list[Slot]:
+def _slots(key: str | None, *, raw: bool) -> list[Slot]:
     """Return the slots that a key may have: of text, of a number, of bytes."""
     if key is None:
         return []
+    if raw:
+        return [key.encode()]
     if len(key) > 2 and key[0] == key[-1] == '"':  # a text that reads as a number
         return [key[1:-1]]
     found: list[Slot] = [key, bytes([BYTES_TAG]) + key.encode()]

@@ -28,12 +28,14 @@ class Owned:
         kind: its kind.
         length: how many elements it has.
         bytes: how large it is.
+        shard: of a space, the number of the shard that holds it.
     """
 
     key: Any
     kind: str
     length: int
     bytes: int
+    shard: int | None = None
 
 
 class Sizes:
@@ -78,6 +80,8 @@ class Sizes:
             name: the owner.
             most: how many to return at most.
         """
+        if partitions := self._state.partitions(name):
+            return self._partitions(partitions, most)
         ids, sizes = self._owned.get(name, array("q")), self._sizes.get(name, array("q"))
         if not ids or not most:
             return [], len(ids)
@@ -92,6 +96,13 @@ class Sizes:
                     length = self._state.length_of(one, kind, f"{name}[{key}]")
                     found.append(Owned(key, kind, length, chosen[one]))
         return sorted(found, key=lambda owned: -owned.bytes), len(ids) - len(found)
+
+    def _partitions(self, names: list[str], most: int) -> tuple[list[Owned], int]:
+        found = [
+            Owned(f"partition {name.rpartition('/')[2]}", self._state.kind_of(name), self._state.length(name), size)
+            for name, size in ((name, self.bytes[name] + self.bytes[f"{name}/version"]) for name in names)
+        ]
+        return sorted(found, key=lambda owned: -owned.bytes)[:most], max(0, len(found) - most)
 
 
 def dirty_slots(store: CheckpointStore, state: State) -> Counter[str]:

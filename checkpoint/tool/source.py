@@ -245,6 +245,15 @@ def steps_back(text: str) -> int | None:
     return None if matched is None else int(matched[1] or "1") if matched[1] is not None else 0
 
 
+def names_checkpoint(text: str) -> bool:
+    """Tell whether a text has the form of the name of a checkpoint.
+
+    >>> names_checkpoint("@70"), names_checkpoint("HEAD~1"), names_checkpoint("counts")
+    (True, True, False)
+    """
+    return _HEAD.fullmatch(text) is not None or _NUMBER.fullmatch(text) is not None
+
+
 _HEAD = re.compile(r"HEAD(?:~(\d{0,18}))?", re.ASCII)
 _NUMBER = re.compile(r"(?:@-?)?\d{1,19}", re.ASCII)
 

@@ -5,6 +5,7 @@ from objectspace.operators.base import Operator
 from objectspace.operators.builder import Grouped, Pipeline, Stream
 from objectspace.operators.catalogue import PipelineChangedError
 from objectspace.operators.dedup import Dedup
+from objectspace.operators.dynamic_filter import DynamicFilter
 from objectspace.operators.expressions import Expression, call, coalesce, col, lit, when
 from objectspace.operators.fused import PipelineOperator
 from objectspace.operators.hash_agg import HashAgg
@@ -14,6 +15,7 @@ from objectspace.operators.materialize import Materialize
 from objectspace.operators.plan import Node, Plan
 from objectspace.operators.predicates import ExpressionError
 from objectspace.operators.run import LocalRun, run_local
+from objectspace.operators.sessions import SessionWindow
 from objectspace.operators.simple_agg import SimpleAgg
 from objectspace.operators.stateless import Filter, Project, Union
 from objectspace.operators.temporal_join import TemporalJoin
@@ -24,6 +26,7 @@ from objectspace.operators.windows import Hop, Tumble
 __all__ = [
     "AggCall",
     "Dedup",
+    "DynamicFilter",
     "Expression",
     "ExpressionError",
     "Filter",
@@ -42,6 +45,7 @@ __all__ = [
     "PipelineOperator",
     "Plan",
     "Project",
+    "SessionWindow",
     "SimpleAgg",
     "Stream",
     "TemporalJoin",

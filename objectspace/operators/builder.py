@@ -18,34 +18,23 @@ from typing import TYPE_CHECKING, Any
 
 from objectspace.operators.agg_call import AggCall
 from objectspace.operators.base import Operator
-from objectspace.operators.bound import Bound
-from objectspace.operators.computed import Rekeyed, Relabel, Select, Where
+from objectspace.operators.computed import Relabel, Select, Where
 from objectspace.operators.dedup import Dedup
-from objectspace.operators.expressions import Expression, col, describe, expression, lit, shown
+from objectspace.operators.expressions import Expression, col, describe, expression, shown
 from objectspace.operators.hash_agg import HashAgg
 from objectspace.operators.plan import Node, Plan
+from objectspace.operators.sessions import SessionWindow
 from objectspace.operators.simple_agg import SimpleAgg
 from objectspace.operators.sources import ROW_ID, check_name, source_schema
-from objectspace.operators.stateless import Union
 from objectspace.operators.top_n import GroupTopN, TopN
 from objectspace.operators.watermark_filter import WatermarkFilter
 from objectspace.operators.windows import Hop, Tumble
-from objectspace.relational import Chunk, Column, DataType, SchemaError, TableSchema
+from objectspace.relational import Chunk, Column, SchemaError, TableSchema
 from objectspace.relational.schema import KeyPart
 
 if TYPE_CHECKING:
+    from objectspace.operators.fused import PipelineOperator
     from objectspace.operators.run import LocalRun
-
-JOINS = {
-    "inner": "inner",
-    "left": "left_outer",
-    "right": "right_outer",
-    "full": "full_outer",
-    "outer": "full_outer",
-    "semi": "left_semi",
-    "anti": "left_anti",
-}
-"""The names of joins, with the kinds of the operator; a kind of the operator is taken as it is, too."""
 
 
 class Pipeline:
@@ -112,6 +101,12 @@ class Pipeline:
 
         return run_local(self, batches, store, **options)
 
+    def as_operator(self) -> PipelineOperator:
+        """Return the pipeline as one operator, for embedding and for tests: see :class:`PipelineOperator`."""
+        from objectspace.operators.fused import PipelineOperator
+
+        return PipelineOperator(self)
+
     def add_result(self, name: str, stream: Stream) -> None:
         """Add a result.
 
@@ -150,6 +145,21 @@ class Stream:
             condition = expression(given)
             stream = stream.then("Where", str(condition), _maker(Where, stream.schema, condition))
         return stream
+
+    def filter_by(self, column: str, comparison: str, other: Stream) -> Stream:
+        """Keep the rows whose column compares with the one value of another stream, which may change.
+
+        Args:
+            column: the column.
+            comparison: ``<``, ``<=``, ``>`` or ``>=``.
+            other: a stream of one row and one column, such as ``stream.agg(mean=avg("price"))``.
+
+        Raises:
+            SchemaError: it is another stream, or its type is another one.
+        """
+        from objectspace.operators.joining import compared
+
+        return compared(self, column, comparison, other)
 
     def select(self, *names: str, **computed: Any) -> Stream:
         """Keep some columns, and compute others.
@@ -227,8 +237,13 @@ class Stream:
         where: Any = None,
         null_safe: bool = False,
         suffix: str = "_right",
+        within: Sequence[Any] | None = None,
+        as_of: tuple[str, str] | None = None,
     ) -> Stream:
         """Join with another stream, or with itself.
+
+        Where both sides have a :meth:`watermark` on a pair of ``on``, rows below the lesser one are forgotten, and it
+        holds for what comes out. So it does for the times of ``within``; and ``as_of`` waits for it.
 
         Args:
             other: the right side.
@@ -237,10 +252,18 @@ class Stream:
             where: a further condition of a match, over the columns of the output.
             null_safe: whether NULL is equal to NULL.
             suffix: what a column of the right side gets where the left side has one of its name.
-        """
-        from objectspace.operators.joining import joined
+            within: the times of a match are near each other: (left time, right time, how far apart they may be), or
+                (left time, right time, least, greatest) of left time less right time, ``None`` for any: see
+                :class:`IntervalJoin`.
+            as_of: each left row meets the last right row that is not later: (left time, right time): see
+                :class:`TemporalJoin`; it is ``inner`` or ``left``. Both sides have a watermark on their times.
 
-        return joined(self, other, on, how, where=where, null_safe=null_safe, suffix=suffix)
+        Raises:
+            SchemaError: the columns do not fit each other, or what is asked for does not go together.
+        """
+        from objectspace.operators.joining import Extras, joined
+
+        return joined(self, other, on, how, Extras(where, null_safe, suffix, within, as_of))
 
     def window(self, column: str, size: timedelta | int, hop: timedelta | int | None = None) -> Stream:
         """Put each row into the windows of time that it belongs to; adds ``window_start`` and ``window_end``.
@@ -260,6 +283,20 @@ class Stream:
             visible=visible,
         )
 
+    def sessions(self, column: str, gap: timedelta | int, by: Sequence[str] | str = ()) -> Stream:
+        """Put rows that follow each other closely into one session; adds ``session_start``.
+
+        Args:
+            column: the column that says when.
+            gap: how long after its last row a session is open.
+            by: the columns that say whose session it is.
+        """
+        names = (by,) if isinstance(by, str) else tuple(by)
+        structure = f"{column}, gap {gap}" + (f" by {', '.join(names)}" if names else "")
+        make = _maker(SessionWindow, self.schema, column, gap, names)
+        visible = (*self.columns, "session_start")
+        return self.then("SessionWindow", structure, make, visible=visible, keys=names, append_only=False)
+
     def watermark(self, column: str, delay: timedelta | int) -> Stream:
         """Drop rows that come too late, and let operators behind forget what nothing can change any more.
 
@@ -274,23 +311,9 @@ class Stream:
 
     def union(self, *others: Stream) -> Stream:
         """Put streams with the same columns together; equal rows of several stay several."""
-        streams = [self, *others]
-        for other in others:
-            _check_same(self, other)
-        keyed = [stream.select(*self.columns)._keyed(place) for place, stream in enumerate(streams)]
-        make = _maker(Union, _union_schema([stream.schema for stream in keyed]), inputs=len(keyed))
-        operator = make()
-        node = Node(
-            "Union",
-            "",
-            operator.schema,
-            tuple(stream.node for stream in keyed),
-            operator.sides,
-            make,
-            (None,) * len(keyed),
-            append_only=all(stream.node.append_only for stream in streams),
-        )
-        return Stream(self.pipeline, node, self.columns)
+        from objectspace.operators.unions import united
+
+        return united([self, *others])
 
     def through(self, operator: Callable[[TableSchema], Operator], name: str) -> Stream:
         """Pass the rows through an operator of your own.
@@ -377,18 +400,6 @@ class Stream:
             name,
         )
         return Stream(self.pipeline, node, self.columns if visible is None else visible)
-
-    def _keyed(self, place: int) -> Stream:
-        """Return the visible columns with a key that also says which of several streams a row is from."""
-        schema = self.schema
-
-        def _bind(_: TableSchema) -> Bound:
-            encode, key_of = schema.key_encoder.encode, schema.key_of
-            return Bound(DataType("binary"), False, lambda row: encode(key_of(row)))
-
-        columns = {name: col(name) for name in self.columns}
-        columns |= {"_key": Expression(f"key of {place}", _bind), "_branch": lit(place)}
-        return self.then("Keyed", str(place), lambda: Rekeyed(schema, columns))
 
 
 class Grouped:
@@ -483,19 +494,3 @@ def _call_text(call: AggCall) -> str:
     if call.kind == "string_agg":
         parts.append(f"between {call.delimiter!r}")
     return f"{call.kind}({' '.join(part for part in parts if part)})"
-
-
-def _union_schema(schemas: Sequence[TableSchema]) -> TableSchema:
-    """Return the schema of a union, in which a column takes NULL where one of the inputs does."""
-    columns = [
-        Column(one.name, one.type, any(schema.columns[place].nullable for schema in schemas))
-        for place, one in enumerate(schemas[0].columns)
-    ]
-    marks = {schema.watermark_column for schema in schemas}
-    return TableSchema(columns, list(schemas[0].primary_key), watermark_column=marks.pop() if len(marks) == 1 else None)
-
-
-def _check_same(one: Stream, other: Stream) -> None:
-    shapes = [[(name, str(each.schema.column(name).type)) for name in each.columns] for each in (one, other)]
-    if shapes[0] != shapes[1]:
-        raise SchemaError(f"union() takes streams with the same columns: found {shapes[0]} and {shapes[1]}")

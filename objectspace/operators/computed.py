@@ -49,6 +49,7 @@ class Select(Operator):
         schema: the schema of the input.
         columns: the expression of each column of the output.
         key: the columns that are the stream key already, where they are fewer than the primary key of the schema.
+        promises: further columns of the output that keep a promise about a column of the input, by that column.
 
     >>> schema = TableSchema([Column("a", "int64"), Column("b", "int64")], ["a"])
     >>> select = Select(schema, {"double": col("b") * 2})
@@ -59,7 +60,11 @@ class Select(Operator):
     """
 
     def __init__(
-        self, schema: TableSchema, columns: Mapping[str, Expression], key: Sequence[str] | None = None
+        self,
+        schema: TableSchema,
+        columns: Mapping[str, Expression],
+        key: Sequence[str] | None = None,
+        promises: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
         found = dict(columns)
@@ -71,7 +76,7 @@ class Select(Operator):
             made_key.append((shown, order))
         self._bound: list[Bound] = [made.bind(schema) for made in found.values()]
         made = [bound.column(name) for name, bound in zip(found, self._bound, strict=True)]
-        self._names = {str(made): name for name, made in reversed(found.items())}
+        self._names = {**(promises or {}), **{str(made): name for name, made in reversed(found.items())}}
         watermark = None if schema.watermark_column is None else self._names.get(schema.watermark_column)
         self._schema = TableSchema(made, made_key, watermark_column=watermark)
         self._casts = [_widen(column.type) for column in made]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from objectspace.operators.base import Operator
 from objectspace.operators.graph import Graph
+from objectspace.operators.inputs import chunks_of
 from objectspace.relational import Chunk, SchemaError, TableSchema
 from objectspace.space import ObjectSpace
 
@@ -72,6 +74,19 @@ class PipelineOperator(Operator):
             raise SchemaError(f"the pipeline has no source {side!r}: its sources are {', '.join(self.sides)}")
         self._graph.push(self.pipeline.sources[side], chunk)
         return self._taken()
+
+    def take(self, batch: Mapping[str, Any], number: int) -> list[Chunk]:
+        """Take the rows of several sources, and return the changes of the results that are known already.
+
+        Args:
+            batch: the rows of each source by its name: see :func:`objectspace.operators.inputs.chunks_of`.
+            number: the number of the batch; with the place of a row it is the key of a row that has none.
+
+        Raises:
+            RowError: a row does not fit its source.
+        """
+        chunks = chunks_of(self.pipeline.sources, batch, number)
+        return [made for side, chunk in chunks.items() for made in self.process(chunk, side)]
 
     def barrier(self, epoch: int) -> list[Chunk]:
         """End an epoch in all its operators, and return the changes of the results that were held back."""

@@ -8,7 +8,6 @@ from typing import Any
 
 from objectspace.operators.base import Operator
 from objectspace.operators.plan import Node, Plan
-from objectspace.operators.watermark_filter import WatermarkFilter
 from objectspace.relational import Chunk
 
 
@@ -49,9 +48,8 @@ class Graph:
                 operator = self.operators[node]
                 for chunk in operator.barrier(epoch):
                     self.push(node, chunk)
-                if isinstance(operator, WatermarkFilter):
-                    for column, value in operator.promises():
-                        self.watermark(node, column, value)
+                for column, value in operator.promises():
+                    self.watermark(node, column, value)
 
     def taken_output(self) -> dict[Node, list[Chunk]]:
         """Return the changes of the results since the last call."""

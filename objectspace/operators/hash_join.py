@@ -43,7 +43,9 @@ class HashJoin(Operator):
     in order. Rows come out as they are found, split into deletes and inserts; neighbours that cancel are left out.
 
     The columns of an output row are those of the left side, then those of the right one, with ``_right`` behind the
-    names that both have; a semi or anti join gives the rows of its main side alone.
+    names that both have; a semi or anti join gives the rows of its main side alone. The stream key is that of both
+    sides. Where no column of the two keys refuses NULL, it cannot tell a row of a full outer join without a left side
+    from one without a right side: ``in_left`` adds a column to it that can.
 
     State: a table of the rows of each side, keyed by join key and stream key; and where rows may come out without a
     match or depend on there being one (the kept sides of outer joins, the main side of semi and anti joins) a table of
@@ -59,6 +61,8 @@ class HashJoin(Operator):
             or ``right_anti``.
         null_safe: whether NULL equals NULL: for all columns, or one after the other; not at all by default.
         condition: what else a match takes; NULL is no match.
+        in_left: the name of one more column of a full outer join, at the end and part of the stream key: whether the
+            row has a left side.
         watermarks: whether promises about the first key column clean the state.
         cache_keys: of how many join keys a side keeps the rows in memory.
 
@@ -92,6 +96,7 @@ class HashJoin(Operator):
         null_safe: bool | Sequence[bool] | None = None,
         condition: Condition | None = None,
         *,
+        in_left: str | None = None,
         watermarks: bool = False,
         cache_keys: int = CACHE_KEYS,
     ) -> None:
@@ -109,15 +114,20 @@ class HashJoin(Operator):
             side: self._side(side, schema, key, safe)
             for side, schema, key in zip(self.sides, (left_schema, right_schema), self._keys, strict=True)
         }
-        self._joined = joined_schema(left_schema, right_schema, self._keeps)
+        if in_left is not None and kind != "full_outer":
+            raise SchemaError(f"in_left={in_left!r} is for full outer joins: found a join of kind {kind!r}")
+        self._pair = self._plain_pair if in_left is None else self._marked_pair
+        self._joined = joined_schema(left_schema, right_schema, self._keeps, in_left)
+        self._output = self._with_watermark(self._joined if self._main is None else self._sides[self._main].schema)
         self._matches = _predicate(condition, self._joined)
         self._is_plain = kind == "inner" and condition is None and self._takes_short_way
         self._promised: dict[str, Any] = {}
+        self._cleaned: Any = None
 
     @property
     def schema(self) -> TableSchema:
-        """The schema of its output."""
-        return self._joined if self._main is None else self._sides[self._main].schema
+        """The schema of its output; its watermark column is one whose promises are passed on."""
+        return self._output
 
     def state(self) -> list[tuple[str, TableSchema]]:
         """Return the schemas of its tables: rows and degrees of the left side, then of the right one."""
@@ -131,7 +141,7 @@ class HashJoin(Operator):
         for role, side in self._sides.items():
             side.open({what: self._tables[f"{role}{what}"] for what in side.state()})
             space.on_rollback(side.forget)
-        space.on_rollback(self._promised.clear)
+        space.on_rollback(self._forget_promises)
 
     @no_collection()
     def process(self, chunk: Chunk, side: str = "left") -> list[Chunk]:
@@ -194,12 +204,36 @@ class HashJoin(Operator):
         if len(self._promised) < 2:
             return []
         least = min(self._promised.values())
-        for table in self._tables.values():
-            table.update_watermark(least)
-        for one in self._sides.values():
-            one.forget()
+        if self._cleaned is None or least > self._cleaned:
+            self._clean_below(least)
         names = [self._output_name(one, self._keys[place][0]) for place, one in enumerate(self.sides)]
         return [(name, least) for name in names if name is not None]
+
+    def _clean_below(self, watermark: Any) -> None:
+        """Have the rows of join keys below a watermark removed with the next barrier."""
+        self._cleaned = watermark
+        for table in self._tables.values():
+            table.update_watermark(watermark)
+        for side in self._sides.values():
+            side.forget_below(watermark)
+
+    def _forget_promises(self) -> None:
+        self._promised.clear()
+        self._cleaned = None
+
+    def _with_watermark(self, schema: TableSchema) -> TableSchema:
+        """Return the schema of the output with the column that promises are about, ``None`` where there is none."""
+        name = next((name for name in map(self._promised_column, self._ranked_sides()) if name is not None), None)
+        return TableSchema(schema.columns, list(schema.primary_key), watermark_column=name)
+
+    def _ranked_sides(self) -> tuple[str, ...]:
+        """Return the sides, the one first whose columns are NULL in fewer rows."""
+        return self.sides[::-1] if self.kind == "right_outer" else self.sides
+
+    def _promised_column(self, side: str) -> str | None:
+        """Return the column of the output that keeps the promises of a side, ``None`` where none does."""
+        key = self._keys[self.sides.index(side)]
+        return self._output_name(side, key[0]) if self._has_watermarks and key else None
 
     def _promise(self, side: str, value: Any) -> Any:
         """Note a promise of one side, and return the one that holds: they only grow."""
@@ -283,9 +317,14 @@ class HashJoin(Operator):
     def _is_match(self, side: str, row: Row, other: Row) -> bool:
         return self._matches is None or bool(self._matches(self._pair(side, row, other)))
 
-    def _pair(self, side: str, row: Row | None, other: Row | None) -> Row:
+    def _plain_pair(self, side: str, row: Row | None, other: Row | None) -> Row:
+        """Return the joined row of a row of a side and one of the other side."""
         left, right = (row, other) if side == "left" else (other, row)
         return self._sides["left"].padded(left) + self._sides["right"].padded(right)
+
+    def _marked_pair(self, side: str, row: Row | None, other: Row | None) -> Row:
+        """Return the joined row, and whether it has a left side."""
+        return (*self._plain_pair(side, row, other), (row if side == "left" else other) is not None)
 
 
 def _opposite(side: str) -> str:
@@ -308,8 +347,10 @@ def checked_keys(
     return safe
 
 
-def joined_schema(left: TableSchema, right: TableSchema, keeps: dict[str, bool]) -> TableSchema:
-    """Return the schema of joined rows; the stream keys of both sides identify one."""
+def joined_schema(
+    left: TableSchema, right: TableSchema, keeps: dict[str, bool], in_left: str | None = None
+) -> TableSchema:
+    """Return the schema of joined rows; the stream keys of both sides, and the mark, identify one."""
     new_names: dict[str, str] = {}
     taken = set(left.names)
     for name in right.names:
@@ -321,6 +362,9 @@ def joined_schema(left: TableSchema, right: TableSchema, keeps: dict[str, bool])
     columns = [Column(c.name, c.type, c.nullable or keeps["right"]) for c in left.columns]
     columns += [Column(new_names[c.name], c.type, c.nullable or keeps["left"]) for c in right.columns]
     key = [name for name, _ in left.primary_key] + [new_names[name] for name, _ in right.primary_key]
+    if in_left is not None:
+        columns.append(Column(in_left, "bool"))
+        key.append(in_left)
     return TableSchema(columns, key)
 
 

@@ -176,6 +176,7 @@ class IntervalJoin(HashJoin):
         kind: as of :class:`HashJoin`.
         null_safe: as of :class:`HashJoin`; a NULL time matches nothing.
         condition: what else a match takes.
+        in_left: as of :class:`HashJoin`.
 
     Raises:
         SchemaError: a column does not exist, the times have other types, or the interval is not one.
@@ -208,6 +209,8 @@ class IntervalJoin(HashJoin):
         kind: JoinKind = "inner",
         null_safe: bool | Sequence[bool] | None = None,
         condition: Condition | None = None,
+        *,
+        in_left: str | None = None,
     ) -> None:
         self._times = {"left": left_time, "right": right_time}
         self._time_places = {"left": left_schema.place_of(left_time), "right": right_schema.place_of(right_time)}
@@ -217,7 +220,7 @@ class IntervalJoin(HashJoin):
             "left": (lower, upper),
             "right": (None if upper is None else -upper, None if lower is None else -lower),
         }
-        super().__init__(left_schema, right_schema, left_key, right_key, kind, null_safe, condition)
+        super().__init__(left_schema, right_schema, left_key, right_key, kind, null_safe, condition, in_left=in_left)
 
     _takes_short_way = False
 
@@ -249,6 +252,10 @@ class IntervalJoin(HashJoin):
         """Return the least time of a side that a later row of the output may have, where it is known."""
         name, own, met = self._output_name(side, self._times[side]), self._promised.get(side), self._met.get(side)
         return [] if name is None or own is None or met is None else [(name, min(own, met))]
+
+    def _promised_column(self, side: str) -> str | None:
+        """Return the time of a side in the output, where promises bound it."""
+        return None if self._reaches[side][0] is None else self._output_name(side, self._times[side])
 
     def _interval_side(self, side: str) -> IntervalSide:
         found = self._sides[side]

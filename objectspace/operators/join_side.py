@@ -102,6 +102,15 @@ class JoinSide:
             kept.clear()
         self._is_whole = None
 
+    def forget_below(self, watermark: Any) -> None:
+        """Drop from memory the rows whose first join column is below a watermark. Time: O(join keys in memory)."""
+        if self._encode is not None:
+            self.forget()
+            return
+        firsts = ((known, known if self.is_simple else known[0]) for known in self._groups)
+        for known in [known for known, first in firsts if first is not None and first < watermark]:
+            del self._groups[known]
+
     def key_of(self, row: Row) -> Row | None:
         """Return the join key of a row, ``None`` where a NULL in it matches nothing."""
         for place in self._strict_places:

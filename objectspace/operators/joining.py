@@ -2,89 +2,233 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, cast
 
-from objectspace.operators.builder import JOINS, Stream
-from objectspace.operators.computed import Rekey, Select
-from objectspace.operators.expressions import Expression, coalesce, col, expression, lit, shown
+from objectspace.operators.base import Operator
+from objectspace.operators.builder import Stream
+from objectspace.operators.computed import Select
+from objectspace.operators.dynamic_filter import DynamicFilter
+from objectspace.operators.expressions import Expression, coalesce, col, expression, shown
 from objectspace.operators.hash_join import HashJoin, JoinKind
+from objectspace.operators.interval_join import IntervalJoin
 from objectspace.operators.plan import Node
+from objectspace.operators.temporal_join import TemporalJoin, TemporalKind
 from objectspace.relational import Column, SchemaError, TableSchema
+
+JOINS = {
+    "inner": "inner",
+    "left": "left_outer",
+    "right": "right_outer",
+    "full": "full_outer",
+    "outer": "full_outer",
+    "semi": "left_semi",
+    "anti": "left_anti",
+}
+"""The names of joins, with the kinds of the operator; a kind of the operator is taken as it is, too."""
 
 On = Sequence[str | tuple[str, str]] | str
 
 
-def joined(
-    left: Stream, right: Stream, on: On, how: str, *, where: Any = None, null_safe: bool = False, suffix: str = "_right"
-) -> Stream:
+@dataclass(frozen=True)
+class Extras:
+    """What a join of streams may take beside the columns that must be equal: see :meth:`Stream.join`."""
+
+    where: Any = None
+    null_safe: bool = False
+    suffix: str = "_right"
+    within: Sequence[Any] | None = None
+    as_of: tuple[str, str] | None = None
+
+
+def joined(left: Stream, right: Stream, on: On, how: str, extras: Extras) -> Stream:
     """Return the join of two streams: see :meth:`Stream.join`."""
     pairs = [(one, one) if isinstance(one, str) else one for one in ([on] if isinstance(on, str) else on)]
     if not pairs:
         raise SchemaError("join() takes at least one column in on=: rows meet by equal values")
+    _check(extras, left, right)
     shared = [name for name, other in pairs if name == other]
-    kind = cast(JoinKind, JOINS.get(how, how))
-    if kind == "full_outer" and not _tells_absence(left, right):
-        left, right = _marked(left, "_in_left"), _marked(right, "_in_right")
-    renamed = _names_of_right(left, right, shared, suffix)
+    kind = JOINS.get(how, how)
+    renamed = _names_of_right(left, right, shared, extras.suffix)
     other = right.relabelled(renamed) if renamed else right
-    keys = [name for name, _ in pairs], [renamed.get(name, name) for _, name in pairs]
-    schemas = left.schema, other.schema
-
-    def _make() -> HashJoin:
-        return HashJoin(
-            *schemas,
-            left_key=keys[0],
-            right_key=keys[1],
-            kind=kind,
-            null_safe=null_safe,
-            condition=_condition(*schemas, where),
-        )
-
-    operator = _make()
-    output = operator.schema
-    structure = f"{kind} on {', '.join(f'{one} = {two}' for one, two in zip(*keys, strict=True))}"
-    structure += (" null-safe" if null_safe else "") + ("" if where is None else f" where {expression(where)}")
-    node = Node(
-        "HashJoin",
-        structure,
-        operator.schema,
-        (left.node, other.node),
-        operator.sides,
-        _make,
-        (tuple(keys[0]), tuple(keys[1])),
-        operator.state(),
-        kind == "inner" and left.node.append_only and right.node.append_only,
-    )
-    visible = [name for name in (*left.columns, *other.columns) if name in operator.schema.names]
-    found = Stream(left.pipeline, node, visible)
+    made = _Made(left, other, [(name, renamed.get(two, two)) for name, two in pairs], kind, extras, renamed)
+    found = made.stream()
     if "semi" in kind or "anti" in kind:
         return found if kind.startswith("left") else found.relabelled({new: old for old, new in renamed.items()})
     columns = _output(left, other, kind, shared, renamed)
-    key = [name for name, _ in operator.schema.primary_key]
+    output = found.schema
+    key = [name for name, _ in output.primary_key]
     if kind in ("inner", "left_outer"):
         # What the left side has too says nothing more: a row of it has one value there, or none.
         key = [name for name in key if name not in {renamed[name] for name in shared}]
-    structure = ", ".join(shown(name, made) for name, made in columns.items())
-    return found.then("Select", structure, lambda: Select(output, columns, key), visible=tuple(columns))
+    # A column of on= is that of either side, and both sides keep the promise about it.
+    promises = {name: name for name in shared if kind == "full_outer"}
+    structure = ", ".join(shown(name, one) for name, one in columns.items())
+    return found.then("Select", structure, lambda: Select(output, columns, key, promises), visible=tuple(columns))
 
 
-def _tells_absence(left: Stream, right: Stream) -> bool:
-    """Tell whether a key of which a part is NULL shows that this side has no row there."""
-    return all(
-        any(not stream.schema.columns[place].nullable for place in stream.schema.key_places) for stream in (left, right)
+def compared(left: Stream, column: str, comparison: str, right: Stream) -> Stream:
+    """Return the rows that compare with the one value of a stream: see :meth:`Stream.filter_by`."""
+    if right.schema.primary_key or len(right.schema.columns) != 1:
+        raise SchemaError(
+            f"filter_by() compares with a stream of one row and one column, such as agg(most=max_({column!r})): found"
+            f" {right.schema}"
+        )
+    schemas = left.schema, right.schema
+
+    def _make() -> DynamicFilter:
+        return DynamicFilter(*schemas, column, comparison)
+
+    operator = _make()
+    structure = f"{column} {comparison} {right.schema.names[0]}"
+    nodes = (left.node, right.node)
+    node = Node(
+        "DynamicFilter", structure, operator.schema, nodes, operator.sides, _make, ((), ()), operator.state(), False
     )
+    return Stream(left.pipeline, node, left.columns)
 
 
-def _marked(stream: Stream, name: str) -> Stream:
-    """Return a stream with one more hidden key column, which is never NULL."""
-    while name in stream.schema.names:
+@dataclass(frozen=True)
+class _Made:
+    """A join of streams whose columns have different names.
+
+    Args:
+        left: the left side.
+        right: the right side, with the names that its columns have in the output.
+        pairs: the columns that must be equal.
+        kind: the kind of the operator.
+        extras: what else is asked for.
+        renamed: the names of columns of the right side that were changed.
+    """
+
+    left: Stream
+    right: Stream
+    pairs: Sequence[tuple[str, str]]
+    kind: str
+    extras: Extras
+    renamed: Mapping[str, str]
+
+    def stream(self) -> Stream:
+        """Return the rows of the join with all columns of both sides."""
+        left, right, extras = self.left, self.right, self.extras
+        watermark = next((pair for pair in self.pairs if pair == _watermarks(left, right)), None)
+        cleans = watermark is not None and extras.within is None and extras.as_of is None
+        # State is cleaned by ranges of keys: what the watermarks are about comes first.
+        pairs = sorted(self.pairs, key=lambda pair: not cleans or pair != watermark)
+        keys = [name for name, _ in pairs], [name for _, name in pairs]
+        label, make = self._maker(keys, cleans)
+        operator = make()
+        structure = f"{self.kind} on {', '.join(f'{one} = {two}' for one, two in pairs)}{self._described()}"
+        appends = self.kind == "inner" and left.node.append_only and right.node.append_only
+        if extras.as_of is not None:
+            appends = left.node.append_only
+        node = Node(
+            label,
+            structure + (f", watermark of {keys[0][0]}" if cleans else ""),
+            operator.schema,
+            (left.node, right.node),
+            operator.sides,
+            make,
+            (tuple(keys[0]), tuple(keys[1])),
+            operator.state(),
+            appends,
+        )
+        return Stream(
+            left.pipeline, node, [name for name in (*left.columns, *right.columns) if name in operator.schema.names]
+        )
+
+    def _maker(self, keys: tuple[list[str], list[str]], cleans: bool) -> tuple[str, Callable[[], Operator]]:
+        """Return the label of the operator, and what makes it."""
+        schemas, extras, kind = (self.left.schema, self.right.schema), self.extras, cast(JoinKind, self.kind)
+        if extras.as_of is not None:
+            at, since = extras.as_of[0], self._new(extras.as_of[1])
+            of_time = cast(TemporalKind, kind)
+            return "TemporalJoin", lambda: TemporalJoin(*schemas, *keys, at, since, of_time)
+        options: dict[str, Any] = {"kind": kind, "null_safe": extras.null_safe}
+        if kind == "full_outer" and _may_be_null(schemas[0]) and _may_be_null(schemas[1]):
+            options["in_left"] = _free("_in_left", (*schemas[0].names, *schemas[1].names))
+        # The condition is made where the operator is: what is made of an expression may not travel.
+        where = extras.where
+        if extras.within is not None:
+            left_time, right_time, lower, upper = self._interval()
+            times = (left_time, self._new(right_time), lower, upper)
+            return "IntervalJoin", lambda: IntervalJoin(
+                *schemas, *keys, *times, condition=_condition(*schemas, where), **options
+            )
+        options["watermarks"] = cleans
+        return "HashJoin", lambda: HashJoin(*schemas, *keys, condition=_condition(*schemas, where), **options)
+
+    def _described(self) -> str:
+        """Return in words what else is asked for."""
+        extras = self.extras
+        parts = " null-safe" if extras.null_safe else ""
+        if extras.within is not None:
+            left_time, right_time, lower, upper = self._interval()
+            parts += f" within {left_time} - {self._new(right_time)} from {lower} to {upper}"
+        if extras.as_of is not None:
+            parts += f" as of {extras.as_of[0]} since {self._new(extras.as_of[1])}"
+        return parts + ("" if extras.where is None else f" where {expression(extras.where)}")
+
+    def _interval(self) -> tuple[str, str, Any, Any]:
+        """Return the columns of times, and the least and the greatest difference."""
+        left_time, right_time, *bounds = cast(Sequence[Any], self.extras.within)
+        lower, upper = (-bounds[0], bounds[0]) if len(bounds) == 1 else bounds
+        return left_time, right_time, lower, upper
+
+    def _new(self, name: str) -> str:
+        """Return the name that a column of the right side has now."""
+        return self.renamed.get(name, name)
+
+
+def _check(extras: Extras, left: Stream, right: Stream) -> None:
+    """Refuse what does not go together.
+
+    Raises:
+        SchemaError: it does not.
+    """
+    if extras.within is not None and not _is_interval(extras.within):
+        raise SchemaError(
+            "within= takes (left time, right time, how far apart), or (left time, right time, least, greatest) of left"
+            f" time less right time: found {extras.within!r}"
+        )
+    if extras.as_of is None:
+        return
+    if extras.within is not None or extras.where is not None or extras.null_safe:
+        raise SchemaError("as_of= goes without within=, where= and null_safe=: filter what comes out of the join")
+    for stream, side, name in zip((left, right), ("left", "right"), extras.as_of, strict=True):
+        if stream.schema.watermark_column != name:
+            raise SchemaError(
+                f"as_of= waits for watermarks: the {side} side has none on {name!r}: use .watermark({name!r}, delay) on"
+                " it"
+            )
+    if not right.node.append_only and extras.as_of[1] not in [name for name, _ in right.schema.primary_key]:
+        raise SchemaError(
+            f"as_of= takes a history: the key of the right side must hold its time {extras.as_of[1]!r}, so that a new"
+            " version is another row"
+        )
+
+
+def _is_interval(within: Any) -> bool:
+    if not isinstance(within, Sequence) or len(within) not in (3, 4):
+        return False
+    return len(within) == 4 or isinstance(within[2], int | timedelta)
+
+
+def _watermarks(left: Stream, right: Stream) -> tuple[str | None, str | None]:
+    return left.schema.watermark_column, right.schema.watermark_column
+
+
+def _may_be_null(schema: TableSchema) -> bool:
+    """Tell whether all columns of the stream key may be NULL in one row; also where there are none."""
+    return all(schema.columns[place].nullable for place in schema.key_places)
+
+
+def _free(name: str, taken: Sequence[str]) -> str:
+    while name in taken:
         name = f"_{name}"
-    columns = {one: col(one) for one in stream.schema.names} | {name: lit(True)}
-    before = stream.schema
-    marked = stream.then("Marked", name, lambda: Select(before, columns))
-    schema = TableSchema(marked.schema.columns, [*marked.schema.primary_key, name])
-    return marked.then("Rekey", f"and {name}", lambda: Rekey(schema))
+    return name
 
 
 def _names_of_right(left: Stream, right: Stream, shared: Sequence[str], suffix: str) -> dict[str, str]:

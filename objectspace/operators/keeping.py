@@ -20,7 +20,8 @@ def kept(
 ) -> Stream:
     """Return the changes of a table that keeps a stream: see :meth:`Stream.materialize`."""
     if key is not None:
-        schema, columns = TableSchema(stream.schema.columns, list(key)), list(key)
+        before, columns = stream.schema, list(key)
+        schema = TableSchema(before.columns, columns, watermark_column=before.watermark_column)
         stream = stream.then("Rekey", ", ".join(columns), lambda: Rekey(schema))
     given, chosen = stream.schema, cast(Conflict, conflict or "overwrite")
     structure = "" if conflict is None else f"{conflict}{'' if version is None else f' {version}'}"

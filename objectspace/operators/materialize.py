@@ -73,7 +73,9 @@ class Materialize(Operator):
         names = [version_column] if isinstance(version_column, str) else list(version_column or ())
         self._input, self.conflict = schema, conflict
         self._versions = [schema.place_of(name) for name in names]
-        self._output = TableSchema(schema.columns, list(stream_key)) if stream_key else schema
+        watermark = schema.watermark_column if self._keeps(schema.watermark_column) else None
+        key: list[Any] = list(stream_key or schema.primary_key)
+        self._output = TableSchema(schema.columns, key, watermark_column=watermark)
 
     @property
     def schema(self) -> TableSchema:
@@ -113,6 +115,13 @@ class Materialize(Operator):
                 before[key] = after[key] = self.table.get_row(key)
             after[key] = self._resolved(op, after[key], row)
         return self._apply(before, after)
+
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
+        """Pass a promise about a key column on: of another one, a row may take the place of an earlier one."""
+        return [(column, value)] if self._keeps(column) else []
+
+    def _keeps(self, column: str | None) -> bool:
+        return any(column == name for name, _ in self._input.primary_key)
 
     def get_row(self, key: Sequence[Any]) -> Row | None:
         """Return the row of a key, ``None`` where there is none. Time: O(log n)."""

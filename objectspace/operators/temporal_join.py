@@ -87,7 +87,7 @@ class TemporalJoin(Operator):
             for side, schema in self._schemas.items()
         }
         joined = joined_schema(left_schema, right_schema, {"left": kind == "left_outer", "right": False})
-        self._output = TableSchema(joined.columns, left_schema.primary_key)
+        self._output = TableSchema(joined.columns, left_schema.primary_key, watermark_column=left_time)
         self._nulls: Row = (None,) * len(right_schema.columns)
         self._promised: dict[str, Any] = {}
         self._late = 0

@@ -81,6 +81,9 @@ class GroupTopN(Operator):
 
     State: one table with the input, keyed by group, order and stream key. An event dirties the slot of its row.
 
+    A watermark of a group column that is the watermark column of the schema removes the groups below it; what was given
+    of them stays.
+
     Args:
         schema: the schema of the input; its primary key is the stream key, which breaks ties, ascending.
         group_key: the columns of a group.
@@ -121,10 +124,15 @@ class GroupTopN(Operator):
     ) -> None:
         super().__init__()
         _check_numbers(limit, offset, with_ties, cache_groups)
-        self._input, self.limit, self.offset, self.with_ties = schema, limit, offset, with_ties
+        self.limit, self.offset, self.with_ties = limit, offset, with_ties
         self._append_only, self._cache_groups = append_only, cache_groups
+        self._closing = schema.watermark_column if schema.watermark_column in group_key else None
+        # State is cleaned by ranges of keys: what the watermark is about comes first.
+        group_key = self._group_key = sorted(group_key, key=lambda name: name != self._closing)
         self._group_places = [schema.place_of(name) for name in group_key]
-        self._state_schema = TableSchema(schema.columns, [*group_key, *order_by, *_rest(schema, group_key, order_by)])
+        key = [*group_key, *order_by, *_rest(schema, group_key, order_by)]
+        self._state_schema = TableSchema(schema.columns, key, watermark_column=self._closing)
+        self._output = TableSchema(schema.columns, list(schema.primary_key), watermark_column=self._closing)
         self._order_places = self._state_schema.key_places[: len(group_key) + len(order_by)]
         self._ordered = TableSchema(schema.columns, [*group_key, *order_by])
         self._needed = offset + limit
@@ -137,8 +145,8 @@ class GroupTopN(Operator):
 
     @property
     def schema(self) -> TableSchema:
-        """The schema of its output: that of the input."""
-        return self._input
+        """The schema of its output: that of the input, with the watermark column where it is one of the group."""
+        return self._output
 
     def state(self) -> list[tuple[str, TableSchema]]:
         """Return the schema of the table of its rows."""
@@ -174,6 +182,19 @@ class GroupTopN(Operator):
         self._let_go()
         return self._emitted(found)
 
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
+        """Take a promise about a group column: groups below it are forgotten with the next barrier.
+
+        Time: O(groups in memory). Dirties: at the next barrier one slot, and the rows that are removed.
+        """
+        if column not in self._group_key:
+            return []
+        if column == self._closing and value is not None:
+            self._rows.update_watermark(value)
+            for group in [group for group in self._windows if group[0] is not None and group[0] < value]:
+                del self._windows[group]
+        return [(column, value)]
+
     def _reaches(self, window: Window, key: bytes) -> bool:
         """Tell whether a change may concern the result."""
         keys, needed = window.keys, self._needed
@@ -185,7 +206,7 @@ class GroupTopN(Operator):
         new = [("+", row) for one in changes for row in one[2]]
         pairs = [entry for one in changes for old, now in one[1] for entry in (("U-", old), ("U+", now))]
         found: list[Any] = gone + pairs + new
-        return [Chunk(self._input, [op for op, _ in found], [row for _, row in found])] if found else []
+        return [Chunk(self._output, [op for op, _ in found], [row for _, row in found])] if found else []
 
     @property
     def _rows(self) -> StateTable:

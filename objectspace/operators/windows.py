@@ -63,8 +63,6 @@ class Hop(Operator):
         super().__init__()
         self.input, self.time_column, self.size, self.slide = schema, time_column, size, slide
         column = schema.column(time_column)
-        if column.type.kind not in _ORIGINS:
-            raise SchemaError(f"windows are over one of {', '.join(_ORIGINS)}: {time_column!r} is {column.type}")
         _check_spans(column, size, slide)
         self._names = start, end
         self._origin = _ORIGINS[column.type.kind] if origin is None else origin
@@ -154,15 +152,26 @@ class Tumble(Hop):
         super().__init__(schema, time_column, size, size, origin=origin, start=start, end=end)
 
 
-def _check_spans(column: Column, size: Span, slide: Span) -> None:
+def check_span(column: Column, name: str, span: Span) -> None:
+    """Refuse a length of time that does not fit a column of times.
+
+    Raises:
+        SchemaError: it does not, or the column has another type.
+    """
+    if column.type.kind not in _ORIGINS:
+        raise SchemaError(f"windows are over one of {', '.join(_ORIGINS)}: {column.name!r} is {column.type}")
     is_number = column.type.kind in _INTEGERS
     zero: Any = 0 if is_number else timedelta(0)
     wanted: type = int if is_number else timedelta
-    for name, span in (("size", size), ("slide", slide)):
-        if not isinstance(span, wanted) or isinstance(span, bool) or span <= zero:
-            raise SchemaError(f"the {name} of a window over {column} is a positive {wanted.__name__}: found {span!r}")
-        if column.type.kind == "date" and span % timedelta(days=1):  # type: ignore[operator]
-            raise SchemaError(f"the {name} of a window over {column} is whole days: found {span!r}")
+    if not isinstance(span, wanted) or isinstance(span, bool) or span <= zero:
+        raise SchemaError(f"the {name} over {column} is a positive {wanted.__name__}: found {span!r}")
+    if column.type.kind == "date" and span % timedelta(days=1):  # type: ignore[operator]
+        raise SchemaError(f"the {name} over {column} is whole days: found {span!r}")
+
+
+def _check_spans(column: Column, size: Span, slide: Span) -> None:
+    check_span(column, "size of a window", size)
+    check_span(column, "slide of a window", slide)
     if size % slide:  # type: ignore[operator]
         raise SchemaError(f"the size of a window is a multiple of its slide: found {size!r} and {slide!r}")
 

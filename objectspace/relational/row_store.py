@@ -77,6 +77,6 @@ def text_of(payload: Payload) -> str:
     return payload  # type: ignore[return-value]
 
 
-def texts_of(payloads: list[Payload]) -> list[str]:
+def texts_of(payloads: list[Payload | None]) -> list[str]:
     """Return the texts of many stored rows."""
     return payloads  # type: ignore[return-value]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 
-from checkpoint import CheckpointStore, Reader, StoredItem, UnknownCheckpointError
+from checkpoint import CheckpointStore, Reader, UnknownCheckpointError
+from checkpoint.reader import ReadRow
 from objectspace import PersistedObjectSpace
 from objectspace.relational.catalogue import TABLES, WATERMARKS, TableRecord
 from objectspace.relational.errors import RowError, SchemaMismatchError
@@ -251,7 +252,7 @@ class _View:
     ) -> Iterator[Row]:
         """Yield the rows of a range as SQL sees it."""
         ranges = self._sql_ranges(prefix, lower, upper, inclusive)
-        pages = self._pages(ranges, reverse, FIRST_ROWS, BATCH_ROWS)
+        pages = self._pages(ranges, reverse)
         rows = (row for page in pages for row in self.codec.decode_all(page))
         bounds = [bound for bound in (lower, upper) if bound is not None]
         places = self.record.schema.key_places[len(prefix) :][: max(map(len, bounds), default=0)]
@@ -261,7 +262,8 @@ class _View:
 
     def text_pages(self, size: int) -> Iterator[list[str]]:
         """Yield the texts of all rows in key order, in pages."""
-        return self._pages(self.keys.ranges((), None, None, (True, True)), False, size, size)
+        pages = self._pages(self.keys.ranges((), None, None, (True, True)), reverse=False)
+        return _paged(chain.from_iterable(pages), size, size)
 
     def touched(self, first: int, last: int, other: _View | None) -> list[bytes]:
         """Return the keys that the checkpoints after ``first`` up to ``last`` wrote, in key order."""
@@ -288,41 +290,39 @@ class _View:
             lower, upper, inclusive = upper, lower, (inclusive[1], inclusive[0])
         return [part for found in self.keys.ranges(prefix, lower, upper, inclusive) for part in self.seen.parts(found)]
 
-    def _pages(self, ranges: list[KeyRange], reverse: bool, first: int, most: int) -> Iterator[list[str]]:
-        """Yield the texts of the visible rows of some ranges in key order, in pages that grow up to a size."""
+    def _pages(self, ranges: list[KeyRange], reverse: bool) -> Iterator[list[str]]:
+        """Yield the texts of the visible rows of some ranges in key order, in pages that grow."""
         if len(ranges) > 1 and self.keys.is_distributed:
             streams = [self._pairs(found, reverse) for found in ranges]
             body = self.keys.body_of
             merged = heapq.merge(*streams, key=lambda pair: body(pair[0]), reverse=reverse)
-            yield from ([text for _, text in page] for page in _paged(merged, first, most))
-        elif self.seen.hides_anything():
-            for found in ranges[:: -1 if reverse else 1]:
-                yield from (
-                    [text for _, text in self._shown(items)] for items in self._items(found, reverse, first, most)
-                )
-        else:
-            for found in ranges[:: -1 if reverse else 1]:
-                yield from (
-                    texts_of([item.value for item in items]) for items in self._items(found, reverse, first, most)
-                )
+            yield from ([text for _, text in page] for page in _paged(merged, FIRST_ROWS, BATCH_ROWS))
+            return
+        hides = self.seen.hides_anything()
+        for found in ranges[:: -1 if reverse else 1]:
+            for page in self._stored(found, reverse):
+                yield [text for _, text in self._shown(page)] if hides else texts_of([row[1] for row in page])
 
     def _pairs(self, found: KeyRange, reverse: bool) -> Iterator[tuple[bytes, str]]:
-        return (pair for items in self._items(found, reverse, FIRST_ROWS, BATCH_ROWS) for pair in self._shown(items))
+        return (pair for page in self._stored(found, reverse) for pair in self._shown(page))
 
-    def _shown(self, items: list[StoredItem]) -> list[tuple[bytes, str]]:
-        """Return (key, text) of the items that no watermark hides."""
-        keys, texts = [key_of(item.slot) for item in items], texts_of([item.value for item in items])
+    def _shown(self, page: list[ReadRow]) -> list[tuple[bytes, str]]:
+        """Return (key, text) of the rows that no watermark hides."""
+        keys, texts = [key_of(row[0]) for row in page], texts_of([row[1] for row in page])
         pairs = zip(keys, texts, strict=True)
         if not self.seen.hides_anything():
             return list(pairs)
         return [(key, text) for key, text in pairs if self.visible(key, text) is not None]
 
-    def _items(self, found: KeyRange, reverse: bool, first: int, most: int) -> Iterator[list[StoredItem]]:
-        """Yield the stored items of one range in pages."""
+    def _stored(self, found: KeyRange, reverse: bool) -> Iterator[list[ReadRow]]:
+        """Yield the stored rows of one range in pages."""
         start, end = slot_of(found[0]), slot_of(found[1])
-        items = self.reader.items(self.object_id, start or None, end or None, reverse=reverse)
-        inside = filter(lambda item: item.slot != end, items) if end else items
-        return _paged(inside, first, most)
+        for page in self.reader.item_pages(self.object_id, start or None, end or None, reverse=reverse):
+            # The end of a range is no part of it, and can only be where the pages begin or end.
+            edge = 0 if reverse else -1
+            if end and page and page[edge][0] == end:
+                del page[edge]
+            yield page
 
 
 def _paged(entries: Iterator[T], size: int, most: int) -> Iterator[list[T]]:

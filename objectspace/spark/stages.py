@@ -102,9 +102,22 @@ class Stages:
 
 
 _RESTING = frozenset(
-    ("HashAgg", "SimpleAgg", "HashJoin", "TopN", "GroupTopN", "Materialize", "Dedup", "WatermarkFilter")
+    (
+        "Dedup",
+        "DynamicFilter",
+        "GroupTopN",
+        "HashAgg",
+        "HashJoin",
+        "Materialize",
+        "SessionWindow",
+        "SimpleAgg",
+        "TopN",
+    )
 )
-"""Kinds of operators that do nothing at a barrier before which nothing came."""
+"""Kinds of operators that do nothing at a barrier before which nothing came.
+
+A watermark filter repeats its promise: a join behind it waits for that of both sides, in one epoch.
+"""
 
 
 def compiled(plan: Plan, results: Mapping[str, Node], shards: int) -> Stages:

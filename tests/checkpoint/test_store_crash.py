@@ -14,6 +14,7 @@ from checkpoint import CheckpointError, CheckpointStore, Run, StoreFailedError
 from checkpoint.tiers import FAN_IN
 from objectspace import PersistedObjectSpace
 from tests.checkpoint.store_helpers import FAULTS, FULL, Fault, Inject, crash_points, quick_store, run_of, values_in
+from tests.golden import format_1
 from tests.tally import TALLY
 
 DUE = FAN_IN + 1
@@ -98,6 +99,33 @@ def test_creating_a_store_survives_every_crash_point(tmp_path: Path, inject: Inj
         points += 1
     print(f"{points} crash points tried: {fault}")
     assert points > 5
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_the_upgrade_of_an_older_format_survives_every_crash_point(
+    tmp_path: Path, inject: Inject, fault: dict[str, Any]
+) -> None:
+    path = tmp_path / "state.db"
+
+    def work() -> None:
+        shutil.copy(format_1.PATH, path)
+        quick_store(path).close()
+
+    points = 0
+    for _ in crash_points(inject, fault, work):
+        for read_only in (True, False):
+            with PersistedObjectSpace.open(path, read_only=read_only) as space:
+                assert format_1.contents(space) == format_1.SECOND
+                assert space.store.verify() == 3
+        with PersistedObjectSpace.open(path) as space:
+            space.get_list("list").append("more")
+            space.checkpoint()
+            assert space.store.verify() == 4
+        for file in tmp_path.iterdir():
+            file.unlink()
+        points += 1
+    print(f"{points} crash points tried: {fault}")
+    assert points > 10
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=str)

@@ -80,6 +80,28 @@ def test_a_damaged_checkpoint_that_a_merged_run_holds_costs_just_itself() -> Non
     assert store.verify() == 39
 
 
+@pytest.mark.parametrize("damage", ["UPDATE setting SET value = 1", "DELETE FROM setting"])
+def test_ids_that_would_be_used_again_are_found_and_mended(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "state.db"
+    with PersistedObjectSpace.open(path) as space:
+        space.create_list("gone").append(1)
+        space.create_list("kept").append(2)
+        space.checkpoint()
+        space.delete("gone")
+        space.checkpoint()
+        space.store.database.conn.execute(damage + " WHERE key = 'next_object_id'")
+    with CheckpointStore(path) as store:
+        with pytest.raises(CorruptStoreError, match="would have the id 1, and the ids up to 2 are used"):
+            store.verify()
+        report = store.repair()
+        assert (len(report.damage), report.lost, report.newest) == (1, (), 2)
+        assert store.verify() == 2
+    with PersistedObjectSpace.open(path) as space:
+        space.create_list("new")
+        space.checkpoint()
+        assert (list(space.get_list("new")), list(space.get_list("kept"))) == ([], [2])
+
+
 def test_a_full_checkpoint_is_made_again_from_an_older_base() -> None:
     store = make(":memory:", 5)
     store.append(Run(FULL))

@@ -11,7 +11,7 @@ from typing import Any
 
 from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace
-from objectspace.operators import GroupTopN, HashJoin, Materialize, Operator, TopN
+from objectspace.operators import DynamicFilter, GroupTopN, HashJoin, Materialize, Operator, TopN
 from objectspace.relational import Chunk, Column, TableSchema
 from tests.relational.interpreter import order_of, value_of
 
@@ -41,6 +41,11 @@ def top_of(spec: dict[str, Any]) -> GroupTopN:
     return TopN(schema, order, spec["limit"], **options)
 
 
+def filter_of(spec: dict[str, Any]) -> DynamicFilter:
+    left, right = schema_of(spec["left_types"], [0]), schema_of(spec["right_types"], [])
+    return DynamicFilter(left, right, f"c{spec['left_column']}", spec["comparator"])
+
+
 def materialize_of(spec: dict[str, Any]) -> Materialize:
     return Materialize(
         schema_of(spec["types"], spec["pk"]),
@@ -51,6 +56,7 @@ def materialize_of(spec: dict[str, Any]) -> Materialize:
 
 
 MAKERS: dict[str, Callable[[dict[str, Any]], Operator]] = {
+    "dynamic_filter": filter_of,
     "hash_join": join_of,
     "top_n": top_of,
     "materialize": materialize_of,
@@ -64,6 +70,8 @@ def types_of(spec: dict[str, Any], side: str) -> list[str]:
 def output_types(spec: dict[str, Any]) -> list[str]:
     if "types" in spec:
         return spec["types"]  # type: ignore[no-any-return]
+    if "join_type" not in spec:
+        return spec["left_types"]  # type: ignore[no-any-return]
     main = spec["join_type"].partition("_")[0] if spec["join_type"].endswith(("semi", "anti")) else None
     return spec[f"{main}_types"] if main else spec["left_types"] + spec["right_types"]  # type: ignore[no-any-return]
 
@@ -120,7 +128,11 @@ class Run:
         return [row for chunk in out for row in chunk.rows()]
 
     def process(self, side: str, entries: list[Any]) -> list[Any]:
-        schema = self.operator._sides[side].schema if side != "input" else self.operator._input  # type: ignore[attr-defined]
+        schema = self.operator.schema
+        if isinstance(self.operator, HashJoin):
+            schema = self.operator._sides[side].schema
+        elif side == "right":
+            schema = self.operator.state()[1][1]
         chunk = Chunk.from_rows(schema, rows_of(types_of(self.spec, side), entries))
         return [row for out in self.operator.process(chunk, side=side) for row in out.rows()]
 

@@ -114,7 +114,48 @@ TOPS: list[Step] = [
     ),
 ]
 
-UNARY = [*FILTERS, *PROJECTIONS, *AGGREGATES, *TOPS]
+_SESSIONS = """
+    SELECT *, min(v) OVER (PARTITION BY k, number) AS start
+    FROM (
+        SELECT *, sum(begins) OVER (PARTITION BY k ORDER BY v) AS number
+        FROM (
+            SELECT *, CASE WHEN v - lag(v) OVER (PARTITION BY k ORDER BY v) < 2 THEN 0 ELSE 1 END AS begins
+            FROM {x} WHERE v IS NOT NULL
+        )
+    )
+"""
+
+_HOPS = """
+    SELECT k, v - ((v % 2) + 2) % 2 - back AS v, count(*) AS w
+    FROM {x}, (VALUES (0), (2)) AS b(back) WHERE v IS NOT NULL GROUP BY ALL
+"""
+
+
+def _longest(stream: Stream) -> Stream:
+    """Return of each session when it begins and how many rows it has."""
+    sessions = stream.sessions("v", 2, by=["k"]).group_by("k", "session_start").agg(w=count())
+    return sessions.select("k", "w", v="session_start").select(*KVW)
+
+
+WINDOWS: list[Step] = [
+    (
+        lambda s: s.sessions("v", 2, by="k").select("k", "w", v="session_start").select(*KVW),
+        f"SELECT k, start AS v, w FROM ({_SESSIONS})",
+    ),
+    (_longest, f"SELECT k, start AS v, count(*) AS w FROM ({_SESSIONS}) GROUP BY k, start"),
+    (
+        lambda s: (
+            s.window("v", 4, hop=2)
+            .group_by("k", "window_start")
+            .agg(w=count())
+            .select("k", "w", v="window_start")
+            .select(*KVW)
+        ),
+        f"SELECT k, v, w FROM ({_HOPS})",
+    ),
+]
+
+UNARY = [*FILTERS, *PROJECTIONS, *AGGREGATES, *TOPS, *WINDOWS]
 
 Pair = tuple[Callable[[Stream, Stream], Stream], str]
 """An operator with two inputs: what it builds, and its SQL over ``{x}`` and ``{y}``."""
@@ -124,6 +165,14 @@ def _join(how: str, word: str) -> Pair:
     return (
         lambda x, y: x.join(y, on="k", how=how).select("k", "v", w="v_right"),
         f"SELECT k, x.v AS v, y.v AS w FROM {{x}} AS x {word} JOIN {{y}} AS y USING (k)",
+    )
+
+
+def _near(how: str, word: str) -> Pair:
+    return (
+        lambda x, y: x.join(y, on="k", how=how, within=("v", "w", -1, 2)).select("k", "v", w="w_right"),
+        f"SELECT coalesce(x.k, y.k) AS k, x.v AS v, y.w AS w FROM {{x}} AS x {word} JOIN {{y}} AS y"
+        " ON x.k = y.k AND x.v - y.w BETWEEN -1 AND 2",
     )
 
 
@@ -147,6 +196,15 @@ BINARY: list[Pair] = [
         lambda x, y: x.join(y, on="v", how="anti"),
         "SELECT * FROM {x} AS x WHERE NOT EXISTS (SELECT 1 FROM {y} AS y WHERE x.v = y.v)",
     ),
+    (
+        lambda x, y: x.filter_by("v", ">", y.agg(least=min_("w"))),
+        "SELECT * FROM {x} AS x WHERE x.v > (SELECT min(w) FROM {y})",
+    ),
+    (
+        lambda x, y: x.filter_by("w", "<=", y.agg(n=count("v"))),
+        "SELECT * FROM {x} AS x WHERE x.w <= (SELECT count(v) FROM {y})",
+    ),
+    *(_near(how, word) for how, word in (("inner", ""), ("full", "FULL"))),
     (lambda x, y: x.union(y), "SELECT * FROM {x} UNION ALL SELECT * FROM {y}"),
 ]
 

@@ -12,7 +12,7 @@ ELSEWHERE = {
     "hash_join": "the cases of joins have an interpreter of their own",
     "top_n": "the cases of TopN have an interpreter of their own",
     "materialize": "the cases of Materialize have an interpreter of their own",
-    "dynamic_filter": "no operator here compares rows with one changing value: a join with a condition does",
+    "dynamic_filter": "the cases of DynamicFilter run beside those of joins",
 }
 """Operators whose cases do not run here, with the reason."""
 

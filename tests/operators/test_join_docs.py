@@ -20,4 +20,7 @@ def test_the_programs_of_the_page() -> None:
 def test_the_table_has_every_operator_of_the_page() -> None:
     rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
-    assert named == {name for name in operators.__all__ if name.endswith(("Join", "TopN"))} | {"Materialize"}
+    assert named == {name for name in operators.__all__ if name.endswith(("Join", "TopN"))} | {
+        "Materialize",
+        "DynamicFilter",
+    }

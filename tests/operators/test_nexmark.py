@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -49,6 +51,13 @@ def test_a_query_gives_what_duckdb_gives(name: str, batches: list[Batch], oracle
     assert len(found) > 0
     assert found == bag(oracle.execute(QUERIES[name].sql).fetchall())
     store.close()
+
+
+def test_the_page_has_every_query_and_says_which_are_left_out() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "nexmark.md").read_text()
+    rows = re.findall(r"^\| (q\d+) \| (.*)$", page, re.MULTILINE)
+    assert [name for name, _ in rows] == [f"q{number}" for number in range(23)]
+    assert {name for name, row in rows if "left out" not in row} == set(QUERIES)
 
 
 def test_the_generator_is_seeded_and_keeps_its_proportions(batches: list[Batch]) -> None:

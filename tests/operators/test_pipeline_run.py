@@ -393,12 +393,11 @@ def test_a_sink_gives_the_changes_of_each_epoch() -> None:
 
 def test_a_pipeline_survives_every_crash_point() -> None:
     pipeline = built(named)
-    rows = [[("+", (n, "AB"[n % 2], n * 7 % 5)), ("+", (n + 10, "C", None))] for n in range(4)]
-    chunks = [("flights", Chunk.from_rows(pipeline.sources["flights"].schema, pairs)) for pairs in rows]
-    gone = Chunk.from_rows(pipeline.sources["flights"].schema, [("-", (0, "A", 0)), ("-", (11, "C", None))])
-    names = Chunk.from_rows(pipeline.sources["names"].schema, [("+", ("A", "Alpha")), ("+", ("C", "Charlie"))])
-    events = [*chunks[:2], ("names", names), *chunks[2:], ("flights", gone)]
-    assert crash_everywhere(lambda: PipelineOperator(built(named)), events, events_per_epoch=2) == 21
+    rows = [{"flights": [(n, "AB"[n % 2], n * 7 % 5), (n + 10, "C", None)]} for n in range(4)]
+    names = {"names": [("A", "Alpha"), ("C", "Charlie")]}
+    gone = {"flights": [("-", (0, "A", 0)), ("-", (11, "C", None))]}
+    events = [*rows[:2], names, *rows[2:], gone]
+    assert crash_everywhere(pipeline, events, events_per_epoch=2, storage=False) == 27
 
 
 def test_a_pipeline_as_an_operator_names_its_sides_and_tables() -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sqlite3
 from typing import Any
 
 import pytest
 
+from checkpoint import CheckpointError
+from checkpoint.session import Session
 from objectspace import PersistedObjectSpace
-from objectspace.operators import GroupTopN, HashJoin
+from objectspace.operators import GroupTopN, HashJoin, Pipeline, count, max_
 from objectspace.operators.events import EventOperator
 from objectspace.relational import Chunk, Column, TableSchema
-from objectspace.testing import POINTS, SURVIVED, crash_everywhere
+from objectspace.testing import POINTS, SURVIVED, TWICE, crash_everywhere
 
 SCHEMA = TableSchema([Column("k", "int64"), Column("v", "int64")], ["v"])
 
@@ -38,11 +41,45 @@ class Rewriting(EventOperator):
         return []
 
 
+class Careless(EventOperator):
+    """Takes a total that cannot be read for none."""
+
+    def _create(self) -> None:
+        self.total = self._object("value", "total", 0)
+
+    def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
+        try:
+            known = self.total.value
+        except CheckpointError:
+            known = 0
+        self.total.value = known + value
+        return [known + value]
+
+
+class Numbering:
+    """Gives each row of a chunk a number, which it keeps in memory only."""
+
+    def open(self, space: PersistedObjectSpace, name: str) -> None:
+        self.count = 0
+
+    def process(self, chunk: Chunk) -> list[Chunk]:
+        self.count += 1
+        return [Chunk(SCHEMA, ["+"], [(self.count, 0)])]
+
+    def barrier(self, epoch: int) -> list[Chunk]:
+        return []
+
+
 class Plain:
     """No operator of any kind: functions of it are its events."""
 
+    begun = opened = 0
+
     def open(self, space: PersistedObjectSpace, name: str) -> None:
+        Plain.begun += 1
         self.total = space.get_or_create_value(name, 0)
+        self.total.value += 0
+        Plain.opened += 1
 
     def add(self, value: int) -> list[int]:
         self.total.value += value
@@ -63,10 +100,58 @@ def test_the_culprit_of_too_many_dirty_slots_is_named() -> None:
         crash_everywhere(Rewriting, [1, 2, 3, 4], max_dirty_per_event=3, events_per_epoch=4)
 
 
-def test_operators_of_the_change_log_and_anything_else() -> None:
-    each = len(POINTS) + len(SURVIVED)
-    assert crash_everywhere(lambda: GroupTopN(SCHEMA, ["k"], ["v"], 1), chunks(3), max_dirty_per_event=1) == 3 * each
+EACH = len(POINTS) + len(SURVIVED) + len(TWICE)
+"""How often each epoch is disturbed around its checkpoint."""
+
+
+def test_operators_of_the_change_log() -> None:
+    top = GroupTopN(SCHEMA, ["k"], ["v"], 1)
+    assert crash_everywhere(top, chunks(3), max_dirty_per_event=1, storage=False) == 3 * EACH
     sides = [(side, chunk) for chunk in chunks(2) for side in ("left", "right")]
-    join = crash_everywhere(lambda: HashJoin(SCHEMA, SCHEMA, ["k"], ["k"], "full_outer"), sides, events_per_epoch=2)
-    assert join == 2 * each
-    assert crash_everywhere(Plain, [lambda op: op.add(1), lambda op: op.add(2)]) == 2 * each
+    join = HashJoin(SCHEMA, SCHEMA, ["k"], ["k"], "full_outer")
+    assert crash_everywhere(join, sides, events_per_epoch=2, storage=False) == 2 * EACH
+    with pytest.raises(AssertionError, match=r"epoch 2 gave \[\('\+', \(1, 0\)\)\], and \[\('\+', \(2, 0\)\)\] undist"):
+        crash_everywhere(Numbering, chunks(2))
+
+
+def test_the_order_in_which_the_rows_of_an_epoch_come_out_is_no_difference() -> None:
+    rows = [Chunk.from_rows(SCHEMA, [("+", (1, n)), ("+", (1, 10 - n))]) for n in range(2)]
+    sides = [(side, chunk) for chunk in rows for side in ("left", "right")]
+    join = HashJoin(SCHEMA, SCHEMA, ["k"], ["k"])
+    assert crash_everywhere(join, sides, events_per_epoch=2, storage=False) == 2 * EACH
+
+
+def test_what_fails_in_the_storage_only_is_found() -> None:
+    assert crash_everywhere(Careless, [1, 2], storage=False) == 2 * EACH
+    with pytest.raises(
+        AssertionError,
+        match=r"after epoch 1, disturbed by the failure of storage operation \d+, once: epoch 2 gave \[2\]",
+    ):
+        crash_everywhere(Careless, [1, 2])
+
+
+def test_every_operation_of_the_storage_fails_also_while_it_is_opened_again() -> None:
+    Plain.begun = Plain.opened = 0
+    runs = crash_everywhere(Plain, [lambda op: op.add(1), lambda op: op.add(2)])
+    assert runs > 2 * EACH
+    assert Plain.begun > Plain.opened > runs
+
+
+def test_an_error_of_the_operator_is_no_failure_of_the_storage() -> None:
+    def refuse(operator: Plain) -> list[int]:
+        raise CheckpointError("the operator says no")
+
+    with pytest.raises(CheckpointError, match="the operator says no"):
+        crash_everywhere(Plain, [refuse])
+    assert Session.factory is sqlite3.Connection
+
+
+def test_a_pipeline_takes_batches() -> None:
+    pipeline = Pipeline()
+    rows = pipeline.source("rows", {"k": "int64", "v": "int64"})
+    rows.group_by("k").agg(n=count(), most=max_("v")).materialize("result")
+    batches = [{"rows": [(1, 5), (2, 6)]}, {"rows": [(1, 7)]}]
+    assert crash_everywhere(pipeline, batches) > 2 * EACH
+    assert crash_everywhere(lambda: pipeline, batches, storage=False) == 2 * EACH
+    with pytest.raises(AssertionError, match=r"event 1 dirtied 4 items, and may dirty 3: 'operator/rows.HashAgg/Hash"):
+        crash_everywhere(pipeline, batches, max_dirty_per_event=3)

@@ -62,7 +62,10 @@ class Beside:
                     self.shown.append(row)
                 else:
                     self.shown.remove(row)
-        assert sorted(self.shown) == first_rows(list(self.rows.values()), *self.shape)
+        assert sorted(self.shown) == self.expected()
+
+    def expected(self) -> list[Row]:
+        return first_rows(list(self.rows.values()), *self.shape)
 
     def end(self, epoch: int, restarts: bool) -> None:
         self.top.barrier(epoch)
@@ -85,6 +88,7 @@ def test_it_is_what_sorting_gives(shape: Any, append_only: bool, cache: int, ste
     beside = Beside(*shape, append_only, cache)
     for epoch, (new, gone, restarts) in enumerate(steps, 1):
         beside.step(new, [] if append_only else gone)
+        assert sorted(beside.shown) == beside.expected()
         beside.end(epoch, restarts)
 
 

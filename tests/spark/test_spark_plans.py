@@ -13,11 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checkpoint.chain import SourcePosition
+from objectspace.operators import Pipeline as Local
+from objectspace.operators import Stream, count
 from objectspace.relational import Chunk
 from objectspace.spark import rescale
-from tests.operators.pipeline_trees import EDITS, Tree, World, trees
+from tests.operators.pipeline_trees import EDITS, SCHEMA, Tree, World, trees
 from tests.operators.test_pipeline_oracle import Oracle
-from tests.spark.drivers import driver_of, micro_batch
+from tests.spark.drivers import Driver, driver_of, micro_batch
 from tests.spark.frames import Frames
 
 
@@ -54,3 +56,41 @@ def test_a_random_plan_equals_the_batch_query(
             assert made.run(batch, SourcePosition("q", number)) is not None  # type: ignore[arg-type]
             assert Counter(driver.rows("result")) == oracle.answer(tree.sql, world)
         assert +log == Counter(driver.rows("result"))
+
+
+def by_time(streams: dict[str, Stream]) -> None:
+    """Build joins by time of two streams with watermarks."""
+    left, right = (streams[name].watermark("v", 1) for name in "ab")
+    columns = ["k", "v", "v_right"]
+    left.join(right, on="k", how="full", within=("v", "v", 2)).select(*columns).materialize("near")
+    left.join(right, on="k", how="left", as_of=("v", "v")).select(*columns).materialize("valid")
+    windows = left.window("v", 4).join(right.window("v", 4), on=["k", "window_start"], how="full")
+    windows.group_by("k", "window_start").on_window_close().agg(n=count()).materialize("closed")
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_joins_by_time_give_what_they_give_in_one_process(shards: int, tmp_path: Path) -> None:
+    """The watermark of a side that brings nothing in an epoch reaches the join all the same."""
+    epochs: list[list[Any]] = [
+        [("a", n, ("xy"[n % 2], n, 0)) for n in range(6)],
+        [("b", n, ("xy"[n % 2], n + 1, 0)) for n in range(5)],
+        [("b", 9, ("x", 12, 0))],
+        [("a", 9, ("x", 13, 0)), ("a", 10, ("y", 2, 0))],
+        [("b", 10, ("x", 30, 0))],
+    ]
+    local = Local()
+    by_time({name: local.source(name, SCHEMA, key=["id", "v"]) for name in "ab"})
+    run, world = local.run_local([]), World()
+    with pytest.MonkeyPatch.context() as patch:
+        frames = Frames(Random(shards)).installed(patch)
+        for number, edits in enumerate(epochs):
+            driver = Driver(tmp_path / "space", shards, cache=tmp_path / "cache")
+            by_time({name: driver.declare(name, ["id", "v"]) for name in "ab"})
+            changes = world.change(edits)
+            run.step(changes)
+            batch = micro_batch(frames, changes)
+            assert driver.epochs().run(batch, SourcePosition("q", number)) is not None  # type: ignore[arg-type]
+            for name in ("near", "valid", "closed"):
+                assert Counter(driver.rows(name)) == Counter(run.rows(name)), (number, name)
+    assert len(run.rows("valid")) == 6
+    assert len(run.rows("closed")) == 4

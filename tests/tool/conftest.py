@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,10 +32,10 @@ def tool() -> Tool:
     return run
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    """Return a store of seven checkpoints, of epochs 10 to 70; the fifth loses alice."""
-    path = tmp_path / "state.db"
+@pytest.fixture(scope="session")
+def store_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the store that each test gets a copy of."""
+    path = tmp_path_factory.mktemp("store") / "state.db"
     with PersistedObjectSpace.open(path) as space:
         orders, counts = StateTable(space, "orders", ORDERS), space.create_dictionary("counts")
         events, lists = space.create_list("events"), space.create_dictionary("lists", of=list)
@@ -51,11 +52,23 @@ def store(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def location(tmp_path: Path) -> Path:
-    """Return a space of two shards with three epochs."""
-    folder = tmp_path / "space"
-    publish, chain = Publisher(tmp_path / "cache"), Chain.open_or_create(location_at(folder), 2)
+def store(store_once: Path, tmp_path: Path) -> Path:
+    """Return a store of seven checkpoints, of epochs 10 to 70; the fifth loses alice."""
+    return Path(shutil.copy(store_once, tmp_path / "state.db"))
+
+
+@pytest.fixture(scope="session")
+def location_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the space that each test gets a copy of."""
+    folder = tmp_path_factory.mktemp("location")
+    publish, chain = Publisher(folder / "cache"), Chain.open_or_create(location_at(folder / "space"), 2)
     publish(chain, {"a": 1}, {"b": 1})
     publish(chain, {"a": 2}, {})
     publish(chain, {}, {"b": 3, "c": 4})
-    return folder
+    return folder / "space"
+
+
+@pytest.fixture
+def location(location_once: Path, tmp_path: Path) -> Path:
+    """Return a space of two shards with three epochs."""
+    return shutil.copytree(location_once, tmp_path / "space")

@@ -52,7 +52,7 @@ def chromium() -> str:
 def looked_at(browser: str, folder: Path, scheme: int) -> dict[str, Any]:
     """Open the report in a frame, and return what is there; the scheme is 0 for dark and 1 for light."""
     (folder / "probe.html").write_text(PROBE.replace("WIDTH", str(WIDTH)))
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"]
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--allow-file-access-from-files"]
     options += [f"--user-data-dir={folder / 'profile'}", f"--blink-settings=preferredColorScheme={scheme}"]
     done = subprocess.run(
         [browser, *options, "--virtual-time-budget=5000", "--dump-dom", (folder / "probe.html").as_uri()],

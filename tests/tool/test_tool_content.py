@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from objectspace import PersistedObjectSpace
-from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
+from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager, table_key
 from objectspace.relational import Column, StateTable, TableSchema
 from tests.tool.conftest import Tool
 
@@ -34,9 +36,15 @@ ROW = (1, Decimal("1.50"), date(2026, 1, 31), datetime(2026, 1, 31, 12, tzinfo=U
 
 
 @pytest.fixture
-def kinds(tmp_path: Path) -> Path:
+def kinds(kinds_once: Path, tmp_path: Path) -> Path:
     """Return a store with an object of every kind."""
-    path = tmp_path / "kinds.db"
+    return Path(shutil.copy(kinds_once, tmp_path / "kinds.db"))
+
+
+@pytest.fixture(scope="session")
+def kinds_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the store that each test gets a copy of."""
+    path = tmp_path_factory.mktemp("kinds") / "kinds.db"
     with PersistedObjectSpace.open(path) as space:
         wide = StateTable(space, "wide", WIDE)
         numbers = space.create_list("list")
@@ -51,10 +59,14 @@ def kinds(tmp_path: Path) -> Path:
         space.create_dictionary("mixed").update({1: "number", "1": "text", b"\xff": "bytes"})
         lists = space.create_dictionary("lists", of=list)
         lists["small"], lists["large"] = [1], list(range(100))
-        space.create_tensor("tensor", (2, 3), "int32")[1, 2] = 7
+        tensor = space.create_tensor("tensor", (2, 3), "int32")
+        tensor[1, 2] = 7
+        raw = space.create_sorted_dictionary("raw", raw=True)
+        raw.update({b"k": "42", b"\x13k": '{"$key":1}', b"\xff": b"\0"})
         manager = KeyValueTableManager(space)
         manager.create_scope("s")
         manager.create_key_value_table("s", "t", KeyValueTableConfiguration(partition_count=3))
+        manager.create_key_value_table("s", "unused", KeyValueTableConfiguration(partition_count=1))
         table = manager.open_key_value_table("s", "t")
         for family in ("f", "g", None):
             for number in range(3):
@@ -66,6 +78,26 @@ def kinds(tmp_path: Path) -> Path:
         wide.delete_row(ROW)
         lists["small"].append(2)
         space.checkpoint(epoch=2)
+        table.put(b"k1", b"7", key_family="f")
+        table.remove(b"k2", key_family="g")
+        raw[b"k"], tensor[0, 0] = "43", 1
+        lists["small"].append(3)
+        numbers.insert(0, "first")
+        space.checkpoint(epoch=3)
+    return path
+
+
+@pytest.fixture
+def older(tmp_path: Path) -> Path:
+    """Return a store with a key-value table as it was kept before raw dictionaries were there."""
+    path = tmp_path / "older.db"
+    with PersistedObjectSpace.open(path) as space:
+        space.create_sorted_dictionary("kvt/catalogue").update({"s": {}, "s/t": {"partitions": 1, "first": 4}})
+        rows = space.create_sorted_dictionary("kvt/s/t/4")
+        rows.update({table_key(b"k", "f"): [1, "blue"], table_key(b"\xff"): [2, b"\xfe"]})
+        space.create_value("kvt/s/t/4/version", 2)
+        space.create_list("kvt/s/t/5").append("no partition")
+        space.checkpoint()
     return path
 
 
@@ -78,13 +110,14 @@ def shown(tool: Tool, path: Path, *arguments: object) -> list[str]:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["list", "--from", 1, "--to", 3], ["1 = 1", "2 = middle", "3 = 2"]),
+        (["list", "--from", 2, "--to", 4], ["2 = 1", "3 = middle", "4 = 2"]),
         (["queue"], ["0 = 1", "1 = 2", "2 = 3"]),
         (["stack"], ["0 = 3", "1 = 2", "2 = 1", "3 = 0"]),
         (["set"], ["b", '{"$tuple":[1,2]}']),
         (["mixed"], ["1 = number", '"1" = text', '{"$bytes":"/w=="} = bytes']),
-        (["lists", "-n", 1], ["small = [1,2]"]),
-        (["tensor"], ["[0,0] = [[0,0,0],[0,0,7]]"]),
+        (["lists", "-n", 1], ["small = [1,2,3]"]),
+        (["tensor"], ["[0,0] = [[1,0,0],[0,0,7]]"]),
+        (["raw"], ['{"$bytes":"E2s="} = {"$key":1}', "k = 43", '{"$bytes":"/w=="} = {"$bytes":"AA=="}']),
     ],
 )
 def test_an_object_is_shown_as_its_kind_reads(
@@ -95,10 +128,145 @@ def test_an_object_is_shown_as_its_kind_reads(
 
 @pytest.mark.parametrize("name", ["s/t", "kvt/s/t"])
 def test_a_key_value_table_is_shown_by_family(tool: Tool, kinds: Path, name: str) -> None:
-    assert shown(tool, kinds, name)[0] == f"{name} = KeyValueTable of 9"
-    rows = list(map(json.loads, shown(tool, kinds, name, "--where", "family=f", "--format", "json")))
-    assert [(row["family"], row["key"], row["value"]) for row in rows] == [("f", f"k{n}", "v") for n in range(3)]
+    assert shown(tool, kinds, name)[0] == f"{name} = KeyValueTable of 8"
+    rows = [json.loads(line) for line in shown(tool, kinds, f"{name}@1", "--format", "json")]
+    keys = [f"k{n}" for n in range(3)]
+    assert [(row["family"], row["key"], row["value"]) for row in rows] == [
+        (family, key, "v") for family in ("f", "g", None) for key in keys
+    ]
+    changed = shown(tool, kinds, name, "--where", "family=f", "--where", "value=7", "--format", "csv")
+    assert (changed[0], changed[1].split(",")[:2]) == ("family,key,version,value", ["f", "k1"])
     assert len(shown(tool, kinds, name, "--where", "family=NULL")) == 2 + 3
+    assert shown(tool, kinds, "s/unused") == ["s/unused = KeyValueTable of 0", "family  key  version  value"]
+
+
+def test_a_key_value_table_of_an_older_version(tool: Tool, older: Path) -> None:
+    assert shown(tool, older, "s/t", "--format", "csv")[1:] == [
+        "f,k,4:1,blue",
+        ',"{""$bytes"":""/w==""}",4:2,"{""$bytes"":""/g==""}"',
+    ]
+    assert shown(tool, older, "kvt/s/t/5") == ["kvt/s/t/5 = List of 1", "0 = no partition"]
+
+
+def test_a_key_value_table_is_one_entry_of_ls(tool: Tool, kinds: Path) -> None:
+    rows: dict[str, Any] = {
+        row["name"]: row for row in map(json.loads, tool("ls", kinds, "--tree", "--json").output.splitlines())
+    }
+    table = rows["kvt/s/t"]
+    assert (table["kind"], table["length"]) == ("KeyValueTable", 8)
+    assert table["bytes"] == sum(part["bytes"] for part in table["owned"])
+    assert sum(part["length"] for part in table["owned"]) == 8
+    assert not [name for name in rows if name.startswith("kvt/s/t/")]
+    assert (rows["kvt/s/unused"]["length"], rows["kvt/s/unused"]["bytes"]) == (0, 0)
+
+
+def test_a_diff_of_a_key_value_table_is_by_its_keys(tool: Tool, kinds: Path) -> None:
+    for name in ("s/t", "kvt/s/t"):
+        rows = [json.loads(line) for line in tool("diff", kinds, 2, 3, name, "--json").output.splitlines()]
+        items = {tuple(row["key"].values()): (row["old"], row["new"]) for row in rows if row["table"] == "item"}
+        assert set(items) == {("f", "k1"), ("g", "k2")}
+        (old, new), (removed, nothing) = items["f", "k1"], items["g", "k2"]
+        assert (old["value"], new["value"], removed["value"], nothing) == ("v", "7", "v", None)
+        assert {row["object"] for row in rows} == {"kvt/s/t"}
+    lines = tool("diff", kinds, 2, 3, "s/t").output.splitlines()
+    assert lines[0] == "kvt/s/t (KeyValueTable)"
+    assert lines[-1].startswith("  ~ its partition ")
+    assert tool("diff", kinds, 2, 3, "s/t", "--stat").output.startswith(" kvt/s/t | 2 -~\n")
+
+
+def test_a_diff_of_raw_values_and_of_a_tensor(tool: Tool, kinds: Path) -> None:
+    assert tool("diff", kinds, 2, 3, "raw").output.splitlines()[1:] == ["  ~ k = 42 → 43"]
+    assert tool("diff", kinds, 2, 3, "tensor").output.splitlines()[1:] == ["  ~ [0,0] = 0 → 1"]
+
+
+def test_a_diff_of_sets_has_elements(tool: Tool, tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with PersistedObjectSpace.open(path) as space:
+        plain, dates = space.create_set("set"), space.create_sorted_set("dates")
+        plain.add("a")
+        space.checkpoint()
+        plain.add("b")
+        plain.discard("a")
+        dates.add(date(2026, 1, 31))
+        space.checkpoint()
+    found = [line for line in tool("diff", path).output.splitlines() if not line[4:].startswith("its ")]
+    assert found == ["set (Set)", "  - a", "  + b", "dates (SortedSet)", '  + {"$date":"2026-01-31"}']
+    rows = [json.loads(line) for line in tool("diff", path, "--json").output.splitlines()]
+    changes = {json.dumps(row["key"]): (row["old"], row["new"]) for row in rows if row["table"] == "item"}
+    assert changes == {'"a"': (True, None), '"b"': (None, True), '{"$date": "2026-01-31"}': (None, True)}
+
+
+def test_a_name_with_brackets_and_a_key(tool: Tool, tmp_path: Path) -> None:
+    with PersistedObjectSpace.open(tmp_path / "s.db") as space:
+        space.create_dictionary("a[b]").update({"x": 1, "y[z]": 2})
+        space.checkpoint()
+    for name, value in (("a[b][x]", [1]), ("a[b][y[z]]", [2]), ("a[b]", [1, 2])):
+        found = tool("blame", tmp_path / "s.db", name, "--json").output.splitlines()
+        assert [json.loads(line)["value"] for line in found] == value
+
+
+def test_a_patch_of_a_key_value_table_alone(tool: Tool, kinds: Path, tmp_path: Path) -> None:
+    assert tool("fork", kinds, tmp_path / "fork.db", 2).exit_code == 0
+    assert tool("diff", kinds, 2, 3, "s/t", "--patch", tmp_path / "p.jsonl").exit_code == 1
+    assert tool("apply", tmp_path / "fork.db", tmp_path / "p.jsonl").exit_code == 0
+    assert shown(tool, tmp_path / "fork.db", "s/t") == shown(tool, kinds, "s/t")
+    assert shown(tool, tmp_path / "fork.db", "raw") != shown(tool, kinds, "raw")
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "epoch"),
+    [
+        ("s/t[f, k1]", {"family": "f", "key": "k1"}, 3),
+        ("kvt/s/t[NULL, k0]", {"family": None, "key": "k0"}, 1),
+        ("raw[k]", "k", 3),
+        ("tensor[0,0]", [0, 0], 3),
+    ],
+)
+def test_blame_decodes_keys(tool: Tool, kinds: Path, name: str, key: object, epoch: int) -> None:
+    (row,) = map(json.loads, tool("blame", kinds, name, "--json").output.splitlines())
+    assert (row["key"], row["epoch"]) == (key, epoch)
+    assert len(tool("blame", kinds, name).output.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("keys", "lower", "expected"),
+    [
+        ([b"a", b"k", b"z"], "k", ["k = 1", "z = 2"]),
+        (["007", "5", "a"], "5", ['"5" = 1', "a = 2"]),
+        ([1, 5, 70], "5", ["5 = 1", "70 = 2"]),
+    ],
+)
+def test_a_bound_is_of_the_type_of_the_keys(
+    tool: Tool, tmp_path: Path, keys: list[Any], lower: str, expected: list[str]
+) -> None:
+    with PersistedObjectSpace.open(tmp_path / "s.db") as space:
+        space.create_sorted_dictionary("d").update({key: place for place, key in enumerate(keys)})
+        space.create_sorted_dictionary("tuples").update({(1, 2): 3})
+        space.checkpoint()
+    assert shown(tool, tmp_path / "s.db", "d", "--from", lower)[1:] == expected
+    assert "has no ranges" in tool("show", tmp_path / "s.db", "tuples", "--from", 1).stderr
+
+
+def test_blame_of_a_list_is_by_index(tool: Tool, kinds: Path) -> None:
+    rows = [json.loads(line) for line in tool("blame", kinds, "list", "--json").output.splitlines()]
+    assert [(row["key"], row["value"], row["epoch"]) for row in rows[:4]] == [
+        (0, "first", 3),
+        *((1, 0, 1), (2, 1, 1), (3, "middle", 1)),
+    ]
+    (third,) = map(json.loads, tool("blame", kinds, "list[3]", "--json").output.splitlines())
+    assert third == rows[3]
+    newest = json.loads(tool("blame", kinds, "stack", "-n", 1, "--json").output)
+    assert (newest["key"], newest["value"]) == (0, 3)
+
+
+def test_an_export_of_a_key_value_table_is_by_its_keys(tool: Tool, kinds: Path, tmp_path: Path) -> None:
+    assert tool("export", kinds, "s/t", tmp_path / "t.parquet").exit_code == 0
+    rows = pq.read_table(tmp_path / "t.parquet").to_pylist()
+    assert [(row["family"], row["key"], row["value"]) for row in rows[:3]] == [
+        ("f", "k0", "v"),
+        ("f", "k1", "7"),
+        ("f", "k2", "v"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -130,13 +298,14 @@ def test_arrow_has_the_types_of_the_schema(tool: Tool, kinds: Path) -> None:
         *("int64", "decimal128(10, 2)", "date32[day]", "timestamp[us, tz=UTC]", "binary", "double", "string")
     ]
     assert tuple(found.to_pylist()[0].values()) == (*ROW[:6], '["a"]')
-    assert table_of(tool, kinds, "list", "--to", 1).to_pylist() == [{"key": 0, "value": 0}, {"key": 1, "value": 1}]
+    assert table_of(tool, kinds, "list", "--to", 1).to_pylist() == [
+        {"key": 0, "value": "first"},
+        {"key": 1, "value": "0"},
+    ]
     assert table_of(tool, kinds, "wide", "--where", "id=7").num_rows == 0
 
 
 def test_parquet_has_them_too(tool: Tool, kinds: Path, tmp_path: Path) -> None:
-    import pyarrow.parquet as pq
-
     assert tool("export", kinds, "wide@1", tmp_path / "wide.parquet").exit_code == 0
     assert pq.read_table(tmp_path / "wide.parquet").equals(table_of(tool, kinds, "wide@1"))
 
@@ -186,14 +355,14 @@ def test_a_tree_of_what_objects_own(tool: Tool, kinds: Path) -> None:
         row["name"]: row for row in map(json.loads, tool("ls", kinds, "--tree", "--json").output.splitlines())
     }
     owned = rows["lists"]["owned"]
-    assert [(one["key"], one["length"]) for one in owned] == [("large", 100), ("small", 2)]
+    assert [(one["key"], one["length"]) for one in owned] == [("large", 100), ("small", 3)]
     assert rows["lists"]["bytes"] > sum(one["bytes"] for one in owned) > 0
     assert rows["lists"]["dirty"] == 1
 
 
 def test_blame_of_a_table_is_by_its_key(tool: Tool, kinds: Path) -> None:
     (row,) = map(json.loads, tool("blame", kinds, "wide[2]", "--json").output.splitlines())
-    assert (row["epoch"], row["key"]) == (2, "2")
+    assert (row["epoch"], row["key"], row["value"]["price"]) == (2, {"id": 2}, "9.99")
     assert tool("blame", kinds, "wide[7]").exit_code == 2
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from checkpoint import CheckpointKind, CheckpointStore, Run
+from checkpoint.session import Session
+from tests.tool.conftest import Tool
 
 SLOTS = 1_000_000
 
@@ -20,13 +24,48 @@ LIMIT = 200 * 1024 * 1024
 def million(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a store of a list of a million slots, of which 100 change in the second checkpoint."""
     path = tmp_path_factory.mktemp("million") / "million.db"
+    write(path, SLOTS, changed=100)
+    return path
+
+
+def write(path: Path, slots: int, changed: int) -> None:
     with CheckpointStore(path, durability="normal") as store:
         index = [(1, "numbers", "List", "{}")]
-        metadata = [(1, "length", str(SLOTS))]
-        store.append(Run(CheckpointKind.FULL, index, metadata, [(1, n, str(n), None) for n in range(SLOTS)]))
-        changed = [(1, n, "-1", None) for n in range(0, SLOTS, SLOTS // 100)]
-        store.append(Run(CheckpointKind.DIFFERENTIAL, items=changed))
-    return path
+        metadata = [(1, "length", str(slots))]
+        store.append(Run(CheckpointKind.FULL, index, metadata, [(1, n, str(n), None) for n in range(slots)]))
+        items = [(1, n, "-1", None) for n in range(0, slots, slots // changed)]
+        store.append(Run(CheckpointKind.DIFFERENTIAL, items=items))
+
+
+class Counting(sqlite3.Connection):
+    """A connection that counts the hundreds of instructions that SQLite executes."""
+
+    hundreds = 0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.set_progress_handler(self._count, 100)
+
+    def _count(self) -> int:
+        Counting.hundreds += 1
+        return 0
+
+
+def test_the_work_of_a_diff_is_that_of_what_changed(
+    tool: Tool, million: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "small.db", 10_000, changed=100)
+    write(tmp_path / "much.db", 10_000, changed=1_000)
+    monkeypatch.setattr(Session, "factory", Counting)
+
+    def work(path: Path, changed: int) -> int:
+        before = Counting.hundreds
+        assert len(tool("diff", path, "--json").output.splitlines()) == changed
+        return Counting.hundreds - before
+
+    of_small, of_million = work(tmp_path / "small.db", 100), work(million, 100)
+    assert 0 < of_million < 1.5 * of_small
+    assert 5 * of_small < work(tmp_path / "much.db", 1_000) < 15 * of_small
 
 
 def run_with_peak(arguments: list[str], output: Path) -> tuple[int, int]:

@@ -78,7 +78,7 @@ def test_diff(tool: Tool, store: Path) -> None:
 
 def test_blame(tool: Tool, store: Path) -> None:
     rows = [json.loads(line) for line in tool("blame", store, "events", "--json").output.splitlines()]
-    assert [(row["epoch"], row["key"]) for row in rows] == [(10 * n, str(n - 1)) for n in range(1, 8)]
+    assert [(row["epoch"], row["key"]) for row in rows] == [(10 * n, n - 1) for n in range(1, 8)]
 
 
 def test_verify_and_doctor(tool: Tool, store: Path) -> None:

@@ -56,11 +56,17 @@ def program(text: str, mark: str) -> str:
     return next(block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if mark in block)
 
 
-def test_a_bug_is_found_and_undone(tmp_path: Path, shell: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_found_and_undone_and_the_pipeline_goes_on(
+    tmp_path: Path, shell: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
-    exec("from objectspace import PersistedObjectSpace\n" + program(README, "shop.db"), {})
+    scope: dict[str, object] = {}
+    exec(program(README, "shop = Pipeline()"), scope)
     block = transcript(README, "fewer than no pears")
     assert TIMES.sub("T", replayed(block, tmp_path, shell)) == TIMES.sub("T", block)
+    going_on = program(README, "run = shop.run_local")
+    exec(going_on, scope)
+    assert capsys.readouterr().out.strip() == going_on.split("# ")[1].splitlines()[0]
 
 
 def test_forks_and_rollbacks_are_drawn(tmp_path: Path, shell: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

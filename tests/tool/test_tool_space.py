@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,7 +11,12 @@ from typing import Any
 
 import pytest
 
-from checkpoint.chain import Chain, location_at
+from checkpoint import RunWriter
+from checkpoint.chain import Chain, SourcePosition, location_at, open_cache, save_run
+from checkpoint.tool.report import collect
+from checkpoint.tool.source import Source
+from objectspace import PersistedObjectSpace
+from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
 from tests.chain.chain_helpers import OPERATOR, Publisher
 from tests.tool.conftest import Tool
 
@@ -26,15 +32,21 @@ def state(tool: Tool, place: object, epoch: int | None = None) -> dict[str, int]
     return {row["key"]: row["value"] for row in rows(tool, "show", place, name, "--format", "json", "-n", 0)}
 
 
-@pytest.fixture
-def long_space(tmp_path: Path) -> Path:
-    """Return a space of three shards and 30 epochs with full runs in between; each epoch leaves some shards alone."""
-    folder = tmp_path / "long"
-    publish, chain = Publisher(tmp_path / "caches"), Chain.open_or_create(location_at(folder), 3)
+@pytest.fixture(scope="session")
+def long_space_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the space that each test gets a copy of."""
+    folder = tmp_path_factory.mktemp("long")
+    publish, chain = Publisher(folder / "caches"), Chain.open_or_create(location_at(folder / "space"), 3)
     for epoch in range(1, 31):
         shards = [{f"k{shard}": epoch} if epoch % (shard + 1) == 0 or epoch == 1 else {} for shard in range(3)]
         publish(chain, *shards, full_after=5)  # type: ignore[arg-type]
-    return folder
+    return folder / "space"
+
+
+@pytest.fixture
+def long_space(long_space_once: Path, tmp_path: Path) -> Path:
+    """Return a space of three shards and 30 epochs with full runs in between; each epoch leaves some shards alone."""
+    return shutil.copytree(long_space_once, tmp_path / "long")
 
 
 def expected(epoch: int) -> dict[str, int]:
@@ -115,10 +127,12 @@ def test_a_graph_of_shards(tool: Tool, long_space: Path) -> None:
 
 
 def test_bisect_on_a_space(tool: Tool, long_space: Path) -> None:
-    check = "import sys, pathlib, json; from checkpoint.chain import *;"
-    check += " c = Chain.open(location_at(sys.argv[1])); sys.exit(c.epoch >= 9)"
-    found = tool("bisect", long_space, "--json", "--", sys.executable, "-c", check, "{}")
+    check = "import json, sys; sys.exit(sum(json.loads(line)['value'] for line in sys.stdin) >= 9 + 8 + 9)"
+    found = tool("bisect", long_space, "--input", "counts", "--json", "--", sys.executable, "-c", check)
     assert json.loads(found.stdout)["epoch"] == 9
+    newest = ["sh", "-c", "! ls {}/manifest | grep -qE '0(9|10).json'"]
+    forked = tool("bisect", long_space, "--good", 7, "--bad", 10, "--json", "--", *newest)
+    assert json.loads(forked.stdout)["epoch"] == 9
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "arrow", "db"])
@@ -163,3 +177,60 @@ def test_a_space_in_another_file_system(tool: Tool) -> None:
     assert tool("verify", url).exit_code == 0
     assert tool("restore", url, "memory://tool-then", 1).exit_code == 0
     assert state(tool, "memory://tool-then") == {"a": 1}
+
+
+def test_lengths_of_a_space_are_those_of_all_its_shards_at_an_epoch(tmp_path: Path) -> None:
+    publish, chain = Publisher(tmp_path / "caches"), Chain.open_or_create(location_at(tmp_path / "space"), 2)
+    for epoch in range(1, 11):
+        publish(chain, {f"a{epoch}": 1}, {f"b{epoch}": 1} if epoch % 3 == 1 else {})
+    (growth,) = collect(Source(str(tmp_path / "space"))).growth()
+    assert growth.points == [(epoch, epoch + 1 + (epoch - 1) // 3) for epoch in range(1, 11)]
+    assert (growth.name, growth.rate, growth.only_grows) == (f"{OPERATOR}: counts", (14 - 2) / 9, True)
+
+
+@pytest.fixture
+def stock(tmp_path: Path) -> Path:
+    """Return a space of two shards and four epochs, each of which puts a key of a key-value table in both."""
+    chain = Chain.open_or_create(location_at(tmp_path / "stock"), 2)
+    for epoch in range(1, 5):
+        plan = chain.begin(SourcePosition("q", epoch - 1), [OPERATOR], 64, str(tmp_path / "stock-cache"))
+        assert plan is not None
+        operator = plan.operators[OPERATOR]
+        saved = []
+        for shard in range(2):
+            with open_cache(operator, shard) as store, PersistedObjectSpace(store) as space:
+                manager = KeyValueTableManager(space)
+                manager.create_scope("shop")
+                manager.create_key_value_table("shop", "stock", KeyValueTableConfiguration(partition_count=2))
+                table = manager.open_key_value_table("shop", "stock")
+                table.put(b"even" if epoch % 2 == 0 else b"odd", str(epoch).encode(), key_family=f"f{shard}")
+                writer = RunWriter(operator.kind(shard))
+                space.save(writer)
+                writer.commit()
+                saved.append(save_run(operator, shard, writer.run))
+        chain.publish(plan, {OPERATOR: saved})
+    return tmp_path / "stock"
+
+
+def test_a_key_value_table_in_shards(tool: Tool, stock: Path, tmp_path: Path) -> None:
+    def values(*arguments: object) -> dict[tuple[str, str], str]:
+        found = rows(tool, "show", *arguments, "--format", "json")
+        return {(row["family"], row["key"]): row["value"] for row in found}
+
+    assert values(stock, "shop/stock") == {(f, k): v for f in ("f0", "f1") for k, v in (("odd", "3"), ("even", "4"))}
+    assert values(stock, "shop/stock@2", "--where", "family=f1") == {("f1", "odd"): "1", ("f1", "even"): "2"}
+    changed = [row for row in rows(tool, "diff", stock, 2, 3, "shop/stock", "--json") if row["table"] == "item"]
+    assert [(row["shard"][-1], row["key"]["key"], row["new"]["value"]) for row in changed] == [
+        *(("0", "odd", "3"), ("1", "odd", "3")),
+    ]
+    blamed = {
+        (row["key"]["family"], row["key"]["key"]): row["epoch"]
+        for row in rows(tool, "blame", stock, "shop/stock", "--json")
+    }
+    assert blamed == {("f0", "odd"): 3, ("f0", "even"): 4, ("f1", "odd"): 3, ("f1", "even"): 4}
+    (listed,) = (row for row in rows(tool, "ls", stock, "--tree", "--json") if row["kind"] == "KeyValueTable")
+    assert (listed["length"], listed["shards"], sorted(one["shard"] for one in listed["owned"])) == (4, 2, [0, 1])
+    assert "shard 1 " in tool("ls", stock, "--tree").output
+    assert tool("restore", stock, tmp_path / "then", 2, "--object", "shop/stock").exit_code == 0
+    assert values(tmp_path / "then", "shop/stock") == values(stock, "shop/stock@2")
+    assert "did you mean 'shop/stock'?" in tool("show", stock, "shop/stoc").stderr

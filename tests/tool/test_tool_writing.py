@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import sys
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace
-from tests.tool.conftest import Tool
+from objectspace.relational import Column, StateTable, StorageTable, TableSchema
+from tests.tool.conftest import ORDERS, Tool
 
 
 def contents(path: Path, name: str) -> object:
@@ -42,6 +46,30 @@ def test_revert_undoes_the_newest_checkpoint_and_refuses_what_changed_since(tool
     assert tool("revert", store, 0).exit_code == 2
 
 
+def test_revert_of_some_objects(tool: Tool, store: Path) -> None:
+    with PersistedObjectSpace.open(store) as space:
+        space.get_dictionary("lists")["x"].append(3)
+        space.get_dictionary("counts")["bob"] = 0
+        space.checkpoint(epoch=80)
+        space.get_dictionary("counts")["bob"] = 1
+        space.checkpoint(epoch=90)
+    assert tool("revert", store, "@80").exit_code == 2
+    unknown = tool("revert", store, "@80", "--object", "lits")
+    assert (unknown.exit_code, "did you mean 'lists'?" in unknown.stderr) == (2, True)
+    dry = tool("revert", store, "@80", "--object", "lists", "--dry-run")
+    assert dry.output.splitlines()[:3] == ["lists[x] (List)", "  ~ its length = 3 → 2", "  - 2 = 3"]
+    assert tool("revert", store, "@80", "--object", "lists").exit_code == 0
+    assert (contents(store, "lists"), contents(store, "counts")) == ({"x": [1, 2]}, {"bob": 1})
+
+
+def test_revert_of_the_first_checkpoint(tool: Tool, tmp_path: Path) -> None:
+    with PersistedObjectSpace.open(tmp_path / "s.db") as space:
+        space.create_value("v", 1)
+        space.checkpoint()
+    assert tool("revert", tmp_path / "s.db", 1).exit_code == 0
+    assert tool("ls", tmp_path / "s.db", "--json").output == ""
+
+
 @pytest.mark.parametrize("line", ["[]", "no json", '["item",1]', '["nothing",1,null,null,1,null,"2",null,null]'])
 def test_a_damaged_patch_names_its_line(tool: Tool, store: Path, tmp_path: Path, line: str) -> None:
     (tmp_path / "p.jsonl").write_text(f'{{"patch":1}}\n{line}\n')
@@ -61,6 +89,20 @@ def test_restore_whole_and_in_part(tool: Tool, store: Path, location: Path, tmp_
     assert tool("show", tmp_path / "table.db", "orders", "--format", "csv").output == "id,item\n2,\n1,item 1\n"
     assert tool("restore", location, tmp_path / "shard.db", "--shard", 1).exit_code == 0
     assert tool("restore", store, tmp_path / "part.db").exit_code == 2
+
+
+def test_a_fork_of_some_objects(tool: Tool, store: Path, location: Path, tmp_path: Path) -> None:
+    fork = tmp_path / "fork.db"
+    assert tool("fork", store, fork, "@40", "--object", "orders", "--object", "lists").exit_code == 0
+    with PersistedObjectSpace.open(fork) as space:
+        assert sorted(space) == ["$tables", "lists", "orders"]
+        assert StateTable(space, "orders", ORDERS).get_row((1,)) == (1, "item 1")
+    assert tool("show", fork, "counts@40", "--format", "csv").output == "key,value\nalice,1\nbob,-4\n"
+    assert tool("verify", fork).exit_code == 0
+    missing = tool("fork", store, tmp_path / "no.db", "--object", "lits")
+    assert (missing.exit_code, "did you mean 'lists'?" in missing.stderr) == (2, True)
+    assert not (tmp_path / "no.db").exists()
+    assert "use restore" in tool("fork", location, tmp_path / "space-fork", "--object", "counts").stderr
 
 
 def test_compact_and_prune(tool: Tool, store: Path) -> None:
@@ -86,6 +128,28 @@ def test_bisect_finds_the_checkpoint_that_lost_a_key(tool: Tool, store: Path) ->
     assert "\ncheckpoint 5, epoch 50" in found.output
 
 
+def test_bisect_gives_an_object_as_json(tool: Tool, store: Path) -> None:
+    with PersistedObjectSpace.open(store) as space:
+        space.create_list("late").append("here")
+        space.checkpoint(epoch=80)
+    check = "import json, sys; keys = [json.loads(line)['key'] for line in sys.stdin]; sys.exit('alice' not in keys)"
+    found = tool("bisect", store, "--input", "counts", "--json", "--", sys.executable, "-c", check)
+    assert json.loads(found.stdout)["epoch"] == 50
+    absent = tool("bisect", store, "--input", "late", "--json", "--", "sh", "-c", "! grep -q here")
+    assert json.loads(absent.stdout)["epoch"] == 80
+    unknown = tool("bisect", store, "--input", "cuonts", "--", "true")
+    assert (unknown.exit_code, "did you mean 'counts'?" in unknown.stderr) == (2, True)
+
+
+def test_bisect_refuses_a_good_checkpoint_whose_rows_were_merged(tool: Tool, store: Path) -> None:
+    assert tool("prune", store, "--keep", 3).exit_code == 0
+    assert tool("compact", store).exit_code == 0
+    listed = [json.loads(line) for line in tool("log", store, "--json").output.splitlines()]
+    merged = next(row["number"] for row in listed if not row["readable"])
+    found = tool("bisect", store, "--good", merged, "--", "true")
+    assert (found.exit_code, f"has no rows of checkpoint {merged}" in found.stderr) == (2, True)
+
+
 def test_export_and_import(tool: Tool, store: Path, tmp_path: Path) -> None:
     for ending in ("csv", "jsonl", "parquet", "db"):
         assert tool("export", store, "orders", tmp_path / f"orders.{ending}").output.endswith(": 7 rows\n")
@@ -102,3 +166,53 @@ def test_export_and_import(tool: Tool, store: Path, tmp_path: Path) -> None:
     assert tool("export", store, "counts", tmp_path / "counts.jsonl").exit_code == 0
     assert tool("import", new, tmp_path / "counts.jsonl", "counts", "--key", "key").exit_code == 0
     assert contents(new, "counts") == {"bob": -7}
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_values_that_json_does_not_have_come_back(tool: Tool, tmp_path: Path, ending: str) -> None:
+    content = {
+        b"\xff": Decimal("1.50"),
+        (1, "a"): date(2026, 1, 31),
+        "text": {"nested": [b"\0", {"$key": "no tag"}]},
+        7: None,
+    }
+    with PersistedObjectSpace.open(tmp_path / "old.db") as space:
+        space.create_dictionary("d").update(content)
+        space.checkpoint()
+    target = tmp_path / f"d.{ending}"
+    assert tool("export", tmp_path / "old.db", "d", target).exit_code == 0
+    assert tool("import", tmp_path / "new.db", target, "d", "--key", "key").exit_code == 0
+    assert contents(tmp_path / "new.db", "d") == content
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_a_table_comes_back_with_its_types(tool: Tool, tmp_path: Path, ending: str) -> None:
+    types = {
+        "id": "int64",
+        "price": "decimal(10,2)",
+        "day": "date",
+        "at": "timestamp",
+        "raw": "binary",
+        "name": "string",
+    }
+    schema = TableSchema([Column(name, kind, nullable=name != "id") for name, kind in types.items()], ["id"])
+    row = (1, Decimal("1.50"), date(2026, 1, 31), datetime(2026, 1, 31, 12), b"\0\xff", "x")
+    with PersistedObjectSpace.open(tmp_path / "old.db") as space:
+        table = StateTable(space, "t", schema)
+        table.insert_row(row)
+        table.insert_row((2, *[None] * 5))
+        space.checkpoint()
+    target = tmp_path / f"t.{ending}"
+    assert tool("export", tmp_path / "old.db", "t", target).exit_code == 0
+    assert tool("import", tmp_path / "new.db", target, "t", "--primary-key", "id").exit_code == 0
+    with CheckpointStore(tmp_path / "new.db", read_only=True) as store:
+        found = StorageTable(store, "t", epoch=store.checkpoints()[-1].epoch)
+        assert list(found.scan()) == [row, (2, *[None] * 5)]
+    seen = [tool("show", tmp_path / name, "t", "--format", "json").output for name in ("old.db", "new.db")]
+    assert seen[0] == seen[1]
+
+
+def test_a_dollar_of_another_file_stays(tool: Tool, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"type":{"$ref":"#/x"}}\n')
+    assert tool("import", tmp_path / "new.db", tmp_path / "rows.jsonl", "rows").exit_code == 0
+    assert contents(tmp_path / "new.db", "rows") == [{"type": {"$ref": "#/x"}}]

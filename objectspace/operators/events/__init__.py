@@ -12,8 +12,9 @@
 from objectspace.operators.events.base import Chain, EventOperator
 from objectspace.operators.events.buffer import Buffer
 from objectspace.operators.events.combine import CombineLatest, Zip
-from objectspace.operators.events.nested import GroupBy, SelectMany, Window
+from objectspace.operators.events.nested import GroupBy, SelectMany
 from objectspace.operators.events.simple import Average, Concat, Select, SkipUntil, Take, Where
+from objectspace.operators.events.window import Window
 
 __all__ = [
     "Average",

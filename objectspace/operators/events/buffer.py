@@ -45,7 +45,7 @@ class Buffer(EventOperator):
         shift: float | None = None,
     ) -> None:
         super().__init__()
-        _check(count, skip, duration, shift)
+        check_lengths("Buffer", count, skip, duration, shift)
         self._count, self._skip = count, count if skip is None else skip
         self._duration, self._shift = duration, duration if shift is None else shift
         self._overlaps = self._skip != count or self._shift != duration
@@ -161,13 +161,18 @@ class Buffer(EventOperator):
         return f"{self.name}/{number}"
 
 
-def _check(count: int | None, skip: int | None, duration: float | None, shift: float | None) -> None:
+def check_lengths(kind: str, count: int | None, skip: int | None, duration: float | None, shift: float | None) -> None:
+    """Refuse lengths that are none, or do not go together.
+
+    Raises:
+        ValueError: they are.
+    """
     if count is None and duration is None:
-        raise ValueError("a Buffer has a count, a duration or both")
+        raise ValueError(f"a {kind} has a count, a duration or both")
     for what, number in (("count", count), ("skip", skip), ("duration", duration), ("shift", shift)):
         if number is not None and number <= 0:
             raise ValueError(f"{what} is {number}: expected a positive number")
     if (skip is not None and count is None) or (shift is not None and duration is None):
         raise ValueError("skip goes with a count, and shift with a duration")
     if count is not None and duration is not None and (skip is not None or shift is not None):
-        raise ValueError("a Buffer with count and duration has neither skip nor shift")
+        raise ValueError(f"a {kind} with count and duration has neither skip nor shift")

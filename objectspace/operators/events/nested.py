@@ -1,4 +1,4 @@
-"""Operators with inner sequences, each kept as named objects of its own: SelectMany, GroupBy, Window."""
+"""Operators with inner sequences, each kept as named objects of its own: SelectMany and GroupBy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OPEN_INNER = 10_000
 """How many inner sequences stay open in memory; the others are opened again when they are touched."""
 
 
-class _Nested(EventOperator):
+class Nested(EventOperator):
     """Keeps the inner sequences by number, with their keys; an inner one is opened when it is touched."""
 
     def __init__(self, make: Make) -> None:
@@ -71,10 +71,15 @@ class _Nested(EventOperator):
     def _tick(self, at: float) -> list[Any]:
         out: list[Any] = []
         for number in list(self._keys):
-            inner = self._inner(number)
-            out += self._shown(self._keys[number], inner.on_time(at))
-            if inner.has_ended:
-                self._drop(number)
+            out += self._tell(number, at)
+        return out
+
+    def _tell(self, number: int, at: float) -> list[Any]:
+        """Tell an inner sequence what time it is."""
+        inner = self._inner(number)
+        out = self._shown(self._keys[number], inner.on_time(at))
+        if inner.has_ended:
+            self._drop(number)
         return out
 
     def _close(self, number: int) -> list[Any]:
@@ -86,7 +91,7 @@ class _Nested(EventOperator):
         return out
 
 
-class SelectMany(_Nested):
+class SelectMany(Nested):
     """What comes out of the inner sequences, one of which begins with each value.
 
     A value begins an inner sequence, whose key it is; values of the inner sequences of a key come through
@@ -141,7 +146,7 @@ class SelectMany(_Nested):
             self._end()
 
 
-class GroupBy(_Nested):
+class GroupBy(Nested):
     """Pairs of a key and what comes out of the inner sequence of the values with this key.
 
     The inner sequence of a key that has ended begins anew with the next value. At the end all of them end.
@@ -172,45 +177,3 @@ class GroupBy(_Nested):
 
     def _shown(self, key: Any, out: list[Any]) -> list[Any]:
         return [(key, value) for value in out]
-
-
-class Window(_Nested):
-    """What comes out of inner sequences of a number of values each, which may overlap.
-
-    State: a dictionary of the open windows, counters, and the objects of each. A value dirties the count, and what each
-    open window dirties.
-
-    Args:
-        count: how many values a window has.
-        make: returns the operator of a window, from its number.
-        skip: how many values after one window the next is opened; ``count`` by default.
-
-    Raises:
-        ValueError: a number is not positive.
-    """
-
-    def __init__(self, count: int, make: Make, skip: int | None = None) -> None:
-        super().__init__(make)
-        self._count, self._skip = count, count if skip is None else skip
-        if self._count < 1 or self._skip < 1:
-            raise ValueError(f"count is {count} and skip is {skip}: expected positive numbers")
-
-    def _create(self) -> None:
-        super()._create()
-        self._seen = self._object("value", "seen", 0)
-
-    def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
-        if self._seen.value % self._skip == 0:
-            self._start(self._seen.value // self._skip)
-        self._seen.value += 1
-        out = [one for number in list(self._keys) for one in self._give(number, value, at)]
-        finished = self._seen.value - self._count
-        if finished >= 0 and finished % self._skip == 0:
-            for number in list(self._numbers.get(finished // self._skip, ())):
-                out += self._close(number)
-        return out
-
-    def _finish(self, source: int) -> list[Any]:
-        out = [one for number in list(self._keys) for one in self._close(number)]
-        self._end()
-        return out

@@ -1,0 +1,173 @@
+"""SessionWindow: rows that follow each other closely in time are one session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from objectspace.operators.base import Operator
+from objectspace.operators.chunks import check_chunk, paired
+from objectspace.operators.net import net_changes
+from objectspace.operators.windows import Span, check_span
+from objectspace.relational import Chunk, Column, InconsistentOperationError, StateTable, TableSchema
+from objectspace.relational.chunk import Op
+from objectspace.relational.schema import Row
+from objectspace.space import ObjectSpace
+
+
+class SessionWindow(Operator):
+    """Gives each row with the start of its session.
+
+    A row belongs to the session of the row before it, of the same group, where it comes less than ``gap`` after it;
+    otherwise it begins a session, whose start is its time. A row without a time is in none, and is left out. The end of
+    a session is no column: it changes with every row, so take the greatest time of the session, and add the gap.
+
+    State: the rows with their sessions, ordered by group, time and stream key. An event dirties the slot of its row;
+    one that joins two sessions, parts one, or comes before the first row of one, also those of the rows that change
+    theirs.
+
+    Args:
+        schema: the schema of the input.
+        time_column: the name of the column of the time: ``timestamp``, ``timestamptz``, ``date`` or whole numbers.
+        gap: how long after its last row a session is open.
+        by: the columns whose equal values make a group; by none, all rows are one.
+        start: the name of the new column.
+
+    Raises:
+        SchemaError: a column does not exist or has another type, or the gap does not fit it.
+
+    >>> from objectspace import VolatileObjectSpace
+    >>> schema = TableSchema([Column("at", "int64"), Column("id", "int64")], primary_key=["id"])
+    >>> sessions = SessionWindow(schema, "at", gap=10)
+    >>> sessions.open(VolatileObjectSpace(), "sessions")
+    >>> sessions.process(Chunk.from_rows(schema, [("+", (5, 1)), ("+", (22, 2))]))[0].rows()
+    [('+', (5, 1, 5)), ('+', (22, 2, 22))]
+    >>> sessions.process(Chunk.from_rows(schema, [("+", (13, 3))]))[0].rows()
+    [('U-', (22, 2, 22)), ('U+', (22, 2, 5)), ('+', (13, 3, 5))]
+    """
+
+    def __init__(
+        self,
+        schema: TableSchema,
+        time_column: str,
+        gap: timedelta | int,
+        by: Sequence[str] = (),
+        *,
+        start: str = "session_start",
+    ) -> None:
+        super().__init__()
+        column = schema.column(time_column)
+        check_span(column, "gap of a session", gap)
+        self.input, self.time_column, self.by = schema, time_column, tuple(by)
+        self._gap: Span = gap
+        columns = [Column(one.name, one.type, one.nullable, one.default) for one in schema.columns]
+        columns.append(Column(start, column.type))
+        self._output = TableSchema(columns, list(schema.primary_key))
+        leading = [*by, time_column]
+        key = [*leading, *(name for name, _ in schema.primary_key if name not in leading)]
+        self._kept = TableSchema(columns, key)
+        self._place = schema.place_of(time_column)
+
+    @property
+    def schema(self) -> TableSchema:
+        """The schema of the output: that of the input, and the start of the session."""
+        return self._output
+
+    def state(self) -> list[tuple[str, TableSchema]]:
+        """Return the table of the rows."""
+        return [("rows", self._kept)]
+
+    def open(self, space: ObjectSpace, name: str) -> None:
+        """Create its state under a name, or open it again after recovery."""
+        super().open(space, name)
+        self._table: StateTable = self._tables["rows"]
+
+    def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
+        """Return the changes with their sessions, and those of rows whose session changes.
+
+        Raises:
+            SchemaMismatchError: the chunk has other columns.
+            InconsistentOperationError: a row goes that is not there; nothing was changed.
+
+        Time: O(log n) a row, and O(rows behind it in its session) where that session changes.
+        """
+        check_chunk(self.input, chunk)
+        changes = [change for change in net_changes(chunk) if change[1][self._place] is not None]
+        for op, row in changes:
+            if op == "-":
+                self._check_there(row)
+        touched: dict[bytes, list[Row | None]] = {}
+        for op, row in changes:
+            if op == "-":
+                self._remove(row, touched)
+            else:
+                self._insert(row, touched)
+        pairs = ((_half("-", old), _half("+", new)) for _, (old, new) in sorted(touched.items()))
+        found = paired(self._output, pairs)
+        return [found] if len(found) else []
+
+    def _check_there(self, row: Row) -> None:
+        found = self._table.get_row(self._kept.key_of((*row, None)))
+        if found is None or found[:-1] != row:
+            there = "nothing" if found is None else f"{found[:-1]!r:.200}"
+            raise InconsistentOperationError(
+                f"SessionWindow: - {row!r:.200} finds {there} under its key: delete the row that was inserted;"
+                " the chunk was not taken"
+            )
+
+    def _insert(self, row: Row, touched: dict[bytes, list[Row | None]]) -> None:
+        time = row[self._place]
+        before, after = self._neighbours(row)
+        start = before[-1] if before is not None and self._is_near(before, time) else time
+        self._put(None, (*row, start), touched)
+        if after is not None and after[self._place] - time < self._gap:
+            self._move(after, start, touched)
+
+    def _remove(self, row: Row, touched: dict[bytes, list[Row | None]]) -> None:
+        stored = self._table.get_row(self._kept.key_of((*row, None)))
+        assert stored is not None
+        before, after = self._neighbours(row)
+        self._put(stored, None, touched)
+        if after is not None and after[-1] == stored[-1]:
+            time = after[self._place]
+            self._move(after, before[-1] if before is not None and self._is_near(before, time) else time, touched)
+
+    def _neighbours(self, row: Row) -> tuple[Row | None, Row | None]:
+        """Return the rows of the group before and after a row."""
+        key = self._kept.key_of((*row, None))
+        group, place = key[: len(self.by)], key[len(self.by) :]
+        before = self._table.scan(prefix=group, upper=place, inclusive=(True, False), reverse=True)
+        after = self._table.scan(prefix=group, lower=place, inclusive=(False, True))
+        return next(before, None), next(after, None)
+
+    def _is_near(self, before: Row, time: Any) -> bool:
+        return bool(time - before[self._place] < self._gap)
+
+    def _move(self, first: Row, start: Any, touched: dict[bytes, list[Row | None]]) -> None:
+        """Put a row and those behind it in its session into another one."""
+        if first[-1] == start:
+            return
+        key = self._kept.key_of(first)
+        moved = []
+        for row in self._table.scan(prefix=key[: len(self.by)], lower=key[len(self.by) :]):
+            if row[-1] != first[-1]:
+                break
+            moved.append(row)
+        for row in moved:
+            self._put(row, (*row[:-1], start), touched)
+
+    def _put(self, old: Row | None, new: Row | None, touched: dict[bytes, list[Row | None]]) -> None:
+        """Write a row, and note what it was before the chunk and what it is now."""
+        row = new or old
+        assert row is not None
+        if new is not None:
+            self._table.insert_row(new)
+        else:
+            self._table.delete_row(row)
+        change = touched.setdefault(self._output.key_encoder.encode(self._output.key_of(row)), [old, None])
+        change[1] = new
+
+
+def _half(op: Op, row: Row | None) -> tuple[Op, Row] | None:
+    return None if row is None else (op, row)

@@ -1,0 +1,71 @@
+"""Unions of streams: rows of several, each kept apart by the number of its stream and the key that it has there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from objectspace.operators.bound import Bound
+from objectspace.operators.builder import Stream
+from objectspace.operators.computed import Rekeyed
+from objectspace.operators.expressions import Expression, col, lit
+from objectspace.operators.plan import Node
+from objectspace.operators.stateless import Union
+from objectspace.relational import Column, DataType, SchemaError, TableSchema
+
+
+def united(streams: Sequence[Stream]) -> Stream:
+    """Return the rows of streams with the same columns: see :meth:`Stream.union`.
+
+    Raises:
+        SchemaError: they have others.
+    """
+    first = streams[0]
+    for other in streams[1:]:
+        _check_same(first, other)
+    keyed = [_keyed(stream.select(*first.columns), place) for place, stream in enumerate(streams)]
+    schema = _union_schema([stream.schema for stream in keyed])
+
+    def _make() -> Union:
+        return Union(schema, inputs=len(keyed))
+
+    operator = _make()
+    node = Node(
+        "Union",
+        "",
+        operator.schema,
+        tuple(stream.node for stream in keyed),
+        operator.sides,
+        _make,
+        (None,) * len(keyed),
+        append_only=all(stream.node.append_only for stream in streams),
+    )
+    return Stream(first.pipeline, node, first.columns)
+
+
+def _keyed(stream: Stream, place: int) -> Stream:
+    """Return the visible columns with a key that also says which of several streams a row is from."""
+    schema = stream.schema
+
+    def _bind(_: TableSchema) -> Bound:
+        encode, key_of = schema.key_encoder.encode, schema.key_of
+        return Bound(DataType("binary"), False, lambda row: encode(key_of(row)))
+
+    columns = {name: col(name) for name in stream.columns}
+    columns |= {"_key": Expression(f"key of {place}", _bind), "_branch": lit(place)}
+    return stream.then("Keyed", str(place), lambda: Rekeyed(schema, columns))
+
+
+def _union_schema(schemas: Sequence[TableSchema]) -> TableSchema:
+    """Return the schema of a union, in which a column takes NULL where one of the inputs does."""
+    columns = [
+        Column(one.name, one.type, any(schema.columns[place].nullable for schema in schemas))
+        for place, one in enumerate(schemas[0].columns)
+    ]
+    marks = {schema.watermark_column for schema in schemas}
+    return TableSchema(columns, list(schemas[0].primary_key), watermark_column=marks.pop() if len(marks) == 1 else None)
+
+
+def _check_same(one: Stream, other: Stream) -> None:
+    shapes = [[(name, str(each.schema.column(name).type)) for name in each.columns] for each in (one, other)]
+    if shapes[0] != shapes[1]:
+        raise SchemaError(f"union() takes streams with the same columns: found {shapes[0]} and {shapes[1]}")

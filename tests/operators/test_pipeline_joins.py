@@ -1,0 +1,267 @@
+"""Joins of pipelines beside DuckDB: by time, with watermarks that clean their state, and with keys that are NULL."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checkpoint import CheckpointStore
+from objectspace import PersistedObjectSpace, VolatileObjectSpace
+from objectspace.operators import HashJoin, LocalRun, Pipeline, Stream, count, sum_
+from objectspace.relational import Chunk, Column, SchemaError, StorageTable, TableSchema
+from objectspace.testing import crash_everywhere
+
+CONNECTION = duckdb.connect()
+DELAY = {"a": 2, "b": 5}
+
+Rows = list[tuple[int, int, int]]
+
+
+def timed(pipeline: Pipeline, *, watermarks: bool = True) -> dict[str, Stream]:
+    """Return two streams of a number, a key and a time, with watermarks of different delays."""
+    schema = {"id": "int64", "k": "int64", "t": "int64"}
+    found = {name: pipeline.source(name, schema, key=["id", "t"], append_only=True) for name in DELAY}
+    return {name: stream.watermark("t", DELAY[name]) if watermarks else stream for name, stream in found.items()}
+
+
+class Timely:
+    """What watermarks let through of rows that come in batches."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, Rows] = {name: [] for name in DELAY}
+        self.greatest: dict[str, int | None] = dict.fromkeys(DELAY)
+
+    def mark(self, name: str) -> int:
+        greatest = self.greatest[name]
+        return -100 if greatest is None else greatest - DELAY[name]
+
+    def take(self, batch: dict[str, Rows]) -> None:
+        for name, rows in batch.items():
+            self.rows[name] += [row for row in rows if row[2] >= self.mark(name)]
+            times = [row[2] for row in rows]
+            if times:
+                self.greatest[name] = max(times if self.greatest[name] is None else [*times, self.greatest[name]])
+
+    def answer(self, sql: str) -> Counter[Any]:
+        tables = []
+        for name, rows in self.rows.items():
+            values = " UNION ALL ".join(f"SELECT {number}, {key}, {time}" for number, key, time in rows)
+            empty = "SELECT 0::BIGINT, 0::BIGINT, 0::BIGINT WHERE false"
+            tables.append(f"{name}(id, k, t) AS ({empty}{' UNION ALL ' if rows else ''}{values})")
+        return Counter(CONNECTION.execute(f"WITH {', '.join(tables)} {sql}").fetchall())
+
+
+def numbered(steps: list[list[tuple[str, int, int, int]]]) -> list[dict[str, Rows]]:
+    """Return batches in which time goes on, and every row has a number of its own."""
+    batches: list[dict[str, Rows]] = []
+    number = now = 0
+    for step in steps:
+        batch: dict[str, Rows] = {"a": [], "b": []}
+        for name, key, forward, back in step:
+            number, now = number + 1, now + forward
+            batch[name].append((number, key, now - back))
+        batches.append(batch)
+    return batches
+
+
+BATCHES = st.lists(
+    st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 1), st.integers(0, 3), st.integers(0, 7)), max_size=6),
+    max_size=6,
+).map(numbered)
+
+RECOVERIES = st.sets(st.integers(0, 5))
+
+KINDS = {"inner": "JOIN", "left": "LEFT JOIN", "right": "RIGHT JOIN", "full": "FULL JOIN"}
+
+
+def played(build: Any, batches: list[dict[str, Rows]], recoveries: set[int]) -> LocalRun:
+    """Run a pipeline on a store, opened again before some of the batches."""
+    store = CheckpointStore(":memory:")
+
+    def _open() -> LocalRun:
+        pipeline = Pipeline()
+        build(timed(pipeline)).materialize("result")
+        return LocalRun(pipeline, PersistedObjectSpace(store))
+
+    run = _open()
+    for number, batch in enumerate(batches):
+        if number in recoveries:
+            run.space.close()
+            run = _open()
+        run.step(batch)
+    return run
+
+
+def timely(batches: list[dict[str, Rows]]) -> Timely:
+    found = Timely()
+    for batch in batches:
+        found.take(batch)
+    return found
+
+
+@pytest.mark.parametrize("how", KINDS)
+@settings(max_examples=15, deadline=None)
+@given(batches=BATCHES, recoveries=RECOVERIES)
+def test_a_join_within_an_interval(how: str, batches: list[dict[str, Rows]], recoveries: set[int]) -> None:
+    def build(streams: dict[str, Stream]) -> Stream:
+        near = streams["a"].join(streams["b"], on="k", how=how, within=("t", "t", -2, 1))
+        return near.select("k", "t", "t_right", a="id", b="id_right")
+
+    run = played(build, batches, recoveries)
+    near = f"FROM a {KINDS[how]} b ON a.k = b.k AND a.t - b.t BETWEEN -2 AND 1"
+    sql = f"SELECT coalesce(a.k, b.k), a.t, b.t, a.id, b.id {near}"
+    assert Counter(run.rows("result")) == timely(batches).answer(sql)
+
+
+@settings(max_examples=25, deadline=None)
+@given(batches=BATCHES, recoveries=RECOVERIES, how=st.sampled_from(["inner", "left"]))
+def test_a_join_as_of_a_time(batches: list[dict[str, Rows]], recoveries: set[int], how: str) -> None:
+    def build(streams: dict[str, Stream]) -> Stream:
+        valid = streams["a"].join(streams["b"], on="k", how=how, as_of=("t", "t"))
+        return valid.select("id", "k", "t", "t_right")
+
+    run, model = played(build, batches, recoveries), timely(batches)
+    mark = min(map(model.mark, DELAY)) if all(map(model.rows.get, DELAY)) else -100
+    outer = "LEFT" if how == "left" else ""
+    sql = f"SELECT a.id, a.k, a.t, b.t FROM a ASOF {outer} JOIN b ON a.k = b.k AND a.t >= b.t WHERE a.t < {mark}"
+    assert Counter(run.rows("result")) == model.answer(sql)
+
+
+@pytest.mark.parametrize("how", KINDS)
+@settings(max_examples=15, deadline=None)
+@given(batches=BATCHES, recoveries=RECOVERIES)
+def test_watermarks_clean_a_join_of_windows_and_close_the_windows_behind_it(
+    how: str, batches: list[dict[str, Rows]], recoveries: set[int]
+) -> None:
+    def build(streams: dict[str, Stream]) -> Stream:
+        left, right = (stream.window("t", 4) for stream in streams.values())
+        both = left.join(right, on=["k", "window_start"], how=how)
+        both.materialize("pairs")
+        return both.group_by("window_start").on_window_close().agg(n=count(), total=sum_("t"))
+
+    run, model = played(build, batches, recoveries), timely(batches)
+    windows = "(SELECT *, t - ((t % 4) + 4) % 4 AS w FROM {})"
+    pairs = f"FROM {windows.format('a')} a {KINDS[how]} {windows.format('b')} b ON a.k = b.k AND a.w = b.w"
+    rows = [(row[0], row[2]) for row in run.rows("pairs", hidden=False)]
+    assert Counter(rows) == model.answer(f"SELECT a.id, a.t {pairs}")
+    marks = [mark - mark % 4 for mark in map(model.mark, DELAY)]
+    least = min(marks) if all(map(model.rows.get, DELAY)) else -100
+    closed = f"SELECT coalesce(a.w, b.w) AS w, count(*), sum(a.t) {pairs} WHERE coalesce(a.w, b.w) < {least} GROUP BY 1"
+    assert Counter(run.rows("result")) == model.answer(closed)
+    name = next(node for node in run.plan.stateful if node.label == "HashJoin")
+    run.step({})
+    for side, place in (("left", 3), ("right", 3)):
+        table = StorageTable(run.space, f"{run.plan.names[name]}/{side}")
+        assert all(row[place] >= least for row in table.scan())
+        assert len(run.space.get(table.name)) == len(list(table.scan())), "what is hidden is gone as well"
+
+
+@settings(max_examples=20, deadline=None)
+@given(batches=BATCHES, recoveries=RECOVERIES)
+def test_watermarks_clean_the_first_rows_of_windows_and_pass_tables(
+    batches: list[dict[str, Rows]], recoveries: set[int]
+) -> None:
+    def build(streams: dict[str, Stream]) -> Stream:
+        windows = streams["a"].window("t", 4).group_by("k", "window_start")
+        first = windows.top_n(1, ["t desc", "id"]).materialize("first", key=["k", "window_start"])
+        return first.group_by("window_start").on_window_close().agg(n=count(), total=sum_("id"))
+
+    run, model = played(build, batches, recoveries), timely(batches)
+    rank = "row_number() OVER (PARTITION BY k, t - ((t % 4) + 4) % 4 ORDER BY t DESC, id)"
+    first = f"(SELECT *, t - ((t % 4) + 4) % 4 AS w FROM a QUALIFY {rank} = 1)"
+    assert Counter((row[0], row[2]) for row in run.rows("first")) == model.answer(f"SELECT id, t FROM {first}")
+    mark = model.mark("a") - model.mark("a") % 4
+    closed = f"SELECT w, count(*), sum(id) FROM {first} WHERE w < {mark} GROUP BY w"
+    assert Counter(run.rows("result")) == model.answer(closed)
+    run.step({})
+    name = next(run.plan.names[node] for node in run.plan.stateful if node.label == "GroupTopN")
+    kept = list(StorageTable(run.space, f"{name}/rows").scan())
+    assert all(row[3] >= mark for row in kept)
+    assert len(run.space.get(f"{name}/rows")) == len(kept)
+
+
+def test_a_watermark_ends_where_rows_below_it_may_still_change() -> None:
+    stream = timed(Pipeline())["a"]
+    assert stream.top_n(1, ["t"]).schema.watermark_column is None
+    assert stream.select("k", "t").join(stream, on="k", how="semi").schema.watermark_column is None
+    assert stream.materialize("by_k", key=["k"]).schema.watermark_column is None
+    assert stream.materialize("by_t", key=["k", "t"]).schema.watermark_column == "t"
+    with pytest.raises(SchemaError, match="takes a watermark on a group column"):
+        stream.join(stream, on="k").group_by("k", "t").on_window_close().agg(n=count())
+
+
+def test_what_a_join_by_time_cannot_do_is_refused() -> None:
+    streams, plain = timed(Pipeline()), timed(Pipeline(), watermarks=False)
+    with pytest.raises(SchemaError, match=r"the right side has none on 't': use \.watermark\('t', delay\)"):
+        streams["a"].join(plain["b"], on="k", as_of=("t", "t"))
+    with pytest.raises(SchemaError, match="as_of= goes without within="):
+        streams["a"].join(streams["b"], on="k", as_of=("t", "t"), where="k")
+    with pytest.raises(SchemaError, match=r"within= takes \(left time, right time, how far apart\)"):
+        streams["a"].join(streams["b"], on="k", within=("t", "t"))
+    with pytest.raises(SchemaError, match="no temporal join of kind 'full_outer'"):
+        streams["a"].join(streams["b"], on="k", how="full", as_of=("t", "t"))
+    with pytest.raises(SchemaError, match=r"lower is 1\.5: between times of int64 it is a int"):
+        streams["a"].join(streams["b"], on="k", within=("t", "t", 1.5, 2))
+    pipeline = Pipeline()
+    prices = pipeline.source("prices", {"k": "int64", "t": "int64"}, key=["k"]).watermark("t", 0)
+    with pytest.raises(SchemaError, match="the key of the right side must hold its time 't'"):
+        streams["a"].join(prices, on="k", as_of=("t", "t"))
+
+
+def test_joins_by_time_survive_every_crash_point() -> None:
+    pipeline = Pipeline()
+    streams = timed(pipeline)
+    near = streams["a"].join(streams["b"], on="k", how="full", within=("t", "t", 3))
+    near.join(streams["b"], on="k", how="left", as_of=("t", "t"), suffix="_valid").materialize("near")
+    batches = numbered([[(name, n % 2, 2, n % 4) for name in "ab"] for n in range(4)])
+    assert crash_everywhere(pipeline, batches, storage=False) == 4 * 9
+
+
+# Stream keys of which all may be NULL
+
+
+def nullable(pipeline: Pipeline) -> list[Stream]:
+    return [pipeline.source(name, {"id": "int64?", "k": "int64?"}, key=["id"]) for name in ("a", "b")]
+
+
+@pytest.mark.parametrize("null_safe", [False, True])
+def test_rows_of_a_full_join_whose_keys_are_null_stay_apart(null_safe: bool) -> None:
+    pipeline = Pipeline()
+    left, right = nullable(pipeline)
+    left.join(right, on="k", how="full", null_safe=null_safe).materialize("all")
+    run = pipeline.run_local([{"a": [(None, 1)]}, {"b": [(None, 2)]}])
+    assert Counter(run.rows("all")) == Counter([(None, 1, None), (None, 2, None)])
+    run.step({"a": [("U-", (None, 1)), ("U+", (None, 2))]})
+    assert run.rows("all") == [(None, 2, None)]
+    run.step({"a": [("U-", (None, 2)), ("U+", (None, None))], "b": [("-", (None, 2))]})
+    assert run.rows("all") == [(None, None, None)]
+    run.step({"b": [(None, None)]})
+    assert len(run.rows("all")) == 1 if null_safe else 2
+    run.step({"a": [("-", (None, None))]})
+    assert run.rows("all") == [(None, None, None)]
+
+
+def test_a_full_join_of_two_single_rows() -> None:
+    pipeline = Pipeline()
+    sums = [stream.agg(total=sum_("k")) for stream in nullable(pipeline)]
+    sums[0].join(sums[1], on="total", how="full").materialize("sums")
+    run = pipeline.run_local([{}, {"a": [(1, 5)]}, {"b": [(1, 7)]}])
+    assert Counter(run.rows("sums")) == Counter([(5,), (7,)])
+    run.step({"b": [("U-", (1, 7)), ("U+", (1, 5))]})
+    assert run.rows("sums") == [(5,)]
+
+
+def test_the_operator_takes_a_mark_into_its_stream_key() -> None:
+    schema = TableSchema([Column("k", "int64", nullable=True)], ["k"])
+    join = HashJoin(schema, schema, ["k"], ["k"], "full_outer", in_left="there")
+    join.open(VolatileObjectSpace(), "join")
+    found = [join.process(Chunk.from_rows(schema, [("+", (None,))]), side=side)[0].rows() for side in join.sides]
+    assert found == [[("+", (None, None, True))], [("+", (None, None, False))]]
+    assert [name for name, _ in join.schema.primary_key] == ["k", "k_right", "there"]
+    with pytest.raises(SchemaError, match="in_left='there' is for full outer joins: found a join of kind 'inner'"):
+        HashJoin(schema, schema, ["k"], ["k"], in_left="there")
