@@ -18,7 +18,7 @@ from checkpoint import CheckpointKind, CheckpointStore, RunWriter
 from checkpoint.chain import Chain, EpochPlan, Location, Manifest, OperatorPlan, ShardSaved, location_at, save_run
 from objectspace import PersistedObjectSpace, SortedDictionary
 from objectspace.errors import ObjectSpaceError
-from objectspace.relational import tables
+from objectspace.relational import TableSchema, tables
 from objectspace.relational.catalogue import TABLES, WATERMARKS
 from objectspace.spark.executor import open_shard
 from objectspace.spark.handover import vnode_hasher
@@ -26,6 +26,7 @@ from objectspace.spark.routes import PIPELINE, noted_routes
 from objectspace.spark.shards import VNODES, shard_of
 
 Spaces = list[PersistedObjectSpace]
+Sides = list[list[str]]
 
 _MAPPINGS = ("Dictionary", "SortedDictionary")
 _SETS = ("Set", "SortedSet")
@@ -72,25 +73,25 @@ def rescale(
     return chain.publish_rescaled(plan, saved, shards, {"seconds": time.perf_counter() - started})
 
 
-def _routes(plans: Mapping[str, OperatorPlan]) -> dict[str, int]:
-    """Return for each operator of a built pipeline by how many key columns its rows are routed; 0 where by none."""
+def _routes(plans: Mapping[str, OperatorPlan]) -> dict[str, Sides]:
+    """Return for each operator of a built pipeline by which columns of each side its rows are routed."""
     if PIPELINE not in plans:
         return {}
     with open_shard(plans[PIPELINE], 0) as space:
-        return {PIPELINE: 0, **noted_routes(space)}
+        return {PIPELINE: [], **noted_routes(space)}
 
 
-def _divided(plan: OperatorPlan, shards: int, columns: int | None) -> list[ShardSaved]:
+def _divided(plan: OperatorPlan, shards: int, sides: Sides | None) -> list[ShardSaved]:
     """Write the new shards of one operator, and return their messages.
 
     Args:
         plan: its plan.
         shards: how many there are from now on.
-        columns: by how many columns rows of its tables are routed: None for an operator of objects with such keys.
+        sides: by which columns rows of each side are routed; None for an operator of objects with such keys.
     """
-    if columns == 0:
+    if sides == []:
         return _whole(plan, shards)
-    divide = _divide if columns is None else partial(_divide_table, columns)
+    divide = _divide if sides is None else partial(_divide_table, sides)
     stores = [CheckpointStore(":memory:") for _ in range(shards)]
     try:
         spaces = [PersistedObjectSpace(store) for store in stores]
@@ -114,9 +115,9 @@ def _whole(plan: OperatorPlan, shards: int) -> list[ShardSaved]:
 
 
 def _divide_table(
-    columns: int, plan: OperatorPlan, old: int, space: PersistedObjectSpace, name: str, spaces: Spaces
+    sides: Sides, plan: OperatorPlan, old: int, space: PersistedObjectSpace, name: str, spaces: Spaces
 ) -> None:
-    """Put each row of a table into its new shard, by the first columns of its key."""
+    """Put each row of a table into its new shard, by the columns that rows are routed by."""
     place = f"operator {plan.operator}, shard {old}, {space.get(name).kind} {name!r}"
     record = tables(space).get(name)
     overlapping = list(_overlapping(old, plan.shards, len(spaces)))
@@ -124,18 +125,31 @@ def _divide_table(
         _copy_notes(place, space.get(name), [spaces[shard] for shard in overlapping])
         return
     targets = {shard: _rows_of(spaces[shard], name) for shard in overlapping}
-    key = [record.schema.place_of(column) for column, _ in record.schema.primary_key][:columns]
+    key = [record.schema.place_of(column) for column in _routed_by(place, record.schema, sides)]
     vnode_of = vnode_hasher([record.schema.columns[column].type for column in key])
     read = record.codec().decode
     for slot, text in space.get_sorted_dictionary(name).items():
         row = read(text)
         vnode = vnode_of([row[column] for column in key])
-        if len(key) < columns or vnode * plan.shards // VNODES != old:
+        if vnode * plan.shards // VNODES != old:
             raise ObjectSpaceError(
-                f"{place}: the row {row!r} is not where its first {columns} key columns belong, so that nothing tells"
-                f" which shard is its own: keep the {plan.shards} shards, or feed a new space from the beginning"
+                f"{place}: the row {row!r} is not where rows of its key go, so that nothing tells which shard is its"
+                f" own: keep the {plan.shards} shards, or feed a new space from the beginning"
             )
         targets[vnode * len(spaces) // VNODES][slot] = text
+
+
+def _routed_by(place: str, schema: TableSchema, sides: Sides) -> list[str]:
+    """Return the columns of a table by which its rows are routed: those of a side, at best at the head of its key."""
+    there, head = {column.name for column in schema.columns}, [column for column, _ in schema.primary_key]
+    found = [side for side in sides if there.issuperset(side)]
+    if not found:
+        raise ObjectSpaceError(
+            f"{place}: it has the columns {', '.join(sorted(there))}: expected those that rows are routed by,"
+            f" {' or '.join(', '.join(side) for side in sides)}: keep the shards, or feed a new space from the"
+            " beginning"
+        )
+    return max(found, key=lambda side: head[: len(side)] == side)
 
 
 def _rows_of(space: PersistedObjectSpace, name: str) -> SortedDictionary[bytes, str]:
