@@ -17,7 +17,8 @@ needs.
 True
 """
 
-from checkpoint.chain.cache import cache_root, catch_up, open_cache
+from checkpoint.chain.beside import write_image_beside
+from checkpoint.chain.cache import cache_root, catch_up, open_cache, write_image
 from checkpoint.chain.chain import Chain, SpaceFile
 from checkpoint.chain.collect import Collected
 from checkpoint.chain.location import LocalLocation, Location, RemoteLocation, location_at
@@ -51,5 +52,7 @@ __all__ = [
     "read_run",
     "receipts",
     "save_run",
+    "write_image",
+    "write_image_beside",
     "write_run",
 ]

@@ -2,23 +2,31 @@
 
 A cache is trusted as far as its checkpoints, by epoch and digest, are a beginning of the lineage of its shard. The
 lineage begins with a full run, so that nothing a cache holds can come from anywhere else; all others are dropped.
+
+A lineage may come to begin with an image of the shard that was made beside the epochs. A cache that was made of the
+very runs that the image stands for stays as it is: a file beside it notes that its first checkpoints are that image.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
 from checkpoint.chain.location import Location
-from checkpoint.chain.plan import Lineage, OperatorPlan
-from checkpoint.chain.runfile import read_run
+from checkpoint.chain.manifest import AcceptedRun
+from checkpoint.chain.plan import Lineage, OperatorPlan, fingerprint_of, standing
+from checkpoint.chain.runfile import read_run, write_run
 from checkpoint.errors import CheckpointError, CorruptStoreError, StoreLockedError
 from checkpoint.store import CheckpointStore
+
+Fingerprint = list[tuple[int, str]]
 
 
 def cache_root() -> Path:
@@ -44,17 +52,39 @@ def catch_up(store: CheckpointStore, location: Location, lineage: Lineage) -> bo
     Time: O(rows of the runs that were lacking). Dirties: one checkpoint of the store for each of them.
     """
     have = _fingerprint(store)
-    wanted = [(run.epoch, run.digest) for run in lineage]
-    if have != wanted[: len(have)]:
-        return False
-    for accepted in lineage[len(have) :]:
+    if have != fingerprint_of(lineage)[: len(have)]:
+        have = _replaced(have, lineage)
+        if not have:
+            return False
+        _note_image(store, lineage[0])
+    lacking = lineage[len(have) :]
+    for accepted in lacking:
         store.apply(read_run(location, accepted), accepted.epoch)
-    if _fingerprint(store)[len(have) :] != wanted[len(have) :]:
+    if lacking and _records(store)[-len(lacking) :] != fingerprint_of(lacking):
         raise CorruptStoreError(
             f"{store.path}: the runs of {lineage[-1].operator}/{lineage[-1].shard} at {location.url} do not have the"
             " digests that their manifests name: restore the location from a backup"
         )
     return True
+
+
+def write_image(plan: OperatorPlan, shard: int) -> AcceptedRun:
+    """Write an image of a shard as of the end of its lineage, for ``Chain.publish`` to start later lineages from.
+
+    Args:
+        plan: the plan of the operator.
+        shard: the number of the shard.
+
+    Raises:
+        CorruptStoreError: a run file is missing or damaged.
+        CheckpointError: the location or the folder of the caches cannot be used.
+    Time: O(state). Dirties: the cache, and one new file of the location.
+    """
+    lineage = plan.lineages[shard]
+    with open_cache(plan, shard) as store:
+        image = store.reader().image()
+    written = write_run(plan.location, image, plan.operator, shard, lineage[-1].epoch)
+    return replace(written, replaces=standing(fingerprint_of(lineage)))
 
 
 @contextmanager
@@ -142,11 +172,53 @@ def _caches(folder: Path) -> list[Path]:
 
 def _is_ahead(store: CheckpointStore, lineage: Lineage) -> bool:
     """Tell whether a cache only holds more than was asked for, as when an older epoch is read."""
-    return _fingerprint(store)[: len(lineage)] == [(run.epoch, run.digest) for run in lineage]
+    wanted = fingerprint_of(lineage)
+    begins_later = bool(wanted) and any(entry[0] > wanted[-1][0] for entry in _fingerprint(store)[:1])
+    return begins_later or wanted in (_fingerprint(store)[: len(wanted)], _records(store)[: len(wanted)])
 
 
-def _fingerprint(store: CheckpointStore) -> list[tuple[int, str]]:
+def _replaced(have: Fingerprint, lineage: Lineage) -> Fingerprint:
+    """Return what a cache holds as the image that a lineage begins with and what follows; nothing where it differs."""
+    if not lineage or not lineage[0].replaces:
+        return []
+    first, *rest = fingerprint_of(lineage)
+    before = [entry for entry in have if entry[0] <= first[0]]
+    after = have[len(before) :]
+    return [first, *after] if standing(before) == lineage[0].replaces and after == rest[: len(after)] else []
+
+
+def _fingerprint(store: CheckpointStore) -> Fingerprint:
+    records, noted = _records(store), _noted_image(store)
+    # A cache that has lost its last checkpoints with the power may be older than what was noted of it.
+    if noted is None or noted[1] not in records:
+        return records
+    return [noted[0], *(entry for entry in records if entry[0] > noted[0][0])]
+
+
+def _records(store: CheckpointStore) -> Fingerprint:
     return [(record.epoch, record.digest) for record in store.checkpoints()]
+
+
+def _note_image(store: CheckpointStore, image: AcceptedRun) -> None:
+    """Note that the checkpoints of a cache up to an epoch are together an image."""
+    last = [entry for entry in _records(store) if entry[0] <= image.epoch][-1]
+    path = _note_of(store)
+    staged = path.with_name(f"{path.name}-{uuid4().hex}")
+    staged.write_text(json.dumps([[image.epoch, image.digest], last]))
+    staged.replace(path)
+
+
+def _noted_image(store: CheckpointStore) -> tuple[tuple[int, str], tuple[int, str]] | None:
+    """Return the image that a cache stands for, and the checkpoint that completes it."""
+    try:
+        image, last = json.loads(_note_of(store).read_text())
+        return (image[0], image[1]), (last[0], last[1])
+    except (OSError, ValueError, TypeError, IndexError):
+        return None
+
+
+def _note_of(store: CheckpointStore) -> Path:
+    return Path(f"{store.path}.image")
 
 
 def _remove(path: Path) -> None:

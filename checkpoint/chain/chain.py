@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Self
@@ -24,7 +24,15 @@ from checkpoint.chain.collect import (
 )
 from checkpoint.chain.location import Location
 from checkpoint.chain.manifest import FORMAT_VERSION, AcceptedRun, Manifest, SourcePosition, seal, unseal
-from checkpoint.chain.plan import EpochPlan, Lineage, OperatorPlan, ShardSaved, require_one_each
+from checkpoint.chain.plan import (
+    EpochPlan,
+    Lineage,
+    OperatorPlan,
+    ShardSaved,
+    fingerprint_of,
+    require_one_each,
+    standing,
+)
 from checkpoint.errors import CheckpointError, CorruptStoreError, FencedError, UnknownCheckpointError
 from checkpoint.run import CheckpointKind
 
@@ -177,7 +185,11 @@ class Chain:
         begin = self.manifest(at).lineage.get(operator, [0] * self.shards_at(at))[shard] if at else 0
         if not begin:
             return ()
-        return tuple(run for step in range(begin, at + 1) for run in _runs_of(self._step(step, at), operator, shard))
+        # An image that was made beside the epochs holds what its epoch has written, too.
+        image = self.manifest(at).image(operator, shard)
+        steps = range(begin + 1 if image else begin, at + 1)
+        runs = tuple(run for step in steps for run in _runs_of(self._step(step, at), operator, shard))
+        return (image, *runs) if image else runs
 
     def operator_plan(
         self, operator: str, epoch: int | None = None, full_after: int = 64, cache: str | None = None
@@ -227,6 +239,7 @@ class Chain:
         plan: EpochPlan,
         saved: Mapping[str, Sequence[ShardSaved]],
         metrics: Mapping[str, float] | None = None,
+        images: Sequence[AcceptedRun] = (),
     ) -> Manifest:
         """Commit an epoch: the one step after which it has happened.
 
@@ -234,6 +247,8 @@ class Chain:
             plan: the plan that the operators worked with.
             saved: for each operator of the plan the messages of its shards.
             metrics: figures about the epoch; those of the messages are summed and join them.
+            images: what ``write_image`` has made of shards at earlier epochs: their state starts from these from now
+                on. One that fits the history of its shard no more is passed over.
 
         Raises:
             CheckpointError: a shard has no message or several; nothing is published.
@@ -242,7 +257,8 @@ class Chain:
         """
         for operator in plan.operators:
             require_one_each(operator, self.shards, saved.get(operator, ()))
-        return self._publish(plan, saved, metrics or {}, self.shards)
+        fitting = [image for image in images if self._fits(image, plan.base)]
+        return self._publish(plan, saved, metrics or {}, self.shards, fitting)
 
     def publish_rescaled(
         self, plan: EpochPlan, saved: Mapping[str, Sequence[ShardSaved]], shards: int, metrics: Mapping[str, float]
@@ -269,10 +285,15 @@ class Chain:
         return self._publish(plan, saved, metrics, shards)
 
     def _publish(
-        self, plan: EpochPlan, saved: Mapping[str, Sequence[ShardSaved]], metrics: Mapping[str, float], shards: int
+        self,
+        plan: EpochPlan,
+        saved: Mapping[str, Sequence[ShardSaved]],
+        metrics: Mapping[str, float],
+        shards: int,
+        images: Sequence[AcceptedRun] = (),
     ) -> Manifest:
         messages = [message for messages in saved.values() for message in messages]
-        manifest = self._manifest_of(plan, messages, {**_summed(messages), **metrics}, shards)
+        manifest = self._manifest_of(plan, messages, {**_summed(messages), **metrics}, shards, images)
         if not self._create(manifest):
             raise FencedError(
                 f"space at {self.location.url}: epoch {plan.epoch} was published by another driver first: this one"
@@ -283,7 +304,15 @@ class Chain:
         self._forget_old()
         return manifest
 
-    def collect(self, grace_seconds: float = 86_400, keep_epochs: int = 16) -> Collected:
+    def _fits(self, image: AcceptedRun, base: int) -> bool:
+        """Tell whether an image takes the place of the first runs that make up its shard at an epoch."""
+        lineage = self.lineage(image.operator, image.shard, base) if image.shard < self.shards else ()
+        until = [run for run in lineage if run.epoch <= image.epoch]
+        return image.epoch <= base and len(until) > 1 and standing(fingerprint_of(until)) == image.replaces
+
+    def collect(
+        self, grace_seconds: float = 86_400, keep_epochs: int = 16, keep_files: Iterable[str] = ()
+    ) -> Collected:
         """Remove the run files and manifests that the newest epochs do not need, and run files that nobody published.
 
         It may be interrupted anywhere, done twice, and done while others read or publish. A run file that is named by
@@ -293,6 +322,7 @@ class Chain:
         Args:
             grace_seconds: how old a run file must be to be removed.
             keep_epochs: how many of the newest epochs stay readable.
+            keep_files: run files that stay, whether an epoch names them or not.
 
         Returns:
             what was removed.
@@ -305,7 +335,7 @@ class Chain:
         if keep_epochs < 1 or grace_seconds < 0:
             raise ValueError(f"keep_epochs is {keep_epochs}, grace_seconds {grace_seconds}: expected 1, and 0 or more")
         # In this order: what is published after the listing names files that are not in it, or younger than the grace.
-        listed = [f"{RUNS}/{name}" for name in self.location.names(RUNS)]
+        listed = sorted({f"{RUNS}/{name}" for name in self.location.names(RUNS)} - {*keep_files})
         self.refresh()
         floor = max(self._floor, self._epoch - keep_epochs + 1)
         if not self._epoch:
@@ -336,7 +366,12 @@ class Chain:
         return self._manifests[epoch]
 
     def _manifest_of(
-        self, plan: EpochPlan, saved: Sequence[ShardSaved], metrics: dict[str, float], shards: int
+        self,
+        plan: EpochPlan,
+        saved: Sequence[ShardSaved],
+        metrics: dict[str, float],
+        shards: int,
+        images: Sequence[AcceptedRun],
     ) -> Manifest:
         before = self.manifest(plan.base) if plan.base else None
         runs = tuple(message.run for message in saved if message.run)
@@ -348,7 +383,8 @@ class Chain:
             source=plan.source,
             committed={**(before.committed if before else {}), plan.source.query: plan.source.batch},
             runs=runs,
-            lineage=_lineage_after(before, runs, shards),
+            lineage=_lineage_after(before, (*images, *runs), shards),
+            images=_images_after(before, runs, images, shards),
             publisher=str(uuid4()),
             time=datetime.now(UTC).isoformat(timespec="milliseconds"),
             metrics=metrics,
@@ -386,6 +422,18 @@ class Chain:
         begins = [begin for shards in self._manifests[self._epoch].lineage.values() for begin in shards if begin]
         for epoch in [epoch for epoch in self._manifests if epoch < min(begins, default=self._epoch)]:
             del self._manifests[epoch]
+
+
+def _images_after(
+    before: Manifest | None, runs: Sequence[AcceptedRun], images: Sequence[AcceptedRun], shards: int
+) -> tuple[AcceptedRun, ...]:
+    """Return the images that shards start from: the one before, or a newer one, unless a full run has come."""
+    known = [*before.images, *images] if before is not None and before.shards == shards else []
+    found = {(one.operator, one.shard): one for one in known}
+    for run in runs:
+        if run.kind is CheckpointKind.FULL:
+            found.pop((run.operator, run.shard), None)
+    return tuple(found.values())
 
 
 def _lineage_after(before: Manifest | None, runs: Sequence[AcceptedRun], shards: int) -> dict[str, list[int]]:

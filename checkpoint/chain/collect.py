@@ -68,7 +68,7 @@ def needed_runs(kept: Iterable[Manifest], floor: Manifest, older: Iterable[Manif
         floor: the first of them.
         older: the manifests before it that its lineages begin in.
     """
-    needed = {run.file for manifest in kept for run in manifest.runs}
+    needed = {run.file for manifest in kept for run in manifest.files}
     return needed | {run.file for manifest in older for run in manifest.runs if _is_in_lineage(run, floor)}
 
 

@@ -37,6 +37,7 @@ class AcceptedRun:
         slots: how many slots it writes.
         bytes: the bytes of its keys, slots and values.
         file_bytes: the size of the file, bytes.
+        replaces: of an image that was made beside the epochs what it takes the place of, see ``standing``.
     """
 
     operator: str
@@ -49,6 +50,7 @@ class AcceptedRun:
     slots: int
     bytes: int
     file_bytes: int
+    replaces: str = ""
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -89,6 +91,7 @@ class Manifest:
         publisher: the UUID of the attempt to publish, which makes the bytes of rivals differ.
         time: when it was published, ISO 8601 in UTC.
         metrics: figures about the epoch, such as rows and seconds.
+        images: the images that were made beside the epochs, of the shards whose state starts from one.
         format: the version of the format.
     """
 
@@ -103,7 +106,17 @@ class Manifest:
     publisher: str
     time: str
     metrics: dict[str, float] = field(default_factory=dict)
+    images: tuple[AcceptedRun, ...] = ()
     format: int = FORMAT_VERSION
+
+    @property
+    def files(self) -> tuple[AcceptedRun, ...]:
+        """All run files that it names: those of the epoch, and the images made beside."""
+        return (*self.runs, *self.images)
+
+    def image(self, operator: str, shard: int) -> AcceptedRun | None:
+        """Return the image that the state of a shard starts from, where it was made beside the epochs."""
+        return next((one for one in self.images if (one.operator, one.shard) == (operator, shard)), None)
 
     @property
     def slots(self) -> int:
@@ -140,6 +153,7 @@ class Manifest:
         with_types = {
             "source": SourcePosition(**values["source"]),
             "runs": tuple(AcceptedRun.from_dict(run) for run in values["runs"]),
+            "images": tuple(AcceptedRun.from_dict(run) for run in values.get("images", ())),
         }
         return cls(**{**values, **with_types})
 

@@ -5,6 +5,7 @@ Both are small values that pickle or turn into JSON, and both know nothing of th
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
@@ -48,6 +49,11 @@ class OperatorPlan:
         """The number of shards."""
         return len(self.lineages)
 
+    def is_image_due(self, shard: int) -> bool:
+        """Tell whether the differential runs of a shard are many, and outweigh the image that they start from."""
+        lineage = self.lineages[shard]
+        return len(lineage) > self.full_after and (sum(run.file_bytes for run in lineage[1:]) >= lineage[0].file_bytes)
+
     def kind(self, shard: int) -> CheckpointKind:
         """Return the kind of the next run of a shard.
 
@@ -58,8 +64,7 @@ class OperatorPlan:
         lineage = self.lineages[shard]
         if not lineage:
             return CheckpointKind.FULL
-        outweighed = sum(run.file_bytes for run in lineage[1:]) >= lineage[0].file_bytes
-        due = (len(lineage) > self.full_after and outweighed) or len(lineage) > 16 * self.full_after
+        due = self.is_image_due(shard) or len(lineage) > 16 * self.full_after
         return CheckpointKind.FULL if due else CheckpointKind.DIFFERENTIAL
 
 
@@ -126,6 +131,23 @@ def save_run(plan: OperatorPlan, shard: int, run: Run, metrics: Mapping[str, flo
     """
     accepted = None if run.is_empty() else write_run(plan.location, run, plan.operator, shard, plan.epoch)
     return ShardSaved(plan.operator, shard, accepted, dict(metrics or {}))
+
+
+def standing(fingerprint: Sequence[tuple[int, str]]) -> str:
+    """Return what stands for a shard that was made of some runs.
+
+    Args:
+        fingerprint: the epoch and digest of each run, the full one first.
+
+    >>> standing([(1, "a"), (2, "b")]) != standing([(1, "a")])
+    True
+    """
+    return hashlib.blake2b(orjson.dumps(fingerprint), digest_size=16).hexdigest()
+
+
+def fingerprint_of(lineage: Sequence[AcceptedRun]) -> list[tuple[int, str]]:
+    """Return the epoch and digest of each run of a lineage."""
+    return [(run.epoch, run.digest) for run in lineage]
 
 
 def require_one_each(operator: str, shards: int, saved: Sequence[ShardSaved]) -> None:

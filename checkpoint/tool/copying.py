@@ -58,7 +58,8 @@ def fork_space(chain: Chain, target: str, epoch: int, show: Show) -> Copied:
     first = first_needed(kept[0])
     older = [chain._step(number, kept[0].epoch) for number in range(first, kept[0].epoch)]
     needed = needed_runs(kept, kept[0], older)
-    runs = [run for manifest in [*older, *kept] for run in manifest.runs if run.file in needed]
+    named = [run for manifest in [*older, *kept] for run in manifest.files if run.file in needed]
+    runs = list({run.file: run for run in named}.values())
     for done, run in enumerate(runs):
         show(done, len(runs))
         location.write(run.file, _read(chain.location, run))
@@ -114,7 +115,10 @@ def restore_space(
     if epoch > 1:
         raise_floor(location, epoch, space.incarnation)
     like = chain.manifest(epoch)
-    _put(location, replace(like, incarnation=space.incarnation, base=epoch - 1, runs=tuple(runs), lineage=lineage))
+    _put(
+        location,
+        replace(like, incarnation=space.incarnation, base=epoch - 1, runs=tuple(runs), images=(), lineage=lineage),
+    )
     _found(location, space)
     return Copied(1, len(runs), sum(run.file_bytes for run in runs), objects)
 

@@ -150,7 +150,7 @@ def _space(source: Source, advice: list[str]) -> Facts:
     manifests = list(chain.manifests())
     lengths = [len(chain.lineage(operator, shard)) for operator, shard in shards] if chain.epoch else []
     files = chain.location.names(RUNS)
-    named = {run.file for manifest in manifests for run in manifest.runs}
+    named = {run.file for manifest in manifests for run in manifest.files}
     named |= (
         {run.file for operator, shard in shards for run in chain.lineage(operator, shard)} if chain.epoch else set()
     )

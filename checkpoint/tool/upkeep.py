@@ -77,7 +77,7 @@ def _verify_space(source: Source, is_json: bool) -> None:
         for operator, shard in shards
         for run in chain.lineage(operator, shard, manifest.epoch)
     }
-    needed |= {run.file: run for m in manifests for run in m.runs if (run.operator, run.shard) in shards}
+    needed |= {run.file: run for m in manifests for run in m.files if (run.operator, run.shard) in shards}
     with printing.progress("run files") as show:
         for done, run in enumerate(needed.values(), start=1):
             found = read_run(chain.location, run)

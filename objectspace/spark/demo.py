@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ from objectspace.spark.pipeline import Pipeline
 from objectspace.spark.session import quiet_session
 
 SHARDS = 2
+YEAR = 365
 _MARK = ".objectspace-demo"
 _Rows = list[tuple[Any, ...]]
 
@@ -150,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     folders = Folders(options.location.absolute())
     try:
-        return run_child(folders, options.days) if options.child else run_demo(folders, options.days)
+        return run_child(folders, options.days) if options.child else run_demo(folders, options.days, options.first)
     except (CheckpointError, ObjectSpaceError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 2
@@ -159,12 +161,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def run_demo(folders: Folders, days: int) -> int:
+def run_demo(folders: Folders, days: int, first: int = YEAR) -> int:
     """Prepare the flights, run the pipeline with a kill in the middle, and show and check what it kept.
 
     Args:
         folders: where everything is written.
         days: how many files, of one day each, make a micro-batch.
+        first: how many days of the year, from its first on, are streamed.
 
     Returns:
         The exit status.
@@ -172,7 +175,7 @@ def run_demo(folders: Folders, days: int) -> int:
     started = time.perf_counter()
     ensure_java()
     folders.start_afresh()
-    files = _prepare(folders)
+    files = _prepare(folders, first)
     epochs = -(-files // days)
     _stream_until_killed(folders, days, epochs)
     expected = _stream_to_the_end(folders, days, epochs)
@@ -243,6 +246,9 @@ def _parser() -> argparse.ArgumentParser:
         default=46,
         help="how many days of flights make a micro-batch, and so an epoch (default: %(default)s)",
     )
+    parser.add_argument(
+        "--first", type=_positive, default=YEAR, metavar="DAYS", help="stream only the first so many days of the year"
+    )
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     return parser
 
@@ -254,13 +260,13 @@ def _positive(text: str) -> int:
     return number
 
 
-def _prepare(folders: Folders) -> int:
+def _prepare(folders: Folders, first: int) -> int:
     flights = read_flights()
-    progress = Progress(f"{len(flights):,} flights into Parquet files, one a day:", 365)
+    progress = Progress(f"{len(flights):,} flights into Parquet files, one a day:", min(first, YEAR))
     write_weather(folders.weather)
     write_planes(folders.planes)
     files = 0
-    for files, _ in enumerate(write_days(flights, folders.flights), 1):
+    for files, _ in enumerate(islice(write_days(flights, folders.flights), first), 1):
         progress.show(files)
     progress.end()
     return files

@@ -14,18 +14,16 @@ from objectspace.operators import PipelineChangedError, Plan
 from objectspace.operators.catalogue import compare, note, stored_names
 from objectspace.spark.errors import explained
 from objectspace.spark.executor import MESSAGE_SCHEMA, open_shard, save_shard
-from objectspace.spark.handover import Parcel, Report, remove_before
+from objectspace.spark.handover import Parcel, Report
 from objectspace.spark.inputs import Declared
 from objectspace.spark.progress import figures_of
+from objectspace.spark.routes import PIPELINE, note_routes
 from objectspace.spark.sinks import Delivery, note_parcels, noted_parcels
 from objectspace.spark.stages import Stage, compiled
 from objectspace.spark.tasks import ROUTED_SCHEMA, Intake, StageTask, intake_task
 
 if TYPE_CHECKING:
     from objectspace.spark.pipeline import Pipeline
-
-PIPELINE = "$pipeline"
-"""The operator under whose name the driver keeps what it must know of a pipeline."""
 
 SOURCES = "sources"
 """What the action is called in figures and errors that takes the rows of the sources."""
@@ -50,6 +48,7 @@ class Epochs:
     ) -> None:
         self.chain: Chain = pipeline.chain
         self._full_after, self._cache = full_after, cache
+        self._images = pipeline.upkeep.images
         self.plan = _checked_plan(pipeline, self._state_plan())
         wanted = {name: pipeline.results[name] for name in (*pipeline.functions, *pipeline.frames)}
         self.stages = compiled(self.plan, wanted, self.chain.shards)
@@ -82,8 +81,7 @@ class Epochs:
             return None
         epoch = _Epoch(self, plan, rows)
         manifest = epoch.made()
-        self._delivery.deliver(rows.sparkSession, manifest.epoch, epoch.results())
-        remove_before(self.chain.location, manifest.epoch)
+        self._delivery.deliver(rows.sparkSession, epoch.results())
         return manifest
 
     def _begun(self, spark: SparkSession, position: SourcePosition) -> EpochPlan | None:
@@ -98,7 +96,7 @@ class Epochs:
             if is_open:
                 with open_shard(self._state_plan(), 0) as space:
                     found = noted_parcels(space)
-                self._delivery.deliver(spark, newest.epoch, found)
+                self._delivery.redeliver(spark, found)
         return plan
 
     def _state_plan(self) -> OperatorPlan:
@@ -111,6 +109,12 @@ class Epochs:
             return None
         return next(stage for stage in self.stages.stages if stage.name in readers)
 
+    def publish(
+        self, plan: EpochPlan, saved: Mapping[str, Sequence[ShardSaved]], figures: Mapping[str, float]
+    ) -> Manifest:
+        """Publish an epoch, and in it the images that were made beside."""
+        return self.chain.publish(plan, saved, figures, self._images(plan.epoch))
+
     def save_state(self, plan: OperatorPlan, results: Mapping[str, Sequence[Parcel]]) -> list[ShardSaved]:
         """Save what the driver must know, where it changed."""
         saved = [ShardSaved(PIPELINE, shard, None) for shard in range(plan.shards)]
@@ -118,6 +122,7 @@ class Epochs:
             with open_shard(plan, 0) as space:
                 if not any(plan.lineages):
                     note(space, self.plan, self.plan.stateful)
+                note_routes(space, self.plan)
                 note_parcels(space, results)
                 saved[0] = save_shard(plan, space, 0)
         return saved
@@ -148,7 +153,7 @@ class _Epoch:
             saved[stage.name] = self._stage(stage)
         saved[PIPELINE] = self._epochs.save_state(self._plan.operators[PIPELINE], self.results())
         figures = {"rows": self._source_rows, "seconds": time.perf_counter() - started}
-        return self._epochs.chain.publish(self._plan, saved, {**self._figures, **figures})
+        return self._epochs.publish(self._plan, saved, {**self._figures, **figures})
 
     def results(self) -> dict[str, list[Parcel]]:
         """Return where the changes of the results lie."""

@@ -6,6 +6,7 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -88,10 +89,19 @@ def shard_task(plan: OperatorPlan, process: Process) -> Callable[[Iterator[pa.Re
         started = time.perf_counter()
         counted = _Counted(batches)
         with _collecting_seldom(), open_shard(plan) as space:
+            opened = time.perf_counter()
             process(counted, space)
-            metrics = {"rows": counted.rows, "task_seconds": time.perf_counter() - started}
-            saved = save_shard(plan, space, metrics=metrics)
-        yield message_batch(saved)
+            processed = time.perf_counter()
+            saved = save_shard(plan, space)
+            ended = time.perf_counter()
+        metrics = {
+            "rows": counted.rows,
+            "task_seconds": ended - started,
+            "open_ms": (opened - started) * 1000,
+            "process_ms": (processed - opened) * 1000,
+            "save_ms": (ended - processed) * 1000,
+        }
+        yield message_batch(replace(saved, metrics=metrics))
 
     return _run
 

@@ -52,6 +52,11 @@ class Parcel:
     bytes: int
     checksum: str
 
+    @property
+    def epoch(self) -> int:
+        """The epoch that made the changes."""
+        return int(self.file.removeprefix(f"{FOLDER}/")[:12])
+
 
 @dataclass(frozen=True)
 class Report:
@@ -142,11 +147,12 @@ def router(one: Exit) -> Callable[[Sequence[Any]], int] | None:
     kinds = [one.schema.column(name).type for name in one.keys]
     places = [one.schema.place_of(name) for name in one.keys]
     tasks = one.tasks
-    vnode = _vnode_of(kinds)
+    vnode = vnode_hasher(kinds)
     return lambda row: vnode([row[place] for place in places]) * tasks // VNODES
 
 
-def _vnode_of(kinds: Sequence[DataType]) -> Callable[[Sequence[Any]], int]:
+def vnode_hasher(kinds: Sequence[DataType]) -> Callable[[Sequence[Any]], int]:
+    """Return the function from the values of some columns to their vnode."""
     try:
         return hasher(kinds)
     except SchemaError:  # Spark hashes such a type in its own way: here the key counts as it is stored.

@@ -27,12 +27,12 @@ from objectspace.spark.epochs import Epochs
 from objectspace.spark.errors import explained
 from objectspace.spark.executor import MESSAGE_SCHEMA, Process, open_shard, shard_task
 from objectspace.spark.inputs import Declared, keyed_schema, require_streams, wide
-from objectspace.spark.progress import EpochProgress, figures_of
+from objectspace.spark.progress import PHASES, EpochProgress, figures_of
 from objectspace.spark.query import PipelineQuery, Status, Watch
 from objectspace.spark.shards import shard_expression
 from objectspace.spark.sinks import FrameFunction
 from objectspace.spark.stateful import Stateful, WholeEpoch
-from objectspace.spark.upkeep import Retention, Upkeep
+from objectspace.spark.upkeep import TASKS_WAIT, Retention, Upkeep
 
 LOG = logging.getLogger("objectspace.spark")
 """Where the progress of every epoch is logged, at level INFO."""
@@ -99,7 +99,8 @@ class Pipeline(Builder):
         location: where the space lies: a folder or an fsspec URL that the driver and all executors reach.
         shards: the number of shards, 1 to 256; ``rescale`` changes it for a space that exists.
         options: what fsspec passes to the file system of a URL.
-        full_after: how many differential runs may follow a full one before the next full one is considered.
+        full_after: how many differential runs of a shard may follow an image before the next one is considered; it is
+            made in the background while a stream runs.
         cache: the folder of the local caches, or None for the default of each machine.
         retention: which epochs are kept; the rest is removed in the background while a stream runs.
 
@@ -126,9 +127,9 @@ class Pipeline(Builder):
         self._epochs: Epochs | None = None
         self._query: StreamingQuery | None = None
         self._watch = Watch()
-        self._full_after = full_after
+        self._full_after = TASKS_WAIT * full_after
         self._cache = None if cache is None else os.path.abspath(cache)
-        self.upkeep = Upkeep(self.chain.location, retention or Retention())
+        self.upkeep = Upkeep(self.chain.location, retention or Retention(), full_after)
 
     def source(
         self,
@@ -214,6 +215,7 @@ class Pipeline(Builder):
             progress = EpochProgress.of(manifest)
             self._watch.progress.append(progress)
             LOG.info("%s", progress)
+            self.upkeep.published(manifest.epoch)
         return manifest
 
     def stream(self) -> DataFrame:
@@ -368,9 +370,12 @@ class Pipeline(Builder):
         for name, operator in self.operators.items():
             since = time.perf_counter()
             saved[name] = self._explained(operator, plan.operators[name], rows)
-            taken = sum(message.metrics.get("rows", 0) for message in saved[name])
-            figures |= figures_of(name, {"rows_in": taken, "ms": (time.perf_counter() - since) * 1000})
-        return self.chain.publish(plan, saved, {**figures, "seconds": time.perf_counter() - started})
+            total = {key: sum(one.metrics.get(key, 0) for one in saved[name]) for key in ("rows", *PHASES)}
+            phases = {phase: total[phase] for phase in PHASES if total[phase]}
+            taken = {"rows_in": total["rows"], "ms": (time.perf_counter() - since) * 1000}
+            figures |= figures_of(name, {**taken, **phases})
+        figures["seconds"] = time.perf_counter() - started
+        return self.chain.publish(plan, saved, figures, self.upkeep.images(plan.epoch))
 
     def _explained(self, operator: Operator, plan: OperatorPlan, rows: DataFrame) -> list[ShardSaved]:
         try:
@@ -385,8 +390,6 @@ class Pipeline(Builder):
         def _run(rows: DataFrame, batch: int) -> None:
             try:
                 manifest = self.run_epoch(rows, batch)
-                if manifest is not None:
-                    self.upkeep.published(manifest.epoch)
                 if on_epoch:
                     on_epoch(batch, manifest)
             except BaseException as error:

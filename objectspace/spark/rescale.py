@@ -1,7 +1,8 @@
 """Another number of shards for a space, while no query runs on it.
 
-Each key goes to the shard that its vnode belongs to from now on. What is moved are objects whose keys are those that
-rows are routed by; an object that says nothing of keys cannot be divided, and is refused before anything changes.
+Each key goes to the shard that its vnode belongs to from now on. What is moved are the tables of pipelines, and objects
+whose keys are those that rows are routed by; an object that says nothing of keys cannot be divided, and is refused
+before anything changes.
 """
 
 from __future__ import annotations
@@ -10,14 +11,22 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from checkpoint import CheckpointKind, CheckpointStore, RunWriter
 from checkpoint.chain import Chain, EpochPlan, Location, Manifest, OperatorPlan, ShardSaved, location_at, save_run
-from objectspace import PersistedObjectSpace
+from objectspace import PersistedObjectSpace, SortedDictionary
 from objectspace.errors import ObjectSpaceError
+from objectspace.relational import TableSchema, tables
+from objectspace.relational.catalogue import TABLES, WATERMARKS
 from objectspace.spark.executor import open_shard
-from objectspace.spark.shards import shard_of
+from objectspace.spark.handover import vnode_hasher
+from objectspace.spark.routes import PIPELINE, noted_routes
+from objectspace.spark.shards import VNODES, shard_of
+
+Spaces = list[PersistedObjectSpace]
+Sides = list[list[str]]
 
 _MAPPINGS = ("Dictionary", "SortedDictionary")
 _SETS = ("Set", "SortedSet")
@@ -58,28 +67,115 @@ def rescale(
         return None
     with tempfile.TemporaryDirectory(prefix="objectspace-rescale-") as cache:
         plans = {name: chain.operator_plan(name, cache=cache) for name in newest.lineage}
-        saved = {name: _divided(plan, shards) for name, plan in plans.items()}
+        routes = _routes(plans)
+        saved = {name: _divided(plan, shards, routes.get(name)) for name, plan in plans.items()}
     plan = EpochPlan(newest.epoch, newest.source, plans)
     return chain.publish_rescaled(plan, saved, shards, {"seconds": time.perf_counter() - started})
 
 
-def _divided(plan: OperatorPlan, shards: int) -> list[ShardSaved]:
-    """Write the new shards of one operator, and return their messages."""
+def _routes(plans: Mapping[str, OperatorPlan]) -> dict[str, Sides]:
+    """Return for each operator of a built pipeline by which columns of each side its rows are routed."""
+    if PIPELINE not in plans:
+        return {}
+    with open_shard(plans[PIPELINE], 0) as space:
+        return {PIPELINE: [], **noted_routes(space)}
+
+
+def _divided(plan: OperatorPlan, shards: int, sides: Sides | None) -> list[ShardSaved]:
+    """Write the new shards of one operator, and return their messages.
+
+    Args:
+        plan: its plan.
+        shards: how many there are from now on.
+        sides: by which columns rows of each side are routed; None for an operator of objects with such keys.
+    """
+    if sides == []:
+        return _whole(plan, shards)
+    divide = _divide if sides is None else partial(_divide_table, sides)
     stores = [CheckpointStore(":memory:") for _ in range(shards)]
     try:
         spaces = [PersistedObjectSpace(store) for store in stores]
         for old in range(plan.shards):
             with open_shard(plan, old) as space:
                 for name in space:
-                    _divide(plan, old, space.get(name), spaces)
+                    divide(plan, old, space, name, spaces)
         return [_saved(plan, shard, space) for shard, space in enumerate(spaces)]
     finally:
         for store in stores:
             store.close()
 
 
-def _divide(plan: OperatorPlan, old: int, source: Any, spaces: list[PersistedObjectSpace]) -> None:
+def _whole(plan: OperatorPlan, shards: int) -> list[ShardSaved]:
+    """Write an operator whose rows all meet in its first shard."""
+    saved = [ShardSaved(plan.operator, shard, None) for shard in range(shards)]
+    if plan.lineages[0]:
+        with open_shard(plan, 0) as space:
+            saved[0] = save_run(plan, 0, space.store.reader().image())
+    return saved
+
+
+def _divide_table(
+    sides: Sides, plan: OperatorPlan, old: int, space: PersistedObjectSpace, name: str, spaces: Spaces
+) -> None:
+    """Put each row of a table into its new shard, by the columns that rows are routed by."""
+    place = f"operator {plan.operator}, shard {old}, {space.get(name).kind} {name!r}"
+    record = tables(space).get(name)
+    overlapping = list(_overlapping(old, plan.shards, len(spaces)))
+    if record is None:
+        _copy_notes(place, space.get(name), [spaces[shard] for shard in overlapping])
+        return
+    targets = {shard: _rows_of(spaces[shard], name) for shard in overlapping}
+    key = [record.schema.place_of(column) for column in _routed_by(place, record.schema, sides)]
+    vnode_of = vnode_hasher([record.schema.columns[column].type for column in key])
+    read = record.codec().decode
+    for slot, text in space.get_sorted_dictionary(name).items():
+        row = read(text)
+        vnode = vnode_of([row[column] for column in key])
+        if vnode * plan.shards // VNODES != old:
+            raise ObjectSpaceError(
+                f"{place}: the row {row!r} is not where rows of its key go, so that nothing tells which shard is its"
+                f" own: keep the {plan.shards} shards, or feed a new space from the beginning"
+            )
+        targets[vnode * len(spaces) // VNODES][slot] = text
+
+
+def _routed_by(place: str, schema: TableSchema, sides: Sides) -> list[str]:
+    """Return the columns of a table by which its rows are routed: those of a side, at best at the head of its key."""
+    there, head = {column.name for column in schema.columns}, [column for column, _ in schema.primary_key]
+    found = [side for side in sides if there.issuperset(side)]
+    if not found:
+        raise ObjectSpaceError(
+            f"{place}: it has the columns {', '.join(sorted(there))}: expected those that rows are routed by,"
+            f" {' or '.join(', '.join(side) for side in sides)}: keep the shards, or feed a new space from the"
+            " beginning"
+        )
+    return max(found, key=lambda side: head[: len(side)] == side)
+
+
+def _rows_of(space: PersistedObjectSpace, name: str) -> SortedDictionary[bytes, str]:
+    """Return what holds the rows of a table, as tables make it: encoded keys and texts, stored as they are."""
+    return space.get_sorted_dictionary(name) if name in space else space.create_sorted_dictionary(name, raw=True)
+
+
+def _copy_notes(place: str, source: Any, spaces: Spaces) -> None:
+    """Copy what is known of tables, which must be the same in all shards that come together."""
+    for target in [space.get_or_create_dictionary(source.name) for space in spaces]:
+        for name, known in source.items() if source.name in (TABLES, WATERMARKS) else ():
+            if target.setdefault(name, known) != known:
+                raise ObjectSpaceError(
+                    f"{place}: {name!r} is {known!r} here and {target[name]!r} in another shard: let the query run one"
+                    " more epoch, so that they agree"
+                )
+    if source.name not in (TABLES, WATERMARKS):
+        raise ObjectSpaceError(
+            f"{place}: expected a table, whose rows tell where they belong: keep the number of shards, or feed a new"
+            " space from the beginning"
+        )
+
+
+def _divide(plan: OperatorPlan, old: int, space: PersistedObjectSpace, name: str, spaces: Spaces) -> None:
     """Put each slot of an object into the object of the same name in its new shard."""
+    source: Any = space.get(name)
     place = f"operator {plan.operator}, shard {old}, {source.kind} {source.name!r}"
     if source.kind not in (*_MAPPINGS, *_SETS):
         raise ObjectSpaceError(

@@ -14,6 +14,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from objectspace.spark.java import ensure_java
+from objectspace.spark.source import ObjectSpaceSource
 
 _QUIET = {
     "spark.ui.enabled": "false",
@@ -65,10 +66,13 @@ def quiet_session(
         builder = builder.config(key, value)
     with _standard_error_to(Path(log) if log else Path(os.devnull)) as target:
         try:
-            return builder.getOrCreate()
+            session = builder.getOrCreate()
         except PySparkRuntimeError as error:
             error.add_note(f"What Spark and Java wrote: {target}")
             raise
+    # Spark finds the format by itself where the package lies in a folder of sys.path, unlike an editable install.
+    session.dataSource.register(ObjectSpaceSource)
+    return session
 
 
 @contextmanager

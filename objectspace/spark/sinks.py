@@ -7,6 +7,7 @@ changes.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
@@ -17,8 +18,10 @@ from pyspark.sql.types import StringType, StructField, StructType
 from checkpoint.chain import Location
 from objectspace import PersistedObjectSpace
 from objectspace.relational import Chunk, TableSchema, compacted
-from objectspace.spark.handover import Parcel, read_parcel, settled, together
+from objectspace.spark.handover import FOLDER, Parcel, read_parcel, settled, together
 from objectspace.spark.stages import Exit
+
+_LOG = logging.getLogger("objectspace.spark")
 
 HANDOVER = "$handover"
 """The dictionary that says where the changes of each result lie, of the newest epoch."""
@@ -62,13 +65,12 @@ class Delivery:
         self._location, self._exits, self._columns = location, exits, columns
         self._frames, self._chunks = frames, chunks
 
-    def deliver(self, spark: SparkSession, epoch: int, found: Mapping[str, Sequence[Parcel]]) -> None:
+    def deliver(self, spark: SparkSession, found: Mapping[str, Sequence[Parcel]]) -> None:
         """Call the functions of the results that changed in an epoch.
 
         Args:
             spark: the session.
-            epoch: the epoch, which is published.
-            found: where the changes lie.
+            found: where the changes lie; their epoch is published.
 
         Raises:
             CorruptStoreError: a file is missing or damaged.
@@ -79,9 +81,31 @@ class Delivery:
                 chunk = together([read_parcel(self._location, parcel, one.schema) for parcel in parcels])
                 net = compacted([settled(chunk)], strict=False)
                 if len(net):
-                    self._chunks[name](epoch, net)
+                    self._chunks[name](parcels[0].epoch, net)
             for function in self._frames.get(name, ()) if parcels else ():
-                function(self.frame(spark, name, parcels), epoch)
+                function(self.frame(spark, name, parcels), parcels[0].epoch)
+
+    def redeliver(self, spark: SparkSession, found: Mapping[str, Sequence[Parcel]]) -> None:
+        """Call the functions for an epoch of which nobody knows whether they were; what is gone is logged.
+
+        A copy of a space need not have the files: then the copy's functions begin with its next epoch.
+
+        Raises:
+            CorruptStoreError: a file is damaged.
+        """
+        there = {f"{FOLDER}/{name}" for name in self._location.names(FOLDER)}
+        gone = [parcel for name in self._exits for parcel in found.get(name, ()) if parcel.file not in there]
+        if gone:
+            _LOG.warning(
+                "%s: the changes of epoch %d were perhaps handed out before and cannot be again: %s and %d more are not"
+                " here, as where a space was copied without its hand-over files",
+                self._location.url,
+                gone[0].epoch,
+                gone[0].file,
+                len(gone) - 1,
+            )
+            return
+        self.deliver(spark, found)
 
     def frame(self, spark: SparkSession, name: str, parcels: Sequence[Parcel]) -> DataFrame:
         """Return the changes of a result as a DataFrame: ``op`` before the columns that the user sees."""

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import logging
+import tempfile
 import threading
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from checkpoint.chain import Chain, Collected, Location
+from checkpoint.chain import AcceptedRun, Chain, Collected, Location, OperatorPlan, write_image_beside
 from checkpoint.errors import CheckpointError
+from objectspace.spark.handover import remove_before
 
 _LOG = logging.getLogger("objectspace.spark")
+
+IMAGE_LAG = 16
+"""How many epochs old an image is when an epoch names it: caches that lag behind by fewer then stay what they are."""
+
+TASKS_WAIT = 8
+"""How many times as long as the upkeep a task waits before it writes an image itself, where none has come."""
 
 
 @dataclass(frozen=True)
@@ -36,41 +46,57 @@ class Retention:
             )
 
 
-class Upkeep:
-    """Collects the garbage of a space in a daemon thread, at most one collection at a time.
+@dataclass(frozen=True)
+class _Waiting:
+    """An image that no epoch names yet, and when it was begun, by the clock that does not jump."""
 
-    It works on a chain of its own, so that it shares nothing with the driver but the files. What fails is logged and
-    tried again after the next epochs: the epochs themselves do not need it.
+    image: AcceptedRun
+    begun: float
+
+
+class Upkeep:
+    """Looks after a space in a daemon thread: hand-over files of past epochs go, images are made, garbage is collected.
+
+    It works on a chain of its own, so that it shares nothing with the driver but the files and the images, which the
+    driver names in its next manifests. What fails is logged and tried again after the next epochs: the epochs
+    themselves do not need it.
 
     Args:
         location: where the space lies.
         retention: what is kept.
+        full_after: how many differential runs may follow a full one before an image is considered.
+        image_lag: how many epochs old an image is when an epoch names it.
     """
 
-    def __init__(self, location: Location, retention: Retention) -> None:
+    def __init__(
+        self, location: Location, retention: Retention, full_after: int = 64, image_lag: int = IMAGE_LAG
+    ) -> None:
         self.retention = retention
         self.last: Collected | None = None
-        self._location = location
+        self._location, self._full_after, self._image_lag = location, full_after, image_lag
         self._thread: threading.Thread | None = None
+        self._collected = 0
+        self._lock = threading.Lock()
+        self._waiting: dict[tuple[str, int], _Waiting] = {}
 
     def published(self, epoch: int) -> bool:
-        """Note a new epoch, and tell whether a collection has begun.
+        """Note a new epoch whose changes were handed out, and tell whether work on it has begun.
 
         Time: O(1): the work is done in the background.
         """
-        if epoch % self.retention.every or self.is_busy():
+        if self.is_busy():
             return False
-        # A daemon: a driver may end in the midst of it, and the next collection finishes the work.
-        self._thread = threading.Thread(target=self._collect, name="objectspace-upkeep", daemon=True)
+        # A daemon: a driver may end in the midst of it, and the next one finishes the work.
+        self._thread = threading.Thread(target=self._work, args=(epoch,), name="objectspace-upkeep", daemon=True)
         self._thread.start()
         return True
 
     def is_busy(self) -> bool:
-        """Tell whether a collection is under way."""
+        """Tell whether work is under way."""
         return self._thread is not None and self._thread.is_alive()
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait for the collection under way, where there is one.
+        """Wait for the work under way, where there is any.
 
         Args:
             timeout: seconds.
@@ -78,10 +104,63 @@ class Upkeep:
         if self._thread is not None:
             self._thread.join(timeout)
 
-    def _collect(self) -> None:
+    def images(self, epoch: int) -> list[AcceptedRun]:
+        """Return the images that the manifest of an epoch is to name; each is returned once.
+
+        An image that has waited for half of the grace period is given up: others may take its file for garbage.
+        """
+        grace, now = self.retention.grace_seconds, time.monotonic()
+        found = []
+        with self._lock:
+            for shard, one in list(self._waiting.items()):
+                age = now - one.begun
+                if grace and age >= grace / 2:
+                    del self._waiting[shard]
+                elif epoch - one.image.epoch >= self._image_lag or age >= grace / 4:
+                    found.append(one.image)
+                    del self._waiting[shard]
+        return found
+
+    def _work(self, epoch: int) -> None:
         try:
-            chain = Chain.open(self._location)
-            self.last = chain.collect(self.retention.grace_seconds, self.retention.epochs)
-            _LOG.info("%s: collected %s", self._location.url, self.last)
+            remove_before(self._location, epoch)
+            is_due = epoch - self._collected >= self.retention.every
+            if is_due or epoch % max(1, self._full_after // 4) == 0:
+                chain = Chain.open(self._location)
+                self._make_images(chain)
+                if is_due:
+                    self._collected = epoch
+                    self._collect(chain)
         except (CheckpointError, OSError) as error:
-            _LOG.warning("%s: garbage was not collected, which is tried again: %s", self._location.url, error)
+            _LOG.warning("%s: the upkeep failed, which is tried again: %s", self._location.url, error)
+
+    def _collect(self, chain: Chain) -> None:
+        with self._lock:
+            kept = [one.image.file for one in self._waiting.values()]
+        self.last = chain.collect(self.retention.grace_seconds, self.retention.epochs, kept)
+        _LOG.info("%s: collected %s", self._location.url, self.last)
+
+    def _make_images(self, chain: Chain) -> None:
+        for operator in chain.newest.lineage if chain.newest else ():
+            # The caches of tasks are left alone: a task that met one in use would have to make another.
+            with tempfile.TemporaryDirectory(prefix="objectspace-image-") as cache:
+                plan = chain.operator_plan(operator, None, self._full_after, cache)
+                for shard in self._due(plan):
+                    self._make_image(plan, shard)
+
+    def _due(self, plan: OperatorPlan) -> Iterable[int]:
+        return [
+            shard
+            for shard in range(plan.shards)
+            if plan.is_image_due(shard) and (plan.operator, shard) not in self._waiting
+        ]
+
+    def _make_image(self, plan: OperatorPlan, shard: int) -> None:
+        begun = time.monotonic()
+        image = write_image_beside(plan, shard)
+        with self._lock:
+            self._waiting[plan.operator, shard] = _Waiting(image, begun)
+        seconds = time.monotonic() - begun
+        _LOG.info(
+            "%s: image of %s/%d at epoch %d, %.2f s", self._location.url, image.operator, shard, image.epoch, seconds
+        )

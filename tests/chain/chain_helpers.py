@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from checkpoint import CheckpointKind, Run
-from checkpoint.chain import Chain, Manifest, SourcePosition, save_run
+from checkpoint.chain import AcceptedRun, Chain, Manifest, SourcePosition, save_run
 from checkpoint.run import IndexRow, ItemRow
 
 OPERATOR = "counter"
@@ -26,7 +27,12 @@ class Publisher:
         self._state: dict[tuple[str, int], dict[str, int]] = {}
 
     def __call__(
-        self, chain: Chain, *shards: dict[str, int | None], query: str = "q", full_after: int = 64
+        self,
+        chain: Chain,
+        *shards: dict[str, int | None],
+        query: str = "q",
+        full_after: int = 64,
+        images: Sequence[AcceptedRun] = (),
     ) -> Manifest:
         """Publish the next epoch of a chain."""
         last = chain.newest.committed.get(query, -1) if chain.newest else -1
@@ -37,7 +43,7 @@ class Publisher:
             save_run(operator, shard, self._run(chain, shard, values, operator.kind(shard)))
             for shard, values in enumerate(shards)
         ]
-        return chain.publish(plan, {OPERATOR: saved})
+        return chain.publish(plan, {OPERATOR: saved}, images=images)
 
     def _run(self, chain: Chain, shard: int, values: dict[str, int | None], kind: CheckpointKind) -> Run:
         state = self._state.setdefault((chain.incarnation, shard), {})

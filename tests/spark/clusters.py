@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,14 +24,33 @@ from objectspace.spark import ensure_java
 
 ROWS = 400
 KEYS = 53
+START = 1_700_000_000
+"""When the first file was written, as far as Spark is told: it takes files in the order of their times."""
 
 
 def make_input(folder: Path, files: int) -> None:
-    """Write the files that are fed one by one."""
-    (folder / "input").mkdir(parents=True)
-    for number in range(files):
+    """Write the files that are fed one by one, after those that are there, a second apart for Spark."""
+    (folder / "input").mkdir(parents=True, exist_ok=True)
+    there = len(list((folder / "input").iterdir()))
+    for number in range(there, there + files):
         keys, values = zip(*rows_of(number), strict=True)
-        pq.write_table(pa.table({"key": keys, "value": values}), folder / "input" / f"{number:04d}.parquet")
+        path = folder / "input" / f"{number:04d}.parquet"
+        pq.write_table(pa.table({"key": keys, "value": values}), path)
+        os.utime(path, (START + number, START + number))
+
+
+def consumed(query: Path, batch: int) -> list[int]:
+    """Return the numbers of the files that the micro-batches of a query up to one consist of, as Spark noted them.
+
+    A driver that is killed after Spark has noted the next file and before it has noted the next micro-batch leaves a
+    file without one; the micro-batch that is planned next takes it together with the file after it. So the number of a
+    micro-batch is not that of its file.
+    """
+    end = json.loads((query / "offsets" / str(batch)).read_text().splitlines()[-1])["logOffset"]
+    logs = [path for path in (query / "sources" / "0").iterdir() if re.fullmatch(r"\d+(\.compact)?", path.name)]
+    noted = [json.loads(line) for path in logs for line in path.read_text().splitlines()[1:]]
+    files = {entry["path"] for entry in noted if entry["batchId"] <= end}
+    return sorted(int(path.rpartition("/")[2].partition(".")[0]) for path in files)
 
 
 def rows_of(number: int) -> list[tuple[str, int]]:
@@ -37,10 +58,10 @@ def rows_of(number: int) -> list[tuple[str, int]]:
     return [(f"k{(n * 7 + number) % KEYS}", (n * 31 + number * 17) % 1009) for n in range(ROWS)]
 
 
-def answer(files: int) -> dict[str, tuple[int, int]]:
-    """Return rows and sum of every key over all files, counted in plain Python."""
+def answer(files: int | Iterable[int]) -> dict[str, tuple[int, int]]:
+    """Return rows and sum of every key over the first files, or over some files, counted in plain Python."""
     found: dict[str, tuple[int, int]] = {}
-    for number in range(files):
+    for number in range(files) if isinstance(files, int) else files:
         for key, value in rows_of(number):
             count, total = found.get(key, (0, 0))
             found[key] = count + 1, total + value

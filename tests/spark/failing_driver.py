@@ -11,11 +11,14 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql import DataFrame
 
 from checkpoint.chain import Manifest, OperatorPlan
+from objectspace.operators import count, sum_
 from objectspace.spark import Operator, Pipeline, quiet_session
 
 from .spark_helpers import TOTALS
@@ -64,13 +67,24 @@ def executor_of_this_worker() -> int:
     return int(fields[1])
 
 
+def build(pipeline: Pipeline, rows: Any) -> None:
+    """Build operators with state that feed one another, of which the last sees all rows."""
+    totals = pipeline.source("rows", rows).group_by("key").agg(n=count(), sum=sum_("value"))
+    totals.materialize("totals").agg(keys=count(), rows=sum_("n")).materialize("overall")
+
+
 def main(folder: Path, master: str, *settings: str) -> None:
     """Feed what there is, and say each epoch when it is published."""
     config = dict(setting.split("=", 1) for setting in settings)
     spark = quiet_session("failing", master, folder / "spark.log", config)
     pipeline = Pipeline(folder / "space", SHARDS, cache=folder / "cache")
-    pipeline.add(Faulty("totals", ("key",), TOTALS))
-    stream = spark.readStream.schema("key string, value long").option("maxFilesPerTrigger", 1)
+    reader = spark.readStream.schema("key string, value long").option("maxFilesPerTrigger", 1)
+    stream: DataFrame | None = reader.parquet(str(folder / "input"))
+    if os.environ["FAULT"] == "built":
+        build(pipeline, stream)
+        stream = None
+    else:
+        pipeline.add(Faulty("totals", ("key",), TOTALS))
     times = {"last": time.monotonic()}
 
     def say(batch: int, manifest: Manifest | None) -> None:
@@ -79,10 +93,7 @@ def main(folder: Path, master: str, *settings: str) -> None:
         times["last"] = now
 
     print("started", flush=True)
-    query = pipeline.start(
-        stream.parquet(str(folder / "input")), folder / "query", {"availableNow": True}, on_epoch=say
-    )
-    query.awaitTermination()
+    pipeline.start(stream, folder / "query", {"availableNow": True}, on_epoch=say).awaitTermination()
     spark.stop()
     print("finished", flush=True)
 

@@ -12,11 +12,16 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+ROOT = Path(__file__).parents[2]
 
 
-def blocks() -> list[str]:
-    return re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+def blocks(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+
+
+def run(program: str, folder: Path, scope: dict[str, Any]) -> None:
+    """Run a program; Java does not follow when this process changes its folder, so that its folders become absolute."""
+    exec(re.sub(r'(parquet\("|"(?=state/))', rf"\1{folder}/", program), scope)
 
 
 def add_input(folder: Path) -> None:
@@ -33,14 +38,29 @@ def test_the_programs_run(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OBJECTSPACE_CACHE", str(tmp_path / "cache"))
     add_input(tmp_path)
-    # Java does not follow when this process changes its folder: the folders of the programs become absolute.
-    first, sink, own, copy, watching = (block.replace(", epoch=12", "") for block in blocks())
+    first, sink, own, copy, watching = (block.replace(", epoch=12", "") for block in blocks("docs/spark.md"))
     building, start = first.split("query = ")
     scope: dict[str, Any] = {}
     for program in (building, sink, f"query = {start}", own, copy, watching):
-        exec(re.sub(r'(parquet\("|"(?=state/))', rf"\1{tmp_path}/", program), scope)
+        run(program, tmp_path, scope)
     assert scope["pipeline"].rows("worst_carriers") == [("B6", 1, 20, 2.5), ("UA", 2, 9, 2.5)]
     with sqlite3.connect("report.db") as database:
         assert sorted(database.execute("SELECT * FROM delays")) == [("B6", 1, 20), ("UA", 2, 9)]
         assert list(database.execute("SELECT epoch FROM applied")) == [(1,)]
     assert re.search(r"epoch 1 \(batch 0\): 4 rows, \d+ dirty slots", capsys.readouterr().out)
+
+
+def test_the_readme_is_enough_to_write_an_operator(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OBJECTSPACE_CACHE", str(tmp_path / "cache"))
+    add_input(tmp_path)
+    scope: dict[str, Any] = {}
+    for program in (block for block in blocks("README.md") if "flights_df" in block):
+        run(program, tmp_path, scope)
+    assert capsys.readouterr().out.startswith("[('B6', 1, 20, 2.5), ('UA', 2, 9, 2.5)]\n")
+    longest: dict[str, int] = {}
+    for shard in range(4):
+        with scope["own"].read("longest", shard) as space:
+            longest |= space.get_or_create_dictionary("longest").copy()
+    assert longest == {"UA": 9, "B6": 20}

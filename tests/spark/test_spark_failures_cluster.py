@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from objectspace.spark import Operator, Pipeline
-from tests.spark.clusters import answer, command, driver, kill_group, make_input, standalone
-from tests.spark.failing_driver import FAULTY_EPOCH, SHARDS, STRAGGLE_SECONDS
+from tests.spark.clusters import answer, command, consumed, driver, kill_group, make_input, standalone
+from tests.spark.failing_driver import FAULTY_EPOCH, SHARDS, STRAGGLE_SECONDS, build
 from tests.spark.spark_helpers import TOTALS, kept, orphans
 from tests.tally import TALLY
 
-DRIVER_KILLS = 20
+FILES_A_DRIVER = 24
 PATIENCE = 240
 
 
@@ -74,30 +74,46 @@ def test_two_workers_with_speculation(tmp_path: Path, fault: str) -> None:
         TALLY["executors killed"] += 1
 
 
-def test_a_driver_killed_at_random_moments(tmp_path: Path) -> None:
-    files, rng, killed, published = 400, random.Random(8), 0, 0
-    make_input(tmp_path, files)
-    while killed < DRIVER_KILLS:
-        with driver(command(tmp_path, "local[2,4]", "none")) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "started\n", log_of(tmp_path)
-            # Some kills fall before the first epoch, most into the midst of a later one.
-            for _ in range(rng.randrange(4)):
-                assert process.stdout.readline(), log_of(tmp_path)
-            time.sleep(rng.uniform(0, 1.5))
-            assert process.poll() is None, "the driver was done before it was killed: give it more files"
-            kill_group(process)
-        killed += 1
-        chain = opened(tmp_path).chain
-        assert chain.epoch >= published
-        assert chain.epoch == 0 or chain.newest is not None
-        published = chain.epoch
-        assert kept(opened(tmp_path)) == answer(published), f"wrong after kill {killed} at epoch {published}"
+@pytest.mark.parametrize(("pipeline", "kills"), [("none", 20), ("built", 10)])
+def test_a_driver_killed_at_random_moments(tmp_path: Path, pipeline: str, kills: int) -> None:
+    rng, files, fed = random.Random(8), 0, list[int]()
+    for kill in range(1, kills + 1):
+        new = FILES_A_DRIVER - (files - len(fed))
+        make_input(tmp_path, new)
+        files += new
+        kill_at_random(tmp_path, pipeline, rng)
+        newest = opened(tmp_path).chain.newest
+        fed = consumed(tmp_path / "query", newest.source.batch) if newest else []
+        assert held(tmp_path, pipeline) == answer(fed), f"wrong after kill {kill}: {newest and newest.epoch} epochs"
         TALLY["drivers killed"] += 1
-    for file in sorted((tmp_path / "input").iterdir())[published + 3 :]:
-        file.unlink()  # what is left would only take time
-    finish(tmp_path, "local[2,4]", "none")
-    pipeline = opened(tmp_path)
-    assert pipeline.chain.epoch > DRIVER_KILLS
-    assert pipeline.chain.epoch >= published
-    assert kept(pipeline) == answer(pipeline.chain.epoch)
+    finish(tmp_path, "local[2,4]", pipeline)
+    chain = opened(tmp_path).chain
+    assert chain.newest is not None
+    assert chain.newest.source.batch == chain.epoch - 1, "a micro-batch made two epochs"
+    assert consumed(tmp_path / "query", chain.newest.source.batch) == list(range(files))
+    assert held(tmp_path, pipeline) == answer(files)
+    TALLY["epochs of killed drivers"] += chain.epoch
+
+
+def held(folder: Path, pipeline: str) -> dict[str, tuple[int, int]]:
+    """Return rows and sum of every key, as the pipeline has them."""
+    if pipeline == "none":
+        return kept(opened(folder))
+    built = Pipeline(folder / "space", SHARDS, cache=folder / "cache of the test")
+    build(built, {"key": "string", "value": "int64"})
+    found = {key: (n, total) for key, n, total in built.rows("totals")}
+    rows = sum(n for n, _ in found.values())
+    assert built.rows("overall") == ([(len(found), rows)] if built.chain.epoch else [])
+    return found
+
+
+def kill_at_random(folder: Path, pipeline: str, rng: random.Random) -> None:
+    """Run a driver and kill it: at times before its first epoch, mostly in the midst of a later one."""
+    with driver(command(folder, "local[2,4]", pipeline)) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n", log_of(folder)
+        for _ in range(rng.randrange(4)):
+            assert process.stdout.readline(), log_of(folder)
+        time.sleep(rng.uniform(0, 1.5))
+        assert process.poll() is None, "the driver was done before it was killed: give it more files"
+        kill_group(process)

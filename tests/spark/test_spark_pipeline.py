@@ -16,7 +16,8 @@ from checkpoint import CheckpointError, FencedError, UnknownCheckpointError
 from checkpoint.chain import Chain, OperatorPlan
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
-from objectspace.spark import Operator, Pipeline
+from objectspace.spark import EpochProgress, Operator, Pipeline
+from objectspace.spark.upkeep import TASKS_WAIT
 
 from .spark_helpers import SHARDS, TOTALS, expected, kept, orphans, totals_operator
 
@@ -161,14 +162,15 @@ def test_another_number_of_shards_is_refused(make_pipeline: MakePipeline, batche
     assert kept(make_pipeline()) == expected(batches[:1])
 
 
-def test_a_full_run_is_written_when_it_is_due(tmp_path: Path, batches: list[DataFrame]) -> None:
+def test_a_task_writes_a_full_run_where_no_image_has_come(tmp_path: Path, batches: list[DataFrame]) -> None:
     pipeline = Pipeline(tmp_path / "space", 1, full_after=1, cache=tmp_path / "cache")
     pipeline.add(totals_operator())
-    for number, rows in enumerate([*batches, *batches]):
+    fed = [batches[number % 3] for number in range(TASKS_WAIT + 3)]
+    for number, rows in enumerate(fed):
         pipeline.run_epoch(rows, number)
     kinds = [run.kind.value for manifest in pipeline.chain.manifests() for run in manifest.runs]
-    assert kinds == ["full", "differential", "differential", "full", "differential", "differential"]
-    assert kept(pipeline) == expected([*batches, *batches])
+    assert kinds == ["full", *["differential"] * TASKS_WAIT, "full", "differential"]
+    assert kept(pipeline) == expected(fed)
 
 
 def test_two_operators_share_one_manifest(make_pipeline: MakePipeline, batches: list[DataFrame]) -> None:
@@ -177,6 +179,9 @@ def test_two_operators_share_one_manifest(make_pipeline: MakePipeline, batches: 
     manifest = pipeline.run_epoch(batches[0], 0)
     assert manifest is not None
     assert {run.operator for run in manifest.runs} == {"totals", "other"}
+    figures = {one.name: one for one in EpochProgress.of(manifest).operators}
+    assert [figures[name].rows_in for name in ("totals", "other")] == [60, 60]
+    assert all(set(one.phases) == {"open_ms", "process_ms", "save_ms"} and one.bytes for one in figures.values())
     with pytest.raises(ObjectSpaceError, match="operator other: the pipeline has one of this name"):
         pipeline.add(Operator("other", ("key",), TOTALS))
 

@@ -1,4 +1,4 @@
-"""Random plans on the driver's real code, with tasks in this process: retried, in any order, with new drivers."""
+"""Random plans on the driver's real code, with tasks in this process: retried, with new drivers and other shards."""
 
 from __future__ import annotations
 
@@ -6,60 +6,21 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyspark.sql.types import StructType
 
 from checkpoint.chain import SourcePosition
 from objectspace.operators import Pipeline as Local
 from objectspace.operators import Stream, count
-from objectspace.relational import Chunk, TableSchema
-from objectspace.spark import Pipeline
-from objectspace.spark.epochs import Epochs
-from objectspace.spark.inputs import Declared
+from objectspace.relational import Chunk
+from objectspace.spark import rescale
 from tests.operators.pipeline_trees import EDITS, SCHEMA, Tree, World, trees
 from tests.operators.test_pipeline_oracle import Oracle
-from tests.spark.frames import Frame, Frames
-
-ROW = pa.struct([("op", pa.string()), ("id", pa.int64()), ("k", pa.string()), ("v", pa.int64()), ("w", pa.int64())])
-FRAME = SimpleNamespace(schema=StructType())
-
-
-class Driver(Pipeline):
-    """A pipeline whose sources are said by a schema, and whose micro-batches come from nowhere."""
-
-    def declare(self, name: str, key: list[str]) -> Stream:
-        """Declare a source with a column of operations, or one without a key."""
-        schema = TableSchema.from_arrow(pa.schema([field for field in ROW if field.name != "op"]))
-        stream = super().source(name, TableSchema(schema.columns, key), append_only=not key)
-        self._declared[name] = Declared(name, FRAME, "op", stream.node, not key)  # type: ignore[arg-type]
-        return stream
-
-    def epochs(self) -> Epochs:
-        """Return what makes the epochs."""
-        return self._built()
-
-
-def driver_of(root: Path, shards: int) -> tuple[Driver, dict[str, Stream]]:
-    driver = Driver(root / "space", shards, cache=root / "cache")
-    return driver, {name: driver.declare(name, ["id"]) for name in ("a", "b")}
-
-
-def micro_batch(frames: Frames, changes: dict[str, list[tuple[str, tuple[Any, ...]]]]) -> Frame:
-    """Return changes as the wide rows of a micro-batch."""
-    names = [name for name, rows in changes.items() for _ in rows]
-    columns: dict[str, list[Any]] = {name: [] for name in changes}
-    for name, rows in changes.items():
-        for op, row in rows:
-            for other, cells in columns.items():
-                cells.append({"op": op, **dict(zip(SCHEMA, row, strict=True))} if other == name else None)
-    arrays = {name: pa.array(cells, ROW) for name, cells in columns.items()}
-    return frames.of(pa.record_batch({"source": pa.array(names, pa.string()), **arrays}))
+from tests.spark.drivers import Driver, driver_of, micro_batch
+from tests.spark.frames import Frames
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +45,9 @@ def test_a_random_plan_equals_the_batch_query(
         log: Counter[Any] = Counter()
         made = None
         for number, edits in enumerate(epochs):
+            if number and random.random() < 0.5:
+                shards, made = random.randint(1, 4), None
+                rescale(Path(folder) / "space", shards)
             driver, streams = driver_of(Path(folder), shards)
             result = tree.build(streams).materialize("result")
             result.sink("log", lambda _, chunk, columns=result.columns: applied(log, chunk, columns))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -66,20 +64,6 @@ def test_batches_are_joined_and_an_epoch_without_rows_is_passed_over() -> None:
         WholeEpoch(Keeps())(iter(cut), space)
         WholeEpoch(Keeps())(iter(cut[1:2]), space)
     assert seen == [[1, 2, 3]]
-
-
-def test_the_class_of_the_readme_keeps_the_longest_delay(make_pipeline: Callable[..., Pipeline]) -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    (block,) = (
-        block for block in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "class LongestDelay" in block
-    )
-    pipeline = make_pipeline()
-    exec(block, {"pipeline": pipeline})
-    rows = [("UA", 9), ("DL", None), ("UA", 4)]
-    batch = pa.RecordBatch.from_pylist([{"carrier": carrier, "dep_delay": delay} for carrier, delay in rows])
-    with PersistedObjectSpace.open(":memory:") as space:
-        pipeline.operators["longest"].process.process(batch, space)  # type: ignore[union-attr]
-        assert dict(space.get_dictionary("longest").items()) == {"UA": 9, "DL": 0}
 
 
 @pytest.mark.parametrize("wrong", [Visits, object(), None])

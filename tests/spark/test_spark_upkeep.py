@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,15 @@ import pytest
 from moto.server import ThreadedMotoServer
 from pyspark.sql import DataFrame, SparkSession
 
-from checkpoint import CheckpointError
-from checkpoint.chain import Chain, Collected
+from checkpoint import CheckpointError, CheckpointKind
+from checkpoint.chain import AcceptedRun, Chain, Collected
 from objectspace.errors import ObjectSpaceError
+from objectspace.operators import count, sum_
 from objectspace.spark import Pipeline, Retention, Upkeep
+from objectspace.spark.upkeep import _Waiting
 from tests.chain.test_chain_s3 import ACCESS, BUCKET
 
-from .clusters import answer, make_input
+from .clusters import KEYS, ROWS, answer, make_input
 from .spark_helpers import SHARDS, kept, totals_operator
 
 
@@ -46,27 +49,48 @@ def test_a_whole_pipeline_on_s3(spark: SparkSession, tmp_path: Path, endpoint: s
     make_input(tmp_path, 2)
     access = {"key": "test", "secret": "test", "client_kwargs": {"region_name": "us-east-1"}}
     url, options = f"s3://{BUCKET}/{uuid4().hex}/space", {"endpoint_url": endpoint, **access}
-    pipeline = Pipeline(url, SHARDS, options=options, cache=tmp_path / "cache")
-    run(spark, tmp_path, pipeline)
-    again = Pipeline(url, SHARDS, options=options, cache=tmp_path / "another cache")
-    assert again.chain.epoch == 2
-    assert kept(again) == answer(2)
-    assert kept(again, 1) == answer(1)
+    seen: list[int] = []
+
+    def built(cache: str) -> Pipeline:
+        pipeline = Pipeline(url, SHARDS, options=options, cache=tmp_path / cache)
+        stream = spark.readStream.schema("key string, value long").option("maxFilesPerTrigger", 1)
+        totals = pipeline.source("rows", stream.parquet(str(tmp_path / "input"))).group_by("key")
+        counted = totals.agg(n=count(), sum=sum_("value")).materialize("totals")
+        counted.agg(keys=count(), rows=sum_("n")).materialize("overall")
+        pipeline.for_each_epoch(counted, lambda changes, epoch: seen.append(changes.count()))
+        return pipeline
+
+    built("cache").start(checkpoint_location=tmp_path / "query", trigger={"availableNow": True}).awaitTermination()
+    again = built("another cache")
+    assert {key: (n, total) for key, n, total in again.rows("totals")} == answer(2)
+    assert {key: (n, total) for key, n, total in again.rows("totals", epoch=1)} == answer(1)
+    assert again.rows("overall") == [(KEYS, 2 * ROWS)]
+    assert seen == [KEYS, 2 * KEYS]  # the second time each group goes and comes
 
 
 def test_garbage_is_collected_beside_the_stream(spark: SparkSession, tmp_path: Path) -> None:
     make_input(tmp_path, 6)
     retention = Retention(epochs=2, every=2, grace_seconds=0)
-    pipeline = Pipeline(
-        tmp_path / "space", SHARDS, full_after=1, cache=tmp_path / "cache", retention=Retention(epochs=2, every=2)
-    )
+    pipeline = Pipeline(tmp_path / "space", SHARDS, cache=tmp_path / "cache", retention=Retention(epochs=2, every=2))
     run(spark, tmp_path, pipeline)
     pipeline.upkeep.wait(60)
     assert pipeline.upkeep.last is not None
+    pipeline.upkeep.published(7)  # What epochs passed by while it was busy is made good by the next one.
+    pipeline.upkeep.wait(60)
     opened = Chain.open(pipeline.chain.location)
     assert 1 < opened.first_epoch <= 5
     assert opened.collect(retention.grace_seconds, retention.epochs).first_epoch == 5
     assert kept(Pipeline(tmp_path / "space", SHARDS, cache=tmp_path / "new cache")) == answer(6)
+
+
+def test_an_image_that_waits_too_long_is_given_up(tmp_path: Path) -> None:
+    chain = Pipeline(tmp_path / "space", 1).chain
+    run = AcceptedRun("o", 0, 5, "run/x", CheckpointKind.FULL, "d", "c", 1, 1, 1, "s")
+    upkeep = Upkeep(chain.location, Retention(grace_seconds=1000), image_lag=3)
+    for age, epoch, found in [(0, 7, []), (0, 8, [run]), (251, 6, [run]), (501, 8, [])]:
+        upkeep._waiting["o", 0] = _Waiting(run, time.monotonic() - age)
+        assert upkeep.images(epoch) == found
+        assert upkeep.images(100) == ([run] if (age, epoch) == (0, 7) else [])
 
 
 def test_an_epoch_waits_for_no_collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +104,11 @@ def test_an_epoch_waits_for_no_collection(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Chain, "collect", slow)
     upkeep = Upkeep(chain.location, Retention(every=3))
-    assert [upkeep.published(epoch) for epoch in range(1, 10)] == [False, False, True, *([False] * 6)]
+    for epoch in (1, 2):
+        assert upkeep.published(epoch)
+        upkeep.wait(60)
+    assert calls == []
+    assert [upkeep.published(epoch) for epoch in range(3, 10)] == [True, *([False] * 6)]
     assert upkeep.is_busy()
     may_go_on.set()
     upkeep.wait(60)
@@ -102,7 +130,7 @@ def test_a_collection_that_fails_is_logged_and_tried_again(
         patch.setattr(Chain, "collect", fails)
         assert upkeep.published(1)
         upkeep.wait(60)
-    assert "garbage was not collected, which is tried again: no such place" in caplog.text
+    assert "the upkeep failed, which is tried again: no such place" in caplog.text
     assert upkeep.published(2)
     upkeep.wait(60)
     assert upkeep.last == Collected(1, 0, 0, 0)

@@ -1,0 +1,165 @@
+"""Images made beside the epochs: later lineages start from them, and caches that need them least never read them."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from checkpoint import CheckpointError
+from checkpoint.chain import (
+    AcceptedRun,
+    Chain,
+    Location,
+    location_at,
+    open_cache,
+    receipts,
+    write_image,
+    write_image_beside,
+)
+
+from .chain_helpers import OPERATOR, Publisher
+
+
+@pytest.fixture
+def chain(location: Location) -> Chain:
+    """A space with one shard and no epoch."""
+    return Chain.open_or_create(location, 1)
+
+
+def content(chain: Chain, cache: Path, epoch: int | None = None) -> dict[Any, Any]:
+    """Return what a cache in a folder gives of the shard."""
+    with open_cache(chain.operator_plan(OPERATOR, epoch, cache=str(cache)), 0) as store:
+        return {item.slot: item.value for item in store.reader().items(1)}
+
+
+def tool(*arguments: object) -> int:
+    """Run the command, and return its exit status."""
+    command = [sys.executable, "-m", "checkpoint", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, check=False).returncode
+
+
+def image_of(chain: Chain, cache: Path, epoch: int | None = None) -> AcceptedRun:
+    return write_image(chain.operator_plan(OPERATOR, epoch, cache=str(cache)), 0)
+
+
+def test_later_lineages_start_from_an_image(chain: Chain, publish: Publisher, tmp_path: Path) -> None:
+    for number in range(4):
+        publish(chain, {f"k{number}": number, "last": number})
+    assert content(chain, tmp_path / "kept")["last"] == "3"
+    image = image_of(chain, tmp_path / "beside", 3)
+    manifest = publish(chain, {"k0": None, "last": 4}, images=[image])
+    assert [run.epoch for run in chain.lineage(OPERATOR, 0)] == [3, 4, 5]
+    assert [run.epoch for run in chain.lineage(OPERATOR, 0, 4)] == [1, 2, 3, 4]
+    assert chain.lineage(OPERATOR, 0)[0] == image == manifest.image(OPERATOR, 0)
+    wanted = {"k1": "1", "k2": "2", "k3": "3", "last": "4"}
+    opened = Chain.open(chain.location)
+    assert content(opened, tmp_path / "new") == wanted
+    # What has been read once is enough for a cache that is nearly there, also after a fault of the image.
+    chain.location.write(image.file, b"a cache that reads this fails")
+    assert content(opened, tmp_path / "kept") == wanted
+    publish(chain, {"last": 5})
+    (file,) = (tmp_path / "kept").rglob("*.db")
+    assert content(chain, tmp_path / "kept") == {**wanted, "last": "5"}
+    assert content(chain, tmp_path / "kept", 4)["k0"] == "0"  # by a lineage without the image
+    assert list((tmp_path / "kept").rglob("*.db")) == [file]
+
+
+def test_an_image_of_another_history_is_passed_over(chain: Chain, publish: Publisher, tmp_path: Path) -> None:
+    other = Chain.open_or_create(location_at(tmp_path / "other"), 1)
+    for number in range(3):
+        publish(chain, {"a": number})
+        publish(other, {"a": number + 10})
+    foreign = image_of(other, tmp_path / "cache")
+    publish(chain, {"b": 1}, images=[foreign])
+    assert [run.epoch for run in chain.lineage(OPERATOR, 0)] == [1, 2, 3, 4]
+    early = image_of(chain, tmp_path / "cache", 2)
+    publish(chain, {"b": 2}, full_after=1)
+    assert [run.epoch for run in chain.lineage(OPERATOR, 0)] == [5], "a full run makes the image worthless"
+    publish(chain, {"b": 3}, images=[early])
+    assert [run.epoch for run in chain.lineage(OPERATOR, 0)] == [5, 6]
+    later = image_of(chain, tmp_path / "cache", 6)
+    publish(chain, {"b": 4}, images=[later])
+    publish(chain, {"b": 5}, full_after=0)
+    assert chain.manifest(8).images == ()
+    assert content(chain, tmp_path / "new") == {"a": "2", "b": "5"}
+
+
+def test_a_cache_that_lost_its_end_is_not_taken_for_the_image(chain: Chain, publish: Publisher, tmp_path: Path) -> None:
+    for number in range(4):
+        publish(chain, {"a": number, f"k{number}": number})
+    content(chain, tmp_path / "cache", 3)
+    (file,) = (tmp_path / "cache").rglob("*.db")
+    old = file.read_bytes()
+    content(chain, tmp_path / "cache")
+    publish(chain, {"b": 1}, images=[image_of(chain, tmp_path / "beside")])
+    assert content(chain, tmp_path / "cache")["a"] == "3"
+    assert (note := file.with_name(f"{file.name}.image")).exists()
+    file.write_bytes(old)  # as after a power failure: the note is there, the checkpoints are not
+    assert content(chain, tmp_path / "cache") == {"a": "3", "b": "1", **{f"k{n}": str(n) for n in range(4)}}
+    assert not note.exists()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_images_collections_and_caches_of_any_age_go_together(publish: Publisher, tmp_path: Path, seed: int) -> None:
+    rng, chain = random.Random(seed), Chain.open_or_create(location_at(f"memory://{uuid4().hex}"), 1)
+    states: list[dict[Any, Any]] = [{}]
+    made: list[AcceptedRun] = []
+    adopted = 0
+    for epoch in range(1, 41):
+        change = {rng.choice("abcdef"): rng.choice([None, epoch, epoch]), "last": epoch}
+        ready = [made.pop()] if made and rng.random() < 0.4 else []
+        manifest = publish(chain, change, full_after=rng.choice([64, 64, 12]), images=ready)
+        adopted += ready != [] and manifest.image(OPERATOR, 0) == ready[0]
+        merged = {**states[-1], **{slot: None if value is None else str(value) for slot, value in change.items()}}
+        states.append({slot: value for slot, value in merged.items() if value is not None})
+        if rng.random() < 0.3 and len(chain.lineage(OPERATOR, 0)) > 1:
+            made.append(image_of(chain, tmp_path / "beside"))
+        if rng.random() < 0.2:
+            chain.collect(grace_seconds=0, keep_epochs=6, keep_files=[image.file for image in made])
+        for cache in rng.sample(range(4), 2):
+            assert content(chain, tmp_path / str(cache)) == states[epoch]
+        back = rng.randint(chain.first_epoch, epoch)
+        assert content(chain, tmp_path / str(rng.randrange(4)), back) == states[back]
+    opened = Chain.open(chain.location)
+    opened.collect(grace_seconds=0, keep_epochs=3)
+    for epoch in range(opened.first_epoch, 41):
+        assert content(opened, tmp_path / f"fresh {epoch}", epoch) == states[epoch]
+    assert [receipt.state_slots for receipt in receipts(opened)] == [len(state) for state in states[-3:]]
+    assert adopted > 0
+
+
+def test_another_process_makes_the_same_image(publish: Publisher, tmp_path: Path) -> None:
+    chain = Chain.open_or_create(location_at(tmp_path / "space"), 1)
+    for number in range(3):
+        publish(chain, {f"k{number}": number})
+    plan = chain.operator_plan(OPERATOR, cache=str(tmp_path / "cache"))
+    here, there = write_image(plan, 0), write_image_beside(plan, 0)
+    assert replace(there, file=here.file) == here
+    assert chain.location.read(there.file) == chain.location.read(here.file)
+    chain.location.write(chain.lineage(OPERATOR, 0)[1].file, b"damaged")
+    with pytest.raises(CheckpointError, match=r"image of counter/0 at .*CorruptStoreError: run file .* is damaged"):
+        write_image_beside(replace(plan, cache=str(tmp_path / "another cache")), 0)
+
+
+def test_the_tool_copies_and_checks_images(publish: Publisher, tmp_path: Path) -> None:
+    chain = Chain.open_or_create(location_at(tmp_path / "space"), 1)
+    for number in range(4):
+        publish(chain, {f"k{number}": number})
+    image = image_of(chain, tmp_path / "beside", 3)
+    publish(chain, {"last": 1}, images=[image])
+    chain.collect(grace_seconds=0, keep_epochs=1)
+    assert tool("fork", tmp_path / "space", tmp_path / "copy") == 0
+    copy = Chain.open(location_at(tmp_path / "copy"))
+    assert content(copy, tmp_path / "cache") == content(chain, tmp_path / "cache")
+    assert tool("verify", tmp_path / "space") == 0
+    chain.location.write(image.file, b"damaged")
+    assert tool("verify", tmp_path / "space") != 0
+    with pytest.raises(CheckpointError, match="is damaged"):
+        content(chain, tmp_path / "new")
