@@ -61,9 +61,8 @@ def assert_goes_on(path: Path, acknowledged: int, allowed: set[int]) -> None:
         store.verify()
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_checkpoints_and_merges_survive_every_crash_point(
-    tmp_path: Path, inject: Inject, fault: dict[str, Any]
+    tmp_path: Path, inject: Inject, some_fault: dict[str, Any]
 ) -> None:
     begin = prepare(tmp_path / "begin", DUE)
     path = tmp_path / "run" / "state.db"
@@ -79,11 +78,11 @@ def test_checkpoints_and_merges_survive_every_crash_point(
                 acknowledged = epoch
 
     points = 0
-    for _ in crash_points(inject, fault, work):
+    for _ in crash_points(inject, some_fault, work):
         assert_goes_on(path, acknowledged, {acknowledged, acknowledged + 1})
         shutil.rmtree(path.parent)
         points += 1
-    print(f"{points} crash points tried: {fault}")
+    print(f"{points} crash points tried: {some_fault}")
     assert points > 40
     assert acknowledged == DUE + 3
 
@@ -101,9 +100,8 @@ def test_creating_a_store_survives_every_crash_point(tmp_path: Path, inject: Inj
     assert points > 5
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_the_upgrade_of_an_older_format_survives_every_crash_point(
-    tmp_path: Path, inject: Inject, fault: dict[str, Any]
+    tmp_path: Path, inject: Inject, some_fault: dict[str, Any]
 ) -> None:
     path = tmp_path / "state.db"
 
@@ -112,7 +110,7 @@ def test_the_upgrade_of_an_older_format_survives_every_crash_point(
         quick_store(path).close()
 
     points = 0
-    for _ in crash_points(inject, fault, work):
+    for _ in crash_points(inject, some_fault, work):
         for read_only in (True, False):
             with PersistedObjectSpace.open(path, read_only=read_only) as space:
                 assert format_1.contents(space) == format_1.SECOND
@@ -124,12 +122,11 @@ def test_the_upgrade_of_an_older_format_survives_every_crash_point(
         for file in tmp_path.iterdir():
             file.unlink()
         points += 1
-    print(f"{points} crash points tried: {fault}")
+    print(f"{points} crash points tried: {some_fault}")
     assert points > 10
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=str)
-def test_a_rollback_survives_every_crash_point(tmp_path: Path, inject: Inject, fault: dict[str, Any]) -> None:
+def test_a_rollback_survives_every_crash_point(tmp_path: Path, inject: Inject, some_fault: dict[str, Any]) -> None:
     begin = prepare(tmp_path / "begin", DUE)
     path = tmp_path / "run" / "state.db"
 
@@ -139,11 +136,11 @@ def test_a_rollback_survives_every_crash_point(tmp_path: Path, inject: Inject, f
             store.truncate_after(DUE - 1)
 
     points = 0
-    for _ in crash_points(inject, fault, work):
+    for _ in crash_points(inject, some_fault, work):
         assert_goes_on(path, DUE, {DUE - 1, DUE})
         shutil.rmtree(path.parent)
         points += 1
-    print(f"{points} crash points tried: {fault}")
+    print(f"{points} crash points tried: {some_fault}")
     assert points > 10
 
 
