@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence, Sized
 from dataclasses import dataclass, field
 
 from checkpoint import schema
@@ -87,29 +87,34 @@ def note_merged(connection: sqlite3.Connection, run: RunNumber) -> StoredRun:
     return StoredRun(*found)
 
 
-def note_dropped(connection: sqlite3.Connection, runs: Iterable[RunNumber]) -> None:
+def note_dropped(connection: sqlite3.Connection, runs: Collection[RunNumber]) -> None:
     """Note that nobody reads some runs any more; their rows are deleted later.
 
     Dirties: one row each, two for the run of a checkpoint.
     """
-    for run in runs:
-        if is_own(run):
-            connection.execute("UPDATE checkpoint SET run_slots = NULL, run_digest = NULL WHERE number = ?", (run,))
-        last = int(run)
-        connection.execute(
-            f"INSERT INTO run (run, first, last, state) VALUES (?, ?, ?, '{_DROPPED}')"
-            f" ON CONFLICT (run) DO UPDATE SET state = '{_DROPPED}', parts = NULL",
-            (run, last, last),
-        )
+    connection.executemany(
+        "UPDATE checkpoint SET run_slots = NULL, run_digest = NULL WHERE number = ?",
+        [(run,) for run in runs if is_own(run)],
+    )
+    connection.executemany(
+        f"INSERT INTO run (run, first, last, state) VALUES (?, ?, ?, '{_DROPPED}')"
+        f" ON CONFLICT (run) DO UPDATE SET state = '{_DROPPED}', parts = NULL",
+        [(run, int(run), int(run)) for run in runs],
+    )
 
 
-def note_gone(connection: sqlite3.Connection, run: RunNumber) -> None:
-    """Note that the last row of a dropped run is deleted.
+def note_gone(connection: sqlite3.Connection, runs: Sequence[RunNumber]) -> None:
+    """Note that the last rows of some dropped runs are deleted.
 
-    Dirties: its rows of the catalogue.
+    Dirties: their rows of the catalogue.
     """
-    connection.execute("DELETE FROM portion WHERE run = ?", (run,))
-    connection.execute("DELETE FROM run WHERE run = ?", (run,))
+    connection.execute(f"DELETE FROM portion WHERE run IN ({marks(runs)})", runs)
+    connection.execute(f"DELETE FROM run WHERE run IN ({marks(runs)})", runs)
+
+
+def marks(values: Sized) -> str:
+    """Return as many marks of parameters as there are values."""
+    return ", ".join("?" * len(values))
 
 
 def _require_numbers(rows: Iterable[Sequence[object]]) -> None:

@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from checkpoint.catalogue import note_merged
+from checkpoint.catalogue import marks, note_merged
 from checkpoint.digests import Check, check_of, check_run
 from checkpoint.merge import insert_rows
 from checkpoint.pages import PAGE_ROWS, TABLES, Table, merged_pages
@@ -95,23 +95,38 @@ class Merge:
             check.end_table()
 
 
-def delete_rows(connection: sqlite3.Connection, run: RunNumber) -> Iterator[int]:
-    """Delete all rows of a run slice by slice; yield what each cost, in rows copied."""
+def delete_rows(connection: sqlite3.Connection, runs: Sequence[RunNumber]) -> Iterator[int]:
+    """Delete all rows of some runs slice by slice; yield what each cost, in rows copied.
+
+    Args:
+        connection: inside transactions of the caller, one after the other.
+        runs: their numbers, in order.
+    """
     for table in TABLES:
-        while True:
-            end = connection.execute(
-                f"SELECT {table.keys} FROM {table.name} WHERE checkpoint = ? ORDER BY {table.keys} LIMIT 1 OFFSET ?",
-                (run, _DELETE_COST * PAGE_ROWS),
-            ).fetchone()
-            if end is None:
-                break
-            marks = ", ".join("?" * table.width)
-            connection.execute(
-                f"DELETE FROM {table.name} WHERE checkpoint = ? AND ({table.keys}) < ({marks})", (run, *end)
-            )
+        left = list(runs)
+        while end := _row_beyond(connection, table, left):
+            whole = [run for run in left if run < end[0]]
+            left = left[len(whole) :]
+            _delete_whole(connection, table, whole)
+            keys = f"({table.keys}) < ({marks(end[1:])})"
+            connection.execute(f"DELETE FROM {table.name} WHERE checkpoint = ? AND {keys}", end)
             yield PAGE_ROWS
-        gone = connection.execute(f"DELETE FROM {table.name} WHERE checkpoint = ?", (run,)).rowcount
-        yield 1 + gone // _DELETE_COST
+        yield 1 + _delete_whole(connection, table, left) // _DELETE_COST
+
+
+def _row_beyond(connection: sqlite3.Connection, table: Table, runs: Sequence[RunNumber]) -> tuple[Any, ...] | None:
+    """Return the run and the key of the row that is a slice beyond the first; None where there are not so many."""
+    found: tuple[Any, ...] | None = connection.execute(
+        f"SELECT checkpoint, {table.keys} FROM {table.name} WHERE checkpoint IN ({marks(runs)})"
+        f" ORDER BY checkpoint, {table.keys} LIMIT 1 OFFSET {_DELETE_COST * PAGE_ROWS}",
+        runs,
+    ).fetchone()
+    return found
+
+
+def _delete_whole(connection: sqlite3.Connection, table: Table, runs: Sequence[RunNumber]) -> int:
+    """Delete all rows of some runs in one table, and return how many there were."""
+    return connection.execute(f"DELETE FROM {table.name} WHERE checkpoint IN ({marks(runs)})", runs).rowcount
 
 
 def _find_live(reader: Reader, live: set[int]) -> Iterator[int]:

@@ -91,8 +91,16 @@ def _pages(session: Session, table: Table, parts: Sequence[RunNumber], after: Ke
     """Yield the rows of all parts page by page, each a range of keys, and in each part by part, the oldest first.
 
     One part leads: a page ends after so many rows of it. Where the others turn out to have far more rows in between,
-    the one that has most leads from then on.
+    the one that has most leads from then on. Where all that is left is one page, nobody has to lead.
     """
+    rest = f"FROM {table.name} WHERE checkpoint IN ({', '.join(map(str, parts))}){_beyond(table, after is None)}"
+    left = session.row(f"SELECT count(*) FROM (SELECT 1 {rest} LIMIT {_MOST_ROWS})", _named("ab", after))[0]
+    if left < _MOST_ROWS:
+        columns = f"{table.keys}, {table.rest}, checkpoint"
+        rows = session.rows(f"SELECT {columns} {rest} ORDER BY checkpoint, {table.keys}", _named("ab", after))
+        if rows:
+            yield rows
+        return
     leaders, step, limit = list(parts), max(_LEAST_STEP, PAGE_ROWS // max(1, len(parts))), _MOST_ROWS
     while leaders:
         last = _key_beyond(session, table, leaders[0], after, step)

@@ -25,6 +25,10 @@ _SWEEP_EVERY = FAN_IN
 """After how many checkpoints the store looks for runs that nobody needs."""
 
 
+_DELETED_AT_ONCE = 4 * FAN_IN
+"""The rows of so many runs are deleted together: of small ones the statements cost more than the rows."""
+
+
 def allowance(slots: int, live: int) -> int:
     """Return how many rows a checkpoint may copy.
 
@@ -164,8 +168,10 @@ class Upkeep:
 
     def _delete_all(self, connection: sqlite3.Connection) -> Iterator[int]:
         while self._dropped:
-            yield from delete_rows(connection, self._dropped[0])
-            note_gone(connection, self._dropped.pop(0))
+            runs = sorted(self._dropped[:_DELETED_AT_ONCE])
+            yield from delete_rows(connection, runs)
+            note_gone(connection, runs)
+            del self._dropped[: len(runs)]
             yield 1
 
     def _merge_some(self, connection: sqlite3.Connection) -> int:
