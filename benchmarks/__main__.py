@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
     running.add_argument("--root", type=Path, help="the disk to measure: stores are made in this folder")
     running.add_argument("--largest", type=int, help="leave out larger states, to save time and disk")
     page = commands.add_parser("page", help="make the page of the docs, with its plots")
-    page.add_argument("results", nargs="?", type=Path, help="results; the newest full run by default")
+    page.add_argument("results", nargs="*", type=Path, help="results, also several; the newest full run by default")
     page.add_argument("--output", type=Path, default=PAGE, help="the file of the page")
     comparing = commands.add_parser("compare", help="tell a regression from noise; exit status 1 for a regression")
     comparing.add_argument("old", type=Path, help="results before")
@@ -99,13 +99,16 @@ def printed() -> Progress:
 
 def make_page(chosen: argparse.Namespace) -> int:
     """Make the page of the docs."""
-    source = chosen.results or results.newest()
-    resolved = source.resolve()
-    root = Path(__file__).resolve().parents[1]
-    shown = str(resolved.relative_to(root)) if resolved.is_relative_to(root) else resolved.name
-    for path in write_page(Run.read(source), shown, chosen.output):
+    sources = chosen.results or [results.newest()]
+    found = results.joined([Run.read(source) for source in sources])
+    for path in write_page(found, ", ".join(map(_shown, sources)), chosen.output):
         print(path)
     return 0
+
+
+def _shown(path: Path) -> str:
+    root = Path(__file__).resolve().parents[1]
+    return str(path.resolve().relative_to(root)) if path.resolve().is_relative_to(root) else path.name
 
 
 def compare_runs(chosen: argparse.Namespace) -> int:

@@ -7,7 +7,8 @@ import platform
 import re
 import sqlite3
 import subprocess
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -192,6 +193,23 @@ def _outcome(found: dict[str, Any]) -> Outcome:
     ]
     tables = [Table(**table) for table in found.pop("tables")]
     return Outcome(**found, cases=cases, tables=tables)
+
+
+def joined(runs: Sequence[Run]) -> Run:
+    """Return several runs of a machine as one, with the newest outcome of each scenario: so a run may be made in parts.
+
+    Raises:
+        ValueError: they were made in different sizes, or on different machines.
+    """
+    first, *others = sorted(runs, key=lambda run: run.started)
+    for other in others:
+        fixed = [(run.quick, *(run.machine[key] for key in ("system", "cpu", "cores"))) for run in (first, other)]
+        if fixed[0] != fixed[1]:
+            raise ValueError(f"results that do not go together: {fixed[0]} and {fixed[1]}: give those of one machine")
+    outcomes = {outcome.name: outcome for run in (first, *others) for outcome in run.outcomes}
+    commits = ", ".join(dict.fromkeys(run.commit for run in (first, *others)))
+    seconds = sum(run.seconds for run in runs)
+    return replace(first, commit=commits, outcomes=list(outcomes.values()), seconds=seconds)
 
 
 def newest(folder: Path = FOLDER) -> Path:

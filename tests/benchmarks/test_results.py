@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks import report
 from benchmarks.figures import Spread
-from benchmarks.results import Outcome, Run, Table, newest
+from benchmarks.results import Outcome, Run, Table, joined, newest
 from benchmarks.scripts import ratios_in
 from tests.benchmarks import made
 
@@ -27,6 +28,19 @@ def test_the_newest_full_run_is_before_any_quick_one(tmp_path: Path) -> None:
     assert newest(tmp_path) == quick
     full = made.run(quick=False).save(tmp_path)
     assert newest(tmp_path) == full
+
+
+def test_runs_in_parts_are_one_with_the_newest_outcome_of_each_scenario() -> None:
+    early, late = made.run(), made.run()
+    early.started, late.started, late.commit = "2026-01-01", "2026-01-02", "another"
+    late.outcomes = [replace(late.outcomes[0], notes="again")]
+    together = joined([late, early])
+    assert [outcome.name for outcome in together.outcomes] == [outcome.name for outcome in early.outcomes]
+    assert together.outcomes[0].notes == "again"
+    assert together.outcomes[1:] == early.outcomes[1:]
+    assert together.commit == f"{early.commit}, another"
+    with pytest.raises(ValueError, match="do not go together"):
+        joined([early, replace(late, quick=not early.quick)])
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"format": 99}', b'{"format": 1, "outcomes": []}'])
