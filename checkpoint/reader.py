@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import wraps
@@ -38,6 +40,17 @@ class StoredItem(NamedTuple):
 
 ReadRow = tuple[Slot, Payload | None, int | None]
 """(slot, value, rank); a value of ``None`` marks a deletion."""
+
+_Limits = tuple[Slot | None, Slot | None, Slot | None, bool]
+"""The least and the greatest slot of a scan, the last one that was seen, and whether it goes backwards."""
+
+
+class _Place(NamedTuple):
+    """How a scan goes on: the rows of the next page, the run that leads, and whether nothing is left."""
+
+    rows: int
+    leader: RunNumber
+    is_end: bool
 
 
 class Reader:
@@ -280,43 +293,66 @@ class Reader:
     def _pages(
         self, object_id: int, lower: Slot | None, upper: Slot | None, reverse: bool, page_rows: int
     ) -> Iterator[list[ReadRow]]:
-        last, is_end, most = None, not self.runs, max(page_rows, self.PAGE_ROWS)
-        while not is_end:
-            page, is_end, fitting = self._page(object_id, lower, upper, last, reverse, page_rows)
+        last, most = None, max(page_rows, self.PAGE_ROWS)
+        place = _Place(page_rows, self.runs[-1] if self.runs else 0, not self.runs)
+        while not place.is_end:
+            page, place = self._page(object_id, (lower, upper, last, reverse), place)
             if page:
                 last = page[-1][0]  # Before it is given away: whoever gets it may change it.
                 yield page
-            page_rows = max(_LEAST_ROWS, min(8 * page_rows, most, fitting))
+            page_rows = max(_LEAST_ROWS, min(8 * page_rows, most, place.rows))
+            place = place._replace(rows=page_rows)
 
     @_steadily
-    def _page(
-        self, object_id: int, lower: Slot | None, upper: Slot | None, last: Slot | None, reverse: bool, page_rows: int
-    ) -> tuple[list[ReadRow], bool, int]:
-        """Return the newest rows of the next slots in order, whether they are the last ones, and a size for the next.
+    def _page(self, object_id: int, limits: _Limits, place: _Place) -> tuple[list[ReadRow], _Place]:
+        """Return the newest rows of the next slots in order, and where to go on.
 
-        Most rows lie in the oldest run, so a page of it is read, and on top of it what the other runs have in between:
-        a smaller page where they have many.
+        One run leads, the oldest at first, which most rows lie in: a page of it is read, and what the others have in
+        between is laid under it and over it. Where the others have too many rows, another one leads, or the page gets
+        smaller.
         """
+        lower, upper, last, reverse = limits
         order = f"ORDER BY slot {'DESC' if reverse else 'ASC'}"
-        columns = f"SELECT slot, value, rank FROM state_item WHERE checkpoint {{}} AND object = {object_id}"
-        newer = columns.format(f"IN ({','.join(map(str, self.runs[:-1]))})")
-        rest, bounds = _range(lower, upper, last, reverse)
+        rest, bounds = _range(*limits)
+        # Runs may have been merged since the page before.
+        rows, leader = place.rows, place.leader if place.leader in self.runs else self.runs[-1]
+        leaders = {leader}
         while True:
-            oldest = f"{columns.format(f'= {self.runs[-1]}')}{rest} {order} LIMIT {page_rows}"
-            page: list[ReadRow] = self._query(oldest, bounds)
-            is_end, where, within = len(page) < page_rows, rest, bounds
+            found = f"SELECT slot, value, rank FROM state_item WHERE checkpoint = {leader} AND object = {object_id}"
+            page: list[ReadRow] = self._query(f"{found}{rest} {order} LIMIT {rows}", bounds)
+            is_end, where, within = len(page) < rows, rest, bounds
             if len(self.runs) == 1:
-                return page, is_end, page_rows * 8
+                return page, _Place(rows * 8, leader, is_end)
             if not is_end:
                 low, high = (page[-1][0], upper) if reverse else (lower, page[-1][0])
                 where, within = _range(low, high, last, reverse)
-            changes = self._query(f"{newer}{where} ORDER BY checkpoint LIMIT {_MOST_NEWER}", within)
-            if len(changes) < _MOST_NEWER:
-                fitting = page_rows * _MOST_NEWER // (2 * len(changes) + 1)
-                return _overlaid(page, changes, reverse=reverse) if changes else page, is_end, fitting
-            if len(page) <= _LEAST_ROWS:
-                return *self._merged_page(object_id, (rest, bounds), order, self.PAGE_ROWS), page_rows
-            page_rows = max(_LEAST_ROWS, min(page_rows, len(page)) // 4)
+            others = [run for run in self.runs if run != leader]
+            around = self._rows_of(others, object_id, where, within)
+            if len(around) < _MOST_AROUND:
+                found_around, older = list(map(_row, around)), bisect_left(around, leader, key=_run)
+                fitting = rows * _MOST_AROUND // (2 * len(around) + 1)
+                page = _overlaid(found_around[:older], page, found_around[older:], reverse=reverse)
+                return page, _Place(fitting, leader, is_end)
+            crowd, size = Counter(map(_run, around)).most_common(1)[0]
+            if size > len(page) and crowd not in leaders:
+                leader = crowd
+                leaders.add(crowd)
+            elif len(page) > _LEAST_ROWS:
+                rows = max(_LEAST_ROWS, len(page) // 4)
+            else:
+                page, is_end = self._merged_page(object_id, (rest, bounds), order, self.PAGE_ROWS)
+                return page, _Place(rows, leader, is_end)
+
+    def _rows_of(
+        self, runs: Sequence[RunNumber], object_id: int, where: str, bounds: Mapping[str, object]
+    ) -> list[tuple[Slot, Payload | None, int | None, RunNumber]]:
+        """Return rows of an object run by run, with the numbers of their runs, as many as a page may have."""
+        numbers = ", ".join(map(str, runs))
+        return self._query(
+            f"SELECT slot, value, rank, checkpoint FROM state_item WHERE checkpoint IN ({numbers})"
+            f" AND object = {object_id}{where} ORDER BY checkpoint LIMIT {_MOST_AROUND}",
+            bounds,
+        )
 
     def _merged_page(
         self, object_id: int, limits: tuple[str, dict[str, Slot]], order: str, page_rows: int
@@ -346,11 +382,16 @@ class Reader:
             raise UnknownCheckpointError(self._refusal)
 
 
-def _overlaid(page: list[ReadRow], changes: list[ReadRow], *, reverse: bool) -> list[ReadRow]:
-    """Return the rows of a page with newer ones, which come in the order of their runs, in place of them or between."""
-    rows = [*page, *changes]
+def _overlaid(older: list[ReadRow], page: list[ReadRow], newer: list[ReadRow], *, reverse: bool) -> list[ReadRow]:
+    """Return the rows of a page with newer ones in place of them, and newer and older ones between them.
+
+    The newer and the older ones come in the order of their runs, the page in the order of its slots.
+    """
+    if not newer and not older:
+        return page
+    rows = [*older, *page, *newer]
     newest = dict(zip(map(itemgetter(0), rows), rows, strict=True))
-    if len(newest) == len(page):
+    if len(newest) == len(page) and not older:
         return list(newest.values())
     try:
         slots = sorted(newest, reverse=reverse)
@@ -379,10 +420,12 @@ def _range(lower: Slot | None, upper: Slot | None, last: Slot | None, reverse: b
     return where, {name: bound for name, (_, bound) in given.items()}
 
 
-_MOST_NEWER = 8192
-"""How many rows of newer runs are laid over one page of the oldest."""
+_MOST_AROUND = 8192
+"""How many rows of other runs are laid over and under one page of the leading run."""
 
 _LEAST_ROWS = 16
-"""How many rows of the oldest run make a page at least: where these have too many newer ones, all runs are merged."""
+"""How many rows of the leading run make a page at least: where others have too many in between, all are merged."""
 
 _value = itemgetter(1)
+_run = itemgetter(3)
+_row = itemgetter(0, 1, 2)
