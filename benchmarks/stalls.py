@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.timing import machine
+from benchmarks.timing import machine, table
 from objectspace import PersistedObjectSpace
 
 VALUE = '{{"price": {}, "volume": {}}}'
@@ -18,7 +18,7 @@ VALUE = '{{"price": {}, "volume": {}}}'
 def churn(slots: int, dirty: int, checkpoints: int) -> list[float]:
     """Change random slots of a large dictionary again and again, and return the seconds of each checkpoint."""
     chance, seconds = random.Random(1), []
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory(prefix=".bench-", dir=".") as place:
         space = PersistedObjectSpace.open(Path(place) / "state.db", cache_slots=2 * slots)
         target = space.create_dictionary("target")
         for start in range(0, slots, 100_000):
@@ -30,7 +30,7 @@ def churn(slots: int, dirty: int, checkpoints: int) -> list[float]:
             started = time.perf_counter()
             space.checkpoint()
             seconds.append(time.perf_counter() - started)
-        print(f"live runs at the end: {len(space.store.reader().runs)}")
+        print(f"live runs at the end: {len(space.store.reader().runs)}\n")
         space.close()
     return seconds
 
@@ -45,9 +45,11 @@ def main() -> None:
     print(machine("objectspace", "orjson"))
     seconds = sorted(churn(given.slots, given.dirty, given.checkpoints))
     median, late = statistics.median(seconds), seconds[len(seconds) * 99 // 100]
-    print(f"{given.checkpoints} checkpoints of {given.dirty:,} random dirty slots among {given.slots:,}:")
-    print(f"median {median * 1e3:.1f} ms, p99 {late * 1e3:.1f} ms, max {seconds[-1] * 1e3:.1f} ms")
-    print(f"p99 / median {late / median:.2f}, max / median {seconds[-1] / median:.2f}")
+    title = f"{given.checkpoints} checkpoints of {given.dirty:,} random dirty slots among {given.slots:,}"
+    figures = [f"{value * 1e3:.1f} ms" for value in (median, late, seconds[-1])]
+    ratios = [f"{value / median:.2f}" for value in (late, seconds[-1])]
+    head = ("", "median", "99th percentile", "longest", "99th percentile / median", "longest / median")
+    print(table(title, head, [["checkpoint()", *figures, *ratios]]))
 
 
 if __name__ == "__main__":
