@@ -37,6 +37,7 @@ class _Line:
 
     @property
     def newest(self) -> int:
+        """The number of the newest checkpoint."""
         return max(self.records, default=0)
 
 
