@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import gc
-import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -21,7 +19,7 @@ from bytewax.operators import StatefulBatchLogic
 from bytewax.recovery import RecoveryConfig, init_db_dir
 from bytewax.testing import TestingSink, TestingSource, run_main
 
-from benchmarks.timing import in_turn, table
+from benchmarks.timing import folder, in_turn, table
 from objectspace import PersistedObjectSpace
 from objectspace.operators import Operator
 from objectspace.relational import Chunk, TableSchema
@@ -48,16 +46,6 @@ class Scenario:
     title: str
     events: int
     ways: dict[str, Run]
-
-
-@contextmanager
-def folder() -> Iterator[Path]:
-    """Give a folder for the stores, on the disk of the current folder, and remove it at the end."""
-    made = Path(tempfile.mkdtemp(prefix=".bench-", dir="."))
-    try:
-        yield made
-    finally:
-        shutil.rmtree(made)
 
 
 def pieces(events: list[Any], size: int) -> list[list[Any]]:

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import argparse
 import random
-import shutil
 import sqlite3
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,7 +17,7 @@ from typing import Any, Protocol
 from diskcache import Cache
 from sqlitedict import SqliteDict
 
-from benchmarks.timing import Action, Measured, Ratio, in_turn, machine, table
+from benchmarks.timing import Action, Measured, Ratio, folder, in_turn, machine, table
 from objectspace import PersistedObjectSpace
 from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
 
@@ -28,16 +25,6 @@ FAMILY = "f"
 VALUE = b"%044d"
 BATCH = 1_000
 """How many puts come before a checkpoint."""
-
-
-@contextmanager
-def folder() -> Iterator[Path]:
-    """Give a folder for the stores, on the disk of the current folder, and remove it at the end."""
-    made = Path(tempfile.mkdtemp(prefix=".bench-", dir="."))
-    try:
-        yield made
-    finally:
-        shutil.rmtree(made)
 
 
 class Rival(Protocol):

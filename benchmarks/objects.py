@@ -8,16 +8,13 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import shutil
 import sqlite3
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,7 +22,7 @@ from typing import Any
 
 from sortedcontainers import SortedDict, SortedSet
 
-from benchmarks.timing import Action, Ratio, compare, in_turn, machine, table
+from benchmarks.timing import Action, Ratio, compare, folder, in_turn, machine, table
 from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace
 
@@ -33,16 +30,6 @@ OPERATIONS = 100_000
 DIRTY_SLOTS = 2_000
 VALUE = "{:044d}"
 """Values of 44 digits: with the quotes of their JSON and an integer key about 52 bytes a slot."""
-
-
-@contextmanager
-def folder() -> Iterator[Path]:
-    """Give a folder for the stores, on the disk of the current folder, and remove it at the end."""
-    made = Path(tempfile.mkdtemp(prefix=".bench-", dir="."))
-    try:
-        yield made
-    finally:
-        shutil.rmtree(made)
 
 
 @dataclass(frozen=True)

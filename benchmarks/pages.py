@@ -8,8 +8,7 @@ import sqlite3
 import statistics
 from pathlib import Path
 
-from benchmarks.objects import folder
-from benchmarks.timing import table
+from benchmarks.timing import folder, table
 from checkpoint.schema import TABLES
 
 PAGE_BYTES = (2048, 4096, 8192)

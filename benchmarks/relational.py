@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import argparse
 import random
-import shutil
 import sqlite3
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from benchmarks.timing import Action, Ratio, compare, machine, table
+from benchmarks.timing import Action, Ratio, compare, folder, machine, table
 from checkpoint import CheckpointKind
 from objectspace import PersistedObjectSpace
 from objectspace.relational import Column, StateTable, StorageTable, TableSchema
@@ -53,16 +50,6 @@ def row_of(number: int, salt: int = 0) -> Row:
         number / 8 + salt,
         None if number % 3 else f"note {number + salt}",
     )
-
-
-@contextmanager
-def folder() -> Iterator[Path]:
-    """Give a folder for the stores, on the disk of the current folder, and remove it at the end."""
-    made = Path(tempfile.mkdtemp(prefix=".bench-", dir="."))
-    try:
-        yield made
-    finally:
-        shutil.rmtree(made)
 
 
 class Mine:

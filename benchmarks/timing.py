@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import gc
 import platform
+import shutil
 import sqlite3
 import statistics
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 
 Action = Callable[[], object]
 
@@ -90,3 +94,13 @@ def machine(*packages: str) -> str:
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in packages)
     python = f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}"
     return f"{platform.system()} {platform.machine()}, {python}, {versions}"
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """Give a folder for the stores, on the disk of the current folder, and remove it at the end."""
+    made = Path(tempfile.mkdtemp(prefix=".bench-", dir="."))
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made)
