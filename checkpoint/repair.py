@@ -7,7 +7,7 @@ state before it, where its digest says that nothing had changed in between. What
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from checkpoint import merge, verify
@@ -39,8 +39,15 @@ class Repair:
     newest: int
 
 
-def repair(session: Session, connection: sqlite3.Connection) -> Repair:
+def repair(
+    session: Session, connection: sqlite3.Connection, progress: Callable[[int, int], None] = lambda done, total: None
+) -> Repair:
     """Repair a store inside a transaction of the caller, who loads the catalogue anew afterwards.
+
+    Args:
+        session: the store.
+        connection: inside a transaction.
+        progress: is told how many rows were checked, and how many are to be checked in all.
 
     Raises:
         CorruptStoreError: no checkpoint can be proved, or the structure of the file itself is damaged.
@@ -49,7 +56,7 @@ def repair(session: Session, connection: sqlite3.Connection) -> Repair:
     verify.check_file(session)
     found = load(session)
     before = [int(run.run) for run in found.runs if is_own(run.run)]
-    damage = _damages(session, found)
+    damage = _damages(session, found, progress)
     rebuilt = [int(run) for run in damage if is_own(run) and _rebuild(session, connection, found.runs, run, damage)]
     gone = damage.keys() - set(rebuilt)
     note_dropped(connection, gone)
@@ -64,13 +71,15 @@ def repair(session: Session, connection: sqlite3.Connection) -> Repair:
     return Repair((*damage.values(), *reused), tuple(rebuilt), tuple(lost), newest)
 
 
-def _damages(session: Session, found: Catalogue) -> dict[RunNumber, str]:
+def _damages(session: Session, found: Catalogue, progress: Callable[[int, int], None]) -> dict[RunNumber, str]:
     """Return each run that is not as it was written, with what is wrong."""
     damage: dict[RunNumber, str] = {}
+    done, total = 0, sum(run.slots for run in found.runs)
     for run in [*(run.run for run in found.runs), *found.merging]:
         try:
-            for _ in check_run(session, run):
-                pass
+            for rows in check_run(session, run):
+                done = min(done + rows, total)
+                progress(done, total)
             if is_own(run):
                 verify.check_record(session, found.runs, int(run))
         except CorruptStoreError as error:

@@ -276,12 +276,15 @@ class CheckpointStore:
         with self._mutex:
             return verify(self._session, progress)
 
-    def repair(self) -> Repair:
+    def repair(self, progress: retention.Progress = retention.silent) -> Repair:
         """Let go of what is damaged, so that the newest checkpoint that can be proved is the newest one.
 
         A merged run is made again from the runs beside it, so that nothing is lost with it; a full checkpoint from the
         state before it, where its digest says that nothing had changed. All or nothing is done. A space that is open on
         the store takes the state over by its ``rollback()``.
+
+        Args:
+            progress: is called with the rows checked and those to check in all.
 
         Returns:
             what was damaged, what was made again and which checkpoints are lost.
@@ -293,7 +296,7 @@ class CheckpointStore:
         with self._mutex:
             self._session.require_writable()
             with self._transaction() as connection:
-                report = repair(self._session, connection)
+                report = repair(self._session, connection, progress)
             self._load()
             self._retire_readers("was damaged, and dropped by a repair")
             while self._work():

@@ -257,10 +257,9 @@ def repair(source: Source, dry_run: bool, is_json: bool) -> None:
     """
     _require_file(source, "repair")
     with TemporaryDirectory() as folder, printing.progress("rows") as show:
-        show(0, None)
         worked_on = Source(copied(source, Path(folder) / "copy.db")) if dry_run else source
         with worked_on.open_to_write() as store:
-            found = store.repair()
+            found = store.repair(show)
     if is_json:
         click.echo(printing.as_json({**asdict(found), "dry_run": dry_run}))
     else:

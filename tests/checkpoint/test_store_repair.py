@@ -50,7 +50,10 @@ def test_a_damaged_merged_run_is_made_again_and_nothing_is_lost(damage: str) -> 
     store.database.conn.execute(damage.format(run=run))
     with pytest.raises(CorruptStoreError, match=rf"merged run {run} \(checkpoints 1 to {int(run)}\)"):
         store.verify()
-    report = store.repair()
+    told: list[tuple[int, int]] = []
+    report = store.repair(lambda *rows: told.append(rows))
+    assert told == sorted(told)
+    assert 0 < told[0][0] < told[-1][0] <= told[-1][1]
     assert (len(report.damage), report.lost, report.newest) == (1, (), 40)
     assert images(store) == before
     assert store.verify() == 40
