@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import uuid4
 
-from checkpoint.chain import AcceptedRun, Chain, Location, Manifest, SpaceFile, location_at, write_run
+from checkpoint.chain import AcceptedRun, Chain, Lineage, Location, Manifest, SpaceFile, location_at, write_run
 from checkpoint.chain.collect import MANIFESTS, file_name, first_needed, needed_runs, raise_floor
 from checkpoint.chain.manifest import seal
 from checkpoint.chain.runfile import checksum
 from checkpoint.errors import CheckpointError, CorruptStoreError
+from checkpoint.run import Run
 from checkpoint.store import CheckpointStore
 from checkpoint.tool.content import State
 from checkpoint.tool.printing import Show
@@ -37,7 +39,7 @@ class Copied:
     objects: int = 0
 
 
-def fork_space(chain: Chain, target: str, epoch: int, show: Show) -> Copied:
+def fork_space(chain: Chain, target: str, epoch: int, names: Sequence[str], show: Show) -> Copied:
     """Copy a space up to an epoch, with the epochs before it that can still be read.
 
     It has another incarnation, so that caches of the one are not taken for the other. What was committed stays noted: a
@@ -47,13 +49,15 @@ def fork_space(chain: Chain, target: str, epoch: int, show: Show) -> Copied:
         chain: the space.
         target: the new location.
         epoch: its newest epoch.
+        names: the objects to keep, all where none is named: one more epoch deletes the others.
         show: is told how many files were copied.
 
     Raises:
-        CheckpointError: something is at the target already, or it cannot be written.
+        CheckpointError: something is at the target already, it cannot be written, or no shard has one of the objects.
         CorruptStoreError: a file is missing or damaged.
     """
     location = _founded(target)
+    deletions = _deletions(chain, epoch, names)
     kept = [chain.manifest(number) for number in range(chain.first_epoch, epoch + 1)]
     first = first_needed(kept[0])
     older = [chain._step(number, kept[0].epoch) for number in range(first, kept[0].epoch)]
@@ -68,8 +72,43 @@ def fork_space(chain: Chain, target: str, epoch: int, show: Show) -> Copied:
         raise_floor(location, kept[0].epoch, space.incarnation)
     for manifest in [*older, *kept]:
         _put(location, replace(manifest, incarnation=space.incarnation))
+    if deletions:
+        last = [write_run(location, run, operator, shard, epoch + 1) for (operator, shard), run in deletions.items()]
+        step = replace(kept[-1], epoch=epoch + 1, base=epoch, runs=tuple(last), metrics={})
+        kept.append(replace(step, incarnation=space.incarnation))
+        _put(location, kept[-1])
+        runs += last
     _found(location, space)
     return Copied(len(kept), len(runs), sum(run.file_bytes for run in runs))
+
+
+def _deletions(chain: Chain, epoch: int, names: Sequence[str]) -> dict[tuple[str, int], Run]:
+    """Return the runs that leave just some objects in the shards of a space, where there are others.
+
+    Raises:
+        CheckpointError: no shard has one of the objects.
+    """
+    runs: dict[tuple[str, int], Run] = {}
+    found: set[str] = set()
+    shards = range(chain.shards_at(epoch))
+    for operator, shard in [(operator, shard) for operator in chain.manifest(epoch).lineage for shard in shards]:
+        if names and (steps := chain.lineage(operator, shard, epoch)):
+            with _copy_of(chain, steps) as store:
+                others, known = selection(State(store.reader()), names)
+            found |= known
+            if not others.is_empty():
+                others.sort()
+                runs[operator, shard] = others
+    require_found(names, found)
+    return runs
+
+
+@contextmanager
+def _copy_of(chain: Chain, steps: Lineage) -> Iterator[CheckpointStore]:
+    """Give a store with the state of one shard."""
+    with TemporaryDirectory() as folder, CheckpointStore(Path(folder) / "copy.db", durability="normal") as store:
+        fold_in(store, chain, steps)
+        yield store
 
 
 def restore_space(
@@ -98,8 +137,7 @@ def restore_space(
         steps = chain.lineage(operator, shard, epoch)
         if not steps:
             continue
-        with TemporaryDirectory() as folder, CheckpointStore(Path(folder) / "copy.db", durability="normal") as store:
-            fold_in(store, chain, steps)
+        with _copy_of(chain, steps) as store:
             others, known = selection(State(store.reader()), names)
             found |= known
             if not others.is_empty():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,12 +17,22 @@ from checkpoint.tool.selecting import require_found, selection
 from checkpoint.tool.source import Source, find, find_epoch
 
 
+def takes_copy(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a command take what to copy, where to, as of which checkpoint, and which objects."""
+    named = "Only this object or table; may be given more than once."
+    for decorate in (
+        json_option,
+        click.option("--object", "names", multiple=True, help=named),
+        click.argument("checkpoint", required=False),
+        click.argument("target", type=click.Path()),
+        takes_source,
+    ):
+        command = decorate(command)
+    return command
+
+
 @cli.command()
-@takes_source
-@click.argument("target", type=click.Path())
-@click.argument("checkpoint", required=False)
-@click.option("--object", "names", multiple=True, help="Only this object or table; may be given more than once.")
-@json_option
+@takes_copy
 def restore(source: Source, target: str, checkpoint: str | None, names: tuple[str, ...], is_json: bool) -> None:
     """Write the state at a checkpoint into a new place, whole or some objects of it.
 
@@ -122,16 +134,12 @@ def _space_epoch(source: Source, checkpoint: str | None) -> int:
 
 
 @cli.command()
-@takes_source
-@click.argument("target", type=click.Path())
-@click.argument("checkpoint", required=False)
-@click.option("--object", "names", multiple=True, help="Only this object or table; may be given more than once.")
-@json_option
+@takes_copy
 def fork(source: Source, target: str, checkpoint: str | None, names: tuple[str, ...], is_json: bool) -> None:
     """Write an independent copy as of a checkpoint, with the history before it.
 
     TARGET is a new store file, of a space a new location: all shards are copied, and a pipeline can go on there. With
-    --object one more checkpoint deletes the other objects of a store file; those before it stay as they were.
+    --object one more checkpoint deletes the other objects; those before it stay as they were.
 
     \b
     Examples:
@@ -161,13 +169,11 @@ def fork(source: Source, target: str, checkpoint: str | None, names: tuple[str, 
 def _fork_space(source: Source, target: str, checkpoint: str | None, names: tuple[str, ...], is_json: bool) -> None:
     from checkpoint.tool.copying import fork_space
 
-    if names:
-        raise CheckpointError("a fork of a space has all its objects: leave out --object, or use restore")
     if source.operator is not None or source.shard is not None:
         raise CheckpointError("a fork of a space has all its shards: leave out --operator and --shard, or use restore")
     epoch = _space_epoch(source, checkpoint)
     with printing.progress("run files") as show:
-        done = fork_space(source.chain, target, epoch, show)
+        done = fork_space(source.chain, target, epoch, names, show)
     text = (
         f"{target}: a fork of {source.path} at epoch {epoch}: {printing.count(done.epochs, 'epoch')},"
         f" {printing.count(done.files, 'run file')}, {printing.size(done.bytes)}"

@@ -190,7 +190,7 @@ def test_lengths_of_a_space_are_those_of_all_its_shards_at_an_epoch(tmp_path: Pa
 
 @pytest.fixture
 def stock(tmp_path: Path) -> Path:
-    """Return a space of two shards and four epochs, each of which puts a key of a key-value table in both."""
+    """Return a space of two shards and four epochs, each of which puts a key of a table in both and logs it."""
     chain = Chain.open_or_create(location_at(tmp_path / "stock"), 2)
     for epoch in range(1, 5):
         plan = chain.begin(SourcePosition("q", epoch - 1), [OPERATOR], 64, str(tmp_path / "stock-cache"))
@@ -203,6 +203,7 @@ def stock(tmp_path: Path) -> Path:
                 manager.create_scope("shop")
                 manager.create_key_value_table("shop", "stock", KeyValueTableConfiguration(partition_count=2))
                 table = manager.open_key_value_table("shop", "stock")
+                space.get_or_create_list("log").append(epoch)
                 table.put(b"even" if epoch % 2 == 0 else b"odd", str(epoch).encode(), key_family=f"f{shard}")
                 writer = RunWriter(operator.kind(shard))
                 space.save(writer)
@@ -234,3 +235,24 @@ def test_a_key_value_table_in_shards(tool: Tool, stock: Path, tmp_path: Path) ->
     assert tool("restore", stock, tmp_path / "then", 2, "--object", "shop/stock").exit_code == 0
     assert values(tmp_path / "then", "shop/stock") == values(stock, "shop/stock@2")
     assert "did you mean 'shop/stock'?" in tool("show", stock, "shop/stoc").stderr
+
+
+@pytest.mark.parametrize("kept", ["log", "kvt/shop/stock"])
+def test_a_fork_of_some_objects_of_a_space(tool: Tool, stock: Path, tmp_path: Path, kept: str) -> None:
+    everything = {row["name"] for row in rows(tool, "ls", stock, "--json")}
+    assert tool("fork", stock, tmp_path / "fork", "@3", "--object", kept).exit_code == 0
+    left = {row["name"] for row in rows(tool, "ls", tmp_path / "fork", "--json")}
+    assert kept in left < everything
+    assert not {"log", "kvt/shop/stock"} <= left
+    for name, epoch in ((kept, 4), (kept, 3), ("log", 3)):
+        before = tool("show", stock, f"{name}@{min(epoch, 3)}", "-n", 0)
+        assert tool("show", tmp_path / "fork", f"{name}@{epoch}", "-n", 0).output == before.output != ""
+    assert tool("verify", tmp_path / "fork").exit_code == 0
+    chain = Chain.open(location_at(tmp_path / "fork"))
+    assert chain.epoch == 4
+    for shard in range(2):
+        with open_cache(chain.operator_plan(OPERATOR, cache=str(tmp_path / "fork-cache")), shard) as store:
+            assert store.verify() > 0
+    missing = tool("fork", stock, tmp_path / "no", "--object", "lgo")
+    assert (missing.exit_code, "there is no object 'lgo'" in missing.stderr) == (2, True)
+    assert not (tmp_path / "no" / "space.json").exists()

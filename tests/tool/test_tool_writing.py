@@ -102,7 +102,6 @@ def test_a_fork_of_some_objects(tool: Tool, store: Path, location: Path, tmp_pat
     missing = tool("fork", store, tmp_path / "no.db", "--object", "lits")
     assert (missing.exit_code, "did you mean 'lists'?" in missing.stderr) == (2, True)
     assert not (tmp_path / "no.db").exists()
-    assert "use restore" in tool("fork", location, tmp_path / "space-fork", "--object", "counts").stderr
 
 
 def test_compact_and_prune(tool: Tool, store: Path) -> None:
