@@ -131,8 +131,10 @@ def check_next_object(session: Session) -> None:
     greatest, following = session.row(
         "SELECT (SELECT max(object) FROM state_index), (SELECT value FROM setting WHERE key = 'next_object_id')"
     )
-    if greatest is not None and (following or 1) <= greatest:
+    if following is None:
+        following = 1
+    if greatest is not None and not (isinstance(following, int) and following > greatest):
         raise CorruptStoreError(
-            f"{session.path}: the next object would have the id {following or 1}, and the ids up to {greatest} are"
+            f"{session.path}: the next object would have the id {following!r}, and the ids up to {greatest} are"
             f" used: {ADVICE}"
         )

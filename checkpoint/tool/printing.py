@@ -82,15 +82,6 @@ def emit(is_json: bool, fields: dict[str, Any], text: str) -> None:
     click.echo(as_json(fields) if is_json else text)
 
 
-def emit_rows(is_json: bool, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print rows: a line of JSON for each, or a table."""
-    if not is_json:
-        print_table(header, list(rows))
-        return
-    for row in rows:
-        click.echo(as_json(dict(zip(header, row, strict=True))))
-
-
 def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]:
     """Yield the lines of a table; columns of numbers are aligned to the right, and nothing is drawn.
 

@@ -56,20 +56,13 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
         """Set the values of many keys. Time: O(log n) a key. Dirties: one item a key; for new keys also the length."""
         table = self._table
         pairs = dict(other)
-        if not table.complete or table.places is not None or not _are_storable(pairs):
+        if not pairs or not _are_storable(pairs) or not table.note_update(pairs):
             for key, value in pairs.items():
                 self[key] = value
             return
-        if not pairs:
-            return
-        self._home.touch(self)
-        live = table.live
-        new = [key for key in pairs if key not in live]
-        self._unsorted += new
+        self._unsorted += [key for key in pairs if key not in table.live]
         self._simple = bytes
-        if not self._fresh:
-            table.note_atoms(pairs, new)
-        live.update(pairs)
+        table.live.update(pairs)
 
     def _check_new(self, key: Any) -> None:
         """Take every key: all bytes have an order."""

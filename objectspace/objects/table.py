@@ -108,12 +108,12 @@ class SlotTable:
 
     def note_update(self, keys_to_set: Iterable[Any]) -> bool:
         """Do what :meth:`note` does for many keys, and tell whether that could be done: not where one needs care."""
-        if not self.complete or self.gone or self.is_mixed or self.places is not None or self.owner._fresh:
+        if not self.complete or self.is_mixed or self.places is not None:
             return False
         if not _ALONE.issuperset(map(type, keys_to_set)):
             return False
         self.owner._home.touch(self.owner)
-        for key in keys_to_set:
+        for key in () if self.owner._fresh else keys_to_set:
             if key not in self.edits:
                 old = _get(self.live, key, ABSENT)
                 if old is ABSENT:
@@ -130,20 +130,6 @@ class SlotTable:
             self.enter(key)
         else:
             self._edit(self._original(key), stored)
-
-    def note_atoms(self, keys: Iterable[Any], new: list[Any]) -> None:
-        """Remember what is stored of many keys that are about to be set, some of them new; all slots are in memory.
-
-        The values are atoms, and each key has one form.
-        """
-        live, edits = self.live, self.edits
-        for key in new:
-            if key in self.gone:
-                edits[key] = self.gone.pop(key)
-            else:
-                edits[key] = ABSENT
-        self.count += len(new)
-        edits.update({key: live[key] for key in keys if key not in edits})
 
     def enter(self, key: Any) -> None:
         """Note a key that is new, or comes back after it was removed: at the end, where order is that of insertion."""

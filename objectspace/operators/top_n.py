@@ -133,7 +133,6 @@ class GroupTopN(Operator):
         key = [*group_key, *order_by, *_rest(schema, group_key, order_by)]
         self._state_schema = TableSchema(schema.columns, key, watermark_column=self._closing)
         self._output = TableSchema(schema.columns, list(schema.primary_key), watermark_column=self._closing)
-        self._order_places = self._state_schema.key_places[: len(group_key) + len(order_by)]
         self._ordered = TableSchema(schema.columns, [*group_key, *order_by])
         self._needed = offset + limit
         self._capacity = self._needed + max(self._needed, SPARE)
