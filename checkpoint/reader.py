@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import wraps
+from itertools import repeat
 from operator import itemgetter
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
@@ -149,6 +150,25 @@ class Reader:
         if row is None or row[0] is None:
             return None
         return StoredItem(slot, row[0], row[1])
+
+    @_steadily
+    def items_at(self, object_id: int, slots: Sequence[Slot]) -> list[ReadRow]:
+        """Return the rows of those of many slots that hold anything, in any order: quicker than one by one.
+
+        Time: O(slots · live runs · log n).
+        """
+        newest: dict[Slot, ReadRow] = {}
+        for start in range(0, len(slots), _ASKED[-1]):
+            asked = slots[start : start + _ASKED[-1]]
+            # Few lengths make few statements, which SQLite's module then keeps prepared.
+            length = next(length for length in _ASKED if length >= len(asked))
+            found = self._query(
+                f"SELECT slot, value, rank FROM state_item WHERE checkpoint {self._in} AND object = ?"
+                f" AND slot IN (?{', ?' * (length - 1)}) ORDER BY checkpoint",
+                (object_id, *asked, *repeat(asked[-1], length - len(asked))),
+            )
+            newest.update(zip(map(_slot, found), found, strict=True))
+        return [row for row in newest.values() if row[1] is not None]
 
     def items(
         self,
@@ -390,7 +410,7 @@ def _overlaid(older: list[ReadRow], page: list[ReadRow], newer: list[ReadRow], *
     if not newer and not older:
         return page
     rows = [*older, *page, *newer]
-    newest = dict(zip(map(itemgetter(0), rows), rows, strict=True))
+    newest = dict(zip(map(_slot, rows), rows, strict=True))
     if len(newest) == len(page) and not older:
         return list(newest.values())
     try:
@@ -426,6 +446,10 @@ _MOST_AROUND = 8192
 _LEAST_ROWS = 16
 """How many rows of the leading run make a page at least: where others have too many in between, all are merged."""
 
+_ASKED = (8, 64, 1024)
+"""How many slots a statement may ask for by name."""
+
+_slot = itemgetter(0)
 _value = itemgetter(1)
 _run = itemgetter(3)
 _row = itemgetter(0, 1, 2)

@@ -195,6 +195,18 @@ class TableCore(Generic[K, V]):
             found = self._partitions[index] = Partition(self._space, name, number, self._shared, self._floor)
         return found
 
+    def _rows_at(self, addresses: Sequence[tuple[bytes, int]]) -> list[Row | None]:
+        """Return what is kept at each (table key, partition), those of a partition read together."""
+        places: dict[int, list[int]] = {}
+        for place, (_, index) in enumerate(addresses):
+            places.setdefault(index, []).append(place)
+        rows: list[Row | None] = [None] * len(addresses)
+        for index, those in places.items():
+            found = self._partition(index).read_all([addresses[place][0] for place in those])
+            for place, row in zip(those, found, strict=True):
+                rows[place] = row
+        return rows
+
     # Items and bounds of an iteration ---------------------------------------------------------------------------------
 
     def _pages(

@@ -101,12 +101,20 @@ class Partition:
         stored = None if rows is None else rows.get(key)
         return stored if stored is None or not rows.is_raw else _split(stored)  # type: ignore[union-attr]
 
+    def read_all(self, keys: Sequence[bytes]) -> list[Row | None]:
+        """Return what is kept of each table key, as :meth:`read` does."""
+        rows = self._open()
+        if rows is None:
+            return [None] * len(keys)
+        stored: list[Any] = rows.get_many(keys)
+        return [one if one is None else _split(one) for one in stored] if rows.is_raw else stored
+
     def judge(self, changes: Sequence[Change]) -> tuple[int, KeyVersion] | None:
         """Return the first change whose condition fails, by its place, with the version of its key; else ``None``."""
-        for place, (key, _, version) in enumerate(changes):
-            if version is _ANY or version == _ANY:
-                continue
-            row = self.read(key)
+        places = [place for place, change in enumerate(changes) if change[2] is not _ANY and change[2] != _ANY]
+        rows = self.read_all([changes[place][0] for place in places])
+        for place, row in zip(places, rows, strict=True):
+            version = changes[place][2]
             actual = KeyVersion.NOT_EXISTS if row is None else KeyVersion(self.id, row[0])  # type: ignore[arg-type]
             if version != actual:
                 return place, actual
@@ -119,7 +127,8 @@ class Partition:
         """
         if len(changes) == 1:
             return self._apply(changes)
-        before = [(change[0], self.read(change[0])) for change in changes]
+        keys = [change[0] for change in changes]
+        before = list(zip(keys, self.read_all(keys), strict=True))
         try:
             return self._apply(changes)
         except BaseException:

@@ -198,7 +198,7 @@ class KeyValueTable(TableCore[K, V]):
         addresses = [self._address(key, key_family) for key in wanted]
         with self._lock:
             self._admit()
-            rows = [self._partition(index).read(address) for address, index in addresses]
+            rows = self._rows_at(addresses)
         return [
             None if row is None else self._entry_of(key, row, self._first + index)
             for key, row, (_, index) in zip(wanted, rows, addresses, strict=True)

@@ -8,8 +8,11 @@ WHOLE_SLOTS = 1024
 PROMOTE_SHARE = 8
 """An object of which more than one eighth was read slot by slot is read whole, where it fits."""
 
-EXPECT_SHARE = 32
-"""Reading a slot alone costs as much as reading so many of them in one pass."""
+EXPECT_SHARE = 8
+"""Reading a slot among others that are named costs as much as reading so many of them in one pass."""
+
+FETCH_SLOTS = 1024
+"""How many slots that are named together are read at once."""
 
 CLEAR_ROWS = 32
 """Up to so many stored slots are deleted one by one when an object is cleared; more are left under its old id."""

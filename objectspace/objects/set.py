@@ -207,7 +207,7 @@ class Set(MemberCodec, SetMethods[T]):
                 self._open()
                 self._table.live.update(added)
             else:
-                super().update(other)
+                self._table.write_all(dict.fromkeys(other))
 
     def pop(self) -> T:
         """Remove the element that was added first and return it.

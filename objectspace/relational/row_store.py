@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from checkpoint.run import Payload, Slot
@@ -25,17 +25,20 @@ class RowStore:
         found: str | None = self._rows.get(key)
         return found
 
-    def get_all(self, keys: Iterable[bytes]) -> list[str | None]:
+    def get_all(self, keys: Sequence[bytes]) -> list[str | None]:
         """Return the text of each row, ``None`` where there is none. Time: O(log n) a row."""
-        return list(map(self._rows.get, keys))
+        found: list[str | None] = self._rows.get_many(keys)
+        return found
 
     def put_all(self, rows: Iterable[tuple[bytes, str]]) -> None:
         """Store rows. Time: O(log n) a row. Dirties: one item a row; for a new key also the length."""
         self._rows.update(rows)
 
-    def remove(self, key: bytes) -> None:
-        """Remove a row where there is one. Time: O(log n). Dirties: one item and the length."""
-        self._rows.pop(key, None)
+    def remove_all(self, keys: Sequence[bytes]) -> None:
+        """Remove rows where they are. Time: O(log n) a row. Dirties: one item a row, and the length."""
+        self._rows.get_many(keys)  # Those that are not in memory are read together.
+        for key in keys:
+            self._rows.pop(key, None)
 
     def between(self, start: bytes, end: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, str]]:
         """Return an iterator over (key, text) from ``start`` up to but without ``end``; an empty end is no end.

@@ -150,7 +150,9 @@ class StateTable:
         if self._may_hide:
             texts = list(map(self._visible_text, encoded))
         elif self._buffer:
-            texts = [self._rows.get(key) if (o := self._buffer.get(key)) is None else o.new for key in encoded]
+            operations = list(map(self._buffer.get, encoded))
+            sealed = iter(self._rows.get_all([key for key, one in zip(encoded, operations) if one is None]))
+            texts = [next(sealed) if one is None else one.new for one in operations]
         else:
             texts = self._rows.get_all(encoded)
         found = iter(self._codec.decode_all([text for text in texts if text is not None]))
@@ -395,8 +397,7 @@ class StateTable:
         self._rows.refuse_dead()
         written = len(self._buffer)
         gone, new = self._buffer.outcome()
-        for key in gone:
-            self._rows.remove(key)
+        self._rows.remove_all(gone)
         self._rows.put_all(new)
         self._buffer.clear()
         self._epoch = epoch
@@ -586,8 +587,7 @@ class StateTable:
         candidates = (pair for part in self._seen.hidden_parts() for pair in self._rows.between(*part))
         hidden = (key for key, text in candidates if self._seen.hides(key, self._codec.decode(text)))
         found = list(islice(hidden, limit))
-        for key in found:
-            self._rows.remove(key)
+        self._rows.remove_all(found)
         return len(found)
 
 

@@ -112,8 +112,7 @@ class RunningAggregate:
         width, names = len(self.key), [measure.name for measure in self.measures]
         columns = [column.to_pylist() for column in grouped.columns]
         keys = columns[0] if width == 1 else list(zip(*columns[:width], strict=True))
-        state.prefetch(keys)
-        olds = list(map(state.get, keys))
+        olds = state.get_many(keys)
         places = [place for place, old in enumerate(olds) if old is not None]
         for measure, column in zip(self.measures, columns[width:], strict=True):
             merge, name = _FUNCTIONS[measure.function].merge, measure.name

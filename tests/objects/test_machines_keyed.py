@@ -64,6 +64,16 @@ class Mapping(ObjectMachine):
         self.both("get", key, "absent")
         self.both("__contains__", key)
 
+    @rule(data=st.data())
+    def read_many(self, data: Any) -> None:
+        wanted = data.draw(st.lists(self.keys, max_size=8)) + list(self.model)[::2]
+        expected = [self.model.get(key, "absent") for key in wanted]
+        assert shape(self.handle.get_many(wanted, "absent")) == shape(expected)
+
+    @rule(data=st.data(), value=values)
+    def update_any(self, data: Any, value: Any) -> None:
+        self.both("update", dict.fromkeys(data.draw(st.lists(self.keys, max_size=8)), value))
+
     @rule(data=st.data(), value=values)
     def setdefault(self, data: Any, value: Any) -> None:
         self.both("setdefault", data.draw(self.keys), value)
