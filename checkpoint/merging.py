@@ -42,7 +42,7 @@ class Merge:
         self.result: StoredRun | None = None
         self.checking: RunNumber = 0
         self.copied = 0
-        self._session, self._is_base = session, is_base
+        self._session, self.is_base = session, is_base
         self.slices = self._work()
 
     def _work(self) -> Iterator[int]:
@@ -58,7 +58,7 @@ class Merge:
             for rows in check_run(self._session, part):
                 yield 1 + rows // _CHECK_COST
         live: set[int] | None = None
-        if self._is_base:
+        if self.is_base:
             live = set()
             for rows in _find_live(Reader(self._session, self.parts), live):
                 yield 1 + rows // _CHECK_COST

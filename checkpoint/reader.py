@@ -158,17 +158,34 @@ class Reader:
         Time: O(slots · live runs · log n).
         """
         newest: dict[Slot, ReadRow] = {}
-        for start in range(0, len(slots), _ASKED[-1]):
-            asked = slots[start : start + _ASKED[-1]]
-            # Few lengths make few statements, which SQLite's module then keeps prepared.
-            length = next(length for length in _ASKED if length >= len(asked))
-            found = self._query(
-                f"SELECT slot, value, rank FROM state_item WHERE checkpoint {self._in} AND object = ?"
-                f" AND slot IN (?{', ?' * (length - 1)}) ORDER BY checkpoint",
-                (object_id, *asked, *repeat(asked[-1], length - len(asked))),
-            )
+        ordered = _in_order(slots)
+        for start in range(0, len(ordered), _ASKED[-1]):
+            asked = ordered[start : start + _ASKED[-1]]
+            found = self._close_by(object_id, asked)
+            if found is None:
+                found = self._named(object_id, asked)
             newest.update(zip(map(_slot, found), found, strict=True))
         return [row for row in newest.values() if row[1] is not None]
+
+    def _named(self, object_id: int, asked: Sequence[Slot]) -> list[ReadRow]:
+        """Return the rows of some slots, run by run, the oldest first."""
+        # Few lengths make few statements, which SQLite's module then keeps prepared.
+        length = next(length for length in _ASKED if length >= len(asked))
+        return self._query(
+            f"SELECT slot, value, rank FROM state_item WHERE checkpoint {self._in} AND object = ?"
+            f" AND slot IN (?{', ?' * (length - 1)}) ORDER BY checkpoint",
+            (object_id, *asked, *repeat(asked[-1], length - len(asked))),
+        )
+
+    def _close_by(self, object_id: int, asked: Sequence[Slot]) -> list[ReadRow] | None:
+        """Return what :meth:`_named` does where few other rows lie between the slots, which are in order; else None."""
+        where = f"FROM state_item WHERE checkpoint {self._in} AND object = ? AND slot BETWEEN ? AND ?"
+        bounds, few = (object_id, asked[0], asked[-1]), 2 * len(asked)
+        if len(asked) < _ASKED[0] or self._query(f"SELECT 1 {where} LIMIT 1 OFFSET {few}", bounds):
+            return None
+        wanted = set(asked)
+        rows: list[ReadRow] = self._query(f"SELECT slot, value, rank {where} ORDER BY checkpoint", bounds)
+        return [row for row in rows if row[0] in wanted]
 
     def items(
         self,
@@ -413,11 +430,16 @@ def _overlaid(older: list[ReadRow], page: list[ReadRow], newer: list[ReadRow], *
     newest = dict(zip(map(_slot, rows), rows, strict=True))
     if len(newest) == len(page) and not older:
         return list(newest.values())
+    slots = _in_order(list(newest))
+    return [newest[slot] for slot in (reversed(slots) if reverse else slots)]
+
+
+def _in_order(slots: Sequence[Slot]) -> Sequence[Slot]:
+    """Return slots in the order of SQLite."""
     try:
-        slots = sorted(newest, reverse=reverse)
+        return sorted(slots)
     except TypeError:
-        slots = sorted(newest, key=_order_of, reverse=reverse)
-    return [newest[slot] for slot in slots]
+        return sorted(slots, key=_order_of)
 
 
 def _order_of(slot: Slot) -> tuple[int, Any]:

@@ -557,13 +557,15 @@ class CheckpointStore:
         """Pay for some of the merging and deleting that is due, and copy the log."""
         young = min(self._retention.history, YOUNG)
         self._session.copy_log()
+        if not self._upkeep.owe(allowance(slots, len(self._runs.live))) and not is_full:
+            return
         try:
             if self._upkeep.has_work(self._last[0], young, is_full=is_full):
                 with self._transaction(is_lazy=True) as connection:
                     self._upkeep.begin(connection, young)
                     if self._upkeep.is_time(self._last[0], is_full=is_full):
                         self._sweep(connection)
-                    self._upkeep.work(connection, allowance(slots, len(self._runs.live)))
+                    self._upkeep.pay(connection)
                 self._settle()
         except CheckpointError:
             # The checkpoint before is durable, so it must not fail for this. What is due stays due.

@@ -21,9 +21,11 @@ LEAST_ROWS = 512
 _PACE, _LIVE_RUNS = 2, 16
 """A checkpoint copies this many rows for each that it wrote, and one more for each so many live runs."""
 
+_BASE_COST = 3
+"""A row of the base counts for so many: copying it makes reads no quicker, and room only in the end, so it can wait."""
+
 _SWEEP_EVERY = FAN_IN
 """After how many checkpoints the store looks for runs that nobody needs."""
-
 
 _DELETED_AT_ONCE = 4 * FAN_IN
 """The rows of so many runs are deleted together: of small ones the statements cost more than the rows."""
@@ -65,6 +67,7 @@ class Upkeep:
         self._deleting: Iterator[int] = iter(())
         self._finished: list[StoredRun] = []
         self._unneeded: tuple[RunNumber, ...] = ()
+        self._due = 0
 
     @property
     def merging(self) -> Merge | None:
@@ -75,6 +78,11 @@ class Upkeep:
         """Tell whether there is anything to do after checkpoint ``number``."""
         is_time = self.is_time(number, is_full=is_full)
         return bool(is_time or self._merges or self._dropped or self._runs.due(young, self._busy()))
+
+    def owe(self, rows: int) -> bool:
+        """Add what a checkpoint has to pay, in rows copied, and tell whether earlier ones have not paid it already."""
+        self._due = min(self._due, 0) + rows
+        return self._due > 0
 
     def is_time(self, number: int, *, is_full: bool) -> bool:
         """Tell whether to look for what nobody needs after checkpoint ``number``."""
@@ -132,9 +140,17 @@ class Upkeep:
         Dirties: about as many rows.
         """
         done = 0
-        while done < rows and (cost := self._delete_some(connection) or self._merge_some(connection)):
+        while done < rows and (cost := self._step(connection)):
             done += cost
         return done > 0
+
+    def pay(self, connection: sqlite3.Connection) -> None:
+        """Do the work that is owed; as it comes in slices, it may be more, of which later checkpoints have the good.
+
+        Dirties: about as many rows.
+        """
+        while self._due > 0 and (cost := self._step(connection)):
+            self._due -= cost
 
     def settle(self) -> bool:
         """Let the map of runs know what was committed, and tell whether a merged run was."""
@@ -158,6 +174,9 @@ class Upkeep:
     def _drop(self, connection: sqlite3.Connection, runs: Sequence[RunNumber]) -> None:
         note_dropped(connection, runs)
         self._dropped += runs
+
+    def _step(self, connection: sqlite3.Connection) -> int:
+        return self._delete_some(connection) or self._merge_some(connection)
 
     def _delete_some(self, connection: sqlite3.Connection) -> int:
         cost = next(self._deleting, 0)
@@ -190,4 +209,4 @@ class Upkeep:
         if merge.result is not None:
             self._finished.append(merge.result)
             self._merges.remove(merge)
-        return cost
+        return cost * (_BASE_COST if merge.is_base else 1)

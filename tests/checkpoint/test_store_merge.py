@@ -245,6 +245,18 @@ def test_no_checkpoint_pays_for_more_than_a_few_times_what_it_wrote() -> None:
     store.verify()
 
 
+def test_small_checkpoints_pay_seldom_for_a_slice_that_is_larger_than_they_owe() -> None:
+    store = quick_store(":memory:", history=1)
+    for number in range(2 * FAN_IN):
+        store.append(run_of(dict.fromkeys(range(2_000), number)))
+    paid = []
+    for number in range(200):
+        before = store.database.conn.total_changes
+        store.append(run_of({0: number}))
+        paid.append(store.database.conn.total_changes - before > PAGE_ROWS // 2)
+    assert 0 < sum(paid) < 100, "a merge of a page at every checkpoint, or none at all"
+
+
 def test_nothing_that_is_gone_stays_in_the_base() -> None:
     store = quick_store(":memory:", history=1)
     for number in range(1, 100):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from checkpoint import CheckpointError, CheckpointStore, UnknownCheckpointError
 from checkpoint.session import LOG_BYTES
@@ -141,3 +144,21 @@ def test_closing_does_not_wait_for_a_reader_or_an_iteration(path: Path) -> None:
         with pytest.raises(CheckpointError, match="closed"):
             list(rows)
         assert len(values_in(reader.reader())) == 3000
+
+
+NUMBERS = st.one_of(st.integers(0, 60), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False))
+SLOTS = st.one_of(NUMBERS, st.text("ab\xe9\U0001f600", max_size=3), st.binary(max_size=3).map(b"\x13".__add__))
+CHANGES = st.dictionaries(SLOTS, st.none() | st.integers(), max_size=30)
+
+
+@given(changes=st.lists(CHANGES, min_size=1, max_size=6), others=st.lists(SLOTS, max_size=30), start=st.integers(0, 40))
+def test_slots_that_are_named_together_are_read_as_one_by_one(
+    changes: list[Any], others: list[Any], start: int
+) -> None:
+    with quick_store(":memory:") as store:
+        for values in changes:
+            store.append(run_of(values))
+        reader = store.reader()
+        for slots in (others, [*range(start, start + 20)], [*others, *values_in(reader)]):
+            one_by_one = {slot: item for slot in slots if (item := reader.item(1, slot)) is not None}
+            assert {row[0]: row for row in reader.items_at(1, slots)} == one_by_one
