@@ -72,7 +72,7 @@ class Mapping(ObjectMachine):
 
     @rule(data=st.data(), value=values)
     def update_any(self, data: Any, value: Any) -> None:
-        self.both("update", dict.fromkeys(data.draw(st.lists(self.keys, max_size=8)), value))
+        self.both("update", {key: deepcopy(value) for key in data.draw(st.lists(self.keys, max_size=8))})
 
     @rule(data=st.data(), value=values)
     def setdefault(self, data: Any, value: Any) -> None:
