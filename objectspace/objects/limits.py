@@ -8,8 +8,11 @@ WHOLE_SLOTS = 1024
 PROMOTE_SHARE = 8
 """An object of which more than one eighth was read slot by slot is read whole, where it fits."""
 
-EXPECT_SHARE = 8
+EXPECT_SHARE = 2
 """Reading a slot among others that are named costs as much as reading so many of them in one pass."""
+
+FETCH_SHARE = PROMOTE_SHARE // EXPECT_SHARE
+"""Reading so many slots that are named together costs as much as reading one slot by itself."""
 
 FETCH_SLOTS = 1024
 """How many slots that are named together are read at once."""

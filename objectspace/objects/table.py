@@ -116,7 +116,7 @@ class SlotTable:
                 if not dict.__contains__(live, key):
                     self._remember(key, value, row)
                     _put(live, key, value)
-            self._note_faults(len(rows))
+            self._note_faults(len(rows) // limits.FETCH_SHARE)
 
     def write_all(self, changes: dict[Any, Any]) -> None:
         """Set the values of many keys."""

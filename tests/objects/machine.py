@@ -62,7 +62,8 @@ class SpaceMachine(RuleBasedStateMachine):
     def begin(self, whole: int, cache: int, few: int, promote: int) -> None:
         self.patch = pytest.MonkeyPatch()
         small = {"WHOLE_SLOTS": whole, "DENSE_LENGTH": whole, "PROMOTE_SHARE": promote, "EXPECT_SHARE": promote}
-        small |= dict.fromkeys(("OPEN_SHARE", "CLEAR_ROWS", "QUEUE_SLOTS", "STACK_SLOTS", "FETCH_SLOTS"), few)
+        small |= dict.fromkeys(("OPEN_SHARE", "CLEAR_ROWS", "QUEUE_SLOTS", "STACK_SLOTS"), few)
+        small |= dict.fromkeys(("FETCH_SLOTS", "FETCH_SHARE"), few)
         for name, value in small.items():
             self.patch.setattr(limits, name, value)
         self.cache = cache
