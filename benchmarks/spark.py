@@ -291,7 +291,7 @@ def almost_empty(title: str, batches: int, rows: int) -> Scenario:
 
 def many_keys(title: str, keys: int, quick: bool) -> Scenario:
     """Return micro-batches over a large state, of which they touch little."""
-    slow = "it takes a key at a time: the filling alone would last many minutes"
+    slow = "it takes a key at a time: it would fill the state for longer than all the others run"
     return Scenario(
         title,
         after_filling(keys, 5 if quick else 8, 10_000, 50_000),
@@ -338,7 +338,11 @@ def configurations(chosen: Iterable[Scenario]) -> str:
     chosen = [*chosen]
     # Two contestants of one name differ in what they do.
     how = dict.fromkeys((one.name, one.how, one.store) for scenario in chosen for one in scenario.contestants)
-    missing = [(scenario.title, name, why) for scenario in chosen for name, why in scenario.absent.items()]
+    missing = [
+        (scenario.title, "; ".join(name for name, reason in scenario.absent.items() if reason == why), why)
+        for scenario in chosen
+        for why in dict.fromkeys(scenario.absent.values())
+    ]
     found = table("Configurations", ["query", "what it does", "where its state lies"], [*how])
     return found + ("\n" + table("Not run", ["scenario", "query", "why"], missing) if missing else "")
 
