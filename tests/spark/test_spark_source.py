@@ -86,8 +86,12 @@ def test_a_filter_on_the_key_decides_what_is_read(spark: SparkSession, location:
 def test_objects_and_key_value_tables(spark: SparkSession, location: str, batches: list[DataFrame]) -> None:
     seen = load(spark, location, object="seen")
     assert seen.count() == sum(batch.count() for batch in batches)
+    assert load(spark, location, object="seen", epoch=1).count() == batches[0].count()
     last = load(spark, location, kvt="s/last").collect()
     assert {(row.family, bytes(row.key).decode()) for row in last} == {("f", key) for key in sums(batches)}
+    then = load(spark, location, kvt="s/last", epoch=1).collect()
+    assert {bytes(row.key).decode() for row in then} == set(sums(batches[:1]))
+    assert {bytes(row.value) for row in then} != {bytes(row.value) for row in last}
     assert len({row.version for row in last if row.partition == 0}) == sum(row.partition == 0 for row in last)
 
 
