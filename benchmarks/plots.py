@@ -153,9 +153,11 @@ def _series(shown: Table) -> Any:
         style = {"marker": MARKERS[place % len(MARKERS)], "ms": 4} if len(xs) < EVEN_FROM else {}
         colour = COLOURS[place % len(COLOURS)]
         axes.plot(xs, ys, color=colour, label=name, lw=2.6 if place == 0 else 1.3, zorder=3 - (place > 0), **style)
-    axes.set(yscale="log", xlabel=shown.header[0], ylabel=f"{shown.header[0]}, {unit}")
-    axes.yaxis.set_major_formatter(ticker.EngFormatter(unit))
-    axes.yaxis.set_minor_formatter(ticker.NullFormatter())
+    axes.set(yscale="log", xlabel=shown.header[0], ylabel="bytes" if unit == "B" else "time")
+    axes.yaxis.set_minor_locator(ticker.LogLocator(subs=(2, 5)))
+    for formatted in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+        formatted(ticker.EngFormatter(unit))
+    axes.tick_params(axis="y", which="both", labelsize=9)
     axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure

@@ -224,8 +224,8 @@ def scenarios(quick: bool) -> dict[str, Scenario]:
         "small": small(quick),
         "few": few(quick),
         "buffer": buffer(quick),
-        "empty": almost_empty("One event a micro-batch", 12 if quick else 30, 1),
-        "none": almost_empty("Micro-batches without any event", 12 if quick else 30, 0),
+        "empty": almost_empty("One event a micro-batch", 1, quick),
+        "none": almost_empty("Micro-batches without any event", 0, quick),
         "state-50k": many_keys("State of 50,000 keys, 10,000 events a micro-batch", 50_000, quick),
         "state-5m": many_keys(
             f"State of {300_000 if quick else 5_000_000:,} keys, 10,000 events a micro-batch over 50,000 of them",
@@ -251,25 +251,26 @@ def aggregate(quick: bool) -> Scenario:
 
 def small(quick: bool) -> Scenario:
     """Return small micro-batches."""
+    slow = who.WITH_STATE[:1] if quick else (*who.WITH_STATE, *who.IN_PANDAS)
     return Scenario(
         "Small micro-batches: 10,000 events each over 100,000 keys",
         events(8 if quick else 12, 10_000, 100_000),
-        (who.OURS, *who.NATIVE_ROCKSDB, who.NATIVE_DEFAULT, *who.WITH_STATE, *who.IN_PANDAS),
+        (who.OURS, *who.NATIVE_ROCKSDB, who.NATIVE_DEFAULT, *slow),
         {"native, RocksDB": 0.7, "native, default store": 0.7, "transformWithState, RocksDB": 0.3},
-        fewer={one.name: 4 for one in (*who.WITH_STATE, *who.IN_PANDAS)} if quick else {},
+        fewer={one.name: 4 for one in slow} if quick else {},
+        absent={one.name: SLOWER for one in (*who.WITH_STATE, *who.IN_PANDAS) if one not in slow},
     )
 
 
 def few(quick: bool) -> Scenario:
     """Return many events over few keys."""
-    rows = 40_000 if quick else 125_000
-    slow = (*who.WITH_STATE, *who.IN_PANDAS)
+    rows, slow = 40_000 if quick else 125_000, (*who.WITH_STATE, *who.IN_PANDAS)
     return Scenario(
         f"Few keys: {rows:,} events a micro-batch over 1,000 keys",
-        events(10 if quick else 20, rows, 1000),
-        (who.OURS, *who.NATIVE_ROCKSDB, who.NATIVE_DEFAULT, *(() if quick else slow)),
+        events(8 if quick else 20, rows, 1000),
+        (who.OURS, *who.NATIVE_ROCKSDB, who.NATIVE_DEFAULT, *slow),
         {"native, RocksDB": 1.2, "native, default store": 1.2},
-        absent={one.name: SLOWER for one in slow} if quick else {},
+        fewer={one.name: 4 for one in slow} if quick else {},
     )
 
 
@@ -277,16 +278,16 @@ def buffer(quick: bool) -> Scenario:
     """Return lists that grow: a way that writes them as a whole writes more with each micro-batch."""
     return Scenario(
         "Buffers: 1,000 lists, 2 elements appended to each a micro-batch",
-        appends(10 if quick else 120, 1000, 2),
+        appends(8 if quick else 120, 1000, 2),
         (who.OUR_LISTS, *who.LIST_STATE, *who.LIST_IN_PANDAS, *who.COLLECT_LIST),
         shows_bytes=True,
     )
 
 
-def almost_empty(title: str, batches: int, rows: int) -> Scenario:
+def almost_empty(title: str, rows: int, quick: bool) -> Scenario:
     """Return micro-batches that show what a query costs by itself."""
     contestants = (who.OURS, who.STATELESS, *who.NATIVE_ROCKSDB)
-    return Scenario(title, events(batches, rows, 1000), contestants, {"stateless": 1.5})
+    return Scenario(title, events(8 if quick else 30, rows, 1000), contestants, {"stateless": 1.5})
 
 
 def many_keys(title: str, keys: int, quick: bool) -> Scenario:
