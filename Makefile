@@ -25,9 +25,9 @@ types: $(VENV)/.dev
 crash: $(VENV)/.dev
 	@$(PY) -m pytest --crash tests/checkpoint tests/chain -k "crash or kill or verify or damage or cut or flipped or bad_input"
 
-# Executors, tasks and drivers of real clusters killed or slowed down, all of them on loopback.
+# Executors, tasks and drivers of real clusters killed or slowed down, and Spark Connect; all of them on loopback.
 crash-spark: $(VENV)/.dev
-	@$(PY) -m pytest --crash tests/spark -k "failures"
+	@$(PY) -m pytest --crash tests/spark -k "failures or connect"
 
 # Every scenario beside its rivals; the results are kept, and python -m benchmarks page makes the page of them.
 bench: $(VENV)/.bench

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import random
+import re
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 RESAMPLES = 2_000
+SCALES = {"G": 1e9, "M": 1e6, "k": 1e3, "": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 
 
 @dataclass(frozen=True)
@@ -85,3 +87,13 @@ def quantity(value: float, unit: str) -> str:
     scaled = value / scale
     digits = 0 if scaled >= 99.95 else 1 if scaled >= 9.995 else 2
     return f"{scaled:,.{digits}f} {prefix}{unit}"
+
+
+def measured(text: str) -> tuple[float, str] | None:
+    """Return what a figure with its unit says, in seconds or bytes; None for another text.
+
+    >>> measured("1,200 ms"), measured("15 kB"), measured("0 B"), measured("")
+    ((1.2, 's'), (15000.0, 'B'), (0.0, 'B'), None)
+    """
+    found = re.fullmatch(r"([\d,]*\.?\d+) ([GMkmun]?)(s|B)", text)
+    return (float(found[1].replace(",", "")) * SCALES[found[2]], found[3]) if found else None

@@ -65,7 +65,7 @@ def _parts(run: Run, source: str, page: Path, drawn: dict[str, list[Path]]) -> I
 def _section(outcome: Outcome, page: Path, drawn: list[Path]) -> Iterator[str]:
     yield f"## {outcome.name}\n\n{outcome.title}.\n\n{outcome.why}\n"
     yield from (f"![{path.stem}]({os.path.relpath(path, page.parent)})\n" for path in drawn)
-    yield from report.scenario_tables(outcome)
+    yield from report.scenario_tables(outcome, series=False)
     if outcome.configurations:
         lines = (f"- {name}: {configuration}." for name, configuration in outcome.configurations.items())
         yield "\n".join(["Configurations, and why:", "", *lines, ""])

@@ -9,8 +9,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.figures import measured
 from benchmarks.report import EVEN_FROM, Standing, standings
-from benchmarks.results import Case, Outcome
+from benchmarks.results import Case, Outcome, Table
+from benchmarks.scripts import is_series
 
 INK, LIGHT_INK = "#5a5a5a", "#b8b8b8"
 """Text and lines on light pages, and on dark ones."""
@@ -26,16 +28,27 @@ def plot(outcome: Outcome, folder: Path) -> list[Path]:
     """Draw a scenario and return the files: lines over the states or steps, or the ratios where there is no axis."""
     found = []
     for axis, series in charts(outcome):
-        name = re.sub(r"\W+", "-", f"{outcome.name}-{axis}").strip("-").lower()
+        name = file_name(f"{outcome.name}-{axis}")
         found.append(_save(folder / f"{name}.svg", _lines(outcome, axis, series)))
     for case in outcome.cases:
         if max((len(one.wall) for one in case.contestants.values()), default=0) >= EVEN_FROM:
-            name = re.sub(r"\W+", "-", f"{outcome.name}-{case.state}-{case.label}-each").lower()
+            name = file_name(f"{outcome.name}-{case.state}-{case.label}-each")
             found.append(_save(folder / f"{name}.svg", _sequence(outcome, case)))
+    for one in (one for one in outcome.tables if is_series(one)):
+        found.append(_save(folder / f"{file_name(f'{outcome.name}-{one.title}')}.svg", _series(one)))
     compared = standings(outcome)
     if not found and compared:
         found.append(_save(folder / f"{outcome.name}-ratios.svg", _ratios(compared)))
     return found
+
+
+def file_name(text: str) -> str:
+    """Return a text as the name of a file.
+
+    >>> file_name("spark: 1,000 lists")
+    'spark-1-000-lists'
+    """
+    return re.sub(r"\W+", "-", text).strip("-").lower()
 
 
 def charts(outcome: Outcome) -> list[tuple[str, list[Case]]]:
@@ -122,6 +135,30 @@ def _sequence(outcome: Outcome, case: Case) -> Any:
         )
     axes.set(yscale="log", xlabel="repetition", ylabel=f"time a {outcome.unit}")
     axes.yaxis.set_major_formatter(ticker.EngFormatter("s"))
+    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
+
+
+def _series(shown: Table) -> Any:
+    """Draw the columns of a table over its rows: the first column of figures is ours."""
+    from matplotlib import ticker
+
+    figure, axes = _figure(8, 4.2)
+    names, unit = shown.header[1:], ""
+    for place, name in enumerate(names):
+        found = [(int(row[0]), measured(row[place + 1])) for row in shown.rows]
+        points = [(number, *figure) for number, figure in found if figure is not None]
+        xs, ys = [number for number, *_ in points], [value for _, value, _ in points]
+        unit = points[0][2] if points else unit
+        style = {"marker": MARKERS[place % len(MARKERS)], "ms": 4} if len(xs) < EVEN_FROM else {}
+        colour = COLOURS[place % len(COLOURS)]
+        axes.plot(xs, ys, color=colour, label=name, lw=2.6 if place == 0 else 1.3, zorder=3 - (place > 0), **style)
+    axes.set(yscale="log", xlabel=shown.header[0], ylabel="bytes" if unit == "B" else "time")
+    axes.yaxis.set_minor_locator(ticker.LogLocator(subs=(2, 5)))
+    for formatted in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+        formatted(ticker.EngFormatter(unit))
+    axes.tick_params(axis="y", which="both", labelsize=9)
+    axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 

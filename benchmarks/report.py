@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from benchmarks.figures import Spread, percentile, quantity
 from benchmarks.results import Case, Measurement, Outcome, Run
-from benchmarks.scripts import ratios_in
+from benchmarks.scripts import is_series, ratios_in
 from benchmarks.timing import table
 
 EVEN_FROM = 30
@@ -145,12 +145,13 @@ def _clear(one: Standing) -> str:
     return "yes" if one.is_clear else "no"
 
 
-def scenario_tables(outcome: Outcome) -> Iterator[str]:
-    """Yield the tables of one scenario."""
+def scenario_tables(outcome: Outcome, *, series: bool = True) -> Iterator[str]:
+    """Yield the tables of one scenario, those of every micro-batch only where they are asked for."""
     for case in outcome.cases:
         yield case_table(outcome, case)
     for one in outcome.tables:
-        yield table(one.title, one.header, one.rows)
+        if series or not is_series(one):
+            yield table(one.title, one.header, one.rows)
 
 
 def case_table(outcome: Outcome, case: Case) -> str:

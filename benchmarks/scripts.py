@@ -16,6 +16,9 @@ from benchmarks.results import Outcome, Table
 _BAR = re.compile(r"(?<!\\)\|")
 """What parts two cells: a bar within a cell is escaped."""
 
+SERIES = "micro-batch"
+"""The heading of the first column of a table whose other columns are measured one after the other."""
+
 _RATIO = re.compile(r"^([\d.]+) \(([\d.]+)-([\d.]+)\)$")
 
 
@@ -59,6 +62,11 @@ def tables_in(text: str) -> Iterator[Table]:
             header, *body = (row for row in rows if not all(re.fullmatch(r":?-+:?", cell) for cell in row))
             yield Table(title, header, body)
             rows = []
+
+
+def is_series(table: Table) -> bool:
+    """Tell a table of every micro-batch, which is drawn, from one of results."""
+    return table.header[:1] == [SERIES]
 
 
 def ratios_in(table: Table) -> dict[tuple[str, str], Spread]:

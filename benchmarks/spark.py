@@ -2,20 +2,22 @@
 
 Run it with ``python -m benchmarks.spark`` (or ``make bench-spark``); ``--quick`` takes smaller inputs, ``--only`` some
 scenarios, ``--json FILE`` keeps every figure. All queries of a scenario are alive at once and get one file each in turn
-(A B C A B C ...), so that a machine that slows down slows all of them. A time is ``triggerExecution`` as Spark reports
-it; medians are of micro-batches 3 and later.
+(A B C A B C ...), so that a machine that slows down slows all of them; a slow one may get fewer. A time is
+``triggerExecution`` as Spark reports it; medians are of micro-batches 3 and later. Who takes part, and how, is in
+``benchmarks.spark_contestants``.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import random
 import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -24,42 +26,18 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as sf
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor
-from pyspark.sql.types import LongType, StructType
 
+from benchmarks import spark_contestants as who
+from benchmarks.figures import Spread, ratios
+from benchmarks.scripts import SERIES
 from benchmarks.timing import machine, table
-from objectspace import PersistedObjectSpace
-from objectspace.spark import Measure, Operator, Pipeline, RunningAggregate, open_shard, quiet_session, save_shard
+from objectspace.spark import Operator, Pipeline, open_shard, quiet_session, save_shard
 
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-DEFAULT_STORE = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
-PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
-SCHEMA = "key long, value long"
-SHARDS = 2
 FIRST_COUNTED = 3
-
-Start = Callable[[SparkSession, DataFrame, Path], StreamingQuery]
-
-
-@dataclass(frozen=True)
-class Contestant:
-    """One way to the same result.
-
-    Args:
-        name: what it is called in the tables.
-        start: starts the query over a stream, with its state in a folder.
-        state: the folders under it that hold state, which are weighed after each micro-batch.
-        conf: settings of the session while the query is started, which it keeps.
-    """
-
-    name: str
-    start: Start
-    state: tuple[str, ...]
-    conf: dict[str, str] = field(default_factory=dict)
+SCHEMA = "key long, value long"
+SLOWER = "a micro-batch takes seconds: in the full run only"
 
 
 @dataclass
@@ -99,121 +77,18 @@ class Scenario:
         batches: yields the rows of each micro-batch.
         contestants: ours first.
         limits: for each rival the greatest ratio of our time to its time that was aimed at.
+        fewer: how many micro-batches the slow ones get, by name; the others get all.
+        absent: who does not take part, with the reason.
+        shows_bytes: whether the bytes of every micro-batch are shown too.
     """
 
     title: str
     batches: Callable[[], Iterator[pa.Table]]
-    contestants: tuple[Contestant, ...]
-    limits: dict[str, float]
-
-
-# The contestants ------------------------------------------------------------------------------------------------------
-
-TOTALS = RunningAggregate(
-    "totals", ("key",), (Measure("rows", "rows"), Measure("sum", "sum", "value"), Measure("max", "max", "value"))
-)
-
-
-def append_to_lists(batches: Iterator[pa.RecordBatch], space: PersistedObjectSpace) -> None:
-    """Append each value to the list of its key, in the order of the values."""
-    rows = sorted(row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns)))
-    for key, value in rows:
-        space.get_or_create_list(str(key)).append(value)
-
-
-def ours(process: Any) -> Start:
-    """Return what starts a pipeline of this library."""
-
-    def start(spark: SparkSession, stream: DataFrame, place: Path) -> StreamingQuery:
-        pipeline = Pipeline(place / "space", SHARDS, cache=place / "cache")
-        pipeline.add(Operator("operator", ("key",), process))
-        return pipeline.start(stream, place / "query")
-
-    return start
-
-
-def native(spark: SparkSession, stream: DataFrame, place: Path) -> StreamingQuery:
-    """Start Spark's own aggregation."""
-    totals = stream.groupBy("key").agg(sf.count("*"), sf.sum("value"), sf.max("value"))
-    return to_nowhere(totals, place)
-
-
-def stateless(spark: SparkSession, stream: DataFrame, place: Path) -> StreamingQuery:
-    """Start a query without any state."""
-    return to_nowhere(stream, place, mode="append")
-
-
-def with_state(processor: type[StatefulProcessor], output: StructType) -> Start:
-    """Return what starts a query of transformWithState over rows."""
-
-    def start(spark: SparkSession, stream: DataFrame, place: Path) -> StreamingQuery:
-        done = stream.groupBy("key").transformWithState(
-            processor(), outputStructType=output, outputMode="Update", timeMode="none"
-        )
-        return to_nowhere(done, place)
-
-    return start
-
-
-def to_nowhere(rows: DataFrame, place: Path, mode: str = "update") -> StreamingQuery:
-    """Start a query that computes its rows and drops them."""
-    writer = rows.writeStream.format("noop").outputMode(mode)
-    return writer.option("checkpointLocation", str(place / "query")).start()
-
-
-class TotalsProcessor(StatefulProcessor):
-    """Count, sum and maximum of a key, with transformWithState."""
-
-    def init(self, handle: Any) -> None:
-        """Ask for the state of a key."""
-        self._state = handle.getValueState("totals", "rows long, sum long, max long")
-
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
-        """Fold the rows of a key in."""
-        values = [row.value for row in rows]
-        count, total, most = self._state.get() or (0, 0, -(2**63))
-        found = (count + len(values), total + sum(values), max(most, *values))
-        self._state.update(found)
-        yield Row(key=key[0], rows=found[0], sum=found[1], max=found[2])
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-class ListProcessor(StatefulProcessor):
-    """A list for each key, with the ListState of transformWithState."""
-
-    def init(self, handle: Any) -> None:
-        """Ask for the state of a key."""
-        self._state = handle.getListState("list", "value long")
-
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
-        """Append the values of a key."""
-        self._state.appendList([(row.value,) for row in rows])
-        return iter(())
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-_TOTALS_OUT = StructType()
-for _name in ("key", "rows", "sum", "max"):
-    _TOTALS_OUT = _TOTALS_OUT.add(_name, LongType())
-
-OURS = Contestant("objectspace", ours(TOTALS), ("space",))
-NATIVE_ROCKSDB = Contestant("native, RocksDB", native, ("query/state",), {PROVIDER: ROCKSDB})
-NATIVE_DEFAULT = Contestant("native, default store", native, ("query/state",), {PROVIDER: DEFAULT_STORE})
-WITH_STATE = Contestant(
-    "transformWithState (Row)", with_state(TotalsProcessor, _TOTALS_OUT), ("query/state",), {PROVIDER: ROCKSDB}
-)
-STATELESS = Contestant("stateless", stateless, ())
-OUR_LISTS = Contestant("objectspace", ours(append_to_lists), ("space",))
-LIST_STATE = Contestant(
-    "ListState, changelog",
-    with_state(ListProcessor, StructType().add("key", LongType())),
-    ("query/state",),
-    {PROVIDER: ROCKSDB, CHANGELOG: "true"},
-)
+    contestants: tuple[who.Contestant, ...]
+    limits: dict[str, float] = field(default_factory=dict)
+    fewer: dict[str, int] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)
+    shows_bytes: bool = False
 
 
 # The input ------------------------------------------------------------------------------------------------------------
@@ -268,12 +143,19 @@ def run(spark: SparkSession, scenario: Scenario, place: Path) -> dict[str, Measu
         for number, rows in enumerate(scenario.batches()):
             pq.write_table(rows, place / "made.parquet")
             for one in scenario.contestants:
-                before = weigh(place / one.name, one.state)
-                feed(place / "made.parquet", place / one.name / "input" / f"{number}.parquet")
-                progress = next_progress(queries[one.name], number)
-                measured[one.name].milliseconds.append(progress["durationMs"]["triggerExecution"])
-                measured[one.name].bytes.append(weigh(place / one.name, one.state) - before)
+                if number == scenario.fewer.get(one.name):
+                    queries.pop(one.name).stop()
+                if one.name in queries:
+                    add(measured[one.name], one, queries[one.name], place, number)
     return measured
+
+
+def add(measured: Measured, one: who.Contestant, query: StreamingQuery, place: Path, number: int) -> None:
+    """Give a query the next micro-batch and note what it took."""
+    before = weigh(place / one.name, one.state)
+    feed(place / "made.parquet", place / one.name / "input" / f"{number}.parquet")
+    measured.milliseconds.append(next_progress(query, number)["durationMs"]["triggerExecution"])
+    measured.bytes.append(weigh(place / one.name, one.state) - before)
 
 
 @contextmanager
@@ -284,7 +166,7 @@ def running(spark: SparkSession, scenario: Scenario, place: Path) -> Iterator[di
         for one in scenario.contestants:
             folder = place / one.name
             (folder / "input").mkdir(parents=True)
-            for key, value in {PROVIDER: DEFAULT_STORE, CHANGELOG: "false", **one.conf}.items():
+            for key, value in one.conf.items():
                 spark.conf.set(key, value)
             stream = spark.readStream.schema(SCHEMA).parquet(str(folder / "input"))
             queries[one.name] = one.start(spark, stream, folder)
@@ -337,92 +219,145 @@ def weigh(place: Path, folders: tuple[str, ...]) -> int:
 
 def scenarios(quick: bool) -> dict[str, Scenario]:
     """Return the scenarios by name."""
-    large, batches = (40_000, 5) if quick else (125_000, 8)
-    states = (300_000, 5) if quick else (5_000_000, 8)
-    native_too = (OURS, NATIVE_ROCKSDB, NATIVE_DEFAULT)
-    rivals = (*native_too, WITH_STATE)
     return {
-        "aggregate": Scenario(
-            f"Running aggregate: {large * batches:,} events, {large * 4 // 5:,} keys, {batches} micro-batches",
-            events(batches, large, large * 4 // 5),
-            rivals,
-            {"native, RocksDB": 0.75, "native, default store": 1.0, "transformWithState (Row)": 0.08},
-        ),
-        "small": Scenario(
-            "Small micro-batches: 10,000 events each",
-            events(8 if quick else 12, 10_000, 100_000),
-            rivals,
-            {"native, RocksDB": 0.7, "native, default store": 0.7, "transformWithState (Row)": 0.3},
-        ),
-        "few": Scenario(
-            f"Few keys: {large:,} events a micro-batch over 1,000 keys",
-            events(10 if quick else 20, large, 1000),
-            native_too,
-            {"native, RocksDB": 1.2, "native, default store": 1.2},
-        ),
-        "buffer": Scenario(
-            "Buffers: 1,000 lists, 2 elements appended to each a micro-batch",
-            appends(12 if quick else 120, 1000, 2),
-            (OUR_LISTS, LIST_STATE),
-            {},
-        ),
-        "empty": Scenario(
-            "One event a micro-batch",
-            events(12 if quick else 30, 1, 1000),
-            (OURS, STATELESS, NATIVE_ROCKSDB),
-            {"stateless": 1.5},
-        ),
-        "none": Scenario(
-            "Micro-batches without any event",
-            events(12 if quick else 30, 0, 1000),
-            (OURS, STATELESS, NATIVE_ROCKSDB),
-            {"stateless": 1.5},
-        ),
-        "state-50k": Scenario(
-            "State of 50,000 keys, 10,000 events a micro-batch",
-            after_filling(50_000, states[1], 10_000, 50_000),
-            (OURS,),
-            {},
-        ),
-        "state-5m": Scenario(
-            f"State of {states[0]:,} keys, 10,000 events a micro-batch over 50,000 of them",
-            after_filling(states[0], states[1], 10_000, 50_000),
-            (OURS,),
-            {},
+        "aggregate": aggregate(quick),
+        "small": small(quick),
+        "few": few(quick),
+        "buffer": buffer(quick),
+        "empty": almost_empty("One event a micro-batch", 1, quick),
+        "none": almost_empty("Micro-batches without any event", 0, quick),
+        "state-50k": many_keys("State of 50,000 keys, 10,000 events a micro-batch", 50_000, quick),
+        "state-5m": many_keys(
+            f"State of {300_000 if quick else 5_000_000:,} keys, 10,000 events a micro-batch over 50,000 of them",
+            300_000 if quick else 5_000_000,
+            quick,
         ),
     }
 
 
+def aggregate(quick: bool) -> Scenario:
+    """Return the running aggregate over many keys, most of which each micro-batch touches."""
+    rows, batches = (40_000, 5) if quick else (125_000, 8)
+    slow = (*who.WITH_STATE, *who.IN_PANDAS)
+    return Scenario(
+        f"Running aggregate: {rows * batches:,} events, {rows * 4 // 5:,} keys, {batches} micro-batches",
+        events(batches, rows, rows * 4 // 5),
+        (who.OURS, *who.NATIVE_ROCKSDB, who.NATIVE_DEFAULT, *(() if quick else slow)),
+        {"native, RocksDB": 0.75, "native, default store": 1.0} | ({} if quick else {slow[0].name: 0.08}),
+        fewer={} if quick else {one.name: 5 for one in slow},
+        absent={one.name: SLOWER for one in slow} if quick else {},
+    )
+
+
+def small(quick: bool) -> Scenario:
+    """Return small micro-batches."""
+    slow = who.WITH_STATE[:1] if quick else (*who.WITH_STATE, *who.IN_PANDAS)
+    return Scenario(
+        "Small micro-batches: 10,000 events each over 100,000 keys",
+        events(8 if quick else 12, 10_000, 100_000),
+        (who.OURS, *who.NATIVE_ROCKSDB, who.NATIVE_DEFAULT, *slow),
+        {"native, RocksDB": 0.7, "native, default store": 0.7, "transformWithState, RocksDB": 0.3},
+        fewer={one.name: 4 for one in slow} if quick else {},
+        absent={one.name: SLOWER for one in (*who.WITH_STATE, *who.IN_PANDAS) if one not in slow},
+    )
+
+
+def few(quick: bool) -> Scenario:
+    """Return many events over few keys."""
+    rows, slow = 40_000 if quick else 125_000, (*who.WITH_STATE, *who.IN_PANDAS)
+    return Scenario(
+        f"Few keys: {rows:,} events a micro-batch over 1,000 keys",
+        events(8 if quick else 20, rows, 1000),
+        (who.OURS, *who.NATIVE_ROCKSDB, who.NATIVE_DEFAULT, *slow),
+        {"native, RocksDB": 1.2, "native, default store": 1.2},
+        fewer={one.name: 4 for one in slow} if quick else {},
+    )
+
+
+def buffer(quick: bool) -> Scenario:
+    """Return lists that grow: a way that writes them as a whole writes more with each micro-batch."""
+    return Scenario(
+        "Buffers: 1,000 lists, 2 elements appended to each a micro-batch",
+        appends(8 if quick else 120, 1000, 2),
+        (who.OUR_LISTS, *who.LIST_STATE, *who.LIST_IN_PANDAS, *who.COLLECT_LIST),
+        shows_bytes=True,
+    )
+
+
+def almost_empty(title: str, rows: int, quick: bool) -> Scenario:
+    """Return micro-batches that show what a query costs by itself."""
+    contestants = (who.OURS, who.STATELESS, *who.NATIVE_ROCKSDB)
+    return Scenario(title, events(8 if quick else 30, rows, 1000), contestants, {"stateless": 1.5})
+
+
+def many_keys(title: str, keys: int, quick: bool) -> Scenario:
+    """Return micro-batches over a large state, of which they touch little."""
+    slow = "it takes a key at a time: it would fill the state for longer than all the others run"
+    return Scenario(
+        title,
+        after_filling(keys, 5 if quick else 8, 10_000, 50_000),
+        (who.OURS, *who.NATIVE_ROCKSDB),
+        absent={one.name: slow for one in (*who.WITH_STATE, *who.IN_PANDAS)}
+        | {who.NATIVE_DEFAULT.name: "all its state lies in memory: the guide advises RocksDB for many keys"},
+    )
+
+
+# What is printed ------------------------------------------------------------------------------------------------------
+
+
 def report(scenario: Scenario, measured: dict[str, Measured]) -> str:
-    """Return the table of a scenario."""
+    """Return the tables of a scenario: what it comes to, and the time of every micro-batch."""
     mine = measured[scenario.contestants[0].name]
-    rows = []
-    for name, found in measured.items():
-        pairs = [a / b for a, b in zip(mine.counted, found.counted, strict=True)]
-        ratio = "" if found is mine else f"{statistics.median(pairs):.2f} ({min(pairs):.2f}-{max(pairs):.2f})"
-        aim = f"{scenario.limits[name]:.2f}" if name in scenario.limits else ""
-        size = [f"{found.bytes[1] / 1000:,.1f} kB", f"{found.typical_bytes / 1000:,.1f} kB"]
-        size.append(f"{found.bytes[-1] / 1000:,.1f} kB")
-        rows.append([name, f"{found.median:,.0f} ms", ratio, aim, *size])
-    header = [
-        "query",
-        "micro-batch",
-        "ratio of ours to it",
-        "aim",
-        "bytes of the second",
-        "median bytes",
-        "of the last",
+    rows = [row_of(scenario, name, found, mine) for name, found in measured.items()]
+    header = ["query", "micro-batch", "ratio of ours to it", "aim", "micro-batches"]
+    header += ["bytes of the second", "median bytes", "of the last"]
+    times = {name: [f"{value:,.0f} ms" for value in one.milliseconds] for name, one in measured.items()}
+    found = [table(scenario.title, header, rows), each(f"{scenario.title}: time of each", times)]
+    if scenario.shows_bytes:
+        sizes = {name: [f"{value / 1000:,.1f} kB" for value in one.bytes] for name, one in measured.items()}
+        found.append(each(f"{scenario.title}: state bytes of each", sizes))
+    return "\n".join(found)
+
+
+def row_of(scenario: Scenario, name: str, found: Measured, mine: Measured) -> list[str]:
+    """Return the row of a contestant in the table of a scenario."""
+    ratio = "" if found is mine else str(Spread.of(ratios(mine.counted, found.counted)))
+    aim = f"{scenario.limits[name]:.2f}" if name in scenario.limits else ""
+    sizes = (found.bytes[1], found.typical_bytes, found.bytes[-1])
+    counted = f"{len(found.milliseconds):,}"
+    return [name, f"{found.median:,.0f} ms", ratio, aim, counted, *(f"{size / 1000:,.1f} kB" for size in sizes)]
+
+
+def each(title: str, cells: dict[str, list[str]]) -> str:
+    """Return the table of what was measured in every micro-batch, a column for each contestant."""
+    rows = itertools.zip_longest(*cells.values(), fillvalue="")
+    return table(title, [SERIES, *cells], [[str(number), *row] for number, row in enumerate(rows, 1)])
+
+
+def configurations(chosen: Iterable[Scenario]) -> str:
+    """Return the table of who takes part and how, and the one of who does not and why."""
+    chosen = [*chosen]
+    # Two contestants of one name differ in what they do.
+    how = dict.fromkeys((one.name, one.how, one.store) for scenario in chosen for one in scenario.contestants)
+    missing = [
+        (scenario.title, "; ".join(name for name, reason in scenario.absent.items() if reason == why), why)
+        for scenario in chosen
+        for why in dict.fromkeys(scenario.absent.values())
     ]
-    return table(scenario.title, header, rows)
+    found = table("Configurations", ["query", "what it does", "where its state lies"], [*how])
+    return found + ("\n" + table("Not run", ["scenario", "query", "why"], missing) if missing else "")
+
+
+# A shard that moved ---------------------------------------------------------------------------------------------------
 
 
 def catch_up(quick: bool, place: Path) -> tuple[str, dict[str, Any]]:
     """Measure a task whose shard moved beside one whose shard stayed: open, process, save, without Spark around it."""
     slots, changed = (100_000 if quick else 1_000_000), 10_000
     pipeline = Pipeline(place / "space", 1)
-    pipeline.add(Operator("operator", ("key",), TOTALS))
+    pipeline.add(Operator("operator", ("key",), who.TOTALS))
     stayed, moved, spare = (place / name for name in ("stayed", "moved", "spare"))
-    batches = [*after_filling(slots, 40, changed, slots)()]
+    batches = [*after_filling(slots, 22 if quick else 40, changed, slots)()]
     times: dict[str, list[float]] = {"stayed": [], "moved, 5 epochs behind": []}
     for number, rows in enumerate(batches):
         seconds = {}
@@ -455,7 +390,7 @@ def begin(pipeline: Pipeline, number: int, cache: Path) -> Any:
 def one_task(plan: Any, rows: pa.Table) -> Any:
     """Do what the task of a shard does."""
     with open_shard(plan, 0) as space:
-        TOTALS(iter(rows.to_batches()), space)
+        who.TOTALS(iter(rows.to_batches()), space)
         return save_shard(plan, space, 0)
 
 
@@ -480,18 +415,19 @@ def main() -> None:
     if unknown := set(wanted) - {*chosen, "catch-up"}:
         parser.error(f"no scenario {sorted(unknown)[0]}: there are {', '.join([*chosen, 'catch-up'])}")
     kept: dict[str, Any] = {}
-    print(f"# State on Spark\n\n{machine('pyspark', 'pyarrow')}, {os.cpu_count()} processors, {SHARDS} shards\n")
+    print(f"# State on Spark\n\n{machine('pyspark', 'pyarrow')}, {os.cpu_count()} processors, {who.SHARDS} shards\n")
     place = Path(tempfile.mkdtemp(prefix=".bench-", dir=".")).resolve()
     try:
         if set(wanted) & set(chosen):
-            conf = {"spark.driver.memory": "4g", "spark.sql.streaming.pollingDelay": "250ms"}
-            spark = quiet_session("benchmark", f"local[{SHARDS},4]", place / "spark.log", conf)
+            conf = {"spark.driver.memory": "4g", "spark.sql.streaming.pollingDelay": "150ms"}
+            spark = quiet_session("benchmark", f"local[{who.SHARDS},4]", place / "spark.log", conf)
             for name in (name for name in chosen if name in wanted):
                 measured = run(spark, chosen[name], place / name)
                 kept[name] = {key: asdict(value) for key, value in measured.items()}
                 print(report(chosen[name], measured), flush=True)
                 shutil.rmtree(place / name)
             spark.stop()
+            print(configurations(chosen[name] for name in chosen if name in wanted))
         if "catch-up" in wanted:
             text, figures = catch_up(given.quick, place / "catch-up")
             kept |= figures

@@ -308,6 +308,18 @@ class Pipeline(Builder):
             None if error is None else str(error),
         )
 
+    def operator_plan(self, operator: str, epoch: int | None = None) -> OperatorPlan:
+        """Return what ``open_shard`` takes on an executor: how to open any shard of an operator.
+
+        Args:
+            operator: the name of the operator.
+            epoch: the epoch, the newest by default.
+
+        Raises:
+            UnknownCheckpointError: the epoch has not been published.
+        """
+        return self.chain.operator_plan(operator, epoch, cache=self._cache)
+
     @contextmanager
     def read(self, operator: str, shard: int, epoch: int | None = None) -> Iterator[PersistedObjectSpace]:
         """Open the space of one shard in this process, as of a published epoch; nothing that is edited is kept.
@@ -321,7 +333,7 @@ class Pipeline(Builder):
             UnknownCheckpointError: the epoch has not been published.
             CorruptStoreError: a file of the space is damaged.
         """
-        with open_shard(self.chain.operator_plan(operator, epoch, cache=self._cache), shard) as space:
+        with open_shard(self.operator_plan(operator, epoch), shard) as space:
             yield space
 
     def rows(self, name: str, epoch: int | None = None) -> list[tuple[Any, ...]]:

@@ -54,6 +54,11 @@ class PipelineQuery(StreamingQuery):
         """
         self._called("processAllAvailable")
 
+    def exception(self) -> BaseException | None:  # type: ignore[override]
+        """Return what ended the query, the library's own error where it knows it; None while it runs or ended well."""
+        found = super().exception()
+        return found if found is None else self._watch.ours() or found
+
     def _called(self, name: str, *given: Any) -> Any:
         try:
             return getattr(super(), name)(*given)

@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.page import write_page
 from benchmarks.plots import INK, LIGHT_INK, charts, plot
+from benchmarks.results import Outcome, Table
 from tests.benchmarks import made
 
 
@@ -81,3 +82,22 @@ def test_a_scenario_is_drawn_over_its_states_and_over_its_steps() -> None:
     more.x = 100
     losing.cases.append(more)
     assert [axis for axis, _ in charts(losing)] == ["slots at 10,000", "slots, reads | writes"]
+
+
+def test_a_table_of_every_micro_batch_is_drawn_and_not_printed(tmp_path: Path) -> None:
+    run = made.run()
+    rows = [["1", "1,200 ms", "900 ms"], ["2", "300 ms", "600 ms"], ["3", "310 ms", ""]]
+    run.outcomes = [Outcome("spark", "spark", "Streams", "They stream", 1.0)]
+    run.outcomes[0].tables = [
+        Table("Events", ["query", "ratio"], [["them", "0.50 (0.40-0.60)"]]),
+        Table("Events: time of each", ["micro-batch", "ours", "them"], rows),
+    ]
+    page, *drawn = write_page(run, "made-up", tmp_path / "performance.md")
+    assert [path.name for path in drawn] == ["spark-events-time-of-each.svg"]
+    text = page.read_text()
+    assert "performance/spark-events-time-of-each.svg" in text
+    assert "0.50 (0.40-0.60)" in text
+    assert "1,200 ms" not in text
+    svg = drawn[0].read_text()
+    assert all(f">{name}<" in svg for name in ("ours", "them", "micro-batch"))
+    assert not re.search(r"fill: (#ffffff|white)", svg)

@@ -131,6 +131,29 @@ def standalone(folder: Path) -> Iterator[str]:
             process.wait()
 
 
+@contextmanager
+def connect_server(folder: Path) -> Iterator[int]:
+    """Run a server of Spark Connect, whose Python processes can import the library, and give its port."""
+    port = free_port()
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": port,
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.shuffle.partitions": 2,
+        "spark.sql.warehouse.dir": folder / "warehouse",
+        "spark.ui.enabled": "false",
+    }
+    server = ("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--master", "local[2,4]")
+    conf = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
+    process = daemon(folder, "SparkSubmit", *server, *conf, "spark-internal")
+    try:
+        wait_for("127.0.0.1", port)
+        yield port
+    finally:
+        kill_group(process)
+        process.wait()
+
+
 def daemon(folder: Path, name: str, *arguments: str) -> subprocess.Popen[str]:
     """Start a daemon of Spark in a process group of its own."""
     script = Path(pyspark.__path__[0]) / "bin" / "spark-class"

@@ -13,6 +13,8 @@ from objectspace.spark import Operator, Pipeline, quiet_session
 
 from .spark_helpers import QUERY_ID, SHARDS, totals_operator
 
+SLOW = ("test_spark_connect.py", "test_spark_failures_cluster.py")
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
@@ -58,6 +60,5 @@ def batches(spark: SparkSession) -> list[DataFrame]:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave the clusters to ``--crash``: they take minutes."""
-    is_slow = collection_path.name == "test_spark_failures_cluster.py" and not config.getoption("crash")
-    return True if is_slow else None
+    """Leave the clusters and the server of Spark Connect to ``--crash``: they take minutes."""
+    return True if collection_path.name in SLOW and not config.getoption("crash") else None

@@ -38,16 +38,18 @@ def test_the_programs_run(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OBJECTSPACE_CACHE", str(tmp_path / "cache"))
     add_input(tmp_path)
-    first, sink, own, copy, watching = (block.replace(", epoch=12", "") for block in blocks("docs/spark.md"))
+    first, sink, own, reading, copy, watching = (block.replace(", epoch=12", "") for block in blocks("docs/spark.md"))
     building, start = first.split("query = ")
     scope: dict[str, Any] = {}
-    for program in (building, sink, f"query = {start}", own, copy, watching):
+    for program in (building, sink, f"query = {start}", own, reading, copy, watching):
         run(program, tmp_path, scope)
     assert scope["pipeline"].rows("worst_carriers") == [("B6", 1, 20, 2.5), ("UA", 2, 9, 2.5)]
     with sqlite3.connect("report.db") as database:
         assert sorted(database.execute("SELECT * FROM delays")) == [("B6", 1, 20), ("UA", 2, 9)]
         assert list(database.execute("SELECT epoch FROM applied")) == [(1,)]
-    assert re.search(r"epoch 1 \(batch 0\): 4 rows, \d+ dirty slots", capsys.readouterr().out)
+    printed = capsys.readouterr().out
+    assert {("UA", "9"), ("B6", "20")} == set(re.findall(r"\| +(\w\w)\| +(\d+)\|", printed))
+    assert re.search(r"epoch 1 \(batch 0\): 4 rows, \d+ dirty slots", printed)
 
 
 def test_the_readme_is_enough_to_write_an_operator(

@@ -58,6 +58,12 @@ def load(spark: SparkSession, path: Any, **options: Any) -> DataFrame:
     return spark.read.format("objectspace").options(**options).load(str(path))
 
 
+def rows_read(collected: DataFrame) -> int:
+    """Return how many rows a DataFrame got of its source when it was collected."""
+    plan = collected._jdf.queryExecution().executedPlan()
+    return int(plan.collectLeaves().head().metrics().apply("numOutputRows").value())
+
+
 def test_a_table_of_all_shards_at_any_epoch(spark: SparkSession, location: str, batches: list[DataFrame]) -> None:
     newest = load(spark, location, table="totals")
     assert newest.schema.simpleString() == "struct<k:string,total:bigint>"
@@ -79,6 +85,7 @@ def test_a_filter_on_the_key_decides_what_is_read(spark: SparkSession, location:
         ):
             rows = load(spark, location, table="totals").where(condition)
             assert {row.k: row.total for row in rows.collect()} == {key: totals[key] for key in wanted}
+            assert rows_read(rows) == len(wanted)
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
@@ -86,8 +93,12 @@ def test_a_filter_on_the_key_decides_what_is_read(spark: SparkSession, location:
 def test_objects_and_key_value_tables(spark: SparkSession, location: str, batches: list[DataFrame]) -> None:
     seen = load(spark, location, object="seen")
     assert seen.count() == sum(batch.count() for batch in batches)
+    assert load(spark, location, object="seen", epoch=1).count() == batches[0].count()
     last = load(spark, location, kvt="s/last").collect()
     assert {(row.family, bytes(row.key).decode()) for row in last} == {("f", key) for key in sums(batches)}
+    then = load(spark, location, kvt="s/last", epoch=1).collect()
+    assert {bytes(row.key).decode() for row in then} == set(sums(batches[:1]))
+    assert {bytes(row.value) for row in then} != {bytes(row.value) for row in last}
     assert len({row.version for row in last if row.partition == 0}) == sum(row.partition == 0 for row in last)
 
 

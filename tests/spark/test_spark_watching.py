@@ -1,0 +1,116 @@
+"""What is seen of a query: its progress, beside Spark's own events, and the error that ends it, in words."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from checkpoint import CheckpointError
+from objectspace import PersistedObjectSpace
+from objectspace.operators import count
+from objectspace.spark import EpochProgress, Operator, Pipeline, TaskFailedError
+
+SCHEMA = "k string, v long"
+
+
+class Seen(StreamingQueryListener):
+    """Notes the query and the micro-batch of every event of progress."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[str, int]] = []
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        pass
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        self.batches.append((str(event.progress.id), event.progress.batchId))
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        pass
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        pass
+
+
+class Divide:
+    """Fails where a value is 0."""
+
+    def process(self, batch: pa.RecordBatch, space: PersistedObjectSpace) -> None:
+        for row in batch.to_pylist():
+            12 // row["v"]
+
+
+@pytest.fixture
+def stream(spark: SparkSession, tmp_path: Path) -> DataFrame:
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.table({"k": ["a", "b"], "v": [1, 0]}), tmp_path / "in" / "0.parquet")
+    return spark.readStream.schema(SCHEMA).parquet(str(tmp_path / "in"))
+
+
+def test_progress_is_that_of_the_micro_batches_that_spark_tells_of(
+    spark: SparkSession, stream: DataFrame, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pipeline = Pipeline(tmp_path / "space", 2, cache=tmp_path / "cache")
+    pipeline.source("rows", stream, key=["k"]).group_by("k").agg(n=count()).materialize("counts")
+    seen = Seen()
+    spark.streams.addListener(seen)
+    try:
+        with caplog.at_level("INFO", logger="objectspace.spark"):
+            query = pipeline.start(checkpoint_location=tmp_path / "query", trigger={"availableNow": True})
+            query.awaitTermination()
+        end = time.monotonic() + 20
+        while not seen.batches and time.monotonic() < end:
+            time.sleep(0.05)
+    finally:
+        spark.streams.removeListener(seen)
+    [progress] = pipeline.progress()
+    assert [(progress.query, progress.batch)] == seen.batches == [(query.id, 0)]
+    assert str(progress) in caplog.messages
+    assert progress == EpochProgress.of(pipeline.chain.manifest(1)) == pipeline.status().last
+    told = json.loads(progress.json)
+    assert (told["rows"], told["epoch"]) == (2, 1)
+    assert all(one["ms"] > 0 and one["bytes"] > 0 and one["phases"] for one in told["operators"])
+    assert query.exception() is None
+
+
+def test_the_error_that_ends_a_query_is_in_words_wherever_one_asks(
+    stream: DataFrame, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pipeline = Pipeline(tmp_path / "space", 2, cache=tmp_path / "cache")
+    pipeline.add(Operator("divide", ("k",), Divide()))
+    query = pipeline.start(stream, tmp_path / "query", {"availableNow": True})
+    with pytest.raises(TaskFailedError, match="operator divide, epoch 1: ZeroDivisionError") as failed:
+        query.awaitTermination()
+    said = str(failed.value)
+    assert "\n" not in said
+    assert str(query.exception()) == pipeline.status().error == said
+    assert failed.value.__suppress_context__
+    out, errors = capfd.readouterr()
+    assert len((out + errors).splitlines()) < 3, "Spark has printed a stack"
+
+
+def test_an_error_of_the_library_is_told_as_it_is(stream: DataFrame, tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path / "space", 2, cache=tmp_path / "cache")
+    pipeline.add(Operator("divide", ("k",), lambda batches, space: None))
+
+    def fail(batch: int, manifest: object) -> None:
+        raise CheckpointError("the disk is gone")
+
+    query = pipeline.start(stream, tmp_path / "query", {"availableNow": True}, fail)
+    with pytest.raises(CheckpointError, match="the disk is gone"):
+        query.awaitTermination()
+    assert isinstance(query.exception(), CheckpointError)
+    assert pipeline.status().epoch == 1
