@@ -92,9 +92,11 @@ class Reader:
         """Read the same state from other runs from now on."""
         self.runs = tuple(sorted(runs, reverse=True))
         self._in = "= -1" if not runs else f"= {runs[0]}" if len(runs) == 1 else f"IN ({','.join(map(str, self.runs))})"
+        # The newest run comes first, and the first row ends it. A list after IN would be sorted anew for each slot.
+        newest_first = ", ".join(f"({run})" for run in self.runs) or "(-1)"
         self._point = (
-            f"SELECT value, rank FROM state_item WHERE checkpoint {self._in} AND object = ? AND slot = ?"
-            " ORDER BY checkpoint DESC LIMIT 1"
+            f"SELECT value, rank FROM (VALUES {newest_first}) AS run CROSS JOIN state_item"
+            " WHERE checkpoint = run.column1 AND object = ? AND slot = ? LIMIT 1"
         )
 
     @property
