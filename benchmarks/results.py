@@ -198,18 +198,27 @@ def _outcome(found: dict[str, Any]) -> Outcome:
 def joined(runs: Sequence[Run]) -> Run:
     """Return several runs of a machine as one, with the newest outcome of each scenario: so a run may be made in parts.
 
+    A scenario that only quick runs have stands among those of full runs, and its title says so.
+
     Raises:
-        ValueError: they were made in different sizes, or on different machines.
+        ValueError: they were made on different machines.
     """
-    first, *others = sorted(runs, key=lambda run: run.started)
+    first, *others = sorted(runs, key=lambda run: (not run.quick, run.started))
     for other in others:
-        fixed = [(run.quick, *(run.machine[key] for key in ("system", "cpu", "cores"))) for run in (first, other)]
+        fixed = [tuple(run.machine[key] for key in ("system", "cpu", "cores")) for run in (first, other)]
         if fixed[0] != fixed[1]:
             raise ValueError(f"results that do not go together: {fixed[0]} and {fixed[1]}: give those of one machine")
-    outcomes = {outcome.name: outcome for run in (first, *others) for outcome in run.outcomes}
+    is_mixed = len({run.quick for run in runs}) > 1
+    outcomes = {
+        outcome.name: replace(outcome, title=f"{outcome.title} (small sizes)") if run.quick and is_mixed else outcome
+        for run in (first, *others)
+        for outcome in run.outcomes
+    }
     commits = ", ".join(dict.fromkeys(run.commit for run in (first, *others)))
     seconds = sum(run.seconds for run in runs)
-    return replace(first, commit=commits, outcomes=list(outcomes.values()), seconds=seconds)
+    # The newest full run says what it was made with.
+    newest_run = (first, *others)[-1]
+    return replace(newest_run, commit=commits, outcomes=list(outcomes.values()), seconds=seconds)
 
 
 def newest(folder: Path = FOLDER) -> Path:

@@ -40,7 +40,17 @@ def test_runs_in_parts_are_one_with_the_newest_outcome_of_each_scenario() -> Non
     assert together.outcomes[1:] == early.outcomes[1:]
     assert together.commit == f"{early.commit}, another"
     with pytest.raises(ValueError, match="do not go together"):
-        joined([early, replace(late, quick=not early.quick)])
+        joined([early, replace(late, machine={**late.machine, "cores": 99})])
+
+
+def test_a_scenario_that_only_a_quick_run_has_stands_among_full_ones_and_says_so() -> None:
+    full, quick = made.run(quick=False), made.run()
+    quick.started, only = "2099-01-01", full.outcomes.pop()
+    together = joined([quick, full])
+    assert not together.quick
+    titles = {outcome.name: outcome.title for outcome in together.outcomes}
+    assert titles.pop(only.name) == f"{only.title} (small sizes)"
+    assert titles == {outcome.name: outcome.title for outcome in full.outcomes}
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"format": 99}', b'{"format": 1, "outcomes": []}'])
