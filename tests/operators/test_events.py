@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -65,12 +66,28 @@ recoveries = st.sets(st.integers(0, 20), max_size=5)
 fed = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), max_size=20)
 
 
+timed = st.lists(st.integers(0, 7), max_size=20).map(lambda steps: list(accumulate(steps)))
+"""The times of events, in order."""
+
+
 def ended(operator: EventOperator) -> list[Any]:
     return operator.on_completed()
 
 
 def buffered(values: list[Any], count: int, skip: int) -> list[Any]:
     return [values[start : start + count] for start in range(0, len(values), skip)]
+
+
+def at_times(times: list[int]) -> list[Any]:
+    """Return events that come at some times, each with its number."""
+    return [lambda op, at=at, n=n: op.on_next(n, at=at) for n, at in enumerate(times)]
+
+
+def by_time(times: list[int], duration: int, shift: int) -> list[list[int]]:
+    """Return the numbers of the events in each window that has any."""
+    starts = range(times[0], times[-1] + 1, shift) if times else ()
+    lists = [[n for n, at in enumerate(times) if start <= at < start + duration] for start in starts]
+    return [numbers for numbers in lists if numbers]
 
 
 @settings(max_examples=60, deadline=None)
@@ -82,20 +99,10 @@ def test_buffers_by_count(values: list[int], recoveries: set[int], count: int, s
 
 
 @settings(max_examples=100, deadline=None)
-@given(
-    steps=st.lists(st.integers(0, 7), max_size=20),
-    recoveries=recoveries,
-    duration=st.integers(1, 6),
-    shift=st.integers(1, 7),
-)
-def test_buffers_by_time(steps: list[int], recoveries: set[int], duration: int, shift: int) -> None:
-    times = [sum(steps[: place + 1]) for place in range(len(steps))]
-    events: list[Any] = [lambda op, at=at, n=n: op.on_next(n, at=at) for n, at in enumerate(times)]
-    out, _ = played(lambda: Buffer(duration=duration, shift=shift), [*events, ended], recoveries)
-    start = times[0] if times else 0
-    windows = [(start + k * shift, start + k * shift + duration) for k in range(200)]
-    lists = [[n for n, at in enumerate(times) if begin <= at < end] for begin, end in windows]
-    assert out == [values for values in lists if values]
+@given(times=timed, recoveries=recoveries, duration=st.integers(1, 6), shift=st.integers(1, 7))
+def test_buffers_by_time(times: list[int], recoveries: set[int], duration: int, shift: int) -> None:
+    out, _ = played(lambda: Buffer(duration=duration, shift=shift), [*at_times(times), ended], recoveries)
+    assert out == by_time(times, duration, shift)
 
 
 def test_a_buffer_by_count_and_time_gives_what_comes_first() -> None:
@@ -163,31 +170,20 @@ def test_windows(values: list[int], recoveries: set[int], count: int, skip: int)
 
 
 @settings(max_examples=100, deadline=None)
-@given(
-    steps=st.lists(st.integers(0, 7), max_size=20),
-    recoveries=recoveries,
-    duration=st.integers(1, 6),
-    shift=st.integers(1, 7),
-    limit=st.integers(1, 3),
-)
-def test_windows_by_time(steps: list[int], recoveries: set[int], duration: int, shift: int, limit: int) -> None:
-    times = [sum(steps[: place + 1]) for place in range(len(steps))]
-    events: list[Any] = [lambda op, at=at, n=n: op.on_next(n, at=at) for n, at in enumerate(times)]
+@given(times=timed, recoveries=recoveries, duration=st.integers(1, 6), shift=st.integers(1, 7), limit=st.integers(1, 3))
+def test_windows_by_time(times: list[int], recoveries: set[int], duration: int, shift: int, limit: int) -> None:
     make = lambda: Window(None, lambda number: Chain(Take(limit), Buffer(count=9)), duration=duration, shift=shift)  # noqa: E731
-    out, player = played(make, [*events, ended], recoveries)
-    start = times[0] if times else 0
-    windows = [(start + k * shift, start + k * shift + duration) for k in range(200)]
-    lists = [[n for n, at in enumerate(times) if begin <= at < end][:limit] for begin, end in windows]
+    out, player = played(make, [*at_times(times), ended], recoveries)
+    lists = [window[:limit] for window in by_time(times, duration, shift)]
     # A window gives its list when it has taken enough, or ends: another order than that of the windows.
     assert sorted(out) == sorted(values for values in lists if values)
     assert list(player.space) == ["op/ended"]
 
 
 @settings(max_examples=60, deadline=None)
-@given(steps=st.lists(st.integers(0, 7), max_size=20), recoveries=recoveries)
-def test_windows_by_count_and_time_are_the_buffers(steps: list[int], recoveries: set[int]) -> None:
-    times = [sum(steps[: place + 1]) for place in range(len(steps))]
-    events: list[Any] = [lambda op, at=at, n=n: op.on_next(n, at=at) for n, at in enumerate(times)]
+@given(times=timed, recoveries=recoveries)
+def test_windows_by_count_and_time_are_the_buffers(times: list[int], recoveries: set[int]) -> None:
+    events = at_times(times)
     make = lambda: Window(3, lambda number: Buffer(count=9), duration=6)  # noqa: E731
     assert (
         played(make, [*events, ended], recoveries)[0]
