@@ -38,6 +38,14 @@ SCENARIOS = (
         quick=(),
     ),
     Script(
+        name="runfiles",
+        group="store",
+        title="Run files as Parquet and as Arrow IPC",
+        why="A chain in an object store is one such file a checkpoint: its bytes are sent, its rows read again.",
+        module="benchmarks.runfiles",
+        needs=("pyarrow",),
+    ),
+    Script(
         name="events",
         group="operators",
         title="The bytes of a checkpoint of event operators over an hour, slot by slot and as one value",

@@ -122,15 +122,20 @@ def encode_run(run: Run) -> bytes:
 
     Time: O(rows).
     """
-    run.sort()
-    table = pa.concat_tables([_index_table(run.index), _metadata_table(run.metadata), _item_table(run.items)])
-    table = table.select([name for name in table.column_names if table[name].null_count < len(table)])
+    table = table_of(run)
     encodings = {name: encoding for name, encoding in _ENCODINGS.items() if name in table.column_names}
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, table.schema, use_dictionary=_FEW_VALUES, column_encoding=encodings, **_LEAN) as writer:
         writer.write_table(table)
         writer.add_key_value_metadata({"format": str(FORMAT_VERSION), "kind": run.kind.value})
     return bytes(sink.getvalue())
+
+
+def table_of(run: Run) -> pa.Table:
+    """Return the rows of a run in order, in the columns of a run file; one without any value is left out."""
+    run.sort()
+    table = pa.concat_tables([_index_table(run.index), _metadata_table(run.metadata), _item_table(run.items)])
+    return table.select([name for name in table.column_names if table[name].null_count < len(table)])
 
 
 def decode_run(data: bytes, place: str = "run file") -> Run:
@@ -156,7 +161,20 @@ def decode_run(data: bytes, place: str = "run file") -> Run:
         raise CheckpointError(
             f"{place} has format {version}: expected at most {FORMAT_VERSION}: upgrade this package to read it"
         )
-    return _run_of(kind, table)
+    return run_of(kind, table)
+
+
+def run_of(kind: CheckpointKind, lean: pa.Table) -> Run:
+    """Return the run that :func:`table_of` has made a table of."""
+    present = {name: lean[name] for name in lean.column_names}
+    table = pa.table({name: present.get(name, pa.nulls(len(lean), type_)) for name, type_ in _COLUMNS})
+    index, metadata, item = (table.filter(pc.equal(table["table"], which)) for which in (_INDEX, _METADATA, _ITEM))
+    return Run(
+        kind,
+        _rows(index["object"], index["name"], index["kind"], index["codec"]),
+        _rows(metadata["object"], metadata["key"], metadata["value_text"]),
+        _rows(item["object"], _merged(item, _SLOTS), _merged(item, _VALUES), item["rank"]),
+    )
 
 
 def _index_table(rows: list[IndexRow]) -> pa.Table:
@@ -197,18 +215,6 @@ def _table(table: str, rows: int, **columns: list[Any]) -> pa.Table:
     columns["table"] = [table] * rows
     arrays = [pa.array(columns[name], type_) if name in columns else pa.nulls(rows, type_) for name, type_ in _COLUMNS]
     return pa.table(arrays, schema=pa.schema(_COLUMNS))
-
-
-def _run_of(kind: CheckpointKind, lean: pa.Table) -> Run:
-    present = {name: lean[name] for name in lean.column_names}
-    table = pa.table({name: present.get(name, pa.nulls(len(lean), type_)) for name, type_ in _COLUMNS})
-    index, metadata, item = (table.filter(pc.equal(table["table"], which)) for which in (_INDEX, _METADATA, _ITEM))
-    return Run(
-        kind,
-        _rows(index["object"], index["name"], index["kind"], index["codec"]),
-        _rows(metadata["object"], metadata["key"], metadata["value_text"]),
-        _rows(item["object"], _merged(item, _SLOTS), _merged(item, _VALUES), item["rank"]),
-    )
 
 
 def _rows(*columns: pa.ChunkedArray | list[Any]) -> list[Any]:
