@@ -14,8 +14,8 @@ EXPECT_SHARE = 2
 FETCH_SHARE = PROMOTE_SHARE // EXPECT_SHARE
 """Reading so many slots that are named together costs as much as reading one slot by itself."""
 
-FETCH_SLOTS = 1024
-"""How many slots that are named together are read at once."""
+FETCH_SLOTS, FETCH_ROOM = 1024, 16
+"""How many slots that are named together are read at once: so many, or a sixteenth of what may be in memory."""
 
 CLEAR_ROWS = 32
 """Up to so many stored slots are deleted one by one when an object is cleared; more are left under its old id."""

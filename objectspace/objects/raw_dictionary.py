@@ -10,7 +10,6 @@ from checkpoint.reader import ReadRow, StoredItem
 from checkpoint.run import ItemRow, Slot
 from objectspace.errors import UnencodableValueError
 from objectspace.objects.sorted_dictionary import SortedDictionary
-from objectspace.objects.table import parts_of
 
 
 class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
@@ -60,23 +59,18 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
             for key, value in pairs.items():
                 self[key] = value
             return
-        self._table.expect(len(pairs))
-        for part in [pairs] if self._table.complete else ({key: pairs[key] for key in p} for p in parts_of([*pairs])):
-            with self._home.mutex:
-                self._update(part)
-
-    def _update(self, pairs: dict[bytes, str | bytes]) -> None:
-        """Set the values of some keys, all of which can be slots."""
         table = self._table
-        table.fetch(pairs)
-        if not table.note_update(pairs, is_fetched=True):
-            for key, value in pairs.items():
-                self[key] = value
-            return
-        if table.complete:
-            self._unsorted += [key for key in pairs if key not in table.live]
-            self._simple = bytes
-        table.live.update(pairs)
+        table.expect(len(pairs))
+        with self._home.mutex:
+            table.fetch(pairs)
+            if not table.note_update(pairs, is_fetched=True):
+                for key, value in pairs.items():
+                    self[key] = value
+                return
+            if table.complete:
+                self._unsorted += [key for key in pairs if key not in table.live]
+                self._simple = bytes
+            table.live.update(pairs)
 
     def _check_new(self, key: Any) -> None:
         """Take every key: all bytes have an order."""

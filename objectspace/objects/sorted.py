@@ -13,7 +13,6 @@ from objectspace import keys
 from objectspace.keys import INT64_MAX, INT64_MIN
 from objectspace.objects.base import ABSENT
 from objectspace.objects.keyed import KeyedObject
-from objectspace.objects.table import parts_of
 
 _HAS_PLACE: dict[Any, Callable[[Any], bool]] = {
     int: lambda key: INT64_MIN <= key <= INT64_MAX,
@@ -112,11 +111,10 @@ class SortedObject(KeyedObject):
         """Set the values of many keys: what is stored of them is read together."""
         table = self._table
         table.expect(len(pairs))
-        for part in parts_of(list(pairs)):
-            with self._home.mutex:
-                table.fetch(part)
-                for key in part:
-                    (self._put if key in table.live or table.complete else self._put_new)(key, pairs[key])
+        with self._home.mutex:
+            table.fetch(pairs)
+            for key, value in pairs.items():
+                (self._put if key in table.live or table.complete else self._put_new)(key, value)
 
     def _put_new(self, key: Any, value: Any) -> None:
         """Set the value of a key that is not there yet."""

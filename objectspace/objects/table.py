@@ -92,7 +92,9 @@ class SlotTable:
         if self.complete:
             return list(map(_get, repeat(self.live), wanted, repeat(default)))
         found: list[Any] = []
-        for part in parts_of(wanted):
+        step = max(limits.FETCH_SLOTS, self.owner._home.cache_slots // limits.FETCH_ROOM)
+        for start in range(0, len(wanted), step):
+            part = wanted[start : start + step]
             with self.owner._home.mutex:
                 self.fetch(part)
                 found += map(_get, repeat(self.live), part, repeat(default))
@@ -121,14 +123,13 @@ class SlotTable:
     def write_all(self, changes: dict[Any, Any]) -> None:
         """Set the values of many keys."""
         self.expect(len(changes))
-        for part in parts_of(list(changes)):
-            with self.owner._home.mutex:
-                self.fetch(part)
-                if self.note_update(part, is_fetched=True):
-                    dict.update(self.live, zip(part, map(changes.__getitem__, part), strict=True))
-                else:
-                    for key in part:
-                        self.write(key, changes[key])
+        with self.owner._home.mutex:
+            self.fetch(changes)
+            if self.note_update(changes, is_fetched=True):
+                dict.update(self.live, changes)
+            else:
+                for key, value in changes.items():
+                    self.write(key, value)
 
     def write(self, key: Any, value: Any) -> None:
         """Set the value of a key."""
@@ -731,11 +732,6 @@ def _are_slots(edited: Iterable[Any]) -> bool:
 
 _ALONE = frozenset({int, str, bytes})
 """Types of keys that, among keys whose slots tell them with their types, are equal to nothing but themselves."""
-
-
-def parts_of(wanted: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Yield so many keys at a time as are read together."""
-    return (wanted[start : start + limits.FETCH_SLOTS] for start in range(0, len(wanted), limits.FETCH_SLOTS))
 
 
 class _Probe:
