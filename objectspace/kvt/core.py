@@ -25,7 +25,7 @@ from objectspace.kvt.iteration import Found, IteratorState, PageIterator
 from objectspace.kvt.partition import Change, Partition, Row, Stored, pack, unpack
 from objectspace.kvt.serializers import BYTES, Serializer, to_bytes
 from objectspace.kvt.shared import Floor, shared_of
-from objectspace.kvt.versions import KeyVersion, clock_floor
+from objectspace.kvt.versions import KeyVersion, clock_floor, new_version
 
 D = TypeVar("D")
 Item = TypeVar("Item")
@@ -74,11 +74,8 @@ class TableCore(Generic[K, V]):
         address, index = self._address(key, key_family)
         if type(version) is not KeyVersion:
             raise _no_version(version)
-        if version is KeyVersion.NO_VERSION:
-            number = self._commit_put(index, address, stored)
-        else:
-            (number,) = self._commit(index, key_family, [(address, stored, version)])  # type: ignore[assignment]
-        return KeyVersion._make((self._first + index, number))
+        (number,) = self._commit(index, key_family, [(address, stored, version)])
+        return new_version(KeyVersion, (self._first + index, number))  # type: ignore[no-any-return]
 
     def _commit_put(self, index: int, address: bytes, stored: Stored) -> int:
         """Do what :meth:`_commit` does for one change without a condition."""
@@ -180,7 +177,10 @@ class TableCore(Generic[K, V]):
         raise NoSuchTableError(f"there is no table {self._path} in this space: create it, or see the list of tables")
 
     def _writable(self, index: int) -> Partition:
-        partition = self._partition(index)
+        self._admit()
+        partition = self._partitions.get(index)
+        if partition is None:
+            partition = self._partition(index)
         if self._entry[SEALED]:
             raise TableSealedError(f"table {self._path} is sealed: it can be read, and takes no writes")
         return partition

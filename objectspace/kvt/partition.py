@@ -7,7 +7,7 @@ dictionaries were there keep their rows as lists, ``[12,"blue"]``, and go on to 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from objectspace import ObjectSpace, SortedDictionary, Value
@@ -85,6 +85,7 @@ class Partition:
         self.id = partition_id
         self._rows: SortedDictionary[bytes, Any] | None = None
         self._counter: Value[int]
+        self._stored_of: Callable[[int, Stored], Any]
 
     def __len__(self) -> int:
         rows = self._open()
@@ -138,16 +139,16 @@ class Partition:
 
     def put(self, key: bytes, value: Stored) -> int:
         """Set a key whatever its version, as :meth:`write` does, and return its number."""
-        rows = self._open()
+        rows = self._rows
         if rows is None:
-            rows = self._create()
-        given = self._shared.given
-        number = self._counter.value
+            rows = self._created()
+        counter, given = self._counter, self._shared.given
+        number = counter.value
         if given.get(self.id) != number:
             number = self._shared.resume(self.id, number, self._floor)
         number += 1
-        rows[key] = (_joined if rows.is_raw else _listed)(number, value)
-        self._counter.value = given[self.id] = number
+        rows[key] = self._stored_of(number, value)
+        counter.value = given[self.id] = number
         return number
 
     def items(self, lower: bytes, upper: bytes | None, inclusive: tuple[bool, bool]) -> Iterator[tuple[bytes, Row]]:
@@ -168,11 +169,16 @@ class Partition:
         if self._rows is None and self._name in self._space:
             self._rows = self._space.get_sorted_dictionary(self._name)
             self._counter = self._space.get_value(f"{self._name}/version")
+            self._stored_of = _joined if self._rows.is_raw else _listed
         return self._rows
 
-    def _create(self) -> SortedDictionary[bytes, Any]:
-        self._rows = self._space.create_sorted_dictionary(self._name, raw=True)
-        self._counter = self._space.create_value(f"{self._name}/version", 0)
+    def _created(self) -> SortedDictionary[bytes, Any]:
+        """Return the dictionary, which is created where no handle has written yet."""
+        if self._open() is None:
+            self._rows = self._space.create_sorted_dictionary(self._name, raw=True)
+            self._counter = self._space.create_value(f"{self._name}/version", 0)
+            self._stored_of = _joined
+        assert self._rows is not None
         return self._rows
 
     def _apply(self, changes: Sequence[Change]) -> list[int | None]:
@@ -180,8 +186,8 @@ class Partition:
         if rows is None:
             if all(value is None for _, value, _ in changes):
                 return [None] * len(changes)
-            rows = self._create()
-        stored_of = _joined if rows.is_raw else _listed
+            rows = self._created()
+        stored_of = self._stored_of
         numbers: list[int | None] = []
         given = self._shared.given
         number = self._counter.value
@@ -209,4 +215,4 @@ class Partition:
         if row is None:
             rows.pop(key, None)
         else:
-            rows[key] = (_joined if rows.is_raw else _listed)(*row)  # type: ignore[arg-type]
+            rows[key] = self._stored_of(*row)  # type: ignore[arg-type]

@@ -10,8 +10,9 @@ from objectspace.kvt.core import TableCore, family_of, members_of, typed
 from objectspace.kvt.entries import K, Modification, Put, Remove, TableEntry, TableKey, V
 from objectspace.kvt.errors import ConditionalTableUpdateError
 from objectspace.kvt.iteration import IteratorState, PageIterator
-from objectspace.kvt.partition import Partition
-from objectspace.kvt.versions import KeyVersion
+from objectspace.kvt.partition import Partition, pack
+from objectspace.kvt.serializers import to_bytes
+from objectspace.kvt.versions import KeyVersion, new_version
 
 if TYPE_CHECKING:
     from objectspace.kvt.asynchronous import AsyncKeyValueTable
@@ -52,7 +53,10 @@ class KeyValueTable(TableCore[K, V]):
 
         Time: O(log n). Dirties: one slot and the counter of the partition; for a new key also the length.
         """
-        return self._put(key, value, KeyVersion.NO_VERSION, key_family)
+        stored = pack(to_bytes(self._values, value, "value"))
+        address, index = self._address(key, key_family)
+        number = self._commit_put(index, address, stored)
+        return new_version(KeyVersion, (self._first + index, number))  # type: ignore[no-any-return]
 
     def put_if_absent(self, key: K, value: V, key_family: str | None = None) -> KeyVersion:
         """Set the value of a key that must not exist, and return its version.
@@ -84,6 +88,8 @@ class KeyValueTable(TableCore[K, V]):
 
         Time: O(log n). Dirties: one slot and the counter of the partition.
         """
+        if version is KeyVersion.NO_VERSION:
+            return self.put(key, value, key_family)
         return self._put(key, value, version, key_family)
 
     def replace_all(self, key_family: str, entries: Iterable[TableEntry[K, V]]) -> list[KeyVersion]:

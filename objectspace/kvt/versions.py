@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from objectspace.kvt.errors import SerializationError
 
@@ -60,6 +60,9 @@ class KeyVersion(_Pair):
 
 KeyVersion.NO_VERSION = KeyVersion(_INT64_MIN, _INT64_MIN)
 KeyVersion.NOT_EXISTS = KeyVersion(_INT64_MIN, -1)
+
+new_version: Any = tuple.__new__
+"""Makes a version of a pair in half the time: ``new_version(KeyVersion, (partition, number))``."""
 
 
 def clock_floor() -> int:

@@ -38,14 +38,18 @@ class Value(KeyedObject, Generic[T]):
 
         Time: O(1).
         """
-        value = self._table.read(_SLOT)
-        if value is ABSENT:
+        value = self._table.live.get(_SLOT, ABSENT)
+        if value is ABSENT and (value := self._table.read(_SLOT)) is ABSENT:
             self._damaged(_SLOT, None, "it is missing")
         return value  # type: ignore[no-any-return]
 
     @value.setter
     def value(self, value: T) -> None:
-        self._table.write(_SLOT, value)
+        table = self._table
+        if _SLOT in table.edits:
+            table.live[_SLOT] = value
+        else:
+            table.write(_SLOT, value)
 
     def copy(self) -> T:
         """Return a copy of the value."""
