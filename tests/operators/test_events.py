@@ -91,10 +91,10 @@ def by_time(times: list[int], duration: int, shift: int) -> list[list[int]]:
 
 
 @settings(max_examples=60, deadline=None)
-@given(values=numbers, recoveries=recoveries, count=st.integers(1, 4), skip=st.integers(1, 5))
-def test_buffers_by_count(values: list[int], recoveries: set[int], count: int, skip: int) -> None:
-    out, player = played(lambda: Buffer(count=count, skip=skip), [*values, ended], recoveries)
-    assert out == buffered(values, count, skip)
+@given(values=numbers, recoveries=recoveries, count=st.integers(1, 4), every=st.integers(1, 5))
+def test_buffers_by_count(values: list[int], recoveries: set[int], count: int, every: int) -> None:
+    out, player = played(lambda: Buffer(count=count, skip=every), [*values, ended], recoveries)
+    assert out == buffered(values, count, every)
     assert list(player.space) == ["op/ended"]
 
 
@@ -162,11 +162,11 @@ def test_select_many_and_group_by(events: list[tuple[int, int]], recoveries: set
 
 
 @settings(max_examples=40, deadline=None)
-@given(values=numbers, recoveries=recoveries, count=st.integers(1, 3), skip=st.integers(1, 4))
-def test_windows(values: list[int], recoveries: set[int], count: int, skip: int) -> None:
-    make = lambda: Window(count, lambda number: Average(), skip)  # noqa: E731
+@given(values=numbers, recoveries=recoveries, count=st.integers(1, 3), every=st.integers(1, 4))
+def test_windows(values: list[int], recoveries: set[int], count: int, every: int) -> None:
+    make = lambda: Window(count, lambda number: Average(), every)  # noqa: E731
     out, _ = played(make, [*values, ended], recoveries)
-    assert out == [sum(window) / len(window) for window in buffered(values, count, skip)]
+    assert out == [sum(window) / len(window) for window in buffered(values, count, every)]
 
 
 @settings(max_examples=100, deadline=None)
