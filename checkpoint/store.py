@@ -632,7 +632,7 @@ class CheckpointStore:
     def _work(self) -> bool:
         """Do some of the merging and deleting, and tell whether there was any."""
         with self._transaction() as connection:
-            has_worked = self._upkeep.work(connection, _STEP_ROWS)
+            has_worked = self._upkeep.work(connection, _STEP_ROWS) > 0
         damage = self._upkeep.damage[:1]
         self._settle()
         if damage:

@@ -15,7 +15,7 @@ from checkpoint.merging import Merge, delete_rows
 from checkpoint.session import Session
 from checkpoint.tiers import FAN_IN, RunNumber, StoredRun
 
-LEAST_ROWS = 512
+LEAST_ROWS = 256
 """How many rows a checkpoint copies at least, where there is something to merge."""
 
 _PACE, _LIVE_RUNS = 2, 16
@@ -41,7 +41,7 @@ def allowance(slots: int, live: int) -> int:
         live: the runs that a read visits.
 
     >>> allowance(1, live=9), allowance(2000, live=9), allowance(2000, live=80)
-    (512, 4000, 14000)
+    (256, 4000, 14000)
     """
     return max(LEAST_ROWS, slots * (_PACE + live // _LIVE_RUNS))
 
@@ -134,23 +134,22 @@ class Upkeep:
         """Tell whether just these runs are being merged, and no others."""
         return [merge.parts for merge in self._merges] == [tuple(parts)]
 
-    def work(self, connection: sqlite3.Connection, rows: int) -> bool:
-        """Do so much work as copying some rows is, and tell whether there was any.
+    def work(self, connection: sqlite3.Connection, rows: int) -> int:
+        """Do so much work as copying some rows is, and return how much it was: more, as it comes in slices, or less.
 
         Dirties: about as many rows.
         """
         done = 0
-        while done < rows and (cost := self._step(connection)):
+        while done < rows and (cost := self._delete_some(connection) or self._merge_some(connection)):
             done += cost
-        return done > 0
+        return done
 
     def pay(self, connection: sqlite3.Connection) -> None:
-        """Do the work that is owed; as it comes in slices, it may be more, of which later checkpoints have the good.
+        """Do the work that is owed; of what is done beyond that, later checkpoints have the good.
 
         Dirties: about as many rows.
         """
-        while self._due > 0 and (cost := self._step(connection)):
-            self._due -= cost
+        self._due -= self.work(connection, self._due)
 
     def settle(self) -> bool:
         """Let the map of runs know what was committed, and tell whether a merged run was."""
@@ -174,9 +173,6 @@ class Upkeep:
     def _drop(self, connection: sqlite3.Connection, runs: Sequence[RunNumber]) -> None:
         note_dropped(connection, runs)
         self._dropped += runs
-
-    def _step(self, connection: sqlite3.Connection) -> int:
-        return self._delete_some(connection) or self._merge_some(connection)
 
     def _delete_some(self, connection: sqlite3.Connection) -> int:
         cost = next(self._deleting, 0)

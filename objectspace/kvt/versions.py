@@ -62,7 +62,7 @@ KeyVersion.NO_VERSION = KeyVersion(_INT64_MIN, _INT64_MIN)
 KeyVersion.NOT_EXISTS = KeyVersion(_INT64_MIN, -1)
 
 new_version: Any = tuple.__new__
-"""Makes a version of a pair in half the time: ``new_version(KeyVersion, (partition, number))``."""
+"""Makes a version of a pair without the calls of a named tuple: ``new_version(KeyVersion, (partition, number))``."""
 
 
 def clock_floor() -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import compress, islice
 from operator import is_, is_not
 from typing import Any, NoReturn, Self, TypeVar
@@ -106,13 +106,6 @@ class Dictionary(dict[K, V], KeyedObject):
         # What is not a plain dict may run any code while it is read, a save of the space too: it is read first.
         changes = args[0] if len(args) == 1 and type(args[0]) is dict and not kwargs else dict(*args, **kwargs)
         self._update(changes)
-
-    def prefetch(self, keys: Collection[K]) -> None:
-        """Say which keys are about to be used: they are read together, or all where they are many of those stored.
-
-        Time: O(keys · log n), or O(stored slots) where all are read.
-        """
-        self.get_many(list(keys))
 
     def get_many(self, keys: Sequence[K], default: Any = None) -> list[Any]:
         """Return the value of each of some keys, or the default: where they are not in memory, quicker than ``get``.

@@ -52,25 +52,22 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
             raise UnencodableValueError(f"{self._describe()} is raw: a value is text or bytes, found {value!r:.80}")
         super()._put(key, value)
 
-    def update(self, other: Any = (), /, **more: Any) -> None:
-        """Set the values of many keys. Time: O(log n) a key. Dirties: one item a key; for new keys also the length."""
-        pairs = dict(other)
-        if not _are_storable(pairs):
-            for key, value in pairs.items():
-                self[key] = value
+    def _put_all(self, pairs: dict[Any, Any]) -> None:
+        if _are_storable(pairs):
+            super()._put_all(pairs)
             return
+        for key, value in pairs.items():
+            self[key] = value
+
+    def _put_fetched(self, pairs: dict[Any, Any]) -> None:
         table = self._table
-        table.expect(len(pairs))
-        with self._home.mutex:
-            table.fetch(pairs)
-            if not table.note_update(pairs, is_fetched=True):
-                for key, value in pairs.items():
-                    self[key] = value
-                return
-            if table.complete:
-                self._unsorted += [key for key in pairs if key not in table.live]
-                self._simple = bytes
-            table.live.update(pairs)
+        if not table.note_update(pairs, is_fetched=True):
+            super()._put_fetched(pairs)
+            return
+        if table.complete:
+            self._unsorted += [key for key in pairs if key not in table.live]
+            self._simple = bytes
+        table.live.update(pairs)
 
     def _check_new(self, key: Any) -> None:
         """Take every key: all bytes have an order."""

@@ -113,8 +113,13 @@ class SortedObject(KeyedObject):
         table.expect(len(pairs))
         with self._home.mutex:
             table.fetch(pairs)
-            for key, value in pairs.items():
-                (self._put if key in table.live or table.complete else self._put_new)(key, value)
+            self._put_fetched(pairs)
+
+    def _put_fetched(self, pairs: dict[Any, Any]) -> None:
+        """Set the values of many keys, of which those that are not in memory are not stored."""
+        table = self._table
+        for key, value in pairs.items():
+            (self._put if key in table.live or table.complete else self._put_new)(key, value)
 
     def _put_new(self, key: Any, value: Any) -> None:
         """Set the value of a key that is not there yet."""

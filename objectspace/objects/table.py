@@ -105,7 +105,7 @@ class SlotTable:
 
         That holds as long as the caller has the mutex of the space, since other threads may drop clean slots.
 
-        Time: O(keys · live runs · log n), half of that of one by one or less.
+        Time: O(keys · live runs · log n).
         """
         home, live = self.owner._home, self.live
         with home.mutex:
@@ -151,7 +151,7 @@ class SlotTable:
             with self.owner._home.mutex:
                 self._note(key)
 
-    def note_update(self, keys_to_set: Iterable[Any], *, is_fetched: bool = False) -> bool:
+    def note_update(self, keys_to_set: Collection[Any], *, is_fetched: bool = False) -> bool:
         """Do what :meth:`note` does for many keys, and tell whether that could be done: not where one needs care.
 
         Args:
@@ -162,7 +162,8 @@ class SlotTable:
             return False
         if not _ALONE.issuperset(map(type, keys_to_set)):
             return False
-        self.owner._home.touch(self.owner)
+        if keys_to_set:
+            self.owner._home.touch(self.owner)
         for key in () if self.owner._fresh else keys_to_set:
             if key not in self.edits:
                 old = _get(self.live, key, ABSENT)

@@ -239,3 +239,17 @@ def test_a_deletion_among_many_changes_of_a_list_costs_one_row_more() -> None:
     target.pop(7)
     del target[3_001:3_009]
     assert space.checkpoint().slots == 500 + 1 + 8
+
+
+@pytest.mark.parametrize("is_recovered", [False, True])
+def test_a_raw_dictionary_takes_bytes_alone_and_an_empty_update_changes_nothing(is_recovered: bool) -> None:
+    store = CheckpointStore(":memory:")
+    space = PersistedObjectSpace(store)
+    space.create_sorted_dictionary("raw", raw=True).update({b"a": "1"})
+    space.checkpoint()
+    raw = (PersistedObjectSpace(store) if is_recovered else space).get_sorted_dictionary("raw")
+    with pytest.raises(TypeError, match="a key is bytes, found 'b'"):
+        raw.update({}, b="2")
+    raw.update({})
+    assert dict(raw) == {b"a": "1"}
+    assert raw._home.checkpoint().slots == 0
