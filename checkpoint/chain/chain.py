@@ -147,8 +147,21 @@ class Chain:
         """The manifest of the newest epoch, or None before the first."""
         return self.manifest(self._epoch) if self._epoch else None
 
+    def fresh(self) -> Chain:
+        """Return a chain that knows the newest epochs, for reading beside this one.
+
+        A driver publishes what follows the epochs that it has seen itself; whoever shows its state, in another thread
+        even, must not make it see more.
+
+        Raises:
+            CheckpointError: the location cannot be read.
+        """
+        chain = Chain(self.location, self.space)
+        chain._manifests = dict(self._manifests)
+        return chain
+
     def refresh(self) -> None:
-        """Look for epochs that others have published.
+        """Look for epochs that others have published: a driver does so before its first, and never after.
 
         Raises:
             CheckpointError: the location cannot be read.
@@ -222,7 +235,8 @@ class Chain:
         Raises:
             CheckpointError: micro-batches between the last committed one and this one are missing from the space.
         """
-        last = self.newest.committed.get(source.query) if self.newest else None
+        base = self._epoch
+        last = self.manifest(base).committed.get(source.query) if base else None
         if last is not None and source.batch <= last:
             return None
         if last is not None and source.batch > last + 1:
@@ -231,8 +245,8 @@ class Chain:
                 f" committed here is {last}: the batches between are missing: if an older copy of the space was put"
                 " back, put the matching one there, or start a new query from the input that the space has not seen"
             )
-        plans = {name: self.operator_plan(name, None, full_after, cache) for name in operators}
-        return EpochPlan(self._epoch, source, plans)
+        plans = {name: self.operator_plan(name, base, full_after, cache) for name in operators}
+        return EpochPlan(base, source, plans)
 
     def publish(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -94,10 +95,17 @@ class Epochs:
             # A micro-batch that comes again was not finished. Another query says nothing about the end of the last one.
             is_open = newest.source == position if plan is None else is_first and newest.source.query != position.query
             if is_open:
-                with open_shard(self._state_plan(), 0) as space:
-                    found = noted_parcels(space)
-                self._delivery.redeliver(spark, found)
+                self._delivery.redeliver(spark, self._parcels_of(newest))
         return plan
+
+    def _parcels_of(self, newest: Manifest) -> dict[str, list[Parcel]]:
+        """Return where the changes of the newest micro-batch lie; an older one may have left what it noted."""
+        with open_shard(self._state_plan(), 0) as space:
+            found = noted_parcels(space)
+        # A rescale is an epoch of its own after that of the micro-batch, and has its source.
+        backwards = map(self.chain.manifest, range(newest.epoch, self.chain.first_epoch - 1, -1))
+        same = {one.epoch for one in takewhile(lambda one: one.source == newest.source, backwards)}
+        return {name: parcels for name, parcels in found.items() if parcels and parcels[0].epoch in same}
 
     def _state_plan(self) -> OperatorPlan:
         return self.chain.operator_plan(PIPELINE, cache=self._cache)

@@ -297,12 +297,12 @@ class Pipeline(Builder):
         Raises:
             CheckpointError: the location cannot be read.
         """
-        self.chain.refresh()
-        newest, error = self.chain.newest, self._watch.error
+        chain = self.chain.fresh()
+        newest, error = chain.newest, self._watch.error
         return Status(
-            self.chain.location.url,
-            self.chain.shards,
-            self.chain.epoch,
+            chain.location.url,
+            chain.shards,
+            chain.epoch,
             self._query is not None and self._query.isActive,
             None if newest is None else EpochProgress.of(newest),
             None if error is None else str(error),
@@ -318,7 +318,7 @@ class Pipeline(Builder):
         Raises:
             UnknownCheckpointError: the epoch has not been published.
         """
-        return self.chain.operator_plan(operator, epoch, cache=self._cache)
+        return self.chain.fresh().operator_plan(operator, epoch, cache=self._cache)
 
     @contextmanager
     def read(self, operator: str, shard: int, epoch: int | None = None) -> Iterator[PersistedObjectSpace]:
@@ -351,9 +351,10 @@ class Pipeline(Builder):
             kept = [one for one, node in self.results.items() if node.label == "Materialize"]
             raise SchemaError(f"nothing is materialised as {name!r}: there is {', '.join(kept) or 'nothing'}")
         found: list[tuple[Any, ...]] = []
-        self.chain.refresh()  # Another driver may have published since.
-        for shard in range(self.chain.shards):
-            with self.read(name, shard, epoch) as space:
+        # All shards as of one epoch, whatever a query publishes meanwhile.
+        plan = self.operator_plan(name, epoch)
+        for shard in range(plan.shards):
+            with open_shard(plan, shard) as space:
                 if f"{name}/table" in tables(space):
                     found += StorageTable(space.store, f"{name}/table", self.columns[name]).scan()
         return found

@@ -31,10 +31,11 @@ ChunkFunction = Callable[[int, Chunk], object]
 
 
 def note_parcels(space: PersistedObjectSpace, found: Mapping[str, Sequence[Parcel]]) -> None:
-    """Note where the changes of an epoch lie. Dirties: an item for each result."""
+    """Note where the changes of an epoch lie, and nothing of older ones. Dirties: an item for each result."""
     noted = space.get_or_create_dictionary(HANDOVER)
-    for name, parcels in found.items():
-        noted[name] = [asdict(parcel) for parcel in parcels]
+    for name in [name for name in noted if name not in found]:
+        del noted[name]
+    noted.update({name: [asdict(parcel) for parcel in parcels] for name, parcels in found.items()})
 
 
 def noted_parcels(space: PersistedObjectSpace) -> dict[str, list[Parcel]]:
@@ -94,18 +95,25 @@ class Delivery:
             CorruptStoreError: a file is damaged.
         """
         there = {f"{FOLDER}/{name}" for name in self._location.names(FOLDER)}
-        gone = [parcel for name in self._exits for parcel in found.get(name, ()) if parcel.file not in there]
-        if gone:
-            _LOG.warning(
-                "%s: the changes of epoch %d were perhaps handed out before and cannot be again: %s and %d more are not"
-                " here, as where a space was copied without its hand-over files",
-                self._location.url,
-                gone[0].epoch,
-                gone[0].file,
-                len(gone) - 1,
-            )
-            return
-        self.deliver(spark, found)
+        whole = {}
+        for name in self._exits:
+            gone = [parcel for parcel in found.get(name, ()) if parcel.file not in there]
+            if gone:
+                self._lament(name, gone)
+            else:
+                whole[name] = found.get(name, ())
+        self.deliver(spark, whole)
+
+    def _lament(self, name: str, gone: Sequence[Parcel]) -> None:
+        _LOG.warning(
+            "%s: the changes of result %s in epoch %d were perhaps handed out before and cannot be again: %s and %d"
+            " more are not here, as where a space was copied without its hand-over files",
+            self._location.url,
+            name,
+            gone[0].epoch,
+            gone[0].file,
+            len(gone) - 1,
+        )
 
     def frame(self, spark: SparkSession, name: str, parcels: Sequence[Parcel]) -> DataFrame:
         """Return the changes of a result as a DataFrame: ``op`` before the columns that the user sees."""

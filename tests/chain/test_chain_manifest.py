@@ -98,6 +98,15 @@ def test_the_second_of_two_drivers_is_fenced(location: Location, publish: Publis
     assert second.epoch == 0
 
 
+def test_whoever_reads_beside_a_driver_leaves_its_fence_alone(location: Location, publish: Publisher) -> None:
+    first, second = Chain.open_or_create(location, 1), Chain.open_or_create(location, 1)
+    publish(first, {"a": 1})
+    assert second.fresh().epoch == 1
+    assert second.epoch == 0
+    with pytest.raises(FencedError, match="epoch 1 was published by another driver first"):
+        publish(second, {"a": 100})
+
+
 def test_nothing_is_published_unless_every_shard_has_one_message(location: Location) -> None:
     chain = Chain.open_or_create(location, 3)
     plan = chain.begin(SourcePosition("q", 0), [OPERATOR])

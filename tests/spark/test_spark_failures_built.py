@@ -149,10 +149,30 @@ def test_a_copy_without_hand_over_files_goes_on(
     shutil.copytree(tmp_path / "space", tmp_path / "copy" / "space", ignore=lambda *_: {"handover"})
     made, epochs = driver(tmp_path / "copy", told)
     assert run(epochs, frames, 0, EPOCHS[0]) is None
-    assert "the changes of epoch 1 were perhaps handed out before and cannot be again" in caplog.text
+    assert "the changes of result log in epoch 1 were perhaps handed out before and cannot be again" in caplog.text
     assert run(epochs, frames, 1, EPOCHS[1]) is not None
     assert state(made) == answers[1]
     assert (told.calls, sorted(told.changes)) == (2, [1, 2])
+
+
+def test_a_sink_that_comes_back_takes_nothing_from_the_others(frames: Frames, tmp_path: Path) -> None:
+    def sunk(*names: str) -> tuple[Driver, Epochs, dict[str, Told]]:
+        made, told = Driver(tmp_path / "space", SHARDS, cache=tmp_path / "cache"), {name: Told({}) for name in names}
+        totals = build(made)
+        for name in names:
+            totals.select("k", "n").sink(name, told[name])
+        return made, made.epochs(), told
+
+    for number, names in enumerate((["one", "two"], ["one"])):
+        made, epochs, _ = sunk(*names)
+        run(epochs, frames, number, EPOCHS[number])
+        made.upkeep.published(number + 1)
+        made.upkeep.wait(60)
+    # The driver dies after the second epoch was published: so its micro-batch comes again, to both sinks.
+    _, epochs, told = sunk("one", "two")
+    assert run(epochs, frames, 1, EPOCHS[1]) is None
+    assert sorted(told["one"].changes) == [2]
+    assert told["two"].changes == {}, "what a sink missed while it was away is not its to get"
 
 
 def test_images_are_made_beside_the_epochs_of_a_built_pipeline(

@@ -138,6 +138,7 @@ def test_a_crash_before_the_publish_is_made_good_by_the_replay(
 def test_the_second_of_two_drivers_stops(make_pipeline: MakePipeline, batches: list[DataFrame]) -> None:
     first, second = make_pipeline(), make_pipeline()
     first.run_epoch(batches[0], 0)
+    assert second.status().epoch == 1, "who asks how it stands is shown the epochs of others"
     with pytest.raises(FencedError, match="epoch 1 was published by another driver"):
         second.run_epoch(batches[1], 0)
     assert kept(make_pipeline()) == expected(batches[:1])
