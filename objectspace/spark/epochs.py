@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from checkpoint.chain import Chain, EpochPlan, Manifest, OperatorPlan, ShardSaved, SourcePosition
+from checkpoint.chain.plan import require_one_each
 from objectspace.operators import PipelineChangedError, Plan
 from objectspace.operators.catalogue import compare, note, stored_names
-from objectspace.spark.errors import explained
+from objectspace.spark.errors import in_words
 from objectspace.spark.executor import MESSAGE_SCHEMA, open_shard, save_shard
 from objectspace.spark.handover import Parcel, Report
 from objectspace.spark.inputs import Declared
@@ -180,7 +180,7 @@ class _Epoch:
             for side, number in stage.inputs
             for column, value in self._watermarks.get(number, {}).items()
         )
-        found: dict[int, ShardSaved] = {}
+        found: list[ShardSaved] = []
         if is_direct:
             task = StageTask(plan, stage, is_routed=True)
             found = self._accept(stage.name, lambda: self._routed(stage).mapInArrow(task, MESSAGE_SCHEMA), stage)
@@ -188,27 +188,27 @@ class _Epoch:
             task = StageTask(plan, stage, parcels, promises)
             rows = self._spark.range(0, stage.tasks, 1, stage.tasks)
             found = self._accept(stage.name, lambda: rows.mapInArrow(task, MESSAGE_SCHEMA), stage)
-        return [found.get(shard, ShardSaved(stage.name, shard, None)) for shard in range(plan.shards)]
+        if found:
+            require_one_each(stage.name, stage.tasks, found)
+        others = range(stage.tasks if found else 0, plan.shards)
+        return [*found, *(ShardSaved(stage.name, shard, None) for shard in others)]
 
     def _routed(self, stage: Stage) -> DataFrame:
         changes = self._rows.mapInArrow(self._epochs.intake(self._plan.epoch).routed, ROUTED_SCHEMA)
         # The explicit number of partitions keeps adaptive execution from joining small ones into one task.
         return changes.repartitionById(stage.tasks, "shard")
 
-    def _accept(self, name: str, tasks: Callable[[], DataFrame], stage: Stage | None) -> dict[int, ShardSaved]:
+    def _accept(self, name: str, tasks: Callable[[], DataFrame], stage: Stage | None) -> list[ShardSaved]:
         """Run an action, and take in what its tasks say; return the saved shards."""
         started = time.perf_counter()
-        try:
+        with in_words(name, self._plan.epoch):
             reports = [Report.from_json(row.message) for row in tasks().collect()]
-        except PySparkException as error:
-            known = explained(error, name, self._plan.epoch)
-            raise known from (None if known is not error else error.__cause__)
         for report in reports:
             for parcel in report.parcels:
                 self._parcels.setdefault(parcel.exit, []).append(parcel)
         self._promise(reports, stage)
         self._count(name, reports, (time.perf_counter() - started) * 1000)
-        return {report.saved.shard: report.saved for report in reports if report.saved is not None}
+        return [report.saved for report in reports if report.saved is not None]
 
     def _promise(self, reports: Sequence[Report], stage: Stage | None) -> None:
         """Take promises that every task of a stage gives: the least of what they say holds for all."""

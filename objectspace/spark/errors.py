@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from checkpoint import CheckpointError
@@ -20,7 +23,34 @@ class TaskFailedError(ObjectSpaceError, PySparkException):
         PySparkException.__init__(self, message=message)
 
 
-_LAST_LINE = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)?): (?P<said>.+)", re.MULTILINE)
+@contextmanager
+def in_words(operator: str, epoch: int) -> Iterator[None]:
+    """Let an action of Spark that fails say what happened on its executors.
+
+    Args:
+        operator: the operator whose action it is.
+        epoch: the epoch that is made.
+
+    Raises:
+        TaskFailedError: a task failed for good; what Spark raised, where it says nothing of the kind.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        # What Spark does not know it leaves to Py4J: that an executor was lost, say.
+        known = explained(error, operator, epoch)
+        raise known from (None if known is not error else error.__cause__)
+
+
+_LAST_LINE = re.compile(
+    r"^(?P<kind>[A-Za-z_][\w.]*): (?P<said>.+)|^(?P<alone>[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit))\s*$",
+    re.MULTILINE,
+)
+"""The last line of a traceback: the error and what it says, or the error alone."""
+
+_PLACE = re.compile(r'^ +File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)', re.MULTILINE)
+
+_ABORTED = re.compile(r"Job aborted due to stage failure: (?P<said>[^\n]+)")
 
 
 def explained(error: BaseException, operator: str, epoch: int) -> BaseException:
@@ -45,13 +75,20 @@ def explained(error: BaseException, operator: str, epoch: int) -> BaseException:
 
 
 def _said(text: str) -> str | None:
-    """Return the last line of the Python traceback in a message of Spark."""
+    """Return what a message of Spark says of its tasks: how their Python ended, or else why the job was given up."""
     remote = text.rfind("Traceback (most recent call last)")
-    if remote < 0:
-        return None
-    found = _LAST_LINE.search(text, remote)
+    found = _LAST_LINE.search(text, remote) if remote >= 0 else None
     if found is None:
-        return None
+        aborted = _ABORTED.search(text)
+        return None if aborted is None else aborted["said"].strip().rstrip(".")
+    if found["alone"]:
+        return f"{found['alone'].rpartition('.')[2]}{_place(text[remote : found.start()])}"
     kind, said = found["kind"].rpartition(".")[2], found["said"].strip()
     ours = found["kind"].startswith(("objectspace.", "checkpoint."))
     return said if ours else f"{kind}: {said}"
+
+
+def _place(traceback: str) -> str:
+    """Return where an error without a message was raised."""
+    places = list(_PLACE.finditer(traceback))
+    return " in {function}, line {line} of {file}".format(**places[-1].groupdict()) if places else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -12,10 +12,7 @@ from pyspark.sql.types import StructType
 
 from objectspace.operators import Node
 from objectspace.relational import SchemaError, TableSchema
-from objectspace.spark.tasks import SourceInput
-
-TAG = "source"
-"""The column that says which source a row is of, where there are several."""
+from objectspace.spark.tasks import TAG, SourceInput
 
 
 @dataclass(frozen=True)
@@ -50,6 +47,19 @@ def schema_of(frame: DataFrame, op_column: str | None) -> StructType:
     if op_column is not None and op_column not in frame.columns:
         raise SchemaError(f"op_column {op_column!r}: the source has the columns {', '.join(frame.columns)}")
     return StructType([one for one in frame.schema.fields if one.name != op_column])
+
+
+def require_distinct(name: str, known: Iterable[str]) -> None:
+    """Make sure that a source has a name of its own to Spark, too, which does not tell upper from lower case.
+
+    Raises:
+        SchemaError: another one differs in nothing else.
+    """
+    for other in known:
+        if other != name and other.lower() == name.lower():
+            raise SchemaError(
+                f"source {name!r}: there is a source {other!r}, and Spark takes the two for one name: choose another"
+            )
 
 
 def require_streams(sources: Sequence[Declared]) -> None:

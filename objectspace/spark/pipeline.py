@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -24,9 +23,9 @@ from objectspace.relational import SchemaError, StorageTable, tables
 from objectspace.relational.schema import KeyPart
 from objectspace.spark.connect import require_classic
 from objectspace.spark.epochs import Epochs
-from objectspace.spark.errors import explained
+from objectspace.spark.errors import in_words
 from objectspace.spark.executor import MESSAGE_SCHEMA, Process, open_shard, shard_task
-from objectspace.spark.inputs import Declared, keyed_schema, require_streams, wide
+from objectspace.spark.inputs import Declared, keyed_schema, require_distinct, require_streams, wide
 from objectspace.spark.progress import PHASES, EpochProgress, figures_of
 from objectspace.spark.query import PipelineQuery, Status, Watch
 from objectspace.spark.shards import shard_expression
@@ -154,6 +153,7 @@ class Pipeline(Builder):
         """
         if not isinstance(schema, DataFrame):
             return super().source(name, schema, key, append_only=bool(append_only))
+        require_distinct(name, self._declared)
         found = keyed_schema(schema, op_column, key)
         stream = super().source(name, found, append_only=op_column is None if append_only is None else append_only)
         self._declared[name] = Declared(name, schema, op_column, stream.node, not found.primary_key)
@@ -382,20 +382,14 @@ class Pipeline(Builder):
         figures: dict[str, float] = {}
         for name, operator in self.operators.items():
             since = time.perf_counter()
-            saved[name] = self._explained(operator, plan.operators[name], rows)
+            with in_words(name, plan.epoch):
+                saved[name] = operator.run(plan.operators[name], rows)
             total = {key: sum(one.metrics.get(key, 0) for one in saved[name]) for key in ("rows", *PHASES)}
             phases = {phase: total[phase] for phase in PHASES if total[phase]}
             taken = {"rows_in": total["rows"], "ms": (time.perf_counter() - since) * 1000}
             figures |= figures_of(name, {**taken, **phases})
         figures["seconds"] = time.perf_counter() - started
         return self.chain.publish(plan, saved, figures, self.upkeep.images(plan.epoch))
-
-    def _explained(self, operator: Operator, plan: OperatorPlan, rows: DataFrame) -> list[ShardSaved]:
-        try:
-            return operator.run(plan, rows)
-        except PySparkException as error:
-            known = explained(error, operator.name, plan.epoch)
-            raise known from (None if known is not error else error.__cause__)
 
     def _each(self, on_epoch: Callable[[int, Manifest | None], None] | None) -> Callable[[DataFrame, int], None]:
         watch = self._watch

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from objectspace.operators import Node, Operator, Plan
-from objectspace.relational import TableSchema
+from objectspace.relational import SchemaError, TableSchema
+from objectspace.relational.chunk import OP_COLUMN
 
 Maker = Callable[[], Operator]
 
@@ -205,5 +206,10 @@ class _Compiler:
                 yield made
 
     def _exit(self, schema: TableSchema, keys: tuple[str, ...] | None, tasks: int) -> Exit:
+        if OP_COLUMN in schema.names:
+            raise SchemaError(
+                f"a stream with the columns {', '.join(schema.names)}: {OP_COLUMN!r} is where changes say what they do"
+                " when they go from task to task: give the column another name, or declare its source with op_column="
+            )
         self.count += 1
         return Exit(self.count, schema, keys, tasks)

@@ -35,6 +35,9 @@ from objectspace.spark.stages import Fragment, Stage
 
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
+TAG = "$source"
+"""The column that says which source a row is of, where there are several; no source can have this name."""
+
 ROUTED_SCHEMA = "shard int, exit int, changes binary, rows long"
 """What goes through the one shuffle, where there is one: changes as an Arrow file, and where they go.
 
@@ -198,7 +201,7 @@ class Intake:
         if len(self.inputs) == 1:
             return batch
         cells = batch.column(one.name)
-        kept = cells.filter(pc.equal(batch.column("source"), one.name))
+        kept = cells.filter(pc.equal(batch.column(TAG), one.name))
         return pa.RecordBatch.from_struct_array(kept)
 
     def _first(self, place: int, rows: int) -> int:

@@ -14,6 +14,7 @@ from objectspace.relational import TableSchema
 from objectspace.spark import Pipeline
 from objectspace.spark.epochs import Epochs
 from objectspace.spark.inputs import Declared
+from objectspace.spark.tasks import TAG
 from tests.operators.pipeline_trees import SCHEMA
 from tests.spark.frames import Frame, Frames
 
@@ -50,4 +51,4 @@ def micro_batch(frames: Frames, changes: dict[str, list[tuple[str, tuple[Any, ..
             for other, cells in columns.items():
                 cells.append({"op": op, **dict(zip(SCHEMA, row, strict=True))} if other == name else None)
     arrays = {name: pa.array(cells, ROW) for name, cells in columns.items()}
-    return frames.of(pa.record_batch({"source": pa.array(names, pa.string()), **arrays}))
+    return frames.of(pa.record_batch({TAG: pa.array(names, pa.string()), **arrays}))

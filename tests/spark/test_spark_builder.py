@@ -167,6 +167,13 @@ def test_what_cannot_run_is_refused_in_words(spark: SparkSession, tmp_path: Path
         driver("origin").for_each_epoch("other", print)
     with pytest.raises(SchemaError, match="op_column 'what': the source has the columns op, id"):
         driver("origin").source("more", spark.createDataFrame([], FLIGHT), op_column="what")
+    with pytest.raises(SchemaError, match="there is a source 'flights', and Spark takes the two for one name"):
+        driver("origin").source("Flights", spark.createDataFrame([], FLIGHT), op_column="op")
+    with pytest.raises(SchemaError, match="'op' is where changes say what they do"):
+        operations = Pipeline(tmp_path / "operations", SHARDS, cache=tmp_path / "cache")
+        plain = operations.source("plain", spark.createDataFrame([], FLIGHT), key=["id"])
+        plain.group_by("op").agg(n=count()).materialize("counts")
+        operations.run_epoch(spark.createDataFrame([("+", 1, "A", "X", 0)], FLIGHT), 0)
     driver("carrier").run_epoch(spark.createDataFrame([("+", 1, "A", "X", 0)], FLIGHT), 0)
     with pytest.raises(PipelineChangedError, match="start at another location"):
         driver("origin").run_epoch(spark.createDataFrame([("+", 2, "A", "X", 0)], FLIGHT), 1)

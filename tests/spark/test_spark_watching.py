@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 
@@ -100,6 +101,33 @@ def test_the_error_that_ends_a_query_is_in_words_wherever_one_asks(
     assert failed.value.__suppress_context__
     out, errors = capfd.readouterr()
     assert len((out + errors).splitlines()) < 3, "Spark has printed a stack"
+
+
+class Silent:
+    """Ends in a way that leaves no message."""
+
+    def __init__(self, *, kills: bool) -> None:
+        self.kills = kills
+
+    def process(self, batch: pa.RecordBatch, space: PersistedObjectSpace) -> None:
+        if self.kills:
+            os._exit(1)
+        raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("kills", "told"),
+    [(False, r"AssertionError in process, line \d+ of "), (True, "Python worker exited unexpectedly")],
+)
+def test_a_task_that_ends_without_a_message_is_told_in_words(
+    stream: DataFrame, tmp_path: Path, kills: bool, told: str
+) -> None:
+    pipeline = Pipeline(tmp_path / "space", 2, cache=tmp_path / "cache")
+    pipeline.add(Operator("silent", ("k",), Silent(kills=kills)))
+    query = pipeline.start(stream, tmp_path / "query", {"availableNow": True})
+    with pytest.raises(TaskFailedError, match=f"operator silent, epoch 1: .*{told}") as failed:
+        query.awaitTermination()
+    assert "\n" not in str(failed.value)
 
 
 def test_an_error_of_the_library_is_told_as_it_is(stream: DataFrame, tmp_path: Path) -> None:
