@@ -31,8 +31,10 @@ def write_image_beside(plan: OperatorPlan, shard: int) -> AcceptedRun:
     order = _order(plan, shard)
     if order is None:
         return write_image(plan, shard)
-    # What says how to reach the location may be secret: it goes through a pipe, not into the list of processes.
-    done = subprocess.run([sys.executable, "-m", __name__], input=order, capture_output=True, check=False)
+    # What says how to reach the location may be secret: it goes through a pipe, not into the list of processes. What
+    # was imported here is found there, too, where a notebook has added to the path.
+    known = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run([sys.executable, "-m", __name__], input=order, capture_output=True, check=False, env=known)
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2] or f"exit status {done.returncode}"
         raise CheckpointError(f"image of {plan.operator}/{shard} at {plan.location.url}: {said}")

@@ -12,10 +12,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
@@ -23,10 +26,13 @@ from checkpoint.chain.location import Location
 from checkpoint.chain.manifest import AcceptedRun
 from checkpoint.chain.plan import Lineage, OperatorPlan, fingerprint_of, standing
 from checkpoint.chain.runfile import read_run, write_run
-from checkpoint.errors import CheckpointError, CorruptStoreError, StoreLockedError
+from checkpoint.errors import CheckpointError, CorruptStoreError, StoreFailedError, StoreLockedError
 from checkpoint.store import CheckpointStore
 
 Fingerprint = list[tuple[int, str]]
+
+KEPT_SECONDS = 7 * 86_400
+"""How long a cache is kept that nobody opens: that of a space or an operator that is gone, or of a task that died."""
 
 
 def cache_root() -> Path:
@@ -105,7 +111,7 @@ def open_cache(plan: OperatorPlan, shard: int) -> Iterator[CheckpointStore]:
     folder = _folder(plan, shard)
     store = _reopened(folder, plan, shard)
     if store is not None:
-        with store:
+        with _removed_where_damaged(store), store:
             yield store
         return
     if not _caches(folder):
@@ -119,8 +125,22 @@ def open_cache(plan: OperatorPlan, shard: int) -> Iterator[CheckpointStore]:
         yield store
 
 
+@contextmanager
+def _removed_where_damaged(store: CheckpointStore) -> Iterator[None]:
+    """Remove a cache that turns out to be damaged: all that it holds lies at the location, too."""
+    try:
+        yield
+    except (CorruptStoreError, StoreFailedError) as error:
+        _remove(Path(store.path))
+        raise CorruptStoreError(
+            f"{error}; that file was a cache of this machine and is removed now: try again, which makes it anew"
+        ) from error
+
+
 def _reopened(folder: Path, plan: OperatorPlan, shard: int) -> CheckpointStore | None:
     for path in _caches(folder):
+        with suppress(OSError):
+            os.utime(path)
         try:
             store = CheckpointStore(path, durability="normal")
         except StoreLockedError:
@@ -132,6 +152,9 @@ def _reopened(folder: Path, plan: OperatorPlan, shard: int) -> CheckpointStore |
             if catch_up(store, plan.location, plan.lineages[shard]):
                 return store
             stale = not _is_ahead(store, plan.lineages[shard])
+        except (CorruptStoreError, StoreFailedError):
+            # If it is the location that is damaged, a new cache will say so.
+            stale = True
         except BaseException:
             store.close()
             raise
@@ -142,6 +165,7 @@ def _reopened(folder: Path, plan: OperatorPlan, shard: int) -> CheckpointStore |
 
 
 def _fresh(folder: Path, plan: OperatorPlan, shard: int) -> CheckpointStore:
+    _sweep(Path(plan.cache) if plan.cache else cache_root())
     # A new name each time: whoever still holds a removed cache open keeps a file of his own.
     store = CheckpointStore(folder / f"{uuid4().hex}.db", durability="normal")
     try:
@@ -164,6 +188,16 @@ def _folder(plan: OperatorPlan, shard: int) -> Path:
             f"cache folder {folder}: {error.strerror}: set OBJECTSPACE_CACHE to a folder that can be written"
         ) from error
     return folder
+
+
+@cache
+def _sweep(root: Path) -> None:
+    """Remove what nobody has opened for long: once a process, and only where caches lie."""
+    oldest = time.time() - KEPT_SECONDS
+    for path in (*root.glob("*/*/*.db"), *root.glob("*/*/private-*")):
+        with suppress(OSError):
+            if path.stat().st_mtime < oldest:
+                _remove(path)
 
 
 def _caches(folder: Path) -> list[Path]:
@@ -223,4 +257,7 @@ def _note_of(store: CheckpointStore) -> Path:
 
 def _remove(path: Path) -> None:
     for file in path.parent.glob(path.name + "*"):
-        file.unlink(missing_ok=True)
+        if file.is_dir():
+            shutil.rmtree(file, ignore_errors=True)
+        else:
+            file.unlink(missing_ok=True)

@@ -17,6 +17,7 @@ from checkpoint.chain.collect import (
     file_name,
     first_needed,
     needed_runs,
+    published_at,
     raise_floor,
     remove_leftovers,
     remove_manifests,
@@ -360,11 +361,12 @@ class Chain:
         if floor > self._floor:
             raise_floor(self.location, floor, self.incarnation)
             self._floor = floor
+        published = published_at(self.location, self._epoch)
         return Collected(
             floor,
-            runs=remove_runs(self.location, listed, needed, grace_seconds),
+            runs=remove_runs(self.location, listed, needed, grace_seconds, published),
             manifests=remove_manifests(self.location, first),
-            leftovers=remove_leftovers(self.location, grace_seconds),
+            leftovers=remove_leftovers(self.location, grace_seconds, published),
         )
 
     def _require_kept(self, epoch: int) -> None:

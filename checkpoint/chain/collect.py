@@ -17,6 +17,8 @@ from checkpoint.chain.manifest import AcceptedRun, Manifest, seal
 FLOORS = "floor"
 MANIFESTS = "manifest"
 RUNS = "run"
+HANDOVER = "handover"
+"""Where pipelines keep what their tasks hand on; the files themselves are theirs."""
 
 
 @dataclass(frozen=True)
@@ -78,21 +80,36 @@ def first_needed(floor: Manifest) -> int:
     return min([floor.epoch, *begins])
 
 
-def remove_runs(location: Location, listed: Iterable[str], needed: set[str], grace_seconds: float) -> int:
+def published_at(location: Location, epoch: int) -> float:
+    """Return when an epoch was published, by the clock of the location; 0 where that is not known."""
+    return location.modified(file_name(MANIFESTS, epoch)) or 0
+
+
+def remove_runs(
+    location: Location, listed: Iterable[str], needed: set[str], grace_seconds: float, published: float = 0
+) -> int:
     """Remove the run files that are not needed and older than the grace period, and return how many these were.
+
+    Args:
+        location: where they lie.
+        listed: the names of the files.
+        needed: those that stay.
+        grace_seconds: the grace period.
+        published: when the newest epoch was published, by the clock of the location.
 
     Dirties: these files.
     """
     unneeded = (name for name in listed if name not in needed)
-    return _remove(location, _old(location, unneeded, grace_seconds))
+    return _remove(location, _old(location, unneeded, grace_seconds, published))
 
 
-def remove_leftovers(location: Location, grace_seconds: float) -> int:
+def remove_leftovers(location: Location, grace_seconds: float, published: float = 0) -> int:
     """Remove the temporary files that processes which died have left, and return how many these were.
 
     Dirties: these files.
     """
-    return _remove(location, _old(location, location.leftovers(("", FLOORS, MANIFESTS, RUNS)), grace_seconds))
+    leftovers = location.leftovers(("", FLOORS, MANIFESTS, RUNS, HANDOVER))
+    return _remove(location, _old(location, leftovers, grace_seconds, published))
 
 
 def remove_manifests(location: Location, first: int) -> int:
@@ -108,11 +125,11 @@ def _is_in_lineage(run: AcceptedRun, floor: Manifest) -> bool:
     return 0 < begin <= run.epoch
 
 
-def _old(location: Location, names: Iterable[str], grace_seconds: float) -> Iterator[str]:
+def _old(location: Location, names: Iterable[str], grace_seconds: float, published: float) -> Iterator[str]:
     times = {name: modified for name in names if (modified := location.modified(name)) is not None}
-    # The clock of this machine may have jumped ahead; the newest of the files is by no more than its age behind the
-    # clock of the location, so that a file under way is never taken for an old one.
-    now = min(time.time(), max(times.values(), default=0))
+    # The clock of this machine may have jumped ahead; the newest file is by no more than its age behind the clock of
+    # the location, so that a file under way is never taken for an old one.
+    now = min(time.time(), max([published, *times.values()]))
     return (name for name, modified in times.items() if now - modified >= grace_seconds)
 
 

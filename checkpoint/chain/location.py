@@ -334,8 +334,11 @@ def _protocols(system: fsspec.AbstractFileSystem) -> tuple[str, ...]:
 def _explained(location: Location, verb: str, name: str) -> Iterator[None]:
     try:
         yield
-    except OSError as error:
-        reason = error.strerror or str(error) or type(error).__name__
+    except CheckpointError:
+        raise
+    except Exception as error:
+        # The clients of object stores have errors of their own kinds: without credentials, say, or without an endpoint.
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise CheckpointError(
             f"location {location.url}: cannot {verb} {name}: {reason}: check the location and the rights to it"
         ) from error

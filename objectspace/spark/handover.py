@@ -19,6 +19,7 @@ from xxhash import xxh64_intdigest
 
 from checkpoint import CorruptStoreError
 from checkpoint.chain import Location, ShardSaved
+from checkpoint.chain.collect import HANDOVER
 from objectspace import codec
 from objectspace.operators.net import net_changes
 from objectspace.relational import Chunk, DataType, Order, SchemaError, TableSchema, compacted
@@ -26,7 +27,7 @@ from objectspace.relational.keys import KeyEncoder
 from objectspace.relational.vnodes import VNODES, hasher
 from objectspace.spark.stages import Exit
 
-FOLDER = "handover"
+FOLDER = HANDOVER
 
 Watermark = tuple[int, str, Any]
 """A promise: the number of the exit, the column, and the least that still comes in it."""

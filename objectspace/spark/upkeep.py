@@ -6,11 +6,11 @@ import logging
 import tempfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from checkpoint.chain import AcceptedRun, Chain, Collected, Location, OperatorPlan, write_image_beside
-from checkpoint.errors import CheckpointError
 from objectspace.spark.handover import remove_before
 
 _LOG = logging.getLogger("objectspace.spark")
@@ -122,7 +122,7 @@ class Upkeep:
         return found
 
     def _work(self, epoch: int) -> None:
-        try:
+        with self._logged("the upkeep"):
             remove_before(self._location, epoch)
             is_due = epoch - self._collected >= self.retention.every
             if is_due or epoch % max(1, self._full_after // 4) == 0:
@@ -131,8 +131,13 @@ class Upkeep:
                 if is_due:
                     self._collected = epoch
                     self._collect(chain)
-        except (CheckpointError, OSError) as error:
-            _LOG.warning("%s: the upkeep failed, which is tried again: %s", self._location.url, error)
+
+    @contextmanager
+    def _logged(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # Whatever it is, the epochs go on without.
+            _LOG.warning("%s: %s failed, which is tried again: %s", self._location.url, what, error)
 
     def _collect(self, chain: Chain) -> None:
         with self._lock:
@@ -146,7 +151,8 @@ class Upkeep:
             with tempfile.TemporaryDirectory(prefix="objectspace-image-") as cache:
                 plan = chain.operator_plan(operator, None, self._full_after, cache)
                 for shard in self._due(plan):
-                    self._make_image(plan, shard)
+                    with self._logged(f"the image of {operator}/{shard}"):
+                        self._make_image(plan, shard)
 
     def _due(self, plan: OperatorPlan) -> Iterable[int]:
         return [

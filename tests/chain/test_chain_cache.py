@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 
 from checkpoint import CheckpointError, CheckpointStore, CorruptStoreError, Run
 from checkpoint.chain import Chain, Location, OperatorPlan, catch_up, location_at, open_cache
+from checkpoint.chain.cache import _sweep
+from checkpoint.session import PAGE_BYTES
 
 from .chain_helpers import OPERATOR, Publisher, run_of
 
@@ -120,6 +123,20 @@ def test_a_damaged_cache_is_rebuilt(chain: Chain, publish: Publisher, tmp_path: 
     assert len(_open(chain, tmp_path)) == 2000
 
 
+def test_a_cache_whose_damage_shows_late_is_rebuilt(chain: Chain, publish: Publisher, tmp_path: Path) -> None:
+    publish(chain, {f"key {number}": "x" * 50 for number in range(2000)})
+    _open(chain, tmp_path)
+    (cache,) = _files(tmp_path)
+    data = bytearray(cache.read_bytes())
+    for page in range(PAGE_BYTES * 20, len(data), PAGE_BYTES):
+        data[page : page + 200] = b"\xff" * 200
+    cache.write_bytes(bytes(data))
+    with pytest.raises(CorruptStoreError, match="was a cache of this machine and is removed now: try again"):
+        _open(chain, tmp_path)
+    assert _files(tmp_path) == []
+    assert len(_open(chain, tmp_path)) == 2000
+
+
 def test_damage_of_an_accepted_run_is_not_hidden(chain: Chain, publish: Publisher, tmp_path: Path) -> None:
     publish(chain, {"a": 1})
     (run,) = chain.lineage(OPERATOR, 0)
@@ -132,6 +149,22 @@ def test_damage_of_an_accepted_run_is_not_hidden(chain: Chain, publish: Publishe
 def test_a_shard_without_a_run_is_an_empty_store(chain: Chain, tmp_path: Path) -> None:
     with open_cache(_plan(chain, tmp_path), 0) as store:
         assert store.checkpoints() == []
+
+
+def test_caches_that_nobody_opens_go(chain: Chain, publish: Publisher, tmp_path: Path) -> None:
+    publish(chain, {"a": 1})
+    _open(chain, tmp_path)
+    (kept,) = _files(tmp_path)
+    past = tmp_path / "cache" / "a space that is gone" / f"{OPERATOR}-0"
+    (past / "private-dead").mkdir(parents=True)
+    for path in (past / "old.db", past / "young.db", past / "old.db-wal", past / "private-dead" / "x.db"):
+        path.touch()
+    for path in (past / "old.db", past / "private-dead"):
+        os.utime(path, (1, 1))
+    _sweep.cache_clear()
+    _open(Chain.open_or_create(location_at(tmp_path / "another"), 1), tmp_path)
+    assert [path.name for path in past.iterdir()] == ["young.db"]
+    assert kept.exists()
 
 
 def test_a_cache_folder_that_cannot_be_made_is_named(chain: Chain, tmp_path: Path) -> None:

@@ -186,11 +186,21 @@ def test_a_needed_manifest_that_is_lost_stops_the_collection(location: Location,
 def test_leftovers_of_dead_processes_go(tmp_path: Path, publish: Publisher) -> None:
     location = location_at(tmp_path / "space")
     chain = make(location, publish, 2)
-    for folder in ("", "run", "manifest"):
+    (tmp_path / "space" / "handover").mkdir()
+    for folder in ("", "run", "manifest", "handover"):
         (tmp_path / "space" / folder / ".tmp-dead").write_bytes(b"half")
     assert chain.collect(grace_seconds=600, keep_epochs=1).leftovers == 0
-    assert chain.collect(grace_seconds=0, keep_epochs=1).leftovers == 3
+    assert chain.collect(grace_seconds=0, keep_epochs=1).leftovers == 4
     assert not [name for _, _, names in os.walk(tmp_path / "space") for name in names if name.startswith(".tmp")]
+
+
+def test_an_orphan_is_as_old_as_the_newest_epoch_says(tmp_path: Path, publish: Publisher) -> None:
+    chain = make(location_at(tmp_path / "space"), publish, 2)
+    left = tmp_path / "space" / "run" / orphan(chain)
+    published = (tmp_path / "space" / "manifest" / f"{chain.epoch:012d}.json").stat().st_mtime
+    for age, gone in ((500, 0), (700, 1)):
+        os.utime(left, (published - age, published - age))
+        assert chain.collect(grace_seconds=600, keep_epochs=2).runs == gone
 
 
 def test_a_space_without_an_epoch_is_rid_of_orphans(location: Location) -> None:

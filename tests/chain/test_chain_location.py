@@ -106,3 +106,18 @@ def test_a_file_system_that_breaks_its_promise_is_refused() -> None:
     fsspec.register_implementation("careless", _Careless, clobber=True)
     with pytest.raises(CheckpointError, match="cannot create a file only where it is absent"):
         Chain.open_or_create(location_at(f"careless://{uuid4().hex}"), 1)
+
+
+class _WithoutCredentials(MemoryFileSystem):  # type: ignore[misc]
+    """A file system whose client has errors of its own kind, as those of object stores do."""
+
+    protocol = ("unknowing", "memory")
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: object) -> bytes:
+        raise LookupError("no credentials found")
+
+
+def test_an_error_of_a_client_is_told_as_one_of_the_location() -> None:
+    fsspec.register_implementation("unknowing", _WithoutCredentials, clobber=True)
+    with pytest.raises(CheckpointError, match=r"cannot read space\.json: no credentials found: check the location"):
+        location_at(f"unknowing://{uuid4().hex}").read("space.json")

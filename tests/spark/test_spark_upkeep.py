@@ -14,8 +14,8 @@ import pytest
 from moto.server import ThreadedMotoServer
 from pyspark.sql import DataFrame, SparkSession
 
-from checkpoint import CheckpointError, CheckpointKind
-from checkpoint.chain import AcceptedRun, Chain, Collected
+from checkpoint import CheckpointError, CheckpointKind, Run
+from checkpoint.chain import AcceptedRun, Chain, Collected, OperatorPlan, SourcePosition, location_at, save_run
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators import count, sum_
 from objectspace.spark import Pipeline, Retention, Upkeep
@@ -133,6 +133,26 @@ def test_a_collection_that_fails_is_logged_and_tried_again(
     assert "the upkeep failed, which is tried again: no such place" in caplog.text
     assert upkeep.published(2)
     upkeep.wait(60)
+    assert upkeep.last == Collected(1, 0, 0, 0)
+
+
+def test_an_image_that_fails_keeps_nothing_else_from_being_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(self: Upkeep, plan: OperatorPlan, shard: int) -> None:
+        raise ValueError("a client's own kind of error")
+
+    chain = Chain.open_or_create(location_at(tmp_path / "space"), 1)
+    plan = chain.begin(SourcePosition("q", 0), ["o"], cache=str(tmp_path / "cache"))
+    assert plan is not None
+    run = Run(CheckpointKind.FULL, [(1, "n", "Value", None)], [], [(1, "value", "1", None)])
+    chain.publish(plan, {"o": [save_run(plan.operators["o"], 0, run)]})
+    monkeypatch.setattr(Upkeep, "_due", lambda self, plan: [0])
+    monkeypatch.setattr(Upkeep, "_make_image", fails)
+    upkeep = Upkeep(chain.location, Retention(every=1))
+    upkeep.published(1)
+    upkeep.wait(60)
+    assert "the image of o/0 failed, which is tried again: a client's own kind of error" in caplog.text
     assert upkeep.last == Collected(1, 0, 0, 0)
 
 
