@@ -234,11 +234,13 @@ class Chain:
             cache: the folder of the local caches, or None for the default of the machine.
 
         Raises:
-            CheckpointError: micro-batches between the last committed one and this one are missing from the space.
+            CheckpointError: micro-batches between the last committed one and this one are missing from the space, or
+                this one was committed with other rows.
         """
         base = self._epoch
         last = self.manifest(base).committed.get(source.query) if base else None
         if last is not None and source.batch <= last:
+            self._require_same_rows(source)
             return None
         if last is not None and source.batch > last + 1:
             raise CheckpointError(
@@ -373,6 +375,16 @@ class Chain:
         if not self._floor <= epoch <= self._epoch:
             raise UnknownCheckpointError(
                 f"space at {self.location.url}: no epoch {epoch}: expected one from {self._floor} to {self._epoch}"
+            )
+
+    def _require_same_rows(self, source: SourcePosition) -> None:
+        kept = map(self.manifest, range(self._epoch, self._floor - 1, -1))
+        known = next((one for one in kept if one.source == source), None)
+        if known is not None and known.source.offsets and source.offsets not in ("", known.source.offsets):
+            raise CheckpointError(
+                f"space at {self.location.url}: query {source.query} comes with batch {source.batch} again, with other"
+                f" rows than those that epoch {known.epoch} holds: if an older copy of Spark's checkpoint was put back,"
+                " put the newest one there, or start a new query from the input that the space has not seen"
             )
 
     def _step(self, epoch: int, wanted: int) -> Manifest:

@@ -69,10 +69,12 @@ class SourcePosition:
     Args:
         query: the id of the query, the same after a restart from its checkpoint.
         batch: the number of the micro-batch, counted by the query from 0.
+        offsets: what tells its rows from those of another micro-batch; empty where that is not known.
     """
 
     query: str
     batch: int
+    offsets: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from objectspace.spark.epochs import Epochs
 from objectspace.spark.errors import in_words
 from objectspace.spark.executor import MESSAGE_SCHEMA, Process, open_shard, shard_task
 from objectspace.spark.inputs import Declared, keyed_schema, require_distinct, require_streams, wide
+from objectspace.spark.offsets import offsets_of
 from objectspace.spark.progress import PHASES, EpochProgress, figures_of
 from objectspace.spark.query import PipelineQuery, Status, Watch
 from objectspace.spark.shards import shard_expression
@@ -125,6 +126,7 @@ class Pipeline(Builder):
         self._declared: dict[str, Declared] = {}
         self._epochs: Epochs | None = None
         self._query: StreamingQuery | None = None
+        self._progress = ""
         self._watch = Watch()
         self._full_after = TASKS_WAIT * full_after
         self._cache = None if cache is None else os.path.abspath(cache)
@@ -206,10 +208,11 @@ class Pipeline(Builder):
         Raises:
             FencedError: another driver has published this epoch; this one must stop.
             TaskFailedError: a task failed for good; nothing was published.
-            CheckpointError: micro-batches are missing, or a shard gave no message or several.
+            CheckpointError: micro-batches are missing or come with other rows, or a shard gave no message or several.
         Dirties: the location: a run file for each shard that changed, and one manifest.
         """
-        position = SourcePosition(_query_id(rows), batch)
+        offsets = offsets_of(rows.sparkSession, self._progress, batch) if self._progress else ""
+        position = SourcePosition(_query_id(rows), batch, offsets)
         manifest = self._built().run(rows, position) if self._declared else self._run_added(rows, position)
         if manifest is not None:
             progress = EpochProgress.of(manifest)
@@ -282,8 +285,8 @@ class Pipeline(Builder):
         require_classic(rows)
         if self._declared:
             self._built()
-        writer = rows.writeStream.foreachBatch(self._each(on_epoch))
-        writer = writer.option("checkpointLocation", os.fspath(checkpoint_location))
+        self._progress = os.fspath(checkpoint_location)
+        writer = rows.writeStream.foreachBatch(self._each(on_epoch)).option("checkpointLocation", self._progress)
         self._query = PipelineQuery((writer.trigger(**trigger) if trigger else writer).start(), self._watch)
         return self._query
 

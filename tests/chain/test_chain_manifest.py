@@ -73,6 +73,19 @@ def test_a_committed_batch_is_recognised(location: Location, publish: Publisher)
     assert plan.epoch == 3
 
 
+def test_a_committed_batch_that_comes_with_other_rows_is_refused(location: Location, publish: Publisher) -> None:
+    chain = Chain.open_or_create(location, 1)
+    for batch, offsets in enumerate(("", "first", "second")):
+        plan = chain.begin(SourcePosition("q", batch, offsets), [OPERATOR])
+        assert plan is not None
+        chain.publish(plan, {OPERATOR: [ShardSaved(OPERATOR, 0, None)]})
+    again = Chain.open(location)
+    for batch, offsets in ((0, "any"), (1, "first"), (1, ""), (2, "second")):
+        assert again.begin(SourcePosition("q", batch, offsets), [OPERATOR]) is None
+    with pytest.raises(CheckpointError, match="batch 1 again, with other rows than those that epoch 2 holds"):
+        again.begin(SourcePosition("q", 1, "second"), [OPERATOR])
+
+
 def test_another_query_starts_again_at_batch_0(location: Location, publish: Publisher) -> None:
     chain = Chain.open_or_create(location, 1)
     publish(chain, {"a": 1})

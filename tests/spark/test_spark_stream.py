@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+from checkpoint import CheckpointError
 from checkpoint.chain import Manifest
 from objectspace.spark import Pipeline
 
@@ -65,6 +67,22 @@ def test_a_dropped_checkpoint_starts_a_new_query_on_the_same_space(
     assert _run(make_pipeline(), stream, tmp_path / "new progress") == [4, 5, 6]
     rows = spark.read.parquet(str(tmp_path / "input"))
     assert kept(make_pipeline()) == expected([rows, rows])
+
+
+def test_an_older_checkpoint_of_spark_is_noticed(
+    make_pipeline: MakePipeline, stream: DataFrame, tmp_path: Path, spark: SparkSession
+) -> None:
+    progress, older = tmp_path / "progress", tmp_path / "older"
+    with pytest.raises(StreamingQueryException, match="lost after the publish"):
+        _run(make_pipeline(), stream, progress, fail_at=1)
+    shutil.copytree(progress, older)
+    for folder in ("offsets", "commits", "sources/0"):
+        for name in ("1", ".1.crc"):
+            (older / folder / name).unlink(missing_ok=True)
+    (tmp_path / "input" / "1.parquet").unlink()
+    with pytest.raises(CheckpointError, match="batch 1 again, with other rows than those that epoch 2 holds"):
+        _run(make_pipeline(), stream, older)
+    assert make_pipeline().chain.epoch == 2
 
 
 def test_the_demo_survives_its_kill_and_starts_afresh(tmp_path: Path) -> None:
