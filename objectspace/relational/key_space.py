@@ -90,7 +90,10 @@ class KeySpace:
 
         Raises:
             VnodeNotOwnedError: the prefix belongs to a vnode of somebody else.
+            ValueError: a vnode is named, and the table is not distributed.
         """
+        if vnode is not None and not self.is_distributed:
+            raise ValueError(f"vnode {vnode} of table {self.table!r}: it is not distributed, so it has no vnodes")
         body = key_range(self.schema.key_encoder.encode, prefix, lower, upper, inclusive)
         if body == NOTHING:
             return []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set, Sized
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -101,6 +101,9 @@ class TableSchema:
         last_id: int = 0,
     ) -> None:
         given = tuple(columns)
+        stranger = next((column for column in given if not isinstance(column, Column)), None)
+        if stranger is not None:
+            raise SchemaError(f"the columns of a schema are Column objects: found {stranger!r:.80}")
         self.has_ids = all(column.id for column in given)
         self.columns = _with_ids(given)
         self.last_id = max([last_id, *(column.id for column in self.columns)])
@@ -158,7 +161,7 @@ class TableSchema:
             return row  # type: ignore[return-value]
         if isinstance(row, Mapping):
             row = self._row_of(row)
-        if isinstance(row, str | bytes) or len(row) != len(self._checks):
+        if isinstance(row, str | bytes | Set) or not isinstance(row, Sized) or len(row) != len(self._checks):
             raise RowError(f"a row has {len(self._checks)} values ({', '.join(self.names)}): found {row!r:.200}")
         try:
             return tuple([check(value) for check, value in zip(self._checks, row, strict=True)])
@@ -408,6 +411,8 @@ class TableSchema:
             else:
                 order = part[len(name) :]
             part = (name, order.strip() or "asc")
+        if not isinstance(part, tuple | list) or len(part) != 2 or not isinstance(part[0], str):
+            raise SchemaError(f"a key column is a name, 'name desc', or a pair (name, order): found {part!r:.80}")
         self.place_of(part[0])
         return part[0], Order.parse(part[1])
 

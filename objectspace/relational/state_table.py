@@ -66,16 +66,14 @@ class StateTable:
         vnodes: Iterable[int] | None = None,
         evolve: bool = False,
     ) -> None:
-        buffer = MemTable(consistency)
+        buffer, owned = MemTable(consistency), None if vnodes is None else VnodeBitmap(vnodes)
+        if schema is not None:
+            _key_space(name, schema, owned)  # What is refused leaves no table behind.
         self._record = open_record(space, name, schema, evolve=evolve)
         self._space, self._registry = space, registry_of(space)
         self._codec = self._record.codec()
         self._rows = RowStore(space, name)
-        self._keys = KeySpace(name, self._record.schema, None if vnodes is None else VnodeBitmap(vnodes))
-        if vnodes is not None and not self._keys.is_distributed:
-            raise ValueError(
-                f"table {name!r} is not distributed: its schema has neither distribution_key nor vnode_column"
-            )
+        self._keys = _key_space(name, self._record.schema, owned)
         self._buffer = buffer
         self._is_strict = consistency == "strict"
         self._pending: Any = None
@@ -324,6 +322,8 @@ class StateTable:
         Time: O(rows), in a strict table O(rows · log n).
         Dirties: at the commit one item a net operation.
         """
+        if not isinstance(chunk, Iterable):
+            raise RowError(f"table {self.name!r}: a chunk is a Chunk or pairs (operation, row): found {chunk!r:.80}")
         rows = chunk if isinstance(chunk, Chunk) else Chunk.from_rows(self.schema, chunk)
         if self.consistency == "blind" and not self._may_hide:
             self._write([op in ("+", "U+") for op in rows.ops], self._all_checked(rows.values))
@@ -354,7 +354,7 @@ class StateTable:
         counted in ``late_rows``). A watermark that goes backwards is ignored.
 
         Raises:
-            RowError: the schema names no watermark column, or the value does not fit it.
+            RowError: the schema names no watermark column, or the value does not fit it or is NaN.
 
         Time: O(1). Dirties: at the commit one item.
         """
@@ -364,9 +364,12 @@ class StateTable:
         if value is None:
             raise RowError(f"table {self.name!r}: the watermark of {column.name!r} is NULL: pass a value")
         try:
-            self._pending = checker(column.type)(value)
+            found = checker(column.type)(value)
         except BadValue as error:
             raise RowError(f"table {self.name!r}: the watermark of {column.name!r} ({column.type}): {error}") from None
+        if found != found:
+            raise RowError(f"table {self.name!r}: the watermark of {column.name!r} is NaN: pass a number")
+        self._pending = found
         if self._is_clean:
             self._soil()
 
@@ -589,6 +592,13 @@ class StateTable:
         found = list(islice(hidden, limit))
         self._rows.remove_all(found)
         return len(found)
+
+
+def _key_space(name: str, schema: TableSchema, owned: VnodeBitmap | None) -> KeySpace:
+    keys = KeySpace(name, schema, owned)
+    if owned is not None and not keys.is_distributed:
+        raise ValueError(f"table {name!r} is not distributed: its schema has neither distribution_key nor vnode_column")
+    return keys
 
 
 def _last_epoch(space: ObjectSpace) -> int:

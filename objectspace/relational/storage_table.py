@@ -102,7 +102,8 @@ class StorageTable:
         """Return an iterator over rows in key order; a distributed table is merged over its vnodes.
 
         Bounds are those of SQL: they compare values, whatever the direction of the column, and nothing compares with
-        NULL, so that a bounded range has no row with NULL in a column that decides.
+        NULL, so that a bounded range has no row with NULL in a column that decides; nor one that a NULL in the bound
+        would decide about.
 
         Args:
             prefix: values of the leading key columns that all rows have; ``None`` stands for NULL.
@@ -159,14 +160,14 @@ class StorageTable:
         """Yield the net change of each key from one epoch to another, both included, in key order.
 
         What was inserted and deleted in between does not appear, nor what a watermark hides, nor what changed in other
-        columns only. Both epochs are read with
-        the schema at ``to_epoch``, and rows have the columns of this storage table.
+        columns only. Both epochs are read with the schema at ``to_epoch``, and rows have the columns of this storage
+        table.
 
         Raises:
             RowError: ``from_epoch`` is after ``to_epoch``.
             UnknownCheckpointError: ``to_epoch`` is not committed yet, or the state before was merged.
 
-        Time: O(rows that the checkpoints in between wrote · log n).
+        Time: O(rows that the checkpoints in between wrote · log n); O(rows of the table) where one of them is full.
         """
         if from_epoch > to_epoch:
             raise RowError(f"changes from epoch {from_epoch} to {to_epoch}: the first is after the last")
@@ -177,14 +178,13 @@ class StorageTable:
             return iter(())
         after = _View(self._store, self._store.reader(last), self.name)
         before = None if not first else _earlier(self._store, first, self.name, after)
-        return self._net(before, after, first, last)
+        return self._net(before, after)
 
     def __repr__(self) -> str:
         return f"StorageTable({self.name!r}, epoch {self.epoch}, columns {', '.join(self.columns)})"
 
-    def _net(self, before: _View | None, after: _View, first: int, last: int) -> Iterator[Operation]:
-        same = before is not None and before.object_id == after.object_id
-        for key in after.touched(first if same else 0, last, before if not same else None):
+    def _net(self, before: _View | None, after: _View) -> Iterator[Operation]:
+        for key in after.touched(before):
             old = None if before is None else after.visible(key, before.text(key))
             new = after.visible(key, after.text(key))
             if old != new:
@@ -251,8 +251,8 @@ class _View:
         self, prefix: Row, lower: Row | None, upper: Row | None, inclusive: tuple[bool, bool], reverse: bool
     ) -> Iterator[Row]:
         """Yield the rows of a range as SQL sees it."""
-        ranges = self._sql_ranges(prefix, lower, upper, inclusive)
-        pages = self._pages(ranges, reverse)
+        (lower, upper), inclusive = zip(*map(_decided, (lower, upper), inclusive))
+        pages = self._pages([] if () in (lower, upper) else self._sql_ranges(prefix, lower, upper, inclusive), reverse)
         rows = (row for page in pages for row in self.codec.decode_all(page))
         bounds = [bound for bound in (lower, upper) if bound is not None]
         places = self.record.schema.key_places[len(prefix) :][: max(map(len, bounds), default=0)]
@@ -265,20 +265,20 @@ class _View:
         pages = self._pages(self.keys.ranges((), None, None, (True, True)), reverse=False)
         return _paged(chain.from_iterable(pages), size, size)
 
-    def touched(self, first: int, last: int, other: _View | None) -> list[bytes]:
-        """Return the keys that the checkpoints after ``first`` up to ``last`` wrote, in key order."""
-        statement = "SELECT DISTINCT slot FROM state_item WHERE checkpoint > ? AND checkpoint <= ? AND object = ?"
-        found = self.store.database.execute(statement, (first, last, self.object_id)).fetchall()
-        keys = {key_of(slot) for (slot,) in found}
-        if other is not None:
-            keys |= {key_of(item.slot) for item in other.reader.items(other.object_id)}
-        return sorted(keys, key=self.keys.body_of)
+    def touched(self, before: _View | None) -> list[bytes]:
+        """Return the keys whose rows may be others than those of an earlier state, in key order."""
+        between = self.reader.since(before.reader) if before and before.object_id == self.object_id else None
+        if between is not None:
+            found = {row[0] for row in between.rows(self.object_id)}
+        else:
+            # A complete image says nothing of what it leaves out, and another object nothing of this one.
+            views = [self] if before is None else [self, before]
+            found = {item.slot for view in views for item in view.reader.items(view.object_id)}
+        return sorted(map(key_of, found), key=self.keys.body_of)
 
     def _sql_ranges(
         self, prefix: Row, lower: Row | None, upper: Row | None, inclusive: tuple[bool, bool]
     ) -> list[KeyRange]:
-        if (lower is not None and None in lower) or (upper is not None and None in upper):
-            return []
         reach = max(len(bound) for bound in (lower or (), upper or ()))
         orders = self.record.schema.key_encoder.orders[len(prefix) : len(prefix) + reach]
         if len({order.descending for order in orders}) > 1:
@@ -330,6 +330,13 @@ def _paged(entries: Iterator[T], size: int, most: int) -> Iterator[list[T]]:
     while page := list(islice(entries, size)):
         yield page
         size = min(4 * size, most)
+
+
+def _decided(bound: Row | None, is_inclusive: bool) -> tuple[Row | None, bool]:
+    """Return a bound without what comes after a NULL: rows that are equal up to there cannot be compared with it."""
+    if bound is None or None not in bound:
+        return bound, is_inclusive
+    return bound[: bound.index(None)], False
 
 
 def _is_known(row: Row, places: tuple[int, ...], bound: Row) -> bool:

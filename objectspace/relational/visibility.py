@@ -60,7 +60,8 @@ class Visibility:
         if not self.marks:
             return False
         mark, value = self.marks.get(self._keys.vnode_of(key)), row[self._place]
-        return mark is not None and value is not None and bool(value < mark)
+        # NaN is the greatest of all values, and a decimal one refuses to be compared.
+        return mark is not None and value is not None and bool(value == value and value < mark)
 
     def parts(self, found: KeyRange) -> list[KeyRange]:
         """Return the parts of a range that may hold visible rows, in key order, as far as keys tell."""

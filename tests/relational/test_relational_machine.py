@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from checkpoint import CheckpointStore
+from checkpoint import CheckpointKind, CheckpointStore
 from objectspace import PersistedObjectSpace
 from objectspace.relational import (
     Column,
@@ -113,12 +113,18 @@ class TableMachine(RuleBasedStateMachine):
             return
         raise AssertionError("a bad row was taken")
 
-    @rule()
-    def checkpoint(self) -> None:
+    @rule(kind=st.sampled_from(CheckpointKind))
+    def checkpoint(self, kind: CheckpointKind) -> None:
         epoch = self.table.epoch + 1
         seal_tables(self.space, epoch)
-        self.space.checkpoint(epoch=epoch)
+        self.space.checkpoint(epoch=epoch, kind=kind)
         self.durable = self.history[epoch] = dict(self.model)
+
+    @rule()
+    def compact(self) -> None:
+        self.store.compact()
+        newest = max(self.history, default=0)
+        self.history = {epoch: rows for epoch, rows in self.history.items() if epoch == newest}
 
     @rule()
     def crash(self) -> None:

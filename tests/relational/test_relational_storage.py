@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 from datetime import date
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from checkpoint import CheckpointStore, UnknownCheckpointError
+from checkpoint import CheckpointKind, CheckpointStore, UnknownCheckpointError
 from objectspace import PersistedObjectSpace
 from objectspace.relational import Chunk, Column, RowError, SchemaError, SchemaMismatchError, StateTable, StorageTable
 from tests.relational.helpers import new_space, schema_of
@@ -70,6 +71,23 @@ def test_columns_can_be_chosen_and_repeated() -> None:
 )
 def test_ranges_are_those_of_sql(bounds: Any, expected: list[Any]) -> None:
     assert [row[1] for row in StorageTable(committed(ROWS), "t").scan(**bounds)] == expected
+
+
+PAIRS = [(a, b) for a in (None, 1, 2) for b in (None, 1, 2)]
+
+
+@pytest.mark.parametrize("bound", [pair for pair in PAIRS if pair[0] is not None], ids=str)
+@pytest.mark.parametrize(("side", "sign"), [("lower", ">"), ("upper", "<")])
+@pytest.mark.parametrize("closed", [False, True])
+def test_bounds_of_two_columns_compare_as_rows_of_sql_do(bound: Any, side: str, sign: str, closed: bool) -> None:
+    schema = schema_of("a int64", "b int64", key=["a", "b"])
+    space = committed([("+", pair) for pair in PAIRS], schema=schema)
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE TABLE t (a, b)")
+    connection.executemany("INSERT INTO t VALUES (?, ?)", PAIRS)
+    expected = connection.execute(f"SELECT * FROM t WHERE (a, b) {sign}{'=' * closed} (?, ?) ORDER BY a, b", bound)
+    found = StorageTable(space, "t").scan(**{side: bound}, inclusive=(closed, closed))
+    assert list(found) == expected.fetchall()
 
 
 def test_a_range_over_different_directions_is_refused() -> None:
@@ -175,6 +193,28 @@ def test_changes_are_net_and_in_key_order() -> None:
         changes(space, 3, 2)
     with pytest.raises(UnknownCheckpointError, match="no epoch 9"):
         changes(space, 1, 9)
+
+
+def test_changes_go_over_a_complete_image() -> None:
+    space = committed([("+", (1, 1, "a")), ("+", (2, 2, "b")), ("+", (3, 3, "c"))])
+    table = StateTable(space, "t")
+    for epoch, kind in ((2, CheckpointKind.FULL), (3, CheckpointKind.DIFFERENTIAL)):
+        table.delete_row((epoch, epoch, "abc"[epoch - 1]))
+        space.checkpoint(epoch=epoch, kind=kind)
+    assert changes(space, 2, 2) == [("delete", (2, 2, "b"))]
+    assert changes(space, 3, 3) == [("delete", (3, 3, "c"))]
+    assert changes(space, 2, 3) == [("delete", (2, 2, "b")), ("delete", (3, 3, "c"))]
+
+
+def test_changes_go_over_runs_that_were_merged() -> None:
+    space = committed([("+", (1, 1, "a")), ("+", (2, 2, "b")), ("+", (3, 3, "c"))])
+    table, held = StateTable(space, "t"), space.at(1)
+    for epoch in (2, 3):
+        table.delete_row((epoch, epoch, "abc"[epoch - 1]))
+        space.checkpoint(epoch=epoch)
+    space.store.compact()
+    assert changes(space, 2, 3) == [("delete", (2, 2, "b")), ("delete", (3, 3, "c"))]
+    held.close()
 
 
 def test_changes_go_over_a_change_of_schema() -> None:

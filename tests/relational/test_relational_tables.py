@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from objectspace.relational import (
     InconsistentOperationError,
     Kind,
     RowError,
+    SchemaError,
     SchemaMismatchError,
     StateTable,
     TableSchema,
@@ -185,8 +187,6 @@ def test_a_strict_table_refuses_at_the_call_and_says_all() -> None:
 
 
 def test_equal_numbers_of_other_spelling_are_the_same_row() -> None:
-    from decimal import Decimal
-
     schema = schema_of("k float64", "d decimal", "f float32", "n float64", key=["k"])
     table = StateTable(new_space(), "t", schema, "strict")
     table.insert_row((0.0, Decimal("1.0"), 3.15, float("nan")))
@@ -194,7 +194,7 @@ def test_equal_numbers_of_other_spelling_are_the_same_row() -> None:
     assert list(table.scan()) == []
 
 
-BAD_ROWS: list[Any] = [(1, 2), (1, 2, "x"), (1, 2, 3, 4), (1, 2, 2**63), {"z": 1}, "abc"]
+BAD_ROWS: list[Any] = [(1, 2), (1, 2, "x"), (1, 2, 3, 4), (1, 2, 2**63), {"z": 1}, "abc", None, 5, {1, 2, 3}]
 
 
 @pytest.mark.parametrize("row", BAD_ROWS, ids=repr)
@@ -218,6 +218,8 @@ def test_a_chunk_is_applied_as_a_whole_or_not_at_all() -> None:
         table.write_chunk([("-", (1, 11, 111)), ("+", (2, 0, 0)), ("+", (4, 0, 0)), ("-", (9, 0, 0))])
     with pytest.raises(RowError, match="operation"):
         table.write_chunk([("-", (1, 11, 111)), ("?", (2, 0, 0))])
+    with pytest.raises(RowError, match="found None"):
+        table.write_chunk(None)  # type: ignore[arg-type]
     assert list(table.scan()) == [(1, 11, 111)]
     table.write_chunk(Chunk.from_rows(ORDERS, [("U-", (1, 11, 111)), ("U+", (1, 0, 0)), ("+", (5, 0, 0), False)]))
     assert list(table.scan()) == [(1, 0, 0)]
@@ -307,6 +309,48 @@ def test_a_name_that_another_object_has_is_refused() -> None:
     with pytest.raises(ValueError, match="'t'"):
         StateTable(space, "t", ORDERS)
     assert tables(space) == {}
+
+
+FLOATS = [Column("a", "float64"), Column("b", "int64")]
+REFUSED: list[tuple[TableSchema, dict[str, Any]]] = [
+    (TableSchema(FLOATS, ["a", "b"], distribution_key=["a"]), {}),
+    (TableSchema(FLOATS, ["b"]), {"vnodes": [1]}),
+    (TableSchema(FLOATS, ["b"], distribution_key=["b"]), {"vnodes": [-1]}),
+]
+
+
+@pytest.mark.parametrize(("schema", "options"), REFUSED, ids=["float", "undistributed", "vnode"])
+def test_a_table_that_is_refused_takes_no_name(schema: TableSchema, options: dict[str, Any]) -> None:
+    space = new_space()
+    with pytest.raises(ValueError):
+        StateTable(space, "t", schema, **options)
+    assert list(space) == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "key"), [(["a"], ["a"]), (FLOATS, [("a",)]), (FLOATS, [3]), (FLOATS, [(1, "asc")])]
+)
+def test_a_schema_of_something_else_is_refused_in_words(columns: Any, key: Any) -> None:
+    with pytest.raises(SchemaError, match="found"):
+        TableSchema(columns, key)
+
+
+@pytest.mark.parametrize(("kind", "number"), [("float64", float), ("decimal", Decimal)])
+@pytest.mark.parametrize("key", [["w", "k"], ["k"]], ids=str)
+def test_nan_is_above_every_watermark_and_is_none(kind: str, number: Any, key: list[str]) -> None:
+    space = new_space()
+    schema = TableSchema([Column("w", kind), Column("k", "int64")], key, watermark_column="w")
+    table = StateTable(space, "t", schema)
+    table.insert_row((number(1), 1))
+    table.insert_row((number("nan"), 2))
+    with pytest.raises(RowError, match="is NaN: pass a number"):
+        table.update_watermark(number("nan"))
+    table.update_watermark(number(2))
+    space.checkpoint(epoch=1)
+    table.insert_row((number("nan"), 3))
+    assert [row[1] for row in table.scan()] == [2, 3]
+    found = [table.get_row([{"w": number("nan"), "k": k}[name] for name in key]) for k in (2, 3)]
+    assert [row and row[1] for row in found] == [2, 3]
 
 
 def test_a_volatile_space_has_tables_too() -> None:
