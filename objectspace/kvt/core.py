@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from operator import itemgetter
 from typing import Any, Generic, NoReturn, TypeVar
@@ -80,10 +81,11 @@ class TableCore(Generic[K, V]):
     def _commit_put(self, index: int, address: bytes, stored: Stored) -> int:
         """Do what :meth:`_commit` does for one change without a condition."""
         with self._lock:
-            number = self._writable(index).put(address, stored)
-            if self._autocommit:
-                self._space.checkpoint()  # type: ignore[attr-defined]
-        return number
+            partition = self._writable(index)
+            if not self._autocommit:
+                return partition.put(address, stored)
+            with self._durable(partition, [address]):
+                return partition.put(address, stored)
 
     def _versions(self, key_family: str, puts: Sequence[Put[K, V]]) -> list[KeyVersion]:
         return self._apply(family_of(key_family), puts)  # type: ignore[return-value]
@@ -93,7 +95,7 @@ class TableCore(Generic[K, V]):
         changes = [self._change(one, key_family) for one in modifications]
         if not changes:
             with self._lock:
-                self._admit()
+                self._writable(0)
             return []
         index = changes[0][1]
         numbers = self._commit(index, key_family, [change for change, _ in changes])
@@ -118,10 +120,21 @@ class TableCore(Generic[K, V]):
             failed = partition.judge(changes)
             if failed is not None:
                 raise self._conflict(key_family, changes[failed[0]], failed[1], partition.id)
-            numbers = partition.write(changes)
-            if self._autocommit:
-                self._space.checkpoint()  # type: ignore[attr-defined]
-        return numbers
+            if not self._autocommit:
+                return partition.write(changes)
+            with self._durable(partition, [change[0] for change in changes]):
+                return partition.write(changes)
+
+    @contextmanager
+    def _durable(self, partition: Partition, keys: Sequence[bytes]) -> Iterator[None]:
+        """Make what is done inside durable; where that fails, the keys are as they were."""
+        before = partition.read_all(keys)
+        try:
+            yield
+            self._space.checkpoint()  # type: ignore[attr-defined]
+        except BaseException:
+            partition.put_back(keys, before)
+            raise
 
     def _conflict(
         self, key_family: str | None, change: Change, actual: KeyVersion, partition_id: int
@@ -315,6 +328,13 @@ def members_of(members: Iterable[D]) -> list[D]:
     if members is None or isinstance(members, (str, bytes)):
         raise TypeError(f"the members of the batch are {members!r:.80}: expected a list or another iterable")
     return list(members)
+
+
+def pair_of(member: Any) -> tuple[Any, Any]:
+    """Return the member of a batch that is a key and a value; raise TypeError where it is not."""
+    if not isinstance(member, tuple | list) or len(member) != 2:
+        raise TypeError(f"{member!r:.80} is a {type(member).__name__}: expected a pair of key and value")
+    return member[0], member[1]
 
 
 def typed(member: Any, kinds: Any) -> Any:

@@ -6,6 +6,8 @@ from typing import Any, Protocol, TypeVar
 
 import orjson
 
+from objectspace.kvt.errors import SerializationError
+
 T = TypeVar("T")
 
 
@@ -45,11 +47,17 @@ class _Utf8:
         """Return text as UTF-8."""
         if not isinstance(value, str):
             raise TypeError(f"{value!r:.80} is a {type(value).__name__} where text is expected")
-        return value.encode()
+        try:
+            return value.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"{value!r:.80} holds a lone surrogate, which has no UTF-8: give valid text") from None
 
     def deserialize(self, data: bytes) -> str:
         """Return the text of UTF-8."""
-        return data.decode()
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            raise _foreign(data, "UTF-8") from None
 
 
 class _Json:
@@ -74,7 +82,16 @@ class _Json:
 
     def deserialize(self, data: bytes) -> Any:
         """Return the value of JSON."""
-        return orjson.loads(data)
+        try:
+            return orjson.loads(data)
+        except ValueError:
+            raise _foreign(data, "JSON") from None
+
+
+def _foreign(data: bytes, what: str) -> SerializationError:
+    return SerializationError(
+        f"{data!r:.80} is no {what}: it was written with another serializer; open the table with that one"
+    )
 
 
 BYTES: Serializer[bytes] = _Bytes()

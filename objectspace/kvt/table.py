@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from objectspace.kvt import addressing
-from objectspace.kvt.core import TableCore, family_of, members_of, typed
+from objectspace.kvt.core import TableCore, family_of, members_of, pair_of, typed
 from objectspace.kvt.entries import K, Modification, Put, Remove, TableEntry, TableKey, V
 from objectspace.kvt.errors import ConditionalTableUpdateError
 from objectspace.kvt.iteration import IteratorState, PageIterator
@@ -75,7 +75,7 @@ class KeyValueTable(TableCore[K, V]):
 
         Time: O(pairs · log n). Dirties: one slot a key and the counter; where keys are new also the length.
         """
-        return self._versions(key_family, [Put(key, value) for key, value in members_of(pairs)])
+        return self._versions(key_family, [Put(*pair_of(member)) for member in members_of(pairs)])
 
     def replace(self, key: K, value: V, version: KeyVersion, key_family: str | None = None) -> KeyVersion:
         """Set the value of a key that must have this version, and return the new one.

@@ -51,7 +51,7 @@ class KeyVersion(_Pair):
         Raises:
             SerializationError: the text is not two integers with a colon between them.
         """
-        found = _TEXT.fullmatch(text)
+        found = _TEXT.fullmatch(text) if isinstance(text, str) else None
         pair = [int(part) for part in found.groups()] if found else []
         if not pair or not all(_INT64_MIN <= part <= _INT64_MAX for part in pair):
             raise SerializationError(f"{text!r} is no version: expected two integers, 'partition:number'")

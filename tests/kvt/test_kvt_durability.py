@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from checkpoint import CheckpointError, CheckpointStore
-from objectspace import PersistedObjectSpace, VolatileObjectSpace
+from objectspace import CheckpointProtocolError, PersistedObjectSpace, VolatileObjectSpace
 from objectspace.kvt import (
     BadKeyVersionError,
     KeyValueTable,
@@ -97,6 +97,28 @@ def test_autocommit_makes_each_call_one_checkpoint(space: PersistedObjectSpace, 
     with pytest.raises(BadKeyVersionError):
         table.put_if_absent(b"c", b"", "f")
     assert space.store.checkpoints()[-1].number == len(calls) + 1
+
+
+def test_a_call_that_cannot_commit_leaves_nothing_behind(
+    space: PersistedObjectSpace, manager: KeyValueTableManager
+) -> None:
+    table = manager.open_key_value_table("s", "t", autocommit=True)
+    kept = table.put(b"kept", b"1", "f")
+    calls = [
+        lambda: table.put(b"new", b"2", "f"),
+        lambda: table.put_all("f", [(b"kept", b"2"), (b"new", b"2")]),
+        lambda: table.remove(b"kept", key_family="f"),
+    ]
+    writer = space.store.writer()
+    space.save(writer)
+    for call in calls:
+        with pytest.raises(CheckpointProtocolError):
+            call()
+    assert [table.get(b"kept", "f"), table.get(b"new", "f")] == [TableEntry(TableKey(b"kept", kept), b"1"), None]
+    writer.rollback()
+    assert table.put(b"other", b"3", "f").number > kept.number
+    again = KeyValueTableManager(PersistedObjectSpace(space.store)).open_key_value_table("s", "t")
+    assert [key for key, _ in again.family("f").items()] == [b"kept", b"other"]
 
 
 def test_an_autocommitting_manager_commits_its_calls_and_those_of_its_tables() -> None:

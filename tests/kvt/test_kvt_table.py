@@ -19,6 +19,7 @@ from objectspace.kvt import (
     Put,
     Remove,
     ScopeNotEmptyError,
+    SerializationError,
     split_table_key,
     table_key,
 )
@@ -64,11 +65,24 @@ def test_a_serializer_must_make_bytes(manager: KeyValueTableManager) -> None:
         table.put(b"k", 1)
 
 
+@pytest.mark.parametrize(("serializer", "name"), [(UTF8, "UTF-8"), (JSON, "JSON")])
+def test_what_another_serializer_wrote_is_told_in_words(
+    manager: KeyValueTableManager, serializer: Any, name: str
+) -> None:
+    manager.open_key_value_table("s", "t").put(b"k", b"\xff", "f")
+    table = manager.open_key_value_table("s", "t", value_serializer=serializer)
+    with pytest.raises(SerializationError, match=f"is no {name}: it was written with another serializer"):
+        table.get(b"k", "f")
+    with pytest.raises((TypeError, ValueError), match=r"surrogate|has no JSON"):
+        table.put(b"k", "\ud800", "f")
+
+
 def test_arguments_of_the_wrong_type_are_named(table: Table) -> None:
     refused = {
         "expected a KeyVersion": lambda: table.replace(b"k", b"v", None),  # type: ignore[arg-type]
         "expected TableEntry": lambda: table.replace_all("f", [(b"k", b"v")]),  # type: ignore[list-item]
         "expected TableKey": lambda: table.remove_all("f", [b"k"]),  # type: ignore[list-item]
+        "expected a pair": lambda: table.put_all("f", [1]),  # type: ignore[list-item]
         "expected Put or Remove": lambda: table.apply("f", [(b"k", b"v")]),  # type: ignore[list-item]
         "expected a list": lambda: table.get_all(b"key"),
         "key_serializer=": lambda: table.put("text", b"v"),

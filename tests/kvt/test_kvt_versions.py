@@ -101,8 +101,11 @@ def test_the_counter_of_an_emptied_partition_is_kept(space: PersistedObjectSpace
     assert recover(space)[1].put(b"k", b"v", "f") > gone
 
 
-@pytest.mark.parametrize("text", ["", "1", "a:b", "1:2:3", "1:2\n", " 1:2", "1:", "99999999999999999999:1", "1:-"])
-def test_what_is_no_version_is_refused(text: str) -> None:
+TEXTS: list[Any] = ["", "1", "a:b", "1:2:3", "1:2\n", " 1:2", "1:", "99999999999999999999:1", "1:-", None]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_what_is_no_version_is_refused(text: Any) -> None:
     with pytest.raises(SerializationError, match="is no version"):
         KeyVersion.parse(text)
 
