@@ -22,6 +22,7 @@ from objectspace.operators import Materialize
 from objectspace.relational import Chunk, TableSchema
 from objectspace.spark.executor import current_shard, open_shard, save_shard
 from objectspace.spark.handover import router, settled, together
+from objectspace.spark.routes import KeyedBy, note_keyed
 from objectspace.spark.stages import Exit
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -122,6 +123,7 @@ class TableWriter(DataSourceStreamArrowWriter):
                 self._require_own(whole, shard)
                 table.process(settled(whole))
             table.barrier(self._plan.epoch)
+            note_keyed(space, {table.table.name: KeyedBy.whole(len(self._target.key))})
             saved = save_shard(self._plan, space, shard, {"rows": sum(map(len, chunks))})
         return Written(query, self._plan.epoch, saved.to_json())
 
