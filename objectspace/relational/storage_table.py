@@ -184,7 +184,9 @@ class StorageTable:
 
     def _net(self, before: _View | None, after: _View, first: int, last: int) -> Iterator[Operation]:
         same = before is not None and before.object_id == after.object_id
-        for key in after.touched(first if same else 0, last, before if not same else None):
+        # A full checkpoint that was written elsewhere does not mention what is gone with it.
+        is_partial = same and not _is_full(self._store, first, last)
+        for key in after.touched(first if same else 0, last, None if is_partial else before):
             old = None if before is None else after.visible(key, before.text(key))
             new = after.visible(key, after.text(key))
             if old != new:
@@ -350,6 +352,12 @@ def _earlier(store: CheckpointStore, number: int, name: str, after: _View) -> _V
         return None
     view.take(after.record, {})
     return view
+
+
+def _is_full(store: CheckpointStore, first: int, last: int) -> bool:
+    """Tell whether any of the checkpoints after one up to another is a full one."""
+    statement = "SELECT 1 FROM checkpoint WHERE number > ? AND number <= ? AND kind = 'full'"
+    return store.database.execute(statement, (first, last)).fetchone() is not None
 
 
 def _epoch_of(store: CheckpointStore, number: int) -> int:
