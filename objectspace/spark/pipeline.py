@@ -104,7 +104,7 @@ class Pipeline(Builder):
     which gets the rows of the one stream that ``start`` is given.
 
     Args:
-        location: where the space lies: a folder or an fsspec URL that the driver and all executors reach.
+        location: where the space lies: a folder, or a URL of S3, GCS or Azure, that the driver and all executors reach.
         shards: the number of shards, 1 to 256; ``rescale`` changes it for a space that exists.
         options: what fsspec passes to the file system of a URL.
         full_after: how many differential runs of a shard may follow an image before the next one is considered; it is

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from objectspace.kvt import split_table_key, stored_entries
 from objectspace.relational import StorageTable, TableSchema, tables
 from objectspace.spark.pushdown import Bounds, bounds_of, is_pushing
 from objectspace.spark.spans import Span, spans_of
+from objectspace.spark.storage import storage_options
 from objectspace.spark.writer import TableWriter, Target
 
 BATCH_ROWS = 8192
@@ -77,6 +78,7 @@ class Subject:
         operator: of a space, the operator whose state it is; the only one by default.
         columns: of a table, the columns to give.
         epoch: the epoch, the newest by default.
+        storage: what fsspec passes to the file system of a URL; it may be secret, and is not shown.
     """
 
     path: str
@@ -85,6 +87,7 @@ class Subject:
     operator: str | None
     columns: tuple[str, ...] | None
     epoch: int | None
+    storage: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Subject:
@@ -101,7 +104,8 @@ class Subject:
             raise ObjectSpaceError(f"the option epoch is {epoch!r}: expected a number")
         names = tuple(name.strip() for name in columns.split(",")) if columns else None
         number = None if epoch is None else int(epoch)
-        return cls(options["path"], given[0], options[given[0]], options.get("operator"), names, number)
+        subject = options["path"], given[0], options[given[0]], options.get("operator")
+        return cls(*subject, names, number, storage_options(options))
 
     @property
     def is_file(self) -> bool:
@@ -253,7 +257,7 @@ class Subject:
                 yield ("+" if change.old is None else "U+", epoch, *change.new)
 
     def _chain(self) -> Chain:
-        return Chain.open(location_at(self.path))
+        return Chain.open(location_at(self.path, self.storage))
 
     def _operator(self, chain: Chain) -> str:
         names = sorted(name for name in (chain.newest.lineage if chain.newest is not None else ()) if name[0] != "$")
@@ -271,7 +275,8 @@ class ObjectSpaceSource(DataSource):
     A DataFrame stays at the epoch of its ``load()``. ``readStream`` with ``changes=true`` gives what changed in a
     table, with the columns ``op`` and ``epoch`` before its own. Options: one of ``table``, ``object`` and ``kvt``
     (``scope/table``) with a name; ``operator`` where the space has several; ``epoch``; ``columns`` of a table,
-    separated by commas; of a stream ``maxEpochsPerTrigger``.
+    separated by commas; of a stream ``maxEpochsPerTrigger``; and for the file system any that begin with
+    ``fsspec.``, as text or JSON.
     """
 
     @classmethod
