@@ -199,10 +199,10 @@ def _is_ahead(store: CheckpointStore, lineage: Lineage) -> bool:
 def _has_just(store: CheckpointStore, lineage: Lineage, later: Sequence[AcceptedRun]) -> bool:
     """Tell whether a cache has a lineage and the first of some later runs, and still reads the state between."""
     wanted, following = fingerprint_of(lineage), fingerprint_of(later)
-    for have in (_fingerprint(store), _records(store)):
+    for have in (_fingerprint(store), _records(store)) if later else ():
         beyond = have[len(wanted) :]
         is_same = have[: len(wanted)] == wanted and beyond[: len(following)] == following[: len(beyond)]
-        if later and beyond and is_same:
+        if beyond and is_same:
             before = [record.number for record in store.checkpoints() if record.epoch < beyond[0][0]]
             return _is_readable(store, before[-1] if before else 1)
     return False
