@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark import TaskContext
+from pyspark.sql.types import LongType, StringType, StructType
 
 from checkpoint.chain import Chain, ShardSaved, SourcePosition, location_at
 from objectspace import PersistedObjectSpace
@@ -16,6 +19,7 @@ from objectspace.errors import ObjectSpaceError
 from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
 from objectspace.relational import Column, StateTable, TableSchema
 from objectspace.spark import Measure, Operator, RunningAggregate, open_shard, rescale, shard_of
+from objectspace.spark.writer import TableWriter, Target
 
 from .frames import Frame, Frames
 from .test_spark_rescale import OPERATOR, publish
@@ -150,6 +154,19 @@ def test_another_operator_than_those_that_were_added(tmp_path: Path) -> None:
         ObjectSpaceError, match="the operator 'other': expected one that was added to a pipeline: keyed"
     ):
         rescale(tmp_path / "space", 2, keyed={"other": ["d"]})
+
+
+def test_a_table_that_a_stream_was_written_into_is_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OBJECTSPACE_CACHE", str(tmp_path / "cache"))
+    said = {"sql.streaming.queryId": "q", "streaming.sql.batchId": "0"}
+    monkeypatch.setattr(TaskContext, "get", lambda: SimpleNamespace(partitionId=lambda: 0, getLocalProperty=said.get))
+    schema = StructType().add("user", StringType()).add("n", LongType())
+    target = Target.of({"path": str(tmp_path / "space"), "table": "t", "key": "user", "shards": "1"})
+    writer = TableWriter(target, schema)
+    writer.commit([writer.write(iter([pa.record_batch({"user": USERS, "n": range(len(USERS))})]))], 0)
+    rescale(tmp_path / "space", 3)
+    shards = held(tmp_path, lambda space: {user for user, _ in StateTable(space, "t/table").scan()})
+    assert shards == [{user for user in USERS if shard_of(3, user) == place} for place in range(3)]
 
 
 @pytest.mark.parametrize("name", ["totals", "raw"])
