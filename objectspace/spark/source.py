@@ -112,9 +112,9 @@ class Subject:
         """Whether this is one store file."""
         return "://" not in self.path and Path(self.path).is_file()
 
-    def shards(self) -> int:
-        """Return how many shards there are."""
-        return 1 if self.is_file else self._chain().shards_at(self.epoch)
+    def shards(self, epoch: int | None) -> int:
+        """Return how many shards there are at an epoch, or at the newest."""
+        return 1 if self.is_file else self._chain().shards_at(epoch)
 
     def epochs(self) -> tuple[int, int]:
         """Return the oldest epoch that was not collected, and the newest."""
@@ -150,7 +150,7 @@ class Subject:
             ObjectSpaceError: no shard has it.
         """
         known: set[str] = set()
-        for shard in range(self.shards()):
+        for shard in range(self.shards(self.epoch)):
             with self.open(shard, self.epoch) as store:
                 space = PersistedObjectSpace(store)
                 name = self.table_in(space)
@@ -338,7 +338,7 @@ class SpaceReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Return a partition for each shard."""
-        return [ShardPartition(shard, 0, self._epoch) for shard in range(self._subject.shards())]
+        return [ShardPartition(shard, 0, self._epoch) for shard in range(self._subject.shards(self._epoch))]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Yield what a shard holds."""

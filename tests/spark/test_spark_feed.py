@@ -13,7 +13,7 @@ from checkpoint import UnknownCheckpointError
 from checkpoint.chain import AcceptedRun, Chain, SourcePosition, location_at, write_image
 from objectspace.relational import Column, StateTable, TableSchema
 from objectspace.spark import open_shard, rescale, save_shard, shard_of
-from objectspace.spark.source import ChangeReader, ObjectSpaceSource, Subject
+from objectspace.spark.source import ChangeReader, ObjectSpaceSource, SpaceReader, Subject
 
 OPERATOR = "totals"
 SCHEMA = TableSchema([Column("k", "string"), Column("v", "int64")], ["k"])
@@ -168,6 +168,14 @@ def test_epochs_from_before_a_rescale_are_read_with_their_shards(space: Space) -
     assert spans == [(0, 1, 1), *((shard, 3, 3) for shard in range(4))]
     assert space.read(0, 1) == [("+", 1, "a", 1), ("+", 1, "b", 2), ("+", 1, "c", 3)]
     assert space.read(1, 3) == [("-", 3, "a", 1)]
+
+
+def test_a_reader_from_before_a_rescale_stays_with_its_shards(space: Space) -> None:
+    space.epoch({"a": 1, "b": 2, "c": 3}, shards=4)
+    reader = SpaceReader(Subject.of({"path": space.path, "table": "t"}))
+    space.rescale(2)
+    rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+    assert {row["k"]: row["v"] for row in rows} == space.rows
 
 
 def test_a_feed_that_begins_after_a_collection_begins_with_all_rows(space: Space) -> None:
