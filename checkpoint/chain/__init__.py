@@ -18,7 +18,7 @@ True
 """
 
 from checkpoint.chain.beside import write_image_beside
-from checkpoint.chain.cache import cache_root, catch_up, open_cache, write_image
+from checkpoint.chain.cache import cache_root, catch_up, fold, open_cache, write_image
 from checkpoint.chain.chain import Chain, SpaceFile
 from checkpoint.chain.collect import Collected
 from checkpoint.chain.location import LocalLocation, Location, RemoteLocation, location_at
@@ -47,6 +47,7 @@ __all__ = [
     "catch_up",
     "decode_run",
     "encode_run",
+    "fold",
     "location_at",
     "open_cache",
     "read_run",

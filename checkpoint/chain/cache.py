@@ -15,7 +15,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
@@ -26,7 +26,13 @@ from checkpoint.chain.location import Location
 from checkpoint.chain.manifest import AcceptedRun
 from checkpoint.chain.plan import Lineage, OperatorPlan, fingerprint_of, standing
 from checkpoint.chain.runfile import read_run, write_run
-from checkpoint.errors import CheckpointError, CorruptStoreError, StoreFailedError, StoreLockedError
+from checkpoint.errors import (
+    CheckpointError,
+    CorruptStoreError,
+    StoreFailedError,
+    StoreLockedError,
+    UnknownCheckpointError,
+)
 from checkpoint.store import CheckpointStore
 
 Fingerprint = list[tuple[int, str]]
@@ -63,15 +69,31 @@ def catch_up(store: CheckpointStore, location: Location, lineage: Lineage) -> bo
         if not have:
             return False
         _note_image(store, lineage[0])
-    lacking = lineage[len(have) :]
+    fold(store, location, lineage[len(have) :])
+    return True
+
+
+def fold(store: CheckpointStore, location: Location, runs: Sequence[AcceptedRun]) -> None:
+    """Fold runs into a store that holds everything before them; those that it has already are passed over.
+
+    Args:
+        store: a cache of the shard.
+        location: where the run files lie.
+        runs: what follows, oldest first.
+
+    Raises:
+        CorruptStoreError: a run file is missing or damaged.
+        CheckpointError: the location cannot be read.
+    Time: O(rows of the runs that were lacking). Dirties: one checkpoint of the store for each of them.
+    """
+    lacking = [accepted for accepted in runs if accepted.epoch >= store.next_epoch()]
     for accepted in lacking:
         store.apply(read_run(location, accepted), accepted.epoch)
     if lacking and _records(store)[-len(lacking) :] != fingerprint_of(lacking):
         raise CorruptStoreError(
-            f"{store.path}: the runs of {lineage[-1].operator}/{lineage[-1].shard} at {location.url} do not have the"
+            f"{store.path}: the runs of {lacking[-1].operator}/{lacking[-1].shard} at {location.url} do not have the"
             " digests that their manifests name: restore the location from a backup"
         )
-    return True
 
 
 def write_image(plan: OperatorPlan, shard: int) -> AcceptedRun:
@@ -94,7 +116,7 @@ def write_image(plan: OperatorPlan, shard: int) -> AcceptedRun:
 
 
 @contextmanager
-def open_cache(plan: OperatorPlan, shard: int) -> Iterator[CheckpointStore]:
+def open_cache(plan: OperatorPlan, shard: int, later: Sequence[AcceptedRun] = ()) -> Iterator[CheckpointStore]:
     """Open the cache of one shard on this machine, standing at the end of its lineage.
 
     Where another task has the cache open, or it is newer than what is asked for, a private one serves in its place.
@@ -102,6 +124,8 @@ def open_cache(plan: OperatorPlan, shard: int) -> Iterator[CheckpointStore]:
     Args:
         plan: the plan of the operator.
         shard: the number of the shard.
+        later: runs that follow the lineage, and that are to be folded in one by one: a cache that has some of them
+            serves too, as long as it still reads the states before and after each of these.
 
     Raises:
         CorruptStoreError: a run file is missing or damaged.
@@ -109,7 +133,7 @@ def open_cache(plan: OperatorPlan, shard: int) -> Iterator[CheckpointStore]:
     Time: O(rows of the runs that the cache lacks). Dirties: the cache, never the location.
     """
     folder = _folder(plan, shard)
-    store = _reopened(folder, plan, shard)
+    store = _reopened(folder, plan, shard, later)
     if store is not None:
         with _removed_where_damaged(store), store:
             yield store
@@ -131,13 +155,15 @@ def _removed_where_damaged(store: CheckpointStore) -> Iterator[None]:
     try:
         yield
     except (CorruptStoreError, StoreFailedError) as error:
+        if store.path not in str(error):
+            raise  # It is the location that is damaged.
         _remove(Path(store.path))
         raise CorruptStoreError(
             f"{error}; that file was a cache of this machine and is removed now: try again, which makes it anew"
         ) from error
 
 
-def _reopened(folder: Path, plan: OperatorPlan, shard: int) -> CheckpointStore | None:
+def _reopened(folder: Path, plan: OperatorPlan, shard: int, later: Sequence[AcceptedRun]) -> CheckpointStore | None:
     for path in _caches(folder):
         with suppress(OSError):
             os.utime(path)
@@ -149,9 +175,10 @@ def _reopened(folder: Path, plan: OperatorPlan, shard: int) -> CheckpointStore |
             _remove(path)
             continue
         try:
-            if catch_up(store, plan.location, plan.lineages[shard]):
+            lineage = plan.lineages[shard]
+            if _has_just(store, lineage, later) or catch_up(store, plan.location, lineage):
                 return store
-            stale = not _is_ahead(store, plan.lineages[shard])
+            stale = not _is_ahead(store, lineage)
         except (CorruptStoreError, StoreFailedError):
             # If it is the location that is damaged, a new cache will say so.
             stale = True
@@ -209,6 +236,26 @@ def _is_ahead(store: CheckpointStore, lineage: Lineage) -> bool:
     wanted = fingerprint_of(lineage)
     begins_later = bool(wanted) and any(entry[0] > wanted[-1][0] for entry in _fingerprint(store)[:1])
     return begins_later or wanted in (_fingerprint(store)[: len(wanted)], _records(store)[: len(wanted)])
+
+
+def _has_just(store: CheckpointStore, lineage: Lineage, later: Sequence[AcceptedRun]) -> bool:
+    """Tell whether a cache has a lineage and the first of some later runs, and still reads the state between."""
+    wanted, following = fingerprint_of(lineage), fingerprint_of(later)
+    for have in (_fingerprint(store), _records(store)) if later else ():
+        beyond = have[len(wanted) :]
+        is_same = have[: len(wanted)] == wanted and beyond[: len(following)] == following[: len(beyond)]
+        if beyond and is_same:
+            before = [record.number for record in store.checkpoints() if record.epoch < beyond[0][0]]
+            return _is_readable(store, before[-1] if before else 1)
+    return False
+
+
+def _is_readable(store: CheckpointStore, number: int) -> bool:
+    try:
+        store.reader(number)
+    except UnknownCheckpointError:
+        return False
+    return True
 
 
 def _replaced(have: Fingerprint, lineage: Lineage) -> Fingerprint:

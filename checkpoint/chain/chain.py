@@ -205,6 +205,14 @@ class Chain:
         runs = tuple(run for step in steps for run in _runs_of(self._step(step, at), operator, shard))
         return (image, *runs) if image else runs
 
+    def runs(self, operator: str, shard: int, first: int, last: int) -> Lineage:
+        """Return the runs that the epochs from one to another, both included, have written of a shard, oldest first.
+
+        Raises: as ``manifest``.
+        """
+        steps = (self.manifest(epoch) for epoch in range(first, last + 1))
+        return tuple(run for step in steps for run in _runs_of(step, operator, shard))
+
     def operator_plan(
         self, operator: str, epoch: int | None = None, full_after: int = 64, cache: str | None = None
     ) -> OperatorPlan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
+from objectspace.spark.routes import KeyedBy
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,16 @@ class RunningAggregate:
     def columns(self) -> list[str]:
         """The columns of the input that are used."""
         return list(dict.fromkeys([*self.key, *(measure.column for measure in self.measures if measure.column)]))
+
+    def keyed_by(self, columns: Sequence[str]) -> dict[str, KeyedBy]:
+        """Return where the keys of the dictionary hold some columns, by its name; nothing where they lack one.
+
+        Args:
+            columns: the columns that rows are routed by.
+        """
+        if not set(columns) <= set(self.key):
+            return {}
+        return {self.dictionary: KeyedBy(len(self.key), tuple(map(self.key.index, columns)))}
 
     def __call__(self, batches: Iterator[pa.RecordBatch], space: PersistedObjectSpace) -> None:
         """Fold the rows of one epoch in.

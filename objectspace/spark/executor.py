@@ -16,6 +16,7 @@ from checkpoint.chain import OperatorPlan, ShardSaved, open_cache, save_run
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.relational import seal_tables
+from objectspace.spark.routes import KeyedBy, note_keyed
 
 Process = Callable[[Iterator[pa.RecordBatch], PersistedObjectSpace], None]
 """What an operator does with the rows of its shard in one epoch: read them, and change objects of the space.
@@ -77,12 +78,15 @@ def save_shard(
     return save_run(plan, number, writer.run, metrics)
 
 
-def shard_task(plan: OperatorPlan, process: Process) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def shard_task(
+    plan: OperatorPlan, process: Process, keyed: Mapping[str, KeyedBy] | None = None
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function for ``mapInArrow`` that runs an operator over the rows of one shard.
 
     Args:
         plan: the plan of the operator.
         process: what the operator does.
+        keyed: which of its objects have keys that tell how rows are routed, which ``rescale`` asks for.
     """
 
     def _run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -91,6 +95,7 @@ def shard_task(plan: OperatorPlan, process: Process) -> Callable[[Iterator[pa.Re
         with _collecting_seldom(), open_shard(plan) as space:
             opened = time.perf_counter()
             process(counted, space)
+            note_keyed(space, keyed or {})
             processed = time.perf_counter()
             saved = save_shard(plan, space)
             ended = time.perf_counter()

@@ -21,6 +21,7 @@ from objectspace.operators import Pipeline as Builder
 from objectspace.operators import Stream
 from objectspace.relational import SchemaError, StorageTable, tables
 from objectspace.relational.schema import KeyPart
+from objectspace.spark.aggregate import RunningAggregate
 from objectspace.spark.connect import require_classic
 from objectspace.spark.epochs import Epochs
 from objectspace.spark.errors import in_words
@@ -29,6 +30,7 @@ from objectspace.spark.inputs import Declared, keyed_schema, require_distinct, r
 from objectspace.spark.offsets import offsets_of
 from objectspace.spark.progress import PHASES, EpochProgress, figures_of
 from objectspace.spark.query import PipelineQuery, Status, Watch
+from objectspace.spark.routes import KeyedBy
 from objectspace.spark.shards import shard_expression
 from objectspace.spark.sinks import FrameFunction
 from objectspace.spark.stateful import Stateful, WholeEpoch
@@ -47,6 +49,9 @@ class Operator:
         key: the columns by whose value rows come together in a shard: text, binary or whole numbers.
         process: what it does with the rows of a shard in one epoch: a function, or an object with a method ``process``.
         columns: the columns of the input that it needs, or None for all.
+        keyed: the names of the objects whose keys are the values of ``key``, in tuples where these are several columns;
+            of a table it is the primary key. ``rescale`` divides these; what it is not told of it refuses. A
+            ``RunningAggregate`` need not be named.
 
     Raises:
         ObjectSpaceError: the process is a class, or neither a function nor such an object.
@@ -56,6 +61,7 @@ class Operator:
     key: tuple[str, ...]
     process: Process | Stateful
     columns: tuple[str, ...] | None = None
+    keyed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.process, type) or not (isinstance(self.process, Stateful) or callable(self.process)):
@@ -66,7 +72,9 @@ class Operator:
 
     def task(self, plan: OperatorPlan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         """Return the function that runs on the executors, once for each shard."""
-        return shard_task(plan, WholeEpoch(self.process) if isinstance(self.process, Stateful) else self.process)
+        process = WholeEpoch(self.process) if isinstance(self.process, Stateful) else self.process
+        keyed = self.process.keyed_by(self.key) if isinstance(self.process, RunningAggregate) else {}
+        return shard_task(plan, process, {**keyed, **dict.fromkeys(self.keyed, KeyedBy.whole(len(self.key)))})
 
     def run(self, plan: OperatorPlan, rows: DataFrame) -> list[ShardSaved]:
         """Run the operator over a micro-batch as one Spark action, and return what its shards have saved.
@@ -96,7 +104,7 @@ class Pipeline(Builder):
     which gets the rows of the one stream that ``start`` is given.
 
     Args:
-        location: where the space lies: a folder or an fsspec URL that the driver and all executors reach.
+        location: where the space lies: a folder, or a URL of S3, GCS or Azure, that the driver and all executors reach.
         shards: the number of shards, 1 to 256; ``rescale`` changes it for a space that exists.
         options: what fsspec passes to the file system of a URL.
         full_after: how many differential runs of a shard may follow an image before the next one is considered; it is

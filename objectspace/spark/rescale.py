@@ -1,8 +1,8 @@
 """Another number of shards for a space, while no query runs on it.
 
 Each key goes to the shard that its vnode belongs to from now on. What is moved are the tables of pipelines, and objects
-whose keys are those that rows are routed by; an object that says nothing of keys cannot be divided, and is refused
-before anything changes.
+of which it is known that their keys are those that rows are routed by: an operator has noted it, or the caller says so.
+Nothing is divided on a guess: any other object is refused before anything changes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -18,22 +18,33 @@ from checkpoint import CheckpointKind, CheckpointStore, RunWriter
 from checkpoint.chain import Chain, EpochPlan, Location, Manifest, OperatorPlan, ShardSaved, location_at, save_run
 from objectspace import PersistedObjectSpace, SortedDictionary
 from objectspace.errors import ObjectSpaceError
+from objectspace.objects import ObjectDictionary
+from objectspace.objects.raw_dictionary import RawSortedDictionary
 from objectspace.relational import TableSchema, tables
 from objectspace.relational.catalogue import TABLES, WATERMARKS
 from objectspace.spark.executor import open_shard
 from objectspace.spark.handover import vnode_hasher
-from objectspace.spark.routes import PIPELINE, noted_routes
+from objectspace.spark.routes import KEYED, PIPELINE, KeyedBy, noted_keyed, noted_routes
 from objectspace.spark.shards import VNODES, shard_of
 
 Spaces = list[PersistedObjectSpace]
 Sides = list[list[str]]
+Marks = dict[str, KeyedBy | None]
+"""The objects that can be divided, with what is noted of their keys; None where the caller says that they are whole."""
+
+_NOTES = (TABLES, WATERMARKS, KEYED)
+"""What is known of other objects, and goes to each shard that gets a part of them."""
 
 _MAPPINGS = ("Dictionary", "SortedDictionary")
 _SETS = ("Set", "SortedSet")
 
 
 def rescale(
-    location: str | os.PathLike[str] | Location, shards: int, *, options: Mapping[str, Any] | None = None
+    location: str | os.PathLike[str] | Location,
+    shards: int,
+    *,
+    keyed: Mapping[str, Iterable[str]] | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> Manifest | None:
     """Give every operator of a space another number of shards, as one new epoch.
 
@@ -43,13 +54,16 @@ def rescale(
     Args:
         location: where the space lies.
         shards: the new number of shards, 1 to 256.
+        keyed: for operators that were added to a pipeline the names of the objects whose keys are the values that rows
+            are routed by, in tuples where these are several; of a table it is the primary key. What an operator has
+            noted (of a ``RunningAggregate``, or by ``Operator(keyed=)``) need not be said.
         options: what fsspec passes to the file system of a URL.
 
     Returns:
         the manifest of the new epoch, or None where the space has that number already.
 
     Raises:
-        ObjectSpaceError: an object cannot be divided by its keys; nothing was changed.
+        ObjectSpaceError: an object cannot be divided by its keys, or nothing says that it can; nothing was changed.
         CheckpointError: there is no space or no epoch yet, or the number is out of range.
         FencedError: a driver has published an epoch meanwhile; nothing was changed.
     Time: O(state); memory: the state of one operator. Dirties: a full run for each new shard, and one manifest.
@@ -68,7 +82,10 @@ def rescale(
     with tempfile.TemporaryDirectory(prefix="objectspace-rescale-") as cache:
         plans = {name: chain.operator_plan(name, cache=cache) for name in newest.lineage}
         routes = _routes(plans)
-        saved = {name: _divided(plan, shards, routes.get(name)) for name, plan in plans.items()}
+        added = _added([name for name in plans if name not in routes], keyed or {}, chain.location.url)
+        for name, named in added.items():
+            _require_divisible(plans[name], named)
+        saved = {name: _divided(plan, shards, routes.get(name), added.get(name, ())) for name, plan in plans.items()}
     plan = EpochPlan(newest.epoch, newest.source, plans)
     return chain.publish_rescaled(plan, saved, shards, {"seconds": time.perf_counter() - started})
 
@@ -81,17 +98,84 @@ def _routes(plans: Mapping[str, OperatorPlan]) -> dict[str, Sides]:
         return {PIPELINE: [], **noted_routes(space)}
 
 
-def _divided(plan: OperatorPlan, shards: int, sides: Sides | None) -> list[ShardSaved]:
+def _added(names: Iterable[str], keyed: Mapping[str, Iterable[str]], url: str) -> dict[str, list[str]]:
+    """Return for each operator that was added which of its objects the caller names."""
+    found: dict[str, list[str]] = {name: [] for name in names}
+    for name, objects in keyed.items():
+        if name not in found:
+            raise ObjectSpaceError(
+                f"space at {url}: keyed names the operator {name!r}: expected one that was added to a pipeline:"
+                f" {', '.join(found) or 'there is none'}"
+            )
+        found[name] = [objects] if isinstance(objects, str) else list(objects)
+    return found
+
+
+def _require_divisible(plan: OperatorPlan, named: Iterable[str]) -> None:
+    """Make sure that it is known of every object of an operator how it is divided."""
+    missing = dict.fromkeys(named)
+    for old in range(plan.shards):
+        with open_shard(plan, old) as space:
+            marks = _marks(space, named)
+            for name in space:
+                missing.pop(name, None)
+                _require_keyed(plan, old, space.get(name), marks)
+    if missing:
+        raise ObjectSpaceError(
+            f"operator {plan.operator}: keyed names {next(iter(missing))!r}, and no shard has an object of this name:"
+            " correct it; nothing was changed"
+        )
+
+
+def _require_keyed(plan: OperatorPlan, old: int, target: Any, marks: Marks) -> None:
+    if target.name in _NOTES:
+        return
+    if target.name.startswith("kvt/"):
+        reason = "expected objects that an operator keys by what routes its rows, found a part of key-value tables"
+    elif target.name.startswith("$"):
+        reason = "expected objects of the operator, and this one is the library's own, which nothing can divide"
+    elif isinstance(target, ObjectDictionary):
+        reason = "expected plain values in its slots, found objects of their own, which cannot be divided"
+    elif target.kind not in (*_MAPPINGS, *_SETS):
+        kinds = ", ".join((*_MAPPINGS, *_SETS))
+        reason = f"expected objects with keys ({kinds}), which may tell where each slot belongs"
+    elif target.name not in marks:
+        reason = (
+            "nothing says that its keys are the values that rows are routed by: if they are, say rescale(...,"
+            f" keyed={{{plan.operator!r}: [{target.name!r}]}}), or Operator(keyed=) and let the query run one more"
+            " epoch; otherwise nothing tells where a slot belongs"
+        )
+    else:
+        return
+    raise ObjectSpaceError(f"{_place(plan, old, target)}: {reason}: {_advice(plan)}")
+
+
+def _marks(space: PersistedObjectSpace, named: Iterable[str]) -> Marks:
+    """Return what a shard has noted of its objects, and what the caller says."""
+    return {**dict.fromkeys(named), **noted_keyed(space)}
+
+
+def _place(plan: OperatorPlan, old: int, target: Any) -> str:
+    return f"operator {plan.operator}, shard {old}, {target.kind} {target.name!r}"
+
+
+def _advice(plan: OperatorPlan) -> str:
+    count = f"{plan.shards} shard{'s' if plan.shards > 1 else ''}"
+    return f"keep the {count}, or feed a new space from the beginning"
+
+
+def _divided(plan: OperatorPlan, shards: int, sides: Sides | None, named: Iterable[str]) -> list[ShardSaved]:
     """Write the new shards of one operator, and return their messages.
 
     Args:
         plan: its plan.
         shards: how many there are from now on.
-        sides: by which columns rows of each side are routed; None for an operator of objects with such keys.
+        sides: by which columns rows of each side are routed; None for an operator that was added.
+        named: which of its objects the caller says to be divided by their keys.
     """
     if sides == []:
         return _whole(plan, shards)
-    divide = _divide if sides is None else partial(_divide_table, sides)
+    divide = partial(_divide_added, named) if sides is None else partial(_divide_table, sides)
     stores = [CheckpointStore(":memory:") for _ in range(shards)]
     try:
         spaces = [PersistedObjectSpace(store) for store in stores]
@@ -118,7 +202,7 @@ def _divide_table(
     sides: Sides, plan: OperatorPlan, old: int, space: PersistedObjectSpace, name: str, spaces: Spaces
 ) -> None:
     """Put each row of a table into its new shard, by the columns that rows are routed by."""
-    place = f"operator {plan.operator}, shard {old}, {space.get(name).kind} {name!r}"
+    place = _place(plan, old, space.get(name))
     record = tables(space).get(name)
     overlapping = list(_overlapping(old, plan.shards, len(spaces)))
     if record is None:
@@ -134,7 +218,7 @@ def _divide_table(
         if vnode * plan.shards // VNODES != old:
             raise ObjectSpaceError(
                 f"{place}: the row {row!r} is not where rows of its key go, so that nothing tells which shard is its"
-                f" own: keep the {plan.shards} shards, or feed a new space from the beginning"
+                f" own: {_advice(plan)}"
             )
         targets[vnode * len(spaces) // VNODES][slot] = text
 
@@ -160,33 +244,51 @@ def _rows_of(space: PersistedObjectSpace, name: str) -> SortedDictionary[bytes, 
 def _copy_notes(place: str, source: Any, spaces: Spaces) -> None:
     """Copy what is known of tables, which must be the same in all shards that come together."""
     for target in [space.get_or_create_dictionary(source.name) for space in spaces]:
-        for name, known in source.items() if source.name in (TABLES, WATERMARKS) else ():
+        for name, known in source.items() if source.name in _NOTES else ():
             if target.setdefault(name, known) != known:
                 raise ObjectSpaceError(
                     f"{place}: {name!r} is {known!r} here and {target[name]!r} in another shard: let the query run one"
                     " more epoch, so that they agree"
                 )
-    if source.name not in (TABLES, WATERMARKS):
+    if source.name not in _NOTES:
         raise ObjectSpaceError(
             f"{place}: expected a table, whose rows tell where they belong: keep the number of shards, or feed a new"
             " space from the beginning"
         )
 
 
-def _divide(plan: OperatorPlan, old: int, space: PersistedObjectSpace, name: str, spaces: Spaces) -> None:
+def _divide_added(
+    named: Iterable[str], plan: OperatorPlan, old: int, space: PersistedObjectSpace, name: str, spaces: Spaces
+) -> None:
+    """Put what an object of an added operator holds into its new shards."""
+    source, record = space.get(name), tables(space).get(name)
+    keyed = _marks(space, named).get(name)
+    if name in _NOTES:
+        overlapping = _overlapping(old, plan.shards, len(spaces))
+        _copy_notes(_place(plan, old, source), source, [spaces[shard] for shard in overlapping])
+    elif record is not None:
+        key = tuple(column for column, _ in record.schema.primary_key)
+        columns = _routed(key, keyed)
+        if columns is None:
+            raise ObjectSpaceError(
+                f"{_place(plan, old, source)}: its key is {', '.join(key)}, expected that which rows are routed by:"
+                f" {_advice(plan)}"
+            )
+        _divide_table([list(columns)], plan, old, space, name, spaces)
+    else:
+        _divide(keyed, plan, old, space, name, spaces)
+
+
+def _divide(
+    keyed: KeyedBy | None, plan: OperatorPlan, old: int, space: PersistedObjectSpace, name: str, spaces: Spaces
+) -> None:
     """Put each slot of an object into the object of the same name in its new shard."""
     source: Any = space.get(name)
-    place = f"operator {plan.operator}, shard {old}, {source.kind} {source.name!r}"
-    if source.kind not in (*_MAPPINGS, *_SETS):
-        raise ObjectSpaceError(
-            f"{place}: expected objects with keys ({', '.join((*_MAPPINGS, *_SETS))}), which tell where each slot"
-            f" belongs: keep the {plan.shards} shards, or feed a new space from the beginning"
-        )
     targets = {}
     for shard in _overlapping(old, plan.shards, len(spaces)):
         targets[shard] = _twin(source, spaces[shard])
     for key, value in source.items() if source.kind in _MAPPINGS else ((key, None) for key in source):
-        target = targets[_new_shard(place, key, old, plan.shards, len(spaces))]
+        target = targets[_new_shard(plan, old, source, key, keyed, len(spaces))]
         if source.kind in _MAPPINGS:
             target[key] = value
         else:
@@ -198,7 +300,7 @@ def _twin(source: Any, space: PersistedObjectSpace) -> Any:
     if source.kind == "Dictionary":
         return space.get_or_create_dictionary(source.name)
     if source.kind == "SortedDictionary":
-        return space.get_or_create_sorted_dictionary(source.name)
+        return space.get_or_create_sorted_dictionary(source.name, raw=isinstance(source, RawSortedDictionary))
     is_sorted = source.kind == "SortedSet"
     return space.get_or_create_sorted_set(source.name) if is_sorted else space.get_or_create_set(source.name)
 
@@ -209,14 +311,23 @@ def _overlapping(old: int, before: int, after: int) -> Iterator[int]:
     yield from dict.fromkeys(vnode * after // 256 for vnode in vnodes)
 
 
-def _new_shard(place: str, key: Any, old: int, before: int, after: int) -> int:
+def _routed(key: Any, keyed: KeyedBy | None) -> tuple[Any, ...] | None:
+    """Return the values in a key that its rows were routed by; None where it is no such key as was noted."""
     parts = key if isinstance(key, tuple) else (key,)
-    if not all(part is None or type(part) in (str, bytes, int) for part in parts) or shard_of(before, *parts) != old:
+    if keyed is None:
+        return parts
+    return tuple(parts[place] for place in keyed.places) if len(parts) == keyed.parts else None
+
+
+def _new_shard(plan: OperatorPlan, old: int, source: Any, key: Any, keyed: KeyedBy | None, after: int) -> int:
+    routed = _routed(key, keyed)
+    is_routed = routed and all(part is None or type(part) in (str, bytes, int) for part in routed)
+    if routed is None or not is_routed or shard_of(plan.shards, *routed) != old:
         raise ObjectSpaceError(
-            f"{place}: the key {key!r} is not one that rows are routed by, so that nothing tells which shard it belongs"
-            f" to: keep the {before} shards, or feed a new space from the beginning"
+            f"{_place(plan, old, source)}: the key {key!r} is not one that rows are routed by, so that nothing tells"
+            f" which shard it belongs to: {_advice(plan)}"
         )
-    return shard_of(after, *parts)
+    return shard_of(after, *routed)
 
 
 def _saved(plan: OperatorPlan, shard: int, space: PersistedObjectSpace) -> ShardSaved:

@@ -1,15 +1,42 @@
-"""What the driver notes of a pipeline that is built: how the rows of each operator find their shard."""
+"""What is noted of how rows find their shard: by the driver of a pipeline that is built, else by each shard itself."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
 from objectspace import PersistedObjectSpace
-from objectspace.operators import Plan
+
+if TYPE_CHECKING:
+    from objectspace.operators import Plan
 
 PIPELINE = "$pipeline"
 """The operator under whose name the driver keeps what it must know of a pipeline."""
 
 ROUTES = "$routes"
 """The dictionary that says by which columns of each side rows are routed; an operator that sees all rows has none."""
+
+KEYED = "$keyed"
+"""The dictionary of a shard that says which of its objects are keyed by what routes the rows: ``KeyedBy`` by name."""
+
+
+@dataclass(frozen=True)
+class KeyedBy:
+    """Where the keys of an object hold the values that its rows are routed by.
+
+    Args:
+        parts: how many parts a key has; one where it is no tuple.
+        places: the places of these values among the parts, in the order in which rows are routed by them.
+    """
+
+    parts: int
+    places: tuple[int, ...]
+
+    @classmethod
+    def whole(cls, parts: int) -> KeyedBy:
+        """Return what says that a key is these values and nothing else."""
+        return cls(parts, tuple(range(parts)))
 
 
 def note_routes(space: PersistedObjectSpace, plan: Plan) -> None:
@@ -23,3 +50,27 @@ def note_routes(space: PersistedObjectSpace, plan: Plan) -> None:
 def noted_routes(space: PersistedObjectSpace) -> dict[str, list[list[str]]]:
     """Return what ``note_routes`` has noted."""
     return dict(space.get_dictionary(ROUTES).items()) if ROUTES in space else {}
+
+
+def note_keyed(space: PersistedObjectSpace, keyed: Mapping[str, KeyedBy]) -> None:
+    """Note which objects of a shard have keys that tell where their rows are routed.
+
+    Args:
+        space: the space of the shard.
+        keyed: how each of them does; one that does not exist yet is passed over.
+
+    Dirties: an item for each object whose note changes, so that most epochs dirty none.
+    """
+    wanted = {name: one for name, one in keyed.items() if name in space}
+    known = noted_keyed(space)
+    if wanted != known:
+        notes = space.get_or_create_dictionary(KEYED)
+        for name in known.keys() - wanted.keys():
+            del notes[name]
+        notes.update({name: asdict(one) for name, one in wanted.items()})
+
+
+def noted_keyed(space: PersistedObjectSpace) -> dict[str, KeyedBy]:
+    """Return what ``note_keyed`` has noted."""
+    stored = space.get_dictionary(KEYED).items() if KEYED in space else ()
+    return {name: KeyedBy(known["parts"], tuple(known["places"])) for name, known in stored}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,14 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from checkpoint import CheckpointStore
-from checkpoint.chain import Chain, location_at, open_cache
+from checkpoint.chain import Chain, cache_root, fold, location_at, open_cache
 from objectspace import PersistedObjectSpace, codec
 from objectspace.errors import ObjectSpaceError
 from objectspace.kvt import split_table_key, stored_entries
 from objectspace.relational import StorageTable, TableSchema, tables
 from objectspace.spark.pushdown import Bounds, bounds_of, is_pushing
+from objectspace.spark.spans import Span, spans_of
+from objectspace.spark.storage import storage_options
 from objectspace.spark.writer import TableWriter, Target
 
 BATCH_ROWS = 8192
@@ -56,11 +58,13 @@ class ShardPartition(InputPartition):
         shard: its number.
         first: of a change feed, the first epoch that is read.
         last: the last epoch that is read.
+        is_whole: of a change feed, whether the first epoch gives all rows that are there.
     """
 
     shard: int
     first: int
     last: int
+    is_whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,7 @@ class Subject:
         operator: of a space, the operator whose state it is; the only one by default.
         columns: of a table, the columns to give.
         epoch: the epoch, the newest by default.
+        storage: what fsspec passes to the file system of a URL; it may be secret, and is not shown.
     """
 
     path: str
@@ -82,6 +87,7 @@ class Subject:
     operator: str | None
     columns: tuple[str, ...] | None
     epoch: int | None
+    storage: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Subject:
@@ -98,23 +104,25 @@ class Subject:
             raise ObjectSpaceError(f"the option epoch is {epoch!r}: expected a number")
         names = tuple(name.strip() for name in columns.split(",")) if columns else None
         number = None if epoch is None else int(epoch)
-        return cls(options["path"], given[0], options[given[0]], options.get("operator"), names, number)
+        subject = options["path"], given[0], options[given[0]], options.get("operator")
+        return cls(*subject, names, number, storage_options(options))
 
     @property
     def is_file(self) -> bool:
         """Whether this is one store file."""
         return "://" not in self.path and Path(self.path).is_file()
 
-    def shards(self) -> int:
-        """Return how many shards there are."""
-        return 1 if self.is_file else self._chain().shards_at(self.epoch)
+    def shards(self, epoch: int | None) -> int:
+        """Return how many shards there are at an epoch, or at the newest."""
+        return 1 if self.is_file else self._chain().shards_at(epoch)
 
-    def newest(self) -> int:
-        """Return the newest epoch."""
+    def epochs(self) -> tuple[int, int]:
+        """Return the oldest epoch that was not collected, and the newest."""
         if not self.is_file:
-            return self._chain().epoch
+            chain = self._chain()
+            return chain.first_epoch, chain.epoch
         with CheckpointStore(self.path, read_only=True) as store:
-            return store.next_epoch() - 1
+            return 1, store.next_epoch() - 1
 
     @contextmanager
     def open(self, shard: int, epoch: int | None = None) -> Iterator[CheckpointStore]:
@@ -142,7 +150,7 @@ class Subject:
             ObjectSpaceError: no shard has it.
         """
         known: set[str] = set()
-        for shard in range(self.shards()):
+        for shard in range(self.shards(self.epoch)):
             with self.open(shard, self.epoch) as store:
                 space = PersistedObjectSpace(store)
                 name = self.table_in(space)
@@ -184,22 +192,72 @@ class Subject:
             elif self.name in space:
                 yield from _batched(((shard, *pair) for pair in _pairs(space.get(self.name))), _OBJECT_ARROW)
 
-    def changes(self, shard: int, first: int, last: int) -> Iterator[tuple[Any, ...]]:
-        """Yield (op, epoch, values of the columns) of each row that changed in the epochs from first to last."""
-        with self.open(shard, last) as store:
-            name = self.table_in(PersistedObjectSpace(store))
-            if name is None:
-                return
+    def spans(self, after: int, last: int) -> Iterator[Span]:
+        """Yield the epochs after one up to another, so that each has one number of shards.
+
+        Raises:
+            UnknownCheckpointError: epochs that the reader has not seen yet were collected.
+        """
+        if self.is_file:
+            return iter([Span(after + 1, last, 1)] if after < last else [])
+        return spans_of(self._chain(), after, last)
+
+    def changes(self, shard: int, first: int, last: int, *, is_whole: bool = False) -> Iterator[tuple[Any, ...]]:
+        """Yield (op, epoch, values of the columns) of each row that changed in the epochs from first to last.
+
+        Args:
+            shard: the number of the shard, which is the same one in all these epochs and the one before.
+            first: the first epoch.
+            last: the last epoch.
+            is_whole: whether all rows that are there at the first epoch count as new.
+
+        Raises:
+            UnknownCheckpointError: the epoch before the first is not kept any more.
+            CorruptStoreError: a run file is missing or damaged.
+        Time: O(rows of the runs of these epochs), and what the cache of the machine lacks before them.
+        """
+        if self.is_file:
+            return self._changes_of_file(first, last)
+        return self._changes_of_shard(shard, first if is_whole else first - 1, last, is_whole=is_whole)
+
+    def _changes_of_file(self, first: int, last: int) -> Iterator[tuple[Any, ...]]:
+        with self.open(0) as store:
             for epoch in range(first, min(last, store.next_epoch() - 1) + 1):
-                table = StorageTable(store, name, self.columns)
-                for change in table.changes(epoch, epoch):
-                    if change.old is not None:
-                        yield ("-" if change.new is None else "U-", epoch, *change.old)
-                    if change.new is not None:
-                        yield ("+" if change.old is None else "U+", epoch, *change.new)
+                yield from self._changes_at(store, epoch)
+
+    def _changes_of_shard(self, shard: int, before: int, last: int, *, is_whole: bool) -> Iterator[tuple[Any, ...]]:
+        chain = self._chain()
+        operator = self._operator(chain)
+        # Caches of its own: a feed and a pipeline on one machine would wait for each other, and be at other epochs.
+        plan = chain.operator_plan(operator, before, cache=str(cache_root() / "feeds"))
+        runs = chain.runs(operator, shard, before + 1, last)
+        with open_cache(plan, shard, () if is_whole else runs) as store:
+            if is_whole:
+                yield from self._rows(store, before)
+            for accepted in runs:
+                # One by one: a cache reads only its last states, and an image knows nothing of what led to it.
+                fold(store, plan.location, [accepted])
+                yield from self._changes_at(store, accepted.epoch)
+
+    def _rows(self, store: CheckpointStore, epoch: int) -> Iterator[tuple[Any, ...]]:
+        """Yield all rows of the table as changes of an epoch."""
+        name = self.table_in(PersistedObjectSpace(store))
+        for row in StorageTable(store, name, self.columns).scan() if name is not None else ():
+            yield ("+", epoch, *row)
+
+    def _changes_at(self, store: CheckpointStore, epoch: int) -> Iterator[tuple[Any, ...]]:
+        """Yield the changes of an epoch that a store has as a checkpoint of its own."""
+        name = self.table_in(PersistedObjectSpace(store, _at=store.reader(epoch=epoch)))
+        if name is None:
+            return
+        for change in StorageTable(store, name, self.columns, epoch).changes(epoch, epoch):
+            if change.old is not None:
+                yield ("-" if change.new is None else "U-", epoch, *change.old)
+            if change.new is not None:
+                yield ("+" if change.old is None else "U+", epoch, *change.new)
 
     def _chain(self) -> Chain:
-        return Chain.open(location_at(self.path))
+        return Chain.open(location_at(self.path, self.storage))
 
     def _operator(self, chain: Chain) -> str:
         names = sorted(name for name in (chain.newest.lineage if chain.newest is not None else ()) if name[0] != "$")
@@ -217,7 +275,8 @@ class ObjectSpaceSource(DataSource):
     A DataFrame stays at the epoch of its ``load()``. ``readStream`` with ``changes=true`` gives what changed in a
     table, with the columns ``op`` and ``epoch`` before its own. Options: one of ``table``, ``object`` and ``kvt``
     (``scope/table``) with a name; ``operator`` where the space has several; ``epoch``; ``columns`` of a table,
-    separated by commas; of a stream ``maxEpochsPerTrigger``.
+    separated by commas; of a stream ``maxEpochsPerTrigger``; and for the file system any that begin with
+    ``fsspec.``, as text or JSON.
     """
 
     @classmethod
@@ -252,7 +311,8 @@ class ObjectSpaceSource(DataSource):
         subject = Subject.of(self.options)
         if subject.kind != "table" or not self._is_feed():
             raise ObjectSpaceError("readStream gives the changes of a table: pass the options table and changes=true")
-        return ChangeReader(subject, int(self.options.get("maxEpochsPerTrigger", "1000")))
+        names = tuple(schema.names[2:])  # those of the start: a later column does not change what the stream has
+        return ChangeReader(replace(subject, columns=names), int(self.options.get("maxEpochsPerTrigger", "1000")))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Return the writer of a micro-batch: options ``table``, ``key``, ``op`` and ``shards``.
@@ -273,12 +333,12 @@ class SpaceReader(DataSourceReader):
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
-        self._epoch = subject.newest() if subject.epoch is None else subject.epoch
+        self._epoch = subject.epochs()[1] if subject.epoch is None else subject.epoch
         self._bounds = Bounds()
 
     def partitions(self) -> list[InputPartition]:
         """Return a partition for each shard."""
-        return [ShardPartition(shard, 0, self._epoch) for shard in range(self._subject.shards())]
+        return [ShardPartition(shard, 0, self._epoch) for shard in range(self._subject.shards(self._epoch))]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Yield what a shard holds."""
@@ -295,30 +355,39 @@ class FilteredReader(SpaceReader):
 
 
 class ChangeReader(DataSourceStreamReader):
-    """Reads what changed in a table, epoch by epoch."""
+    """Reads what changed in a table, epoch by epoch.
+
+    What it gives adds up to the table. Where the first epochs were collected, the oldest that is kept gives all rows.
+    """
 
     def __init__(self, subject: Subject, most: int) -> None:
         self._subject, self._most = subject, most
-        self._seen = 0
 
     def initialOffset(self) -> dict[str, int]:
         """Return the position before the first epoch."""
         return {"epoch": 0}
 
-    def latestOffset(self, *_: Any) -> dict[str, int]:
-        """Return the newest epoch, or as many further as one trigger takes."""
-        self._seen = min(self._subject.newest(), self._seen + self._most)
-        return {"epoch": self._seen}
+    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
+        """Return the newest epoch, or as many further as one trigger takes; never one before the start."""
+        seen, (oldest, newest) = start["epoch"], self._subject.epochs()
+        return {"epoch": max(seen, min(newest, max(seen, oldest - 1) + self._most))}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        """Return a partition for each shard."""
-        self._seen = max(self._seen, end["epoch"])
-        span = (start["epoch"] + 1, end["epoch"])
-        return [ShardPartition(shard, *span) for shard in range(self._subject.shards())] if span[0] <= span[1] else []
+        """Return a partition for each shard, of each span of epochs that have the same shards.
+
+        Raises:
+            UnknownCheckpointError: epochs that the stream has not seen yet were collected.
+        """
+        return [
+            ShardPartition(shard, span.first, span.last, span.is_whole)
+            for span in self._subject.spans(start["epoch"], end["epoch"])
+            for shard in range(span.shards)
+        ]
 
     def read(self, partition: Any) -> Iterator[tuple[Any, ...]]:
         """Yield the changes of a shard."""
-        return self._subject.changes(partition.shard, partition.first, partition.last)
+        span = partition.first, partition.last
+        return self._subject.changes(partition.shard, *span, is_whole=partition.is_whole)
 
 
 _KEY_VALUE_ARROW = pa.schema(

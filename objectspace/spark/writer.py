@@ -7,7 +7,7 @@ first, by ``df.repartitionById(shards, shard_expression(df.schema, key, shards))
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +22,9 @@ from objectspace.operators import Materialize
 from objectspace.relational import Chunk, TableSchema
 from objectspace.spark.executor import current_shard, open_shard, save_shard
 from objectspace.spark.handover import router, settled, together
+from objectspace.spark.routes import KeyedBy, note_keyed
 from objectspace.spark.stages import Exit
+from objectspace.spark.storage import storage_options
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Where Spark tells a task which query and micro-batch it works for."""
@@ -53,6 +55,7 @@ class Target:
         key: its key.
         op_column: the column of operations, or None where rows come in the place of those with their key.
         shards: the number of shards; that of the space by default.
+        storage: what fsspec passes to the file system of a URL; it may be secret, and is not shown.
     """
 
     path: str
@@ -60,6 +63,7 @@ class Target:
     key: tuple[str, ...]
     op_column: str | None
     shards: int | None
+    storage: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Target:
@@ -75,11 +79,12 @@ class Target:
         if shards is not None and not shards.isdigit():
             raise ObjectSpaceError(f"the option shards is {shards!r}: expected a number")
         key = tuple(name.strip() for name in options["key"].split(","))
-        return cls(options["path"], options["table"], key, options.get("op"), None if shards is None else int(shards))
+        count = None if shards is None else int(shards)
+        return cls(options["path"], options["table"], key, options.get("op"), count, storage_options(options))
 
     def chain(self) -> Chain:
         """Open the space, or found it where the number of shards is given."""
-        location = location_at(self.path)
+        location = location_at(self.path, self.storage)
         return Chain.open(location) if self.shards is None else Chain.open_or_create(location, self.shards)
 
     def schema(self, rows: StructType) -> TableSchema:
@@ -122,6 +127,7 @@ class TableWriter(DataSourceStreamArrowWriter):
                 self._require_own(whole, shard)
                 table.process(settled(whole))
             table.barrier(self._plan.epoch)
+            note_keyed(space, {table.table.name: KeyedBy.whole(len(self._target.key))})
             saved = save_shard(self._plan, space, shard, {"rows": sum(map(len, chunks))})
         return Written(query, self._plan.epoch, saved.to_json())
 

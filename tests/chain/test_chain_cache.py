@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from checkpoint import CheckpointError, CheckpointStore, CorruptStoreError, Run
-from checkpoint.chain import Chain, Location, OperatorPlan, catch_up, location_at, open_cache
+from checkpoint.chain import Chain, Location, OperatorPlan, catch_up, fold, location_at, open_cache
 from checkpoint.chain.cache import _sweep
 from checkpoint.session import PAGE_BYTES
 
@@ -61,6 +61,24 @@ def test_only_what_is_lacking_is_read(chain: Chain, publish: Publisher, tmp_path
         location.write(run.file, b"a cache that reads this again fails")
     publish(chain, {"a": 3})
     assert _open(chain, tmp_path) == {"a": "3", "b": "2"}
+
+
+def test_a_cache_that_is_ahead_serves_while_it_reads_what_was_before(
+    chain: Chain, publish: Publisher, tmp_path: Path
+) -> None:
+    for number in range(40):
+        publish(chain, {"a": number})
+    _open(chain, tmp_path, 35)
+    (kept,) = _files(tmp_path)
+    for before, is_kept in ((33, True), (35, True), (2, False)):
+        runs = chain.runs(OPERATOR, 0, before + 1, 40)
+        with open_cache(_plan(chain, tmp_path, before), 0, runs) as store:
+            assert (store.path == str(kept)) is is_kept
+            fold(store, chain.location, runs[:1])
+            at = store.reader(epoch=before + 1)
+            assert [item.value for item in at.items(1)] == [str(before)]
+    assert _files(tmp_path) == [kept]
+    assert [run.epoch for run in chain.runs(OPERATOR, 0, 39, 40)] == [39, 40]
 
 
 def test_a_store_with_another_past_is_left_alone(chain: Chain, publish: Publisher, tmp_path: Path) -> None:

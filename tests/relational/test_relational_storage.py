@@ -217,6 +217,13 @@ def test_changes_go_over_runs_that_were_merged() -> None:
     held.close()
 
 
+def test_a_complete_image_from_elsewhere_deletes_what_it_lacks() -> None:
+    before = [("+", (1, 1, "a")), ("+", (2, 2, "b"))]
+    space, other = committed(before), committed(before, [("-", (1, 1, "a")), ("+", (3, 3, "c"))])
+    space.store.apply(other.store.reader().image(), 2)
+    assert changes(space, 2, 2) == [("delete", (1, 1, "a")), ("insert", (3, 3, "c"))]
+
+
 def test_changes_go_over_a_change_of_schema() -> None:
     space = committed([("+", (1, 1, "a")), ("+", (2, 2, "b"))])
     table = StateTable(space, "t")

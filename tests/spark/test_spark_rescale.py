@@ -19,6 +19,7 @@ from .spark_helpers import SHARDS, expected, kept
 
 MakePipeline = Callable[..., Pipeline]
 OPERATOR = "keyed"
+KEYED = {OPERATOR: ["d", "empty", "s", "sd", "ss"]}
 KEYS = [*(f"k{n}" for n in range(60)), *range(40), None, b"raw", ("a", 1), ("b", None)]
 
 
@@ -85,7 +86,7 @@ WANTED = {
 @pytest.mark.parametrize(("before", "after"), [(1, 5), (5, 1), (2, 4), (4, 3), (3, 16)])
 def test_every_key_moves_to_its_shard(tmp_path: Path, before: int, after: int) -> None:
     publish(tmp_path, before, filled(before))
-    manifest = rescale(tmp_path / "space", after)
+    manifest = rescale(tmp_path / "space", after, keyed=KEYED)
     assert manifest is not None
     assert (manifest.epoch, manifest.shards, manifest.committed) == (2, after, {"q": 0})
     assert state(tmp_path) == WANTED
@@ -97,7 +98,7 @@ def test_every_key_moves_to_its_shard(tmp_path: Path, before: int, after: int) -
 
 def test_work_goes_on_and_old_epochs_go(tmp_path: Path) -> None:
     publish(tmp_path, 2, filled(2))
-    rescale(tmp_path / "space", 3)
+    rescale(tmp_path / "space", 3, keyed=KEYED)
     with pytest.raises(CheckpointError, match="has 3 shards, found a pipeline with 2: run it with shards=3, rescale"):
         Chain.open_or_create(location_at(tmp_path / "space"), 2)
 
@@ -110,7 +111,7 @@ def test_work_goes_on_and_old_epochs_go(tmp_path: Path) -> None:
     assert state(tmp_path)["d"] == {key: {"n": "new"} for key in KEYS}
     assert chain.collect(grace_seconds=0, keep_epochs=2).runs >= 2
     assert state(tmp_path)["d"] == {key: {"n": "new"} for key in KEYS}
-    rescale(tmp_path / "space", 2)
+    rescale(tmp_path / "space", 2, keyed=KEYED)
     assert state(tmp_path)["s"] == WANTED["s"]
 
 
@@ -122,7 +123,7 @@ def test_a_driver_that_still_runs_is_fenced(tmp_path: Path) -> None:
     for shard in range(2):
         with open_shard(plan.operators[OPERATOR], shard) as space:
             saved.append(save_shard(plan.operators[OPERATOR], space, shard))
-    rescale(tmp_path / "space", 3)
+    rescale(tmp_path / "space", 3, keyed=KEYED)
     with pytest.raises(FencedError):
         chain.publish(plan, {OPERATOR: saved})
     assert state(tmp_path) == WANTED
@@ -134,7 +135,7 @@ def test_what_cannot_be_divided_is_refused(tmp_path: Path) -> None:
 
     publish(tmp_path, 2, foreign)
     with pytest.raises(ObjectSpaceError, match="the key 'the same in both' is not one that rows are routed by"):
-        rescale(tmp_path / "space", 4)
+        rescale(tmp_path / "space", 4, keyed={OPERATOR: ["d"]})
     publish(tmp_path / "other", 2, lambda space, shard: space.get_or_create_list("log").append(shard))
     with pytest.raises(ObjectSpaceError, match="operator keyed, shard 0, List 'log': expected objects with keys"):
         rescale(tmp_path / "other" / "space", 4)

@@ -1,0 +1,209 @@
+"""The change feed without Spark: what it gives adds up to the table, whatever became of the space and its caches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpoint import UnknownCheckpointError
+from checkpoint.chain import AcceptedRun, Chain, SourcePosition, location_at, write_image
+from objectspace.relational import Column, StateTable, TableSchema
+from objectspace.spark import open_shard, rescale, save_shard, shard_of
+from objectspace.spark.source import ChangeReader, ObjectSpaceSource, SpaceReader, Subject
+
+OPERATOR = "totals"
+SCHEMA = TableSchema([Column("k", "string"), Column("v", "int64")], ["k"])
+
+Edits = dict[str, int | None]
+Change = tuple[Any, ...]
+
+
+class Space:
+    """A space with one table, whose epochs are published without Spark."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path, self._cache = str(folder / "space"), str(folder / "cache")
+        self.rows: dict[str, int] = {}
+
+    def epoch(self, edits: Edits, shards: int = 1, images: Sequence[AcceptedRun] = (), full_after: int = 64) -> Chain:
+        """Publish an epoch that sets some keys, or deletes those that are None."""
+        chain = Chain.open_or_create(location_at(self.path), shards)
+        batch = chain.newest.committed["q"] + 1 if chain.newest else 0
+        plan = chain.begin(SourcePosition("q", batch), [OPERATOR], full_after, self._cache)
+        assert plan is not None
+        operator, saved = plan.operators[OPERATOR], []
+        for shard in range(shards):
+            with open_shard(operator, shard) as space:
+                table = StateTable(space, "t", SCHEMA)
+                for key, value in edits.items():
+                    if shard_of(shards, key) == shard:
+                        self._edit(table, key, value)
+                saved.append(save_shard(operator, space, shard))
+        chain.publish(plan, {OPERATOR: saved}, {}, images)
+        return chain
+
+    def image(self, epoch: int | None = None) -> AcceptedRun:
+        plan = Chain.open(location_at(self.path)).operator_plan(OPERATOR, epoch, cache=self._cache)
+        return write_image(plan, 0)
+
+    def rescale(self, shards: int) -> None:
+        rescale(self.path, shards, keyed={OPERATOR: ["t"]})
+
+    def reader(self, most: int = 1000) -> ChangeReader:
+        return ChangeReader(Subject.of({"path": self.path, "table": "t"}), most)
+
+    def read(self, start: int, end: int) -> list[Change]:
+        """Return the changes of the epochs after one up to another."""
+        reader = self.reader()
+        found = [row for part in reader.partitions({"epoch": start}, {"epoch": end}) for row in reader.read(part)]
+        return sorted(found, key=lambda row: (row[1], row[2], row[0] in ("+", "U+")))
+
+    def _edit(self, table: StateTable, key: str, value: int | None) -> None:
+        old = self.rows.pop(key, None)
+        if old is not None:
+            table.delete_row((key, old))
+        if value is not None:
+            self.rows[key] = value
+            table.insert_row((key, value))
+
+
+@pytest.fixture
+def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Space:
+    """A space that holds nothing yet, and readers whose cache is new."""
+    monkeypatch.setenv("OBJECTSPACE_CACHE", str(tmp_path / "readers"))
+    return Space(tmp_path)
+
+
+@pytest.fixture
+def new_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """A function that gives readers from now on another cache."""
+    return lambda name: monkeypatch.setenv("OBJECTSPACE_CACHE", str(tmp_path / name))
+
+
+def net(changes: Sequence[Change]) -> dict[str, int]:
+    """Return the rows that changes add up to."""
+    total: Counter[tuple[str, int]] = Counter()
+    for op, _, *row in changes:
+        total[row[0], row[1]] += 1 if op in ("+", "U+") else -1
+    assert set(total.values()) <= {0, 1}
+    return {key: value for (key, value), count in total.items() if count}
+
+
+def with_image(space: Space) -> None:
+    """Make five epochs, of which later ones start from an image of the third."""
+    for number, key in enumerate("abc"):
+        space.epoch({key: number})
+    space.epoch({"d": 3}, images=[space.image(3)])
+    space.epoch({"a": None, "e": 4})
+
+
+def with_full_run(space: Space) -> None:
+    """Make five epochs, of which the fourth deletes a row and is a full run."""
+    for number, key in enumerate("abc"):
+        space.epoch({key: number})
+    space.epoch({"a": None, "b": 9}, full_after=0)
+    space.epoch({"c": None})
+
+
+@pytest.mark.parametrize("make", [with_image, with_full_run])
+def test_a_new_machine_gives_what_one_gives_that_was_there(
+    space: Space, new_machine: Callable[[str], None], make: Callable[[Space], None]
+) -> None:
+    make(space)
+    assert len(Chain.open(location_at(space.path)).lineage(OPERATOR, 0)) < 5, "the state starts later"
+    stepwise = [change for epoch in range(5) for change in space.read(epoch, epoch + 1)]
+    assert {change[1] for change in stepwise} == {1, 2, 3, 4, 5}
+    assert net(stepwise) == space.rows
+    for start in range(5):
+        for end in range(start + 1, 6):
+            new_machine(f"{start}-{end}")
+            assert space.read(start, end) == [change for change in stepwise if start < change[1] <= end]
+
+
+def test_what_a_full_run_deletes_is_told(space: Space) -> None:
+    with_full_run(space)
+    assert space.read(3, 5) == [("-", 4, "a", 0), ("U-", 4, "b", 1), ("U+", 4, "b", 9), ("-", 5, "c", 2)]
+
+
+def test_more_epochs_at_once_than_a_cache_keeps_states(space: Space) -> None:
+    for number in range(40):
+        space.epoch({f"k{number % 7}": number})
+    changes = space.read(0, 40)
+    assert len(changes) == 7 + 2 * 33
+    assert net(changes) == space.rows
+
+
+def test_the_same_epochs_are_read_again_without_the_run_files(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_image(space)
+    first = [space.read(0, 2), space.read(2, 5)]
+    monkeypatch.setattr("checkpoint.chain.cache.read_run", lambda *_: pytest.fail("the cache has it"))
+    assert [space.read(0, 2), space.read(2, 5)] == first
+
+
+def test_a_rescale_changes_no_row(space: Space) -> None:
+    for number in range(6):
+        space.epoch({f"k{number}": number}, shards=2)
+    space.rescale(3)
+    space.epoch({"k1": 10, "k2": None}, shards=3)
+    space.rescale(1)
+    space.rescale(2)
+    space.epoch({"k3": 11, "new": 12}, shards=2)
+    changes = space.read(0, 11)
+    assert net(changes) == space.rows
+    assert {change[1] for change in changes} == {1, 2, 3, 4, 5, 6, 8, 11}
+    assert [space.read(epoch, epoch + 1) for epoch in (6, 8, 9)] == [[], [], []]
+    assert [change for end in range(11) for change in space.read(end, end + 1)] == changes
+
+
+def test_epochs_from_before_a_rescale_are_read_with_their_shards(space: Space) -> None:
+    space.epoch({"a": 1, "b": 2, "c": 3})
+    space.rescale(4)
+    space.epoch({"a": None}, shards=4)
+    reader = space.reader()
+    spans = [(part.shard, part.first, part.last) for part in reader.partitions({"epoch": 0}, {"epoch": 3})]
+    assert spans == [(0, 1, 1), *((shard, 3, 3) for shard in range(4))]
+    assert space.read(0, 1) == [("+", 1, "a", 1), ("+", 1, "b", 2), ("+", 1, "c", 3)]
+    assert space.read(1, 3) == [("-", 3, "a", 1)]
+
+
+def test_a_reader_from_before_a_rescale_stays_with_its_shards(space: Space) -> None:
+    space.epoch({"a": 1, "b": 2, "c": 3}, shards=4)
+    reader = SpaceReader(Subject.of({"path": space.path, "table": "t"}))
+    space.rescale(2)
+    rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+    assert {row["k"]: row["v"] for row in rows} == space.rows
+
+
+def test_a_feed_that_begins_after_a_collection_begins_with_all_rows(space: Space) -> None:
+    with_image(space)
+    chain = space.epoch({"c": 7})
+    chain.collect(grace_seconds=0, keep_epochs=2)
+    assert space.reader(most=1).latestOffset({"epoch": 0}, None) == {"epoch": 5}
+    assert space.read(0, 5) == [("+", 5, "b", 1), ("+", 5, "c", 2), ("+", 5, "d", 3), ("+", 5, "e", 4)]
+    assert net(space.read(0, 6)) == space.rows
+    assert space.read(5, 6) == [("U-", 6, "c", 2), ("U+", 6, "c", 7)]
+    for start, end in ((3, 6), (0, 4)):
+        with pytest.raises(UnknownCheckpointError, match="the oldest that is kept is 5: start the feed anew"):
+            space.read(start, end)
+
+
+def test_a_restart_goes_on_from_its_start(space: Space) -> None:
+    for number in range(5):
+        space.epoch({"a": number})
+    assert space.reader(most=2).latestOffset({"epoch": 0}, None) == {"epoch": 2}
+    assert space.reader(most=2).latestOffset({"epoch": 4}, None) == {"epoch": 5}
+    assert space.reader(most=2).latestOffset({"epoch": 5}, None) == {"epoch": 5}
+    assert space.read(5, 5) == []
+
+
+def test_the_source_gives_the_columns_that_the_stream_has(space: Space) -> None:
+    space.epoch({"a": 1})
+    source = ObjectSpaceSource({"path": space.path, "table": "t", "changes": "true"})
+    reader = source.streamReader(source.schema())
+    assert source.schema().names == ["op", "epoch", "k", "v"]
+    parts = reader.partitions({"epoch": 0}, {"epoch": 1})
+    assert [list(reader.read(part)) for part in parts] == [[("+", 1, "a", 1)]]
