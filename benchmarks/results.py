@@ -215,7 +215,7 @@ def joined(runs: Sequence[Run]) -> Run:
         for outcome in run.outcomes
     }
     commits = ", ".join(dict.fromkeys(run.commit for run in (first, *others)))
-    seconds = sum(run.seconds for run in runs)
+    seconds = sum(outcome.seconds for outcome in outcomes.values())
     # The newest full run says what it was made with.
     newest_run = (first, *others)[-1]
     return replace(newest_run, commit=commits, outcomes=list(outcomes.values()), seconds=seconds)
