@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import operator
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Generic, SupportsIndex, TypeVar
 
 from objectspace import codec
@@ -95,10 +96,9 @@ class SparseArray(KeyedObject, Generic[T]):
         low = INT64_MIN if start is None else max(operator.index(start), INT64_MIN)
         high = INT64_MAX if stop is None else min(operator.index(stop) - 1, INT64_MAX)
         if self._table.complete:
-            live = self._table.live
-            yield from ((place, live[place]) for place in sorted(live) if low <= place <= high)
+            yield from self._assigned_in_memory(low, high)
         elif low <= high:
-            yield from ((place, value) for place, value, _ in self._table.scan(low, high))
+            yield from self._table.pairs(low, high)
 
     def clear(self) -> None:
         """Forget all that was assigned.
@@ -131,6 +131,16 @@ class SparseArray(KeyedObject, Generic[T]):
 
     def __repr__(self) -> str:
         return f"SparseArray({self._name!r}, {self.copy()!r}, default={self._default!r})"
+
+    def _assigned_in_memory(self, low: int, high: int) -> Iterator[tuple[int, T]]:
+        """Yield what is assigned between two indexes, and refuse to go on where slots came or went meanwhile."""
+        live, length = self._table.live, len(self._table.live)
+        with suppress(KeyError):
+            for place in sorted(place for place in live if low <= place <= high):
+                yield place, live[place]
+            if len(live) == length:
+                return
+        raise RuntimeError(f"{self._describe()} changed size during iteration: iterate over a list of its indexes")
 
     def _read(self, place: int) -> Any:
         value = self._table.read(place)

@@ -296,6 +296,13 @@ class ArrayMachine(ObjectMachine):
         count = len(self.model[low:])
         self.both("__setitem__", slice(low, None), [deepcopy(value) for _ in range(count)])
 
+    @rule(when=places, changed=st.lists(places, max_size=4), value=values)
+    def walk_and_set(self, when: int, changed: list[int], value: Any) -> None:
+        for count, (ours, theirs) in enumerate(zip(self.handle, self.model, strict=True)):
+            assert shape(ours) == shape(theirs)
+            for place in changed if count == when else ():
+                self.both("__setitem__", place, value)
+
     @rule(value=st.integers(0, 9))
     def fill(self, value: Any) -> None:
         self.handle.fill(value)
