@@ -313,11 +313,18 @@ class TensorMachine(ObjectMachine):
     kind = "tensor"
     spans = st.tuples(st.integers(-7, 7), st.integers(-7, 7), st.sampled_from([1, 2, -1]))
 
+    blank = -1.0
+
+    @rule(blank=st.sampled_from([-1.0, -0.0, float("inf"), -float("inf"), float("nan")]))
+    def choose(self, blank: float) -> None:
+        self.blank = blank
+        self.recreate()
+
     def new_model(self) -> Any:
-        return np.full((6, 7), -1.0)
+        return np.full((6, 7), self.blank)
 
     def create(self) -> Any:
-        return self.space.create_tensor(self.name, (6, 7), chunks=(2, 3), fill=-1.0)
+        return self.space.create_tensor(self.name, (6, 7), chunks=(2, 3), fill=self.blank)
 
     def contents(self, target: Any) -> Any:
         return np.asarray(target).tobytes()
