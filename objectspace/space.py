@@ -54,9 +54,7 @@ class ObjectSpace(ObjectFactory):
     """Names for objects: what a persisted and a volatile space have in common."""
 
     def __init__(self, cache_slots: int = CACHE_SLOTS) -> None:
-        if cache_slots < 1:
-            raise ValueError(f"cache_slots is {cache_slots}: keep at least 1 slot in memory")
-        self.cache_slots = cache_slots
+        self.cache_slots = _checked_cache_slots(cache_slots)
         self.mutex = RLock()
         self._entries: dict[int, IndexEntry] = {}
         self._ids: dict[str, int] = {}
@@ -374,7 +372,7 @@ class PersistedObjectSpace(ObjectSpace):
             path: the file.
             options: ``cache_slots`` of the space; anything else goes to :class:`~checkpoint.CheckpointStore`.
         """
-        cache_slots = options.pop("cache_slots", CACHE_SLOTS)
+        cache_slots = _checked_cache_slots(options.pop("cache_slots", CACHE_SLOTS))
         store = CheckpointStore(path, **options)
         space = cls(store, cache_slots=cache_slots)
         space._owns_store = True
@@ -710,6 +708,14 @@ class _Flight:
     def is_pending(self) -> bool:
         """Tell whether the writer may still commit."""
         return self.writer.state is WriterState.OPEN
+
+
+def _checked_cache_slots(count: object) -> int:
+    if not isinstance(count, int) or isinstance(count, bool):
+        raise TypeError(f"cache_slots is {count!r}: expected an int, how many slots to keep in memory")
+    if count < 1:
+        raise ValueError(f"cache_slots is {count}: keep at least 1 slot in memory")
+    return count
 
 
 def _check_name(name: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import operator
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Generic, SupportsIndex, TypeVar
@@ -50,10 +51,15 @@ class SparseArray(KeyedObject, Generic[T]):
 
         Raises:
             IndexError: the index has more than 64 bits.
-            ValueError: a slice without bounds.
+            ValueError: a slice without bounds, or of more indexes than a list can have elements.
         """
         if isinstance(index, slice):
-            return [self._read(place) for place in self._places(index)]
+            places = self._places(index)
+            if (count := _count(places)) > sys.maxsize:
+                raise ValueError(
+                    f"{self._describe()}: a slice of {count} indexes fits no list: use assigned(low, high)"
+                )
+            return list(map(self._read, places))
         return self._read(self._place(index))
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -69,8 +75,8 @@ class SparseArray(KeyedObject, Generic[T]):
             self._table.write(self._place(index), value)
             return
         places, values = self._places(index), list(value)
-        if len(places) != len(values):
-            raise ValueError(f"{self._describe()}: {len(values)} values for a slice of {len(places)}")
+        if _count(places) != len(values):
+            raise ValueError(f"{self._describe()}: {len(values)} values for a slice of {_count(places)}")
         for place, element in zip(places, values, strict=True):
             self._table.write(place, element)
 
@@ -83,7 +89,7 @@ class SparseArray(KeyedObject, Generic[T]):
             self._table.delete(self._place(index))
             return
         places = self._places(index)
-        if len(places):
+        if places:
             low, high = min(places[0], places[-1]), max(places[0], places[-1])
             for place in [place for place, _ in self.assigned(low, high + 1) if place in places]:
                 self._table.delete(place)
@@ -155,5 +161,12 @@ class SparseArray(KeyedObject, Generic[T]):
     def _places(self, index: slice) -> range:
         if index.start is None or index.stop is None:
             raise ValueError(f"{self._describe()}: a slice needs both bounds, since a sparse array has no ends")
-        step = 1 if index.step is None else operator.index(index.step)
-        return range(self._place(index.start), self._place(index.stop), step)
+        places = range(*map(operator.index, (index.start, index.stop, 1 if index.step is None else index.step)))
+        self._place(index.start)
+        self._place(places[-1] if places else index.stop)
+        return places
+
+
+def _count(places: range) -> int:
+    """Return the length of a range, which ``len`` tells only up to 63 bits."""
+    return (places[-1] - places[0]) // places.step + 1 if places else 0

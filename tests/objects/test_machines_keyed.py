@@ -395,6 +395,12 @@ class SparseArrayMachine(ObjectMachine):
         for place in range(start, stop, step):
             del self.model[place]
 
+    @rule(low=places, high=places, step=st.sampled_from([1, -1, 2**40, -(2**62)]))
+    def remove_far(self, low: int, high: int, step: int) -> None:
+        del self.handle[low:high:step]
+        for place in [place for place in self.model if place in range(low, high, step)]:
+            del self.model[place]
+
     @rule(low=st.integers(-5, 40), high=st.integers(-5, 40))
     def between(self, low: int, high: int) -> None:
         expected = [pair for pair in self.model.assigned() if low <= pair[0] < high]
