@@ -125,7 +125,7 @@ class Array(KeyedObject, Sequence[T]):
         following = 0
         for place, value, _ in self._table.scan():
             yield from map(self._fill_in, range(following, place))
-            yield value
+            yield self._table.live.get(place, value)  # What was assigned while those before it were yielded.
             following = place + 1
         yield from map(self._fill_in, range(following, len(self)))
 
