@@ -169,7 +169,7 @@ class SlotTable:
                 if old is ABSENT:
                     self.enter(key)
                 else:
-                    self.edits[key] = old if type(old) in ATOMS else Fingerprint(self.prints[key])
+                    self.edits[key] = old if type(old) in ATOMS else Fingerprint(self.prints.get(key, -1))
         return True
 
     def _note(self, key: Any) -> None:
@@ -536,7 +536,7 @@ class SlotTable:
         value = self.read(key)
         if value is ABSENT or type(value) in ATOMS:
             return value
-        return Fingerprint(self.prints[key])
+        return Fingerprint(self.prints.get(key, -1))
 
     def _original(self, key: Any) -> Any:
         """Return the key of ``live`` that is equal to ``key``: ``1`` may have been asked for as ``True``."""

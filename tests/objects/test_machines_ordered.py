@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from hypothesis.stateful import rule
+from hypothesis.stateful import precondition, rule
 
+from checkpoint import CheckpointKind
 from tests.objects.machine import ObjectMachine
 from tests.objects.samples import shape, values
 
@@ -89,6 +90,18 @@ class ListMachine(ObjectMachine):
     @rule(value=values.filter(lambda value: value == value))
     def remove(self, value: Any) -> None:
         self.both("remove", value)
+
+    @precondition(ObjectMachine.is_free)
+    @rule(place=places, value=values, removes=st.booleans())
+    def write_behind(self, place: int, value: Any, removes: bool) -> None:
+        """Do what code in C does that takes the list for a plain one: its methods hear nothing of it."""
+        self.checkpoint(CheckpointKind.DIFFERENTIAL)
+        if not removes:
+            list.insert(self.handle, place % (len(self.handle) + 1), deepcopy(value))
+            self.model.insert(place % (len(self.model) + 1), deepcopy(value))
+        elif self.model:
+            list.pop(self.handle, place % len(self.handle))
+            self.model.pop(place % len(self.model))
 
     @rule()
     def compare(self) -> None:
