@@ -25,8 +25,8 @@ class List(list[T], PersistedObject):
     save, is *open*: it is a plain ``list``, and the next save finds the changes by comparison. Otherwise it is
     *watched* and notes each change. A list is read whole when it is touched first.
 
-    Changing a stored element in place is not an edit: assign it again. ``space.check_mutations()`` finds such slots, and
-    what code in C has written past the methods: ``heapq`` is not for persisted lists, a sorted set is.
+    Changing a stored element in place is not an edit: assign it again. ``space.check_mutations()`` finds such slots,
+    and what code in C has written past the methods: ``heapq`` is not for persisted lists, a sorted set is.
 
     =============================== ======================================================
     method                          dirties
