@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from abc import ABC, abstractmethod
 from typing import Any, TypeVar
 
@@ -260,8 +261,8 @@ def _plain(default: Any) -> Any:
 
 def _array_options(length: int, default: Any) -> dict[str, Any]:
     count = operator.index(length)
-    if count < 0:
-        raise ValueError(f"the length of an array is {length}: expected 0 or more")
+    if not 0 <= count <= sys.maxsize:
+        raise ValueError(f"the length of an array is {length}: expected 0 to {sys.maxsize}, or use a sparse array")
     return {"length": count, "default": _plain(default)}
 
 

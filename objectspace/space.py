@@ -35,7 +35,7 @@ from objectspace.factory import ObjectFactory
 from objectspace.keys import is_utf8
 from objectspace.objects import KINDS, class_of
 from objectspace.objects.base import PersistedObject
-from objectspace.objects.variants import base_of, become, is_cold, is_dead, is_known_elsewhere
+from objectspace.objects.variants import base_of, become, is_dead, is_known_elsewhere
 
 IndexEntry = tuple[str, str, str]
 """(name, kind, codec) of one object."""
@@ -54,9 +54,7 @@ class ObjectSpace(ObjectFactory):
     """Names for objects: what a persisted and a volatile space have in common."""
 
     def __init__(self, cache_slots: int = CACHE_SLOTS) -> None:
-        if cache_slots < 1:
-            raise ValueError(f"cache_slots is {cache_slots}: keep at least 1 slot in memory")
-        self.cache_slots = cache_slots
+        self.cache_slots = _checked_cache_slots(cache_slots)
         self.mutex = RLock()
         self._entries: dict[int, IndexEntry] = {}
         self._ids: dict[str, int] = {}
@@ -191,7 +189,11 @@ class ObjectSpace(ObjectFactory):
                         " readable; delete this one, or go back with space.rollback(epoch=...)"
                     ) from error
                 self._handles[object_id] = handle
+                self._lend(handle)
             return self._handles[object_id]
+
+    def _lend(self, handle: PersistedObject) -> None:
+        """Note that somebody has a handle, whom a save may have missed."""
 
     def _find(self, name: str) -> int:
         _check_name(name)
@@ -374,7 +376,7 @@ class PersistedObjectSpace(ObjectSpace):
             path: the file.
             options: ``cache_slots`` of the space; anything else goes to :class:`~checkpoint.CheckpointStore`.
         """
-        cache_slots = options.pop("cache_slots", CACHE_SLOTS)
+        cache_slots = _checked_cache_slots(options.pop("cache_slots", CACHE_SLOTS))
         store = CheckpointStore(path, **options)
         space = cls(store, cache_slots=cache_slots)
         space._owns_store = True
@@ -508,6 +510,10 @@ class PersistedObjectSpace(ObjectSpace):
         """Return the reader of the last acknowledged state."""
         return self._reader
 
+    def _lend(self, handle: PersistedObject) -> None:
+        if isinstance(handle, list | dict):
+            self._lent[handle._id] = handle
+
     def touch(self, target: PersistedObject) -> None:
         """Note that an object is about to change."""
         if target._id not in self._dirty:
@@ -519,6 +525,18 @@ class PersistedObjectSpace(ObjectSpace):
         self._dirty.pop(handle._id, None)
         self.account(handle, 0)
         self._held_total -= self._held.pop(handle._id, 0)
+
+    def check_mutations(self) -> list[tuple[str, Any]]:
+        """Return (name, slot) of every value in memory that was changed in place, which no checkpoint will save.
+
+        Assign such a value to its slot again to make it an edit. What code in C has written into a list counts as well,
+        so lists are compared with the store. Time: O(slots in memory).
+        """
+        self._usable()
+        for handle in () if self._read_only or self._flight else list(self._all_handles()):
+            if handle._id not in self._dirty and handle._has_slipped():
+                self._note_slip(handle)
+        return super().check_mutations()
 
     def renumber(self, target: PersistedObject) -> None:
         """Give an object a new id, under which nothing is stored: its old rows are out of reach."""
@@ -577,19 +595,28 @@ class PersistedObjectSpace(ObjectSpace):
         self._find_slipped()
 
     def _find_slipped(self) -> None:
-        """Note the objects that a bound method, kept from before a save, has changed without a word.
+        """Note what a bound method, kept from before a save, or code in C has changed without a word.
 
-        Only objects that were saved by this space can have lent one out, and of a list nobody can hold one who does not
-        hold the list.
+        Only objects that were saved by this space can have lent a method out. Into what is a list or a dictionary code
+        in C may write at any time; those that an object owns are looked at as long as somebody holds them.
         """
+        for target in list(self._dirty.values()):
+            if target._is_astray():
+                target._note_slip()
         for object_id in list(self._lent):
             handle = self._lent.get(object_id)
-            if handle is None or is_dead(handle) or is_cold(handle):
+            if handle is None:
                 continue
-            if object_id not in self._dirty and handle._has_slipped():
-                self.touch(handle)
-            if isinstance(handle, list) and sys.getrefcount(handle) <= _UNSHARED:
+            if handle._has_slipped() and handle._id not in self._dirty and not is_dead(handle):
+                self._note_slip(handle)
+            is_owned = isinstance(handle, list) and object_id not in self._handles
+            if is_owned and sys.getrefcount(handle) <= _UNSHARED:
                 del self._lent[object_id]
+
+    def _note_slip(self, handle: PersistedObject) -> None:
+        handle._wake()
+        self.touch(handle)
+        handle._note_slip()
 
     def _collect(self, target: PersistedObject, run: Run) -> ObjectReceipt:
         started = time.perf_counter()
@@ -710,6 +737,14 @@ class _Flight:
     def is_pending(self) -> bool:
         """Tell whether the writer may still commit."""
         return self.writer.state is WriterState.OPEN
+
+
+def _checked_cache_slots(count: object) -> int:
+    if not isinstance(count, int) or isinstance(count, bool):
+        raise TypeError(f"cache_slots is {count!r}: expected an int, how many slots to keep in memory")
+    if count < 1:
+        raise ValueError(f"cache_slots is {count}: keep at least 1 slot in memory")
+    return count
 
 
 def _check_name(name: object) -> None:

@@ -125,13 +125,14 @@ class Array(KeyedObject, Sequence[T]):
         following = 0
         for place, value, _ in self._table.scan():
             yield from map(self._fill_in, range(following, place))
-            yield value
+            yield self._table.live.get(place, value)  # What was assigned while those before it were yielded.
             following = place + 1
         yield from map(self._fill_in, range(following, len(self)))
 
-    def _fill_in(self, _: int) -> Any:
-        """Return the default: a copy each time, because it may be changed in place."""
-        return copy.deepcopy(self._default)
+    def _fill_in(self, place: int) -> Any:
+        """Return what a slot holds that was not assigned a moment ago: a copy each time, it may be changed in place."""
+        value = self._table.live.get(place, ABSENT)
+        return copy.deepcopy(self._default) if value is ABSENT else value
 
     def _place(self, index: SupportsIndex) -> int:
         place = operator.index(index)

@@ -183,8 +183,15 @@ class PersistedObject:
         """Note that an object that this one owns has got a new id."""
 
     def _has_slipped(self) -> bool:
-        """Tell whether a bound method that was kept across a save has changed the object past all notes."""
+        """Tell whether the object was changed past all notes: by a bound method kept across a save, or by code in C."""
         return False
+
+    def _is_astray(self) -> bool:
+        """Tell whether code in C has changed the object so that its notes are wrong, and a save of them would be."""
+        return False
+
+    def _note_slip(self) -> None:
+        """Note what was changed past all notes, where the next save would not find it."""
 
     def __copy__(self) -> Any:
         return self.copy()  # type: ignore[attr-defined]

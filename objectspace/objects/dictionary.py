@@ -11,6 +11,7 @@ from checkpoint.run import ItemRow
 from objectspace.objects import limits
 from objectspace.objects.base import ABSENT
 from objectspace.objects.keyed import KeyedObject
+from objectspace.objects.table import STORED
 from objectspace.objects.variants import is_cold
 from objectspace.objects.views import StreamedItems, StreamedKeys, StreamedValues
 
@@ -191,6 +192,24 @@ class Dictionary(dict[K, V], KeyedObject):
             else:
                 self._table.drop(key, twin.pop(key))
 
+    def _has_slipped(self) -> bool:
+        ranks = self._table.ranks
+        assert ranks is not None
+        return not self._fresh and self._twin is None and dict.__len__(self) != len(ranks)
+
+    _is_astray = _has_slipped
+
+    def _note_slip(self) -> None:
+        table = self._table
+        assert table.ranks is not None
+        late = {key: dict.pop(self, key) for key in list(dict.keys(self)) if key not in table.ranks}
+        for key in [key for key in table.ranks if not dict.__contains__(self, key)]:
+            table.drop(key, STORED)
+            table.prints.pop(key, None)
+        for key, value in late.items():
+            table.edits.pop(key, None)
+            table.write(key, value)
+
     def _rows(self) -> list[ItemRow]:
         self._close()
         return super()._rows()
@@ -212,7 +231,11 @@ class Dictionary(dict[K, V], KeyedObject):
         super()._go_cold()
 
     def _warm(self) -> type:
+        # Code in C may have put values here, which does not see that the dictionary is not read yet.
+        late = dict(dict.items(self))
         super()._warm()
+        for key, value in late.items():
+            self._table.write(key, value)
         warm: type = _Watched if self._table.complete else _Paged
         return warm
 

@@ -11,8 +11,9 @@ from typing import Any, Self, SupportsIndex, TypeVar
 from checkpoint.run import ItemRow
 from objectspace.codec import ATOMS
 from objectspace.objects import limits
-from objectspace.objects.base import PersistedObject, item_text
+from objectspace.objects.base import Fingerprint, PersistedObject, item_text
 from objectspace.objects.sequence import Sequenced
+from objectspace.objects.variants import is_cold
 
 T = TypeVar("T")
 
@@ -24,7 +25,8 @@ class List(list[T], PersistedObject):
     save, is *open*: it is a plain ``list``, and the next save finds the changes by comparison. Otherwise it is
     *watched* and notes each change. A list is read whole when it is touched first.
 
-    Changing a stored element in place is not an edit: assign it again. ``space.check_mutations()`` finds such slots.
+    Changing a stored element in place is not an edit: assign it again. ``space.check_mutations()`` finds such slots,
+    and what code in C has written past the methods: ``heapq`` is not for persisted lists, a sorted set is.
 
     =============================== ======================================================
     method                          dirties
@@ -101,7 +103,7 @@ class List(list[T], PersistedObject):
         # What is not a plain container may run any code while it is read, a save of the space too: it is read first.
         added = values if type(values) in (list, tuple, range) else list(values)
         if type(self) is not List:
-            self._home.touch(self)
+            self._lend_append()
         list.extend(self, added)
 
     def __iadd__(self, values: Iterable[T]) -> Self:  # type: ignore[override, misc]  # as list itself has it
@@ -121,11 +123,8 @@ class List(list[T], PersistedObject):
                 self._sequence.remove(place, list.pop(self))
             return
         if not self._fresh:
-            self._home.renumber(self)
-            self._sequence = Sequenced()
+            self._start_anew()
         list.clear(self)
-        self.__dict__.pop("append", None)
-        self.__class__ = List
 
     def sort(self, **options: Any) -> None:
         """Sort in place, with ``key`` and ``reverse`` as of ``list.sort``.
@@ -190,8 +189,25 @@ class List(list[T], PersistedObject):
 
     def _note_tail(self) -> None:
         """Give the elements that were appended since the last look their labels."""
+        if self._is_astray():
+            self._note_slip()
         if not self._fresh:
             self._sequence.append(list.__len__(self) - len(self._sequence.labels))
+
+    def _lend_append(self) -> None:
+        """Prepare for appending: elements beyond the labels are new, and nothing more is noted of them till a save."""
+        self._home.touch(self)
+        if self._is_astray():
+            self._note_slip()
+        if not self._fresh:
+            self.__dict__["append"] = super().append
+
+    def _start_anew(self) -> None:
+        """Leave what is stored behind under the old id: the next save writes the whole list."""
+        self._home.renumber(self)
+        self._sequence, self._twin = Sequenced(), None
+        self.__dict__.pop("append", None)
+        self.__class__ = List
 
     def _replace_all(self, values: list[T]) -> None:
         for place, (old, new) in enumerate(zip(self, values, strict=True)):
@@ -202,9 +218,9 @@ class List(list[T], PersistedObject):
     def _try_open(self) -> None:
         """Stop noting single changes, unless a value may have been changed in place: comparing would not find it."""
         self._noted = 0
-        if not self._sequence.prints:
+        if not self._sequence.prints and not self._sequence.strays:
             self._note_tail()
-            self._twin = list(self)
+            self._twin = None if self._fresh else list(self)
             self.__class__ = List
 
     def _close(self) -> None:
@@ -287,22 +303,51 @@ class List(list[T], PersistedObject):
         return warm
 
     def _has_slipped(self) -> bool:
-        return list.__len__(self) != len(self._sequence.labels)
+        return not self._fresh and self._twin is None and list.__len__(self) != len(self._sequence.labels)
+
+    def _is_astray(self) -> bool:
+        """Tell whether the length has changed past all notes; elements at the end are none of that after an append."""
+        added = list.__len__(self) - len(self._sequence.labels)
+        return added != 0 and self._has_slipped() and (added < 0 or "append" not in self.__dict__)
+
+    def _note_slip(self) -> None:
+        sequence = self._sequence
+        if list.__len__(self) < len(sequence.labels) or sequence.flight is not None:
+            # Which labels were those of the elements that are gone, or what the save will have stored, nobody can tell.
+            self._start_anew()
+            return
+        for item in list(self._home.reader().items(self._id)):
+            label: Any = item.slot
+            text = item_text(item)
+            if label in sequence.edits or (label not in sequence.gone and self._is_unlike(label, text)):
+                sequence.edits[label] = Fingerprint(hash(text))
+        sequence.append(list.__len__(self) - len(sequence.labels))
 
     def _held(self) -> int:
         return list.__len__(self)
 
     def _stored_differences(self) -> Iterable[Any]:
+        """Yield the indexes of what is not as it is stored although nothing has noted that.
+
+        Time: O(n), all of it read from the store: code in C that writes into a list leaves no other trace.
+        """
         sequence = self._sequence
-        for label, stored in list(sequence.prints.items()):
-            flying = sequence.flight is not None and label in sequence.flight
-            if label not in sequence.edits and not flying:
-                place = sequence.place(label)
-                if stored != hash(self._encode(list.__getitem__(self, place), label)):
-                    yield place
+        if self._fresh or self._twin is not None or is_cold(self) or self._is_astray():
+            return
+        noted = {**sequence.edits, **sequence.gone, **(sequence.flight or {})}
+        for item in list(self._home.reader().items(self._id)):
+            label: Any = item.slot
+            text = item_text(item)
+            if label not in noted and self._is_unlike(label, text):
+                sequence.strays[label] = Fingerprint(hash(text))
+                yield sequence.place(label)
+
+    def _is_unlike(self, label: Any, text: str) -> bool:
+        """Tell whether an element is another one than the stored text says."""
+        return text != self._encode(list.__getitem__(self, self._sequence.place(label)), label)
 
     def _check(self) -> None:
-        if type(self) is _Watched:
+        if type(self) is _Watched and not self._is_astray():
             self._note_tail()
             self._sequence.check(list.__len__(self))
         assert self._twin is None or type(self) is List
@@ -322,9 +367,7 @@ class _Watched(List[T]):
 
     def append(self, value: T) -> None:
         """Put a value at the end. Time: O(1). Dirties: one item and the length."""
-        self._home.touch(self)
-        # Elements beyond the labels are new; until the next save nothing more is to be noted of appending.
-        self.__dict__["append"] = super(List, self).append
+        self._lend_append()
         list.append(self, value)
 
     def __delitem__(self, index: SupportsIndex | slice) -> None:
@@ -340,6 +383,8 @@ class _Watched(List[T]):
             for place in places:
                 self._sequence.remove(place, list.__getitem__(self, place))
                 list.pop(self, place)
+        else:
+            list.__delitem__(self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         sequence = self._sequence
@@ -381,8 +426,9 @@ class _Watched(List[T]):
                 self[place] = value
             return
         start, stop = places.start, max(places.start, places.stop)
-        self._home.touch(self)
-        self._note_tail()
+        if not self._watch():
+            list.__setitem__(self, index, values)
+            return
         old = list.__getitem__(self, slice(start, stop))
         head = _common(old, values)
         tail = _common(old[head:][::-1], values[head:][::-1])

@@ -19,7 +19,8 @@ class Sequenced:
     While the labels are whole numbers one apart they are not kept one by one: ``labels`` is a ``range`` then.
 
     Invariants: ``labels`` increases strictly; a label of ``edits`` is in ``labels``; one of ``gone`` is not; both hold
-    what is stored of their labels. ``flight`` holds the same of the page that is being committed.
+    what is stored of their labels. ``flight`` holds the same of the page that is being committed. ``strays`` holds what
+    is stored of labels whose value was written past all notes: an edit of such a label is wrong about that.
     """
 
     def __init__(self) -> None:
@@ -27,12 +28,14 @@ class Sequenced:
         self.edits: dict[Label, Any] = {}
         self.gone: dict[Label, Any] = {}
         self.flight: dict[Label, Any] | None = None
+        self.strays: dict[Label, Fingerprint] = {}
         self.prints: dict[Label, int] = {}
         self._new_prints: dict[Label, int] = {}
 
     def stored(self, label: Label, value: Any) -> Any:
         """Return what is stored of an element: an atom, or the fingerprint of another value."""
-        return value if type(value) in ATOMS else Fingerprint(self.prints[label])
+        # No text has the fingerprint -1: what is there without one has come past all notes, and is written over.
+        return value if type(value) in ATOMS else Fingerprint(self.prints.get(label, -1))
 
     def set(self, place: int, old: Any) -> None:
         """Note that the element at ``place``, whose value was ``old``, gets another value."""
@@ -89,7 +92,7 @@ class Sequenced:
         """
         rows: list[ItemRow] = []
         self._new_prints = {}
-        for label, stored in self.edits.items():
+        for label, stored in self._corrected().items():
             value = values[self.place(label)]
             if value is stored and type(value) in ATOMS:
                 self.prints.pop(label, None)
@@ -116,8 +119,8 @@ class Sequenced:
         if was_fresh:
             self.labels, self.prints = range(length), {}
         self.prints.update(self._new_prints)
-        self.flight = {} if was_fresh else self.edits | self.gone
-        self.edits, self.gone = {}, {}
+        self.flight = {} if was_fresh else self._corrected() | self.gone
+        self.edits, self.gone, self.strays = {}, {}, {}
 
     def settle(self, durable: bool, was_fresh: bool) -> None:
         """Drop the page in flight, or take it back where it is not durable."""
@@ -149,6 +152,13 @@ class Sequenced:
         assert self.edits.keys() <= labels, f"edited but not there: {self.edits.keys() - labels}"
         assert not self.gone.keys() & labels, f"gone but there: {self.gone.keys() & labels}"
         assert ABSENT not in self.gone.values()
+
+    def _corrected(self) -> dict[Label, Any]:
+        """Return the edits with what is truly stored of their labels."""
+        strays = self.strays
+        if not strays:
+            return self.edits
+        return {**self.edits, **{label: strays[label] for label in strays if label in self.edits}}
 
     def _has(self, label: Label) -> bool:
         place = bisect_left(self.labels, label)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from contextlib import suppress
+from typing import Any, NoReturn
 
 from sortedcontainers import SortedKeyList, SortedList
 
@@ -178,8 +179,11 @@ class SortedObject(KeyedObject):
         """Yield (key, value) between two bounds in order."""
         if self._table.complete:
             live = self._table.live
-            yield from ((key, live[key]) for key in self._keys_in_memory(lower, upper, inclusive, reverse))
-            return
+            with suppress(KeyError):
+                for key in self._keys_in_memory(lower, upper, inclusive, reverse):
+                    yield key, live[key]
+                return
+            self._refuse_change()
         start, stop = self._bound(lower, -math.inf), self._bound(upper, math.inf)
         pairs = self._table.pairs(start, stop, reverse=reverse)
         if lower is None and upper is None:
@@ -201,7 +205,10 @@ class SortedObject(KeyedObject):
         except IndexError:
             length = -1
         if length != len(self._order):
-            raise RuntimeError(f"{self._describe()} changed size during iteration: iterate over a list of its keys")
+            self._refuse_change()
+
+    def _refuse_change(self) -> NoReturn:
+        raise RuntimeError(f"{self._describe()} changed size during iteration: iterate over a list of its keys")
 
     def _bound(self, key: Any, beyond: float) -> Slot | None:
         """Return the slot of a bound; for a number that has none in the order of slots one a little further out."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import operator
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Generic, SupportsIndex, TypeVar
 
 from objectspace import codec
@@ -49,10 +51,15 @@ class SparseArray(KeyedObject, Generic[T]):
 
         Raises:
             IndexError: the index has more than 64 bits.
-            ValueError: a slice without bounds.
+            ValueError: a slice without bounds, or of more indexes than a list can have elements.
         """
         if isinstance(index, slice):
-            return [self._read(place) for place in self._places(index)]
+            places = self._places(index)
+            if (count := _count(places)) > sys.maxsize:
+                raise ValueError(
+                    f"{self._describe()}: a slice of {count} indexes fits no list: use assigned(low, high)"
+                )
+            return list(map(self._read, places))
         return self._read(self._place(index))
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -68,8 +75,8 @@ class SparseArray(KeyedObject, Generic[T]):
             self._table.write(self._place(index), value)
             return
         places, values = self._places(index), list(value)
-        if len(places) != len(values):
-            raise ValueError(f"{self._describe()}: {len(values)} values for a slice of {len(places)}")
+        if _count(places) != len(values):
+            raise ValueError(f"{self._describe()}: {len(values)} values for a slice of {_count(places)}")
         for place, element in zip(places, values, strict=True):
             self._table.write(place, element)
 
@@ -82,7 +89,7 @@ class SparseArray(KeyedObject, Generic[T]):
             self._table.delete(self._place(index))
             return
         places = self._places(index)
-        if len(places):
+        if places:
             low, high = min(places[0], places[-1]), max(places[0], places[-1])
             for place in [place for place, _ in self.assigned(low, high + 1) if place in places]:
                 self._table.delete(place)
@@ -95,10 +102,9 @@ class SparseArray(KeyedObject, Generic[T]):
         low = INT64_MIN if start is None else max(operator.index(start), INT64_MIN)
         high = INT64_MAX if stop is None else min(operator.index(stop) - 1, INT64_MAX)
         if self._table.complete:
-            live = self._table.live
-            yield from ((place, live[place]) for place in sorted(live) if low <= place <= high)
+            yield from self._assigned_in_memory(low, high)
         elif low <= high:
-            yield from ((place, value) for place, value, _ in self._table.scan(low, high))
+            yield from self._table.pairs(low, high)
 
     def clear(self) -> None:
         """Forget all that was assigned.
@@ -132,6 +138,16 @@ class SparseArray(KeyedObject, Generic[T]):
     def __repr__(self) -> str:
         return f"SparseArray({self._name!r}, {self.copy()!r}, default={self._default!r})"
 
+    def _assigned_in_memory(self, low: int, high: int) -> Iterator[tuple[int, T]]:
+        """Yield what is assigned between two indexes, and refuse to go on where slots came or went meanwhile."""
+        live, length = self._table.live, len(self._table.live)
+        with suppress(KeyError):
+            for place in sorted(place for place in live if low <= place <= high):
+                yield place, live[place]
+            if len(live) == length:
+                return
+        raise RuntimeError(f"{self._describe()} changed size during iteration: iterate over a list of its indexes")
+
     def _read(self, place: int) -> Any:
         value = self._table.read(place)
         return copy.deepcopy(self._default) if value is ABSENT else value
@@ -145,5 +161,12 @@ class SparseArray(KeyedObject, Generic[T]):
     def _places(self, index: slice) -> range:
         if index.start is None or index.stop is None:
             raise ValueError(f"{self._describe()}: a slice needs both bounds, since a sparse array has no ends")
-        step = 1 if index.step is None else operator.index(index.step)
-        return range(self._place(index.start), self._place(index.stop), step)
+        places = range(*map(operator.index, (index.start, index.stop, 1 if index.step is None else index.step)))
+        self._place(index.start)
+        self._place(places[-1] if places else index.stop)
+        return places
+
+
+def _count(places: range) -> int:
+    """Return the length of a range, which ``len`` tells only up to 63 bits."""
+    return (places[-1] - places[0]) // places.step + 1 if places else 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain, compress, repeat, starmap
 from operator import ne
@@ -170,7 +169,7 @@ class SlotTable:
                 if old is ABSENT:
                     self.enter(key)
                 else:
-                    self.edits[key] = old if type(old) in ATOMS else Fingerprint(self.prints[key])
+                    self.edits[key] = old if type(old) in ATOMS else Fingerprint(self.prints.get(key, -1))
         return True
 
     def _note(self, key: Any) -> None:
@@ -417,12 +416,20 @@ class SlotTable:
         return chain(self._stream_new(reverse=True), self._stream_settled(reverse=True))
 
     def scan(self, lower: Slot | None = None, upper: Slot | None = None, *, reverse: bool = False) -> Iterator[Entry]:
-        """Yield the slots in slot order, with ``lower <= slot <= upper`` where bounds are given."""
-        overlay = self._overlay(lower, upper, reverse)
-        if self.owner._fresh:
-            return iter(overlay)
-        stored = self._stored_between(lower, upper, reverse)
-        return heapq.merge(stored, overlay, key=lambda entry: order_of(self.owner._slot(entry[0])), reverse=reverse)
+        """Yield the slots in slot order, with ``lower <= slot <= upper`` where bounds are given.
+
+        What a slot holds is looked up when its turn comes: it may have been set since the scan began.
+        """
+        size, saves, live = self._size(), self.saves, self.live
+        for entry in self._merged(lower, upper, reverse):
+            self._refuse_change(size, saves)
+            key, _, item = entry
+            known = _get(live, key, ABSENT)
+            if known is not ABSENT:
+                yield key, known, None
+            elif item is not None and not self.is_dirty(key):
+                yield entry
+        self._refuse_change(size, saves)
 
     def keys(self) -> Iterator[Any]:
         """Yield every key in the order of the object."""
@@ -455,7 +462,7 @@ class SlotTable:
 
     def _settled_pairs(self, pages: Iterator[list[ReadRow]]) -> Iterator[tuple[Any, Any]]:
         """Yield the keys and values of some pages of the store, decoded a page at a time."""
-        size, saves, live = len(self), self.saves, self.live
+        size, saves, live = self._size(), self.saves, self.live
         for page in pages:
             found = self.owner._pairs_of(page)
             if dict.__len__(live):
@@ -529,7 +536,7 @@ class SlotTable:
         value = self.read(key)
         if value is ABSENT or type(value) in ATOMS:
             return value
-        return Fingerprint(self.prints[key])
+        return Fingerprint(self.prints.get(key, -1))
 
     def _original(self, key: Any) -> Any:
         """Return the key of ``live`` that is equal to ``key``: ``1`` may have been asked for as ``True``."""
@@ -617,7 +624,7 @@ class SlotTable:
     def _stream_settled(self, *, reverse: bool = False) -> Iterator[Entry]:
         """Yield the slots that have the rank which the store has for them."""
         assert self.ranks is not None
-        size, saves = len(self), self.saves
+        size, saves = self._size(), self.saves
         for item in self.owner._home.reader().items_by_rank(self.owner._id, reverse=reverse):
             self._refuse_change(size, saves)
             key, value = self.owner._key_value(item)
@@ -631,20 +638,26 @@ class SlotTable:
         """Yield the slots that were inserted since: their ranks are higher than any in the store."""
         assert self.ranks is not None
         first = self.rank_base if self.flight is None else self.rank_flight
-        size, saves = len(self), self.saves
+        size, saves = self._size(), self.saves
         new = [key for key in self._dirty_keys() if self.ranks[key] >= first]
         for key in sorted(new, key=self.ranks.__getitem__, reverse=reverse):
             self._refuse_change(size, saves)
-            yield key, _get(self.live, key), None
+            value = _get(self.live, key, ABSENT)
+            if value is not ABSENT:
+                yield key, value, None
 
-    def _stored_between(self, lower: Slot | None, upper: Slot | None, reverse: bool) -> Iterator[Entry]:
-        size, saves = len(self), self.saves
-        for item in self._stored_items(lower, upper, reverse):
-            self._refuse_change(size, saves)
-            key, value = self.owner._key_value(item)
-            if not self.is_dirty(key):
-                known = _get(self.live, key, ABSENT)
-                yield (key, value, item) if known is ABSENT else (key, known, None)
+    def _merged(self, lower: Slot | None, upper: Slot | None, reverse: bool) -> Iterator[Entry]:
+        """Yield the stored slots and, in their places, those that were changed before the scan, without a value."""
+        dirty = self._overlay(lower, upper, reverse)[::-1]
+        for item in () if self.owner._fresh else self._stored_items(lower, upper, reverse):
+            place = order_of(item.slot) if dirty else None
+            while dirty and (dirty[-1][0] > place if reverse else dirty[-1][0] < place):
+                yield dirty.pop()[1], ABSENT, None
+            if dirty and dirty[-1][0] == place:
+                yield dirty.pop()[1], ABSENT, None
+            else:
+                yield (*self.owner._key_value(item), item)
+        yield from ((key, ABSENT, None) for _, key in reversed(dirty))
 
     def _stored_items(self, lower: Slot | None, upper: Slot | None, reverse: bool) -> Iterator[StoredItem]:
         """Yield stored slots, in pages that grow: most scans end early.
@@ -666,17 +679,20 @@ class SlotTable:
             lower, upper = (lower, last) if reverse else (last, upper)
             page_rows = min(8 * page_rows, reader.PAGE_ROWS)
 
-    def _overlay(self, lower: Slot | None, upper: Slot | None, reverse: bool) -> list[Entry]:
-        """Return the slots that must come from memory: all of a fresh object, the changed ones of a stored one."""
+    def _overlay(self, lower: Slot | None, upper: Slot | None, reverse: bool) -> list[tuple[Any, Any]]:
+        """Return (place, key) of the slots that must come from memory: all of a fresh object, else the changed ones."""
         if self.places is None or self.owner._fresh:
             self.places = SortedDict((order_of(self.owner._slot(key)), key) for key in self._dirty_keys())
         start = None if lower is None else order_of(lower)
         stop = None if upper is None else order_of(upper)
-        dirty = [self.places[place] for place in self.places.irange(start, stop, reverse=reverse)]
-        return [(key, self.live[key], None) for key in dirty if dict.__contains__(self.live, key)]
+        return [(place, self.places[place]) for place in self.places.irange(start, stop, reverse=reverse)]
+
+    def _size(self) -> int:
+        """Return what must stay as it is while the slots are iterated; an array has its length whatever it stores."""
+        return len(self) if self.owner._counts_slots else 0
 
     def _refuse_change(self, size: int, saves: int) -> None:
-        if len(self) != size or self.saves != saves:
+        if self.saves != saves or self._size() != size:
             raise RuntimeError(f"{self.owner._describe()} changed during iteration")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterator
 from itertools import product
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from checkpoint.reader import StoredItem
 from checkpoint.run import ItemRow
+from objectspace import codec
 from objectspace.objects.base import ABSENT
 from objectspace.objects.keyed import KeyedObject
 
@@ -51,15 +53,14 @@ class Tensor(KeyedObject):
         self._shape: tuple[int, ...] = tuple(options["shape"])
         self._dtype: np.dtype[Any] = numpy.dtype(options["dtype"])
         self._chunks: tuple[int, ...] = tuple(options["chunks"])
-        self._fill = self._dtype.type(complex(*options["fill"]) if self._dtype.kind == "c" else options["fill"])
+        self._fill = self._dtype.type(_restored_fill(options["fill"]))
 
     def _options(self) -> dict[str, Any]:
-        fill = [self._fill.real.item(), self._fill.imag.item()] if self._dtype.kind == "c" else self._fill.item()
         return {
             "shape": list(self._shape),
             "dtype": self._dtype.str,
             "chunks": list(self._chunks),
-            "fill": fill,
+            "fill": _plain_fill(self._fill),
             "bytes": "little-endian, C order",
         }
 
@@ -96,9 +97,9 @@ class Tensor(KeyedObject):
 
         Time: O(elements and chunks touched).
         """
-        places = self._places(index)
-        out = self._np.full(places[0].shape if places else (), self._fill, self._dtype)
-        for number, inside, outside in self._by_chunk(places):
+        shape, places = self._places(index)
+        out = self._np.full(shape, self._fill, self._dtype)
+        for number, inside, outside in self._by_chunk(places) if out.size else ():
             chunk = self._table.read(number)
             if chunk is not ABSENT:
                 out.reshape(-1)[outside] = chunk[inside]
@@ -113,12 +114,12 @@ class Tensor(KeyedObject):
 
         Time: O(elements and chunks touched). Dirties: one item a chunk in which an element changes.
         """
-        places = self._places(index)
+        shape, places = self._places(index)
         # Assigned to an array first, so that numpy refuses here what it refuses there, and nothing is half applied.
         converted = self._np.empty(self._np.shape(value), self._dtype)
         converted[...] = value
-        values = self._np.broadcast_to(converted, places[0].shape if places else ()).reshape(-1)
-        for number, inside, outside in self._by_chunk(places):
+        values = self._np.broadcast_to(converted, shape).reshape(-1)
+        for number, inside, outside in self._by_chunk(places) if values.size else ():
             chunk = self._writable(number)
             chunk[inside] = values[outside]
 
@@ -137,7 +138,7 @@ class Tensor(KeyedObject):
 
     def copy(self) -> npt.NDArray[Any]:
         """Return a plain numpy array with the same elements."""
-        return self[...]  # type: ignore[no-any-return]
+        return self._np.asarray(self[...])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         return self.copy() if dtype is None else self.copy().astype(dtype)
@@ -164,22 +165,23 @@ class Tensor(KeyedObject):
     def __repr__(self) -> str:
         return f"Tensor({self._name!r}, shape={self._shape}, dtype={self._dtype.name}, chunks={self._chunks})"
 
-    def _places(self, index: Any) -> list[npt.NDArray[np.int64]]:
-        """Return the coordinate of each selected element in each dimension, by indexing the coordinates themselves."""
+    def _places(self, index: Any) -> tuple[tuple[int, ...], list[npt.NDArray[np.int64]]]:
+        """Return the shape of what is selected, and the coordinate of each element of it in each dimension.
+
+        The coordinates themselves are indexed, so that every index means what it means to numpy.
+        """
         np = self._np
         found = []
         for axis, length in enumerate(self._shape):
             along = np.arange(length).reshape([-1 if axis == other else 1 for other in range(self.ndim)])
             found.append(np.asarray(np.broadcast_to(along, self._shape)[index]))
-        if not found:
-            np.empty(())[index]
-        return found
+        return found[0].shape if found else np.shape(np.empty(())[index]), found
 
     def _by_chunk(self, places: list[npt.NDArray[np.int64]]) -> Iterator[tuple[int, Any, Any]]:
         """Yield (chunk number, places in the chunk, flat places in the selection) of each chunk that is touched."""
         np = self._np
         if not places:
-            yield 0, (), slice(None)
+            yield 0, (), 0  # The one element of a tensor without dimensions.
             return
         flat = [place.reshape(-1) for place in places]
         numbers = np.zeros(flat[0].shape, np.int64)
@@ -233,7 +235,7 @@ def tensor_options(shape: Any, dtype: Any, chunks: Any, fill: Any) -> dict[str, 
     """Check what a tensor is created with and return its options.
 
     Raises:
-        ValueError: a negative length, chunks that do not fit the shape, or a type that is no number.
+        ValueError: a negative length, chunks that do not fit the shape, a type that is no number or cannot be stored.
     """
     import numpy
 
@@ -241,14 +243,29 @@ def tensor_options(shape: Any, dtype: Any, chunks: Any, fill: Any) -> dict[str, 
     kind = numpy.dtype(dtype)
     if kind.kind not in "biufc":
         raise ValueError(f"the dtype of a tensor is {kind}: expected bool, integers, floats or complex numbers")
+    if kind.char in "gG":
+        raise ValueError(
+            f"the dtype of a tensor is {kind}, whose bytes differ between machines: use float64 or complex128"
+        )
     if any(length < 0 for length in lengths):
         raise ValueError(f"the shape of a tensor is {lengths}: expected lengths of 0 or more")
     sizes = _default_chunks(lengths) if chunks is None else tuple(map(operator.index, chunks))
     if len(sizes) != len(lengths) or any(size < 1 for size in sizes):
         raise ValueError(f"chunks of {sizes} do not fit the shape {lengths}: expected one length of 1 or more each")
-    value = kind.type(fill)
-    stored = [value.real.item(), value.imag.item()] if kind.kind == "c" else value.item()
-    return {"shape": lengths, "dtype": kind.str, "chunks": sizes, "fill": stored}
+    return {"shape": lengths, "dtype": kind.str, "chunks": sizes, "fill": _plain_fill(kind.type(fill))}
+
+
+def _plain_fill(fill: Any) -> Any:
+    """Return what the index keeps of a fill: a number that is not finite has a form of its own, as JSON has none."""
+    value = fill.item()
+    return [codec.plain(value.real), codec.plain(value.imag)] if isinstance(value, complex) else codec.plain(value)
+
+
+def _restored_fill(stored: Any) -> Any:
+    """Return the fill that the index keeps; one that is null was not finite, in a store of an older version."""
+    if isinstance(stored, list):
+        return complex(*map(_restored_fill, stored))
+    return math.nan if stored is None else codec.restore(stored)
 
 
 def _default_chunks(lengths: tuple[int, ...]) -> tuple[int, ...]:

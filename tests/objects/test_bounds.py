@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -124,3 +125,12 @@ def test_dirty_slots_stay_whatever_the_budget() -> None:
     assert [items[number] for number in range(0, 5000, 2)] == [-number for number in range(0, 5000, 2)]
     assert space.checkpoint().slots == 2499
     assert dict(PersistedObjectSpace(space.store).get("d")) == dict(items)
+
+
+@pytest.mark.parametrize(("count", "error"), [("x", TypeError), (None, TypeError), (1.5, TypeError), (0, ValueError)])
+def test_a_budget_that_is_none_is_refused_before_a_file_is_made(count: Any, error: type, tmp_path: Path) -> None:
+    with pytest.raises(error, match="cache_slots is"):
+        PersistedObjectSpace(CheckpointStore(":memory:"), cache_slots=count)
+    with pytest.raises(error, match="cache_slots is"):
+        PersistedObjectSpace.open(tmp_path / "state.db", cache_slots=count)
+    assert not list(tmp_path.iterdir())

@@ -108,6 +108,16 @@ class Mapping(ObjectMachine):
     def walk_and_read(self) -> None:
         assert shape([(key, self.handle[key]) for key in self.handle]) == shape(self.contents(self.model))
 
+    @precondition(is_filled)
+    @rule(when=st.integers(0, 99), positions=st.lists(st.integers(0, 99), max_size=4), value=values)
+    def walk_and_set(self, when: int, positions: list[int], value: Any) -> None:
+        """Slots that are set while the mapping is iterated come in their turn, with what they hold then."""
+        pairs = zip(self.handle.items(), self.model.items(), strict=True)
+        for count, (ours, theirs) in enumerate(pairs):
+            assert shape(ours) == shape(theirs)
+            for position in positions if count == when % len(self.model) else ():
+                self.both("__setitem__", self.known(position), value)
+
 
 class DictionaryMachine(Mapping):
     kind = "dictionary"
@@ -385,10 +395,26 @@ class SparseArrayMachine(ObjectMachine):
         for place in range(start, stop, step):
             del self.model[place]
 
+    @rule(low=places, high=places, step=st.sampled_from([1, -1, 2**40, -(2**62)]))
+    def remove_far(self, low: int, high: int, step: int) -> None:
+        del self.handle[low:high:step]
+        for place in [place for place in self.model if place in range(low, high, step)]:
+            del self.model[place]
+
     @rule(low=st.integers(-5, 40), high=st.integers(-5, 40))
     def between(self, low: int, high: int) -> None:
         expected = [pair for pair in self.model.assigned() if low <= pair[0] < high]
         assert shape(list(self.handle.assigned(low, high))) == shape(expected)
+
+    @precondition(lambda self: len(self.model))
+    @rule(when=st.integers(0, 99), positions=st.lists(st.integers(0, 99), max_size=4), value=values)
+    def walk_and_set(self, when: int, positions: list[int], value: Any) -> None:
+        expected = self.model.assigned()
+        for count, ours in enumerate(self.handle.assigned()):
+            assert shape(ours) == shape((expected[count][0], self.model[expected[count][0]]))
+            for position in positions if count == when % len(expected) else ():
+                self.both("__setitem__", expected[position % len(expected)][0], value)
+        assert count + 1 == len(expected)
 
     @rule(place=places)
     def mutate(self, place: int) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from hypothesis.stateful import rule
+from hypothesis.stateful import precondition, rule
 
+from checkpoint import CheckpointKind
 from tests.objects.machine import ObjectMachine
 from tests.objects.samples import shape, values
 
@@ -89,6 +90,18 @@ class ListMachine(ObjectMachine):
     @rule(value=values.filter(lambda value: value == value))
     def remove(self, value: Any) -> None:
         self.both("remove", value)
+
+    @precondition(ObjectMachine.is_free)
+    @rule(place=places, value=values, removes=st.booleans())
+    def write_behind(self, place: int, value: Any, removes: bool) -> None:
+        """Do what code in C does that takes the list for a plain one: its methods hear nothing of it."""
+        self.checkpoint(CheckpointKind.DIFFERENTIAL)
+        if not removes:
+            list.insert(self.handle, place % (len(self.handle) + 1), deepcopy(value))
+            self.model.insert(place % (len(self.model) + 1), deepcopy(value))
+        elif self.model:
+            list.pop(self.handle, place % len(self.handle))
+            self.model.pop(place % len(self.model))
 
     @rule()
     def compare(self) -> None:
@@ -296,6 +309,13 @@ class ArrayMachine(ObjectMachine):
         count = len(self.model[low:])
         self.both("__setitem__", slice(low, None), [deepcopy(value) for _ in range(count)])
 
+    @rule(when=places, changed=st.lists(places, max_size=4), value=values)
+    def walk_and_set(self, when: int, changed: list[int], value: Any) -> None:
+        for count, (ours, theirs) in enumerate(zip(self.handle, self.model, strict=True)):
+            assert shape(ours) == shape(theirs)
+            for place in changed if count == when else ():
+                self.both("__setitem__", place, value)
+
     @rule(value=st.integers(0, 9))
     def fill(self, value: Any) -> None:
         self.handle.fill(value)
@@ -306,11 +326,18 @@ class TensorMachine(ObjectMachine):
     kind = "tensor"
     spans = st.tuples(st.integers(-7, 7), st.integers(-7, 7), st.sampled_from([1, 2, -1]))
 
+    blank = -1.0
+
+    @rule(blank=st.sampled_from([-1.0, -0.0, float("inf"), -float("inf"), float("nan")]))
+    def choose(self, blank: float) -> None:
+        self.blank = blank
+        self.recreate()
+
     def new_model(self) -> Any:
-        return np.full((6, 7), -1.0)
+        return np.full((6, 7), self.blank)
 
     def create(self) -> Any:
-        return self.space.create_tensor(self.name, (6, 7), chunks=(2, 3), fill=-1.0)
+        return self.space.create_tensor(self.name, (6, 7), chunks=(2, 3), fill=self.blank)
 
     def contents(self, target: Any) -> Any:
         return np.asarray(target).tobytes()

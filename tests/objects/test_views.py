@@ -62,6 +62,19 @@ def test_sorted_keys_that_go_while_they_are_iterated_are_noticed(kind: str) -> N
             found.pop(key if kind == "sorted_dictionary" else 0)
 
 
+@pytest.mark.parametrize("whole", [0, 1024])
+def test_a_sparse_array_that_shrinks_while_it_is_iterated_says_so(
+    space: PersistedObjectSpace, whole: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space.create_sparse_array("a")[0:40] = range(40)
+    space.checkpoint()
+    monkeypatch.setattr("objectspace.objects.limits.WHOLE_SLOTS", whole)
+    found = PersistedObjectSpace(space.store).get("a")
+    with pytest.raises(RuntimeError, match="'a' changed"):
+        for index in found:
+            del found[39 - index]
+
+
 def test_a_dictionary_of_objects_joins_like_a_dict(space: PersistedObjectSpace) -> None:
     groups = space.get_dictionary("groups")
     assert groups | {"b": [2]} == {"a": [1], "b": [2]}

@@ -1,0 +1,45 @@
+"""The slices of a sparse array reach as far as its indexes: over all 64 bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from objectspace import VolatileObjectSpace
+
+LOW, HIGH = -(2**63), 2**63 - 1
+
+
+@pytest.fixture
+def array() -> Any:
+    made = VolatileObjectSpace().create_sparse_array("a", default=0)
+    made[LOW], made[5], made[HIGH] = 1, 2, 3
+    return made
+
+
+def test_a_slice_may_hold_the_first_and_the_last_index(array: Any) -> None:
+    assert array[HIGH - 1 : HIGH + 1] == [0, 3]
+    assert array[LOW + 1 : LOW - 1 : -1] == [0, 1]
+    assert array[LOW:HIGH:HIGH] == [1, 0, 0]
+    array[LOW : HIGH + 1 : HIGH] = [6, 7, 8]
+    del array[LOW:HIGH]
+    assert array.copy() == {HIGH: 3}
+
+
+@pytest.mark.parametrize("index", [LOW - 1, HIGH + 1, slice(LOW - 1, 5), slice(5, HIGH + 2), slice(5, LOW - 2, -1)])
+def test_an_index_beyond_them_is_refused(array: Any, index: Any) -> None:
+    with pytest.raises(IndexError, match=r"'a': the index .* has more than 64 bits"):
+        _ = array[index]
+
+
+def test_a_slice_of_more_indexes_than_a_list_can_have_is_refused(array: Any) -> None:
+    with pytest.raises(ValueError, match=r"'a': a slice of 18446744073709551616 indexes .* use assigned"):
+        _ = array[LOW : HIGH + 1]
+    with pytest.raises(ValueError, match="1 values for a slice of 18446744073709551615"):
+        array[LOW:HIGH] = [1]
+
+
+def test_an_array_that_is_longer_than_python_counts_is_refused() -> None:
+    with pytest.raises(ValueError, match="use a sparse array"):
+        VolatileObjectSpace().create_array("a", 2**63)
