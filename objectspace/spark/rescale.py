@@ -10,14 +10,16 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from checkpoint import CheckpointKind, CheckpointStore, RunWriter
 from checkpoint.chain import Chain, EpochPlan, Location, Manifest, OperatorPlan, ShardSaved, location_at, save_run
-from objectspace import PersistedObjectSpace, SortedDictionary
+from objectspace import ObjectDictionary, PersistedObjectSpace, SortedDictionary
 from objectspace.errors import ObjectSpaceError
+from objectspace.kvt.catalogue import NAME as CATALOGUE
+from objectspace.objects import RawSortedDictionary
 from objectspace.relational import TableSchema, tables
 from objectspace.relational.catalogue import TABLES, WATERMARKS
 from objectspace.spark.executor import open_shard
@@ -117,12 +119,15 @@ def _whole(plan: OperatorPlan, shards: int) -> list[ShardSaved]:
 def _divide_table(
     sides: Sides, plan: OperatorPlan, old: int, space: PersistedObjectSpace, name: str, spaces: Spaces
 ) -> None:
-    """Put each row of a table into its new shard, by the columns that rows are routed by."""
+    """Put each row of a table into its new shard, by the columns that rows are routed by; objects go by their keys."""
     place = f"operator {plan.operator}, shard {old}, {space.get(name).kind} {name!r}"
     record = tables(space).get(name)
     overlapping = list(_overlapping(old, plan.shards, len(spaces)))
-    if record is None:
+    if name in (TABLES, WATERMARKS):
         _copy_notes(place, space.get(name), [spaces[shard] for shard in overlapping])
+        return
+    if record is None:
+        _divide(plan, old, space, name, spaces)
         return
     targets = {shard: _rows_of(spaces[shard], name) for shard in overlapping}
     key = [record.schema.place_of(column) for column in _routed_by(place, record.schema, sides)]
@@ -160,24 +165,19 @@ def _rows_of(space: PersistedObjectSpace, name: str) -> SortedDictionary[bytes, 
 def _copy_notes(place: str, source: Any, spaces: Spaces) -> None:
     """Copy what is known of tables, which must be the same in all shards that come together."""
     for target in [space.get_or_create_dictionary(source.name) for space in spaces]:
-        for name, known in source.items() if source.name in (TABLES, WATERMARKS) else ():
+        for name, known in source.items():
             if target.setdefault(name, known) != known:
                 raise ObjectSpaceError(
                     f"{place}: {name!r} is {known!r} here and {target[name]!r} in another shard: let the query run one"
                     " more epoch, so that they agree"
                 )
-    if source.name not in (TABLES, WATERMARKS):
-        raise ObjectSpaceError(
-            f"{place}: expected a table, whose rows tell where they belong: keep the number of shards, or feed a new"
-            " space from the beginning"
-        )
 
 
 def _divide(plan: OperatorPlan, old: int, space: PersistedObjectSpace, name: str, spaces: Spaces) -> None:
     """Put each slot of an object into the object of the same name in its new shard."""
     source: Any = space.get(name)
     place = f"operator {plan.operator}, shard {old}, {source.kind} {source.name!r}"
-    if source.kind not in (*_MAPPINGS, *_SETS):
+    if source.kind not in (*_MAPPINGS, *_SETS) or f"/{name}".endswith(f"/{CATALOGUE}"):
         raise ObjectSpaceError(
             f"{place}: expected objects with keys ({', '.join((*_MAPPINGS, *_SETS))}), which tell where each slot"
             f" belongs: keep the {plan.shards} shards, or feed a new space from the beginning"
@@ -185,10 +185,11 @@ def _divide(plan: OperatorPlan, old: int, space: PersistedObjectSpace, name: str
     targets = {}
     for shard in _overlapping(old, plan.shards, len(spaces)):
         targets[shard] = _twin(source, spaces[shard])
-    for key, value in source.items() if source.kind in _MAPPINGS else ((key, None) for key in source):
+    slots: Iterable[tuple[Any, Any]] = source.items() if source.kind in _MAPPINGS else ((key, None) for key in source)
+    for key, value in slots:
         target = targets[_new_shard(place, key, old, plan.shards, len(spaces))]
         if source.kind in _MAPPINGS:
-            target[key] = value
+            target[key] = value.copy() if isinstance(source, ObjectDictionary) else value
         else:
             target.add(key)
 
@@ -196,9 +197,10 @@ def _divide(plan: OperatorPlan, old: int, space: PersistedObjectSpace, name: str
 def _twin(source: Any, space: PersistedObjectSpace) -> Any:
     """Return the object of the same name and kind in another space."""
     if source.kind == "Dictionary":
-        return space.get_or_create_dictionary(source.name)
+        member = source._member.kind if isinstance(source, ObjectDictionary) else None
+        return space.get_or_create_dictionary(source.name, member)
     if source.kind == "SortedDictionary":
-        return space.get_or_create_sorted_dictionary(source.name)
+        return space.get_or_create_sorted_dictionary(source.name, raw=isinstance(source, RawSortedDictionary))
     is_sorted = source.kind == "SortedSet"
     return space.get_or_create_sorted_set(source.name) if is_sorted else space.get_or_create_set(source.name)
 
