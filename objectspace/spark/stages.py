@@ -103,6 +103,7 @@ class Stages:
 
 _RESTING = frozenset(
     (
+        "Apply",
         "Dedup",
         "DynamicFilter",
         "GroupTopN",
