@@ -39,12 +39,13 @@ def applied(
     check_name(name)
     given, keys, append_only = stream.schema, key_columns(stream, name, key), stream.node.append_only
     try:
-        output = source_schema(schema, [output_key] if isinstance(output_key, str) else list(output_key))
+        found = source_schema(schema, [output_key] if isinstance(output_key, str) else list(output_key))
     except SchemaError as error:
         raise SchemaError(f"operator {name!r}: {error}") from None
+    output = TableSchema(found.columns, list(found.primary_key))  # What it says of watermarks nobody sees to.
     structure = describe(type(processor)) + (f" by {', '.join(keys)}" if keys else "")
     options: dict[str, Any] = {"visible": stream.columns, "append_only": append_only}
-    found = stream.then(
+    made = stream.then(
         "Apply",
         structure,
         lambda: Apply(given, processor, name, output, keys, **options),
@@ -53,8 +54,8 @@ def applied(
         append_only=not output.primary_key,
         name=name,
     )
-    found.node.keeps_state = True
-    return found
+    made.node.keeps_state = True
+    return made
 
 
 def key_columns(stream: Stream, name: str, key: Sequence[str] | str) -> tuple[str, ...]:

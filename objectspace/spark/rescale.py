@@ -24,7 +24,7 @@ from objectspace.relational import TableSchema, tables
 from objectspace.relational.catalogue import TABLES, WATERMARKS
 from objectspace.spark.executor import open_shard
 from objectspace.spark.handover import vnode_hasher
-from objectspace.spark.routes import PIPELINE, noted_routes
+from objectspace.spark.routes import KINDS, PIPELINE, noted_routes
 from objectspace.spark.shards import VNODES, shard_of
 
 Spaces = list[PersistedObjectSpace]
@@ -32,6 +32,9 @@ Sides = list[list[str]]
 
 _MAPPINGS = ("Dictionary", "SortedDictionary")
 _SETS = ("Set", "SortedSet")
+
+_PARTS = {"string": str, "binary": bytes, "int16": int, "int32": int, "int64": int}
+"""What a key of an object has for the values of a column."""
 
 
 def rescale(
@@ -69,31 +72,32 @@ def rescale(
         return None
     with tempfile.TemporaryDirectory(prefix="objectspace-rescale-") as cache:
         plans = {name: chain.operator_plan(name, cache=cache) for name in newest.lineage}
-        routes = _routes(plans)
-        saved = {name: _divided(plan, shards, routes.get(name)) for name, plan in plans.items()}
+        routes, kinds = _routes(plans)
+        saved = {name: _divided(plan, shards, routes.get(name), kinds.get(name, [])) for name, plan in plans.items()}
     plan = EpochPlan(newest.epoch, newest.source, plans)
     return chain.publish_rescaled(plan, saved, shards, {"seconds": time.perf_counter() - started})
 
 
-def _routes(plans: Mapping[str, OperatorPlan]) -> dict[str, Sides]:
-    """Return for each operator of a built pipeline by which columns of each side its rows are routed."""
+def _routes(plans: Mapping[str, OperatorPlan]) -> tuple[dict[str, Sides], dict[str, Sides]]:
+    """Return for each operator of a built pipeline by which columns its rows are routed, and their types."""
     if PIPELINE not in plans:
-        return {}
+        return {}, {}
     with open_shard(plans[PIPELINE], 0) as space:
-        return {PIPELINE: [], **noted_routes(space)}
+        return {PIPELINE: [], **noted_routes(space)}, noted_routes(space, KINDS)
 
 
-def _divided(plan: OperatorPlan, shards: int, sides: Sides | None) -> list[ShardSaved]:
+def _divided(plan: OperatorPlan, shards: int, sides: Sides | None, kinds: Sides) -> list[ShardSaved]:
     """Write the new shards of one operator, and return their messages.
 
     Args:
         plan: its plan.
         shards: how many there are from now on.
         sides: by which columns rows of each side are routed; None for an operator of objects with such keys.
+        kinds: of which types these columns are, where that is known.
     """
     if sides == []:
         return _whole(plan, shards)
-    divide = _divide if sides is None else partial(_divide_table, sides)
+    divide = _divide if sides is None else partial(_divide_table, sides, kinds)
     stores = [CheckpointStore(":memory:") for _ in range(shards)]
     try:
         spaces = [PersistedObjectSpace(store) for store in stores]
@@ -117,7 +121,7 @@ def _whole(plan: OperatorPlan, shards: int) -> list[ShardSaved]:
 
 
 def _divide_table(
-    sides: Sides, plan: OperatorPlan, old: int, space: PersistedObjectSpace, name: str, spaces: Spaces
+    sides: Sides, kinds: Sides, plan: OperatorPlan, old: int, space: PersistedObjectSpace, name: str, spaces: Spaces
 ) -> None:
     """Put each row of a table into its new shard, by the columns that rows are routed by; objects go by their keys."""
     place = f"operator {plan.operator}, shard {old}, {space.get(name).kind} {name!r}"
@@ -127,6 +131,7 @@ def _divide_table(
         _copy_notes(place, space.get(name), [spaces[shard] for shard in overlapping])
         return
     if record is None:
+        _check_keys(place, space.get(name), kinds, plan.shards)
         _divide(plan, old, space, name, spaces)
         return
     targets = {shard: _rows_of(spaces[shard], name) for shard in overlapping}
@@ -211,14 +216,36 @@ def _overlapping(old: int, before: int, after: int) -> Iterator[int]:
     yield from dict.fromkeys(vnode * after // 256 for vnode in vnodes)
 
 
+def _check_keys(place: str, source: Any, kinds: Sides, before: int) -> None:
+    """Refuse keys that cannot be those of rows by their types: of a space with one shard the shard does not tell."""
+    if kinds and source.kind in (*_MAPPINGS, *_SETS):
+        for key in source:
+            if not any(_fits(_parts(key), side) for side in kinds):
+                raise _not_routed(place, key, before)
+
+
+def _fits(parts: tuple[Any, ...], kinds: list[str]) -> bool:
+    return len(parts) == len(kinds) and all(
+        part is None or type(part) is _PARTS.get(kind) for part, kind in zip(parts, kinds, strict=True)
+    )
+
+
+def _parts(key: Any) -> tuple[Any, ...]:
+    return key if isinstance(key, tuple) else (key,)
+
+
 def _new_shard(place: str, key: Any, old: int, before: int, after: int) -> int:
-    parts = key if isinstance(key, tuple) else (key,)
-    if not all(part is None or type(part) in (str, bytes, int) for part in parts) or shard_of(before, *parts) != old:
-        raise ObjectSpaceError(
-            f"{place}: the key {key!r} is not one that rows are routed by, so that nothing tells which shard it belongs"
-            f" to: keep the {before} shards, or feed a new space from the beginning"
-        )
+    parts = _parts(key)
+    if not all(part is None or type(part) in _PARTS.values() for part in parts) or shard_of(before, *parts) != old:
+        raise _not_routed(place, key, before)
     return shard_of(after, *parts)
+
+
+def _not_routed(place: str, key: Any, before: int) -> ObjectSpaceError:
+    return ObjectSpaceError(
+        f"{place}: the key {key!r} is not one that rows are routed by, so that nothing tells which shard it belongs"
+        f" to: keep the {before} shards, or feed a new space from the beginning"
+    )
 
 
 def _saved(plan: OperatorPlan, shard: int, space: PersistedObjectSpace) -> ShardSaved:

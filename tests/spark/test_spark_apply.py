@@ -152,6 +152,13 @@ class Lists:
         space.get_or_create_list("rows").extend(batch["id"].to_pylist())
 
 
+class Numbers:
+    """Keeps the numbers of its rows, which are no keys."""
+
+    def process(self, batch: Any, space: Any) -> None:
+        space.get_or_create_set("seen").update(batch["id"].to_pylist())
+
+
 class Shop:
     """Keeps a key-value table."""
 
@@ -162,6 +169,31 @@ class Shop:
         manager.open_key_value_table("shop", "stock").put(b"a", b"1")
 
 
+class Twice:
+    """Returns each row twice, without a key."""
+
+    def process(self, batch: Any, space: Any) -> Any:
+        return [(row["k"], row["v"]) for row in batch.to_pylist() for _ in range(2)]
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_rows_that_are_added_have_the_same_numbers_whatever_the_shards(
+    frames: Frames, tmp_path: Path, shards: int
+) -> None:
+    local, driver = operators.Pipeline(), Driver(tmp_path / "space", shards, cache=tmp_path / "cache")
+    driver.declare("b", ["id"])
+    for rows in (local.source("a", SCHEMA, append_only=True), driver.declare("a", [])):
+        rows.apply(Twice(), "twice", {"k": "string", "v": "int64"}, key="k").materialize("found")
+        rows.pipeline.columns["found"] = (*rows.pipeline.columns["found"], "_row")
+    run = local.run_local([])
+    for number, changes in enumerate((ROWS, MORE)):
+        run.step({"a": [row for _, row in changes["a"]]})
+        step(driver, frames, number, changes)
+    found = driver.rows("found")
+    assert len(found) == len(set(found)) == 32
+    assert {(row[0], row[2]) for row in found} == {(row[0], row[2]) for row in run.rows("found")}
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -170,9 +202,13 @@ class Shop:
             lambda rows: rows.apply(Lists(), "mine", {"k": "string?"}, "k"),
             "List 'mine/rows': expected objects with keys",
         ),
+        (
+            lambda rows: rows.apply(Numbers(), "mine", {"k": "string?"}, "k"),
+            "Set 'mine/seen': the key 0 is not one that",
+        ),
         (lambda rows: rows.apply(Shop(), "mine", {"k": "string?"}, "k"), "'mine/kvt/catalogue': expected objects with"),
     ],
-    ids=["table", "list", "key-value table"],
+    ids=["table", "list", "other keys", "key-value table"],
 )
 def test_what_cannot_be_divided_is_refused_in_words(
     frames: Frames, tmp_path: Path, make: Callable[[Any], Any], message: str
