@@ -106,7 +106,7 @@ class Apply(Operator):
         append_only: bool = False,
     ) -> None:
         super().__init__()
-        self.input, self._name, self._append_only = schema, name, append_only
+        self.input, self._append_only = schema, append_only
         self._what = f"operator {name!r} ({type(processor).__name__})"
         self._processor = _copied(self._what, processor)
         _check_schemas(self._what, schema, output, key, visible or schema.names, append_only)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -22,6 +23,7 @@ from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
 from objectspace.operators import Operator, count
 from objectspace.relational import Chunk, StateTable, TableSchema
 from objectspace.spark import EmbeddedPipeline, Pipeline, rescale
+from objectspace.spark.epochs import Epochs
 from tests.operators.pipeline_trees import EDITS, SCHEMA, World
 from tests.operators.processors import expected, greatest
 
@@ -68,6 +70,35 @@ def test_each_shard_has_the_keys_that_are_its_own(frames: Frames, tmp_path: Path
             held.append(list(space.get_dictionary("greatest/values")) if "greatest/values" in space else [])
     assert sorted(key for keys in held for key in keys) == ["w", "x", "y", "z"]
     assert sum(map(bool, held)) > 1
+
+
+class Lost(Exception):
+    """The driver dies here."""
+
+
+def test_what_a_driver_did_not_publish_is_made_again(
+    frames: Frames, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(*_: Any) -> None:
+        raise Lost
+
+    world, told = World(), Counter[Any]()
+    for number, edits in enumerate([[("a", n, ("xy"[n % 2], n, 0)) for n in range(6)], [("a", 5, None)]]):
+        changes = world.change(edits)
+        for is_lost in (True, False):
+            driver, streams = driver_of(tmp_path, 2)
+            greatest(streams["a"]).sink("log", lambda epoch, chunk: told.update((epoch, *change) for change in chunk))
+            with monkeypatch.context() as patch:
+                patch.setattr(Epochs, "publish", dies if is_lost else Epochs.publish)
+                with pytest.raises(Lost) if is_lost else nullcontext():
+                    step(driver, frames, number, changes)
+        assert Counter(driver.rows("found")) == expected(world)[0]
+    assert told == {
+        (1, "+", ("x", 4, 3)): 1,
+        (1, "+", ("y", 5, 3)): 1,
+        (2, "U-", ("y", 5, 3)): 1,
+        (2, "U+", ("y", 3, 2)): 1,
+    }
 
 
 class Firsts(Operator):
