@@ -41,6 +41,7 @@ from objectspace.objects import (
     Tensor,
     Value,
 )
+from objectspace.part import SpacePart
 from objectspace.space import ObjectSpace, PersistedObjectSpace, VolatileObjectSpace
 
 __all__ = [
@@ -66,6 +67,7 @@ __all__ = [
     "Set",
     "SortedDictionary",
     "SortedSet",
+    "SpacePart",
     "SparseArray",
     "Stack",
     "Tensor",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
-from objectspace import CheckpointKind, ObjectSpace, PersistedObjectSpace, Receipt
+from objectspace import CheckpointKind, ObjectSpace, PersistedObjectSpace, Receipt, SpacePart
 from objectspace.kvt.catalogue import (
     FIRST,
     PARTITIONS,
@@ -32,7 +32,7 @@ class KeyValueTableManager:
     manager in place of those of the space: they wait for calls that are under way.
 
     Args:
-        space: the space. A read-only one (``space.at(epoch=7)``) gives tables to read.
+        space: the space, or a part of one. A read-only one (``space.at(epoch=7)``) gives tables to read.
         autocommit: commit each call, of the manager and of the tables that it opens.
         version_floor: returns a number that no lost version can exceed; see :func:`~objectspace.kvt.clock_floor`, the
             default. ``lambda: 0`` makes versions depend on nothing but the writes, for tasks that are replayed.
@@ -48,12 +48,15 @@ class KeyValueTableManager:
     1
     """
 
-    def __init__(self, space: ObjectSpace, *, autocommit: bool = False, version_floor: Floor = clock_floor) -> None:
+    def __init__(
+        self, space: ObjectSpace | SpacePart, *, autocommit: bool = False, version_floor: Floor = clock_floor
+    ) -> None:
+        named = cast(ObjectSpace, space)  # A part has the methods that are needed but for checkpoints.
         if autocommit:
-            _persisted(space)
-        self._space, self._autocommit, self._floor = space, autocommit, version_floor
-        self._lock = shared_of(space).lock
-        self._catalogue = Catalogue(space)
+            _persisted(named)
+        self._space, self._autocommit, self._floor = named, autocommit, version_floor
+        self._lock = shared_of(named).lock
+        self._catalogue = Catalogue(named)
 
     def create_scope(self, scope: str) -> bool:
         """Create a scope; return False where it exists.

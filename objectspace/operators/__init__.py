@@ -1,6 +1,7 @@
 """Operators that keep their state in tables and persisted objects, and know no engine."""
 
 from objectspace.operators.agg_call import AggCall, avg, count, max_, min_, sum_
+from objectspace.operators.apply import Apply, Processor
 from objectspace.operators.base import Operator
 from objectspace.operators.builder import Grouped, Pipeline, Stream
 from objectspace.operators.catalogue import PipelineChangedError
@@ -25,6 +26,7 @@ from objectspace.operators.windows import Hop, Tumble
 
 __all__ = [
     "AggCall",
+    "Apply",
     "Dedup",
     "DynamicFilter",
     "Expression",
@@ -44,6 +46,7 @@ __all__ = [
     "PipelineChangedError",
     "PipelineOperator",
     "Plan",
+    "Processor",
     "Project",
     "SessionWindow",
     "SimpleAgg",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
+from objectspace.operators.expressions import describe
 from objectspace.operators.predicates import Predicate, predicate_of
 from objectspace.relational import DataType, SchemaError, TableSchema
 from objectspace.relational.schema import KeyPart
@@ -117,6 +119,12 @@ class AggCall:
         if self.filter is not None:
             predicate_of(schema, self.filter)
 
+    def renamed(self, name: str, filter: Predicate | None) -> AggCall:
+        """Return the same call with another name and filter."""
+        made = copy(self)
+        made.name, made.filter = name, filter
+        return made
+
     def output_type(self, schema: TableSchema) -> DataType:
         """Return the type of the result."""
         if self.kind in _RESULTS:
@@ -174,3 +182,15 @@ def min_(column: str, **options: Any) -> AggCall:
 def max_(column: str, **options: Any) -> AggCall:
     """Return a maximum; NULL over no values."""
     return AggCall("max", column, **options)
+
+
+def call_text(call: AggCall) -> str:
+    """Return everything that a call does as text: ``count(distinct bidder where v > 5)``."""
+    arguments = f"{'distinct ' if call.distinct else ''}{', '.join(call.columns)}"
+    order = ", ".join(part if isinstance(part, str) else " ".join(map(str, part)) for part in call.order_by)
+    condition = call.filter
+    shown = "" if condition is None else describe(condition) if callable(condition) else repr(condition)
+    parts = [arguments, order and f"order by {order}", shown and f"where {shown}"]
+    if call.kind == "string_agg":
+        parts.append(f"between {call.delimiter!r}")
+    return f"{call.kind}({' '.join(part for part in parts if part)})"

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from objectspace.operators.agg_call import AggCall
+from objectspace.operators.agg_call import AggCall, call_text
 from objectspace.operators.base import Operator
 from objectspace.operators.computed import Relabel, Select, Where
 from objectspace.operators.dedup import Dedup
@@ -33,6 +33,7 @@ from objectspace.relational import Chunk, Column, SchemaError, TableSchema
 from objectspace.relational.schema import KeyPart
 
 if TYPE_CHECKING:
+    from objectspace.operators.apply import Processor
     from objectspace.operators.fused import PipelineOperator
     from objectspace.operators.run import LocalRun
 
@@ -141,8 +142,7 @@ class Stream:
                 expressions of pyarrow.
         """
         stream = self
-        for given in conditions:
-            condition = expression(given)
+        for condition in map(expression, conditions):
             stream = stream.then("Where", str(condition), _maker(Where, stream.schema, condition))
         return stream
 
@@ -177,8 +177,7 @@ class Stream:
 
     def with_columns(self, **computed: Any) -> Stream:
         """Keep all columns, and compute others, or some anew."""
-        kept = [name for name in self.columns if name not in computed]
-        return self.select(*kept, **computed)
+        return self.select(*(name for name in self.columns if name not in computed), **computed)
 
     def drop(self, *names: str) -> Stream:
         """Keep all columns but some."""
@@ -315,21 +314,48 @@ class Stream:
 
         return united([self, *others])
 
-    def through(self, operator: Callable[[TableSchema], Operator], name: str) -> Stream:
+    def through(self, operator: Callable[[TableSchema], Operator], name: str, key: Sequence[str] | str = ()) -> Stream:
         """Pass the rows through an operator of your own.
 
         Args:
             operator: makes it for the schema of the stream: its class, or a function.
             name: the name that its state is kept under; give another one where it does something else.
+            key: the columns whose equal values must meet: an engine with shards divides the work by them, and each
+                table of the operator has them. Without them one operator sees all rows.
+
+        Raises:
+            SchemaError: the name or a key column is none.
         """
-        check_name(name)
-        schema, made = self.schema, operator(self.schema)
-        visible = tuple(column for column in made.schema.names if column in self.columns or not column.startswith("_"))
-        stream = self.then(
-            type(made).__name__, describe(operator), lambda: operator(schema), visible=visible, keys=(), name=name
-        )
-        stream.node.keeps_state = True
-        return stream
+        from objectspace.operators.own import passed
+
+        return passed(self, operator, name, key)
+
+    def apply(
+        self,
+        processor: Processor,
+        name: str,
+        schema: Any,
+        key: Sequence[str] | str = (),
+        output_key: Sequence[str] | str = (),
+    ) -> Stream:
+        """Hand the rows of each epoch to an object of your own, and go on with the rows that it returns.
+
+        With an ``output_key`` a returned row takes the place of the last one of its key, and one with ``-`` in the
+        column ``op`` takes it back; this keeps a table of what was returned. Without one the rows are added.
+
+        Args:
+            processor: the object, with a method ``process(batch, space)``: see :class:`Processor`.
+            name: the name that its state is kept under; give another one where it does something else.
+            schema: the rows that it returns, as :meth:`Pipeline.source` takes it; they have the key columns.
+            key: the columns whose equal values must meet: see :meth:`through`; it returns rows of keys that came.
+            output_key: the columns that tell the returned rows apart, those of ``key`` among them.
+
+        Raises:
+            SchemaError: the object, a name or the schema is none, or they do not go together.
+        """
+        from objectspace.operators.own import applied
+
+        return applied(self, processor, name, schema, key, output_key)
 
     def materialize(
         self,
@@ -361,7 +387,7 @@ class Stream:
             function: called with the epoch and its changes before the epoch is durable: after a crash it may be called
                 again for the same epoch with the same changes.
         """
-        structure = "" if function is None else describe(function)
+        structure = describe(function) if function else ""
         stream = self.then("Sink", structure, _maker(Relabel, self.schema, {}), name=name)
         self.pipeline.add_result(name, stream)
         if function is not None:
@@ -421,7 +447,7 @@ class Grouped:
     def agg(self, **calls: AggCall) -> Stream:
         """Aggregate each group into one row: the group columns, then a column for each keyword."""
         stream, named = _with_filters(self.stream, calls)
-        calls_text = (f"{_call_text(call)} as {name}" for name, call in zip(calls, named, strict=True))
+        calls_text = (f"{call_text(call)} as {name}" for name, call in zip(calls, named, strict=True))
         structure = ", ".join([*self.names, *calls_text]) + (", on window close" if self._on_close else "")
         options: dict[str, Any] = {"calls": named, "append_only": stream.node.append_only}
         if self.names:
@@ -470,27 +496,5 @@ def _with_filters(stream: Stream, calls: Mapping[str, AggCall]) -> tuple[Stream,
         condition: Any = call.filter
         if isinstance(condition, Expression):
             computed[f"_where_{name}"], condition = condition, (f"_where_{name}", "=", True)
-        named.append(
-            AggCall(
-                call.kind,
-                *call.columns,
-                distinct=call.distinct,
-                order_by=call.order_by,
-                filter=condition,
-                delimiter=call.delimiter,
-                name=name,
-            )
-        )
+        named.append(call.renamed(name, condition))
     return (stream.with_columns(**computed) if computed else stream), named
-
-
-def _call_text(call: AggCall) -> str:
-    """Return everything that a call does as text: ``count(distinct bidder where v > 5)``."""
-    arguments = f"{'distinct ' if call.distinct else ''}{', '.join(call.columns)}"
-    order = ", ".join(part if isinstance(part, str) else " ".join(map(str, part)) for part in call.order_by)
-    condition = call.filter
-    shown = "" if condition is None else describe(condition) if callable(condition) else repr(condition)
-    parts = [arguments, order and f"order by {order}", shown and f"where {shown}"]
-    if call.kind == "string_agg":
-        parts.append(f"between {call.delimiter!r}")
-    return f"{call.kind}({' '.join(part for part in parts if part)})"

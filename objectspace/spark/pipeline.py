@@ -99,9 +99,9 @@ class Operator:
 class Pipeline(Builder):
     """Stateful operators whose state lies at a location, fed by the micro-batches of one streaming query.
 
-    There are two ways to say what it does. Declare sources, and build on them: grouping, joining, ranking and the rest
-    are the methods of the streams, as in :mod:`objectspace.operators`. Or :meth:`add` operators of your own, each of
-    which gets the rows of the one stream that ``start`` is given.
+    There are two ways to say what it does. Declare sources, and build on them: grouping, joining, ranking and the rest,
+    operators of your own too, are the methods of the streams, as in :mod:`objectspace.operators`. Or :meth:`add`
+    operators that only keep state, each of which gets the rows of the one stream that ``start`` is given.
 
     Args:
         location: where the space lies: a folder, or a URL of S3, GCS or Azure, that the driver and all executors reach.

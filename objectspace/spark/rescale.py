@@ -16,15 +16,15 @@ from typing import Any
 
 from checkpoint import CheckpointKind, CheckpointStore, RunWriter
 from checkpoint.chain import Chain, EpochPlan, Location, Manifest, OperatorPlan, ShardSaved, location_at, save_run
-from objectspace import PersistedObjectSpace, SortedDictionary
+from objectspace import ObjectDictionary, PersistedObjectSpace, SortedDictionary
 from objectspace.errors import ObjectSpaceError
-from objectspace.objects import ObjectDictionary
-from objectspace.objects.raw_dictionary import RawSortedDictionary
+from objectspace.kvt.catalogue import NAME as CATALOGUE
+from objectspace.objects import RawSortedDictionary
 from objectspace.relational import TableSchema, tables
 from objectspace.relational.catalogue import TABLES, WATERMARKS
 from objectspace.spark.executor import open_shard
 from objectspace.spark.handover import vnode_hasher
-from objectspace.spark.routes import KEYED, PIPELINE, KeyedBy, noted_keyed, noted_routes
+from objectspace.spark.routes import KEYED, KINDS, PIPELINE, KeyedBy, noted_keyed, noted_routes
 from objectspace.spark.shards import VNODES, shard_of
 
 Spaces = list[PersistedObjectSpace]
@@ -37,6 +37,9 @@ _NOTES = (TABLES, WATERMARKS, KEYED)
 
 _MAPPINGS = ("Dictionary", "SortedDictionary")
 _SETS = ("Set", "SortedSet")
+
+_PARTS = {"string": str, "binary": bytes, "int16": int, "int32": int, "int64": int}
+"""What a key of an object has for the values of a column."""
 
 
 def rescale(
@@ -81,21 +84,24 @@ def rescale(
         return None
     with tempfile.TemporaryDirectory(prefix="objectspace-rescale-") as cache:
         plans = {name: chain.operator_plan(name, cache=cache) for name in newest.lineage}
-        routes = _routes(plans)
+        routes, kinds = _routes(plans)
         added = _added([name for name in plans if name not in routes], keyed or {}, chain.location.url)
         for name, named in added.items():
             _require_divisible(plans[name], named)
-        saved = {name: _divided(plan, shards, routes.get(name), added.get(name, ())) for name, plan in plans.items()}
+        saved = {
+            name: _divided(plan, shards, routes.get(name), kinds.get(name, []), added.get(name, ()))
+            for name, plan in plans.items()
+        }
     plan = EpochPlan(newest.epoch, newest.source, plans)
     return chain.publish_rescaled(plan, saved, shards, {"seconds": time.perf_counter() - started})
 
 
-def _routes(plans: Mapping[str, OperatorPlan]) -> dict[str, Sides]:
-    """Return for each operator of a built pipeline by which columns of each side its rows are routed."""
+def _routes(plans: Mapping[str, OperatorPlan]) -> tuple[dict[str, Sides], dict[str, Sides]]:
+    """Return for each operator of a built pipeline by which columns its rows are routed, and their types."""
     if PIPELINE not in plans:
-        return {}
+        return {}, {}
     with open_shard(plans[PIPELINE], 0) as space:
-        return {PIPELINE: [], **noted_routes(space)}
+        return {PIPELINE: [], **noted_routes(space)}, noted_routes(space, KINDS)
 
 
 def _added(names: Iterable[str], keyed: Mapping[str, Iterable[str]], url: str) -> dict[str, list[str]]:
@@ -134,8 +140,6 @@ def _require_keyed(plan: OperatorPlan, old: int, target: Any, marks: Marks) -> N
         reason = "expected objects that an operator keys by what routes its rows, found a part of key-value tables"
     elif target.name.startswith("$"):
         reason = "expected objects of the operator, and this one is the library's own, which nothing can divide"
-    elif isinstance(target, ObjectDictionary):
-        reason = "expected plain values in its slots, found objects of their own, which cannot be divided"
     elif target.kind not in (*_MAPPINGS, *_SETS):
         kinds = ", ".join((*_MAPPINGS, *_SETS))
         reason = f"expected objects with keys ({kinds}), which may tell where each slot belongs"
@@ -164,18 +168,21 @@ def _advice(plan: OperatorPlan) -> str:
     return f"keep the {count}, or feed a new space from the beginning"
 
 
-def _divided(plan: OperatorPlan, shards: int, sides: Sides | None, named: Iterable[str]) -> list[ShardSaved]:
+def _divided(
+    plan: OperatorPlan, shards: int, sides: Sides | None, kinds: Sides, named: Iterable[str]
+) -> list[ShardSaved]:
     """Write the new shards of one operator, and return their messages.
 
     Args:
         plan: its plan.
         shards: how many there are from now on.
         sides: by which columns rows of each side are routed; None for an operator that was added.
+        kinds: of which types these columns are, where that is known.
         named: which of its objects the caller says to be divided by their keys.
     """
     if sides == []:
         return _whole(plan, shards)
-    divide = partial(_divide_added, named) if sides is None else partial(_divide_table, sides)
+    divide = partial(_divide_added, named) if sides is None else partial(_divide_table, sides, kinds)
     stores = [CheckpointStore(":memory:") for _ in range(shards)]
     try:
         spaces = [PersistedObjectSpace(store) for store in stores]
@@ -199,14 +206,18 @@ def _whole(plan: OperatorPlan, shards: int) -> list[ShardSaved]:
 
 
 def _divide_table(
-    sides: Sides, plan: OperatorPlan, old: int, space: PersistedObjectSpace, name: str, spaces: Spaces
+    sides: Sides, kinds: Sides, plan: OperatorPlan, old: int, space: PersistedObjectSpace, name: str, spaces: Spaces
 ) -> None:
-    """Put each row of a table into its new shard, by the columns that rows are routed by."""
+    """Put each row of a table into its new shard, by the columns that rows are routed by; objects go by their keys."""
     place = _place(plan, old, space.get(name))
     record = tables(space).get(name)
     overlapping = list(_overlapping(old, plan.shards, len(spaces)))
-    if record is None:
+    if name in _NOTES:
         _copy_notes(place, space.get(name), [spaces[shard] for shard in overlapping])
+        return
+    if record is None:
+        _check_keys(plan, old, space.get(name), kinds)
+        _divide(None, plan, old, space, name, spaces)
         return
     targets = {shard: _rows_of(spaces[shard], name) for shard in overlapping}
     key = [record.schema.place_of(column) for column in _routed_by(place, record.schema, sides)]
@@ -244,17 +255,12 @@ def _rows_of(space: PersistedObjectSpace, name: str) -> SortedDictionary[bytes, 
 def _copy_notes(place: str, source: Any, spaces: Spaces) -> None:
     """Copy what is known of tables, which must be the same in all shards that come together."""
     for target in [space.get_or_create_dictionary(source.name) for space in spaces]:
-        for name, known in source.items() if source.name in _NOTES else ():
+        for name, known in source.items():
             if target.setdefault(name, known) != known:
                 raise ObjectSpaceError(
                     f"{place}: {name!r} is {known!r} here and {target[name]!r} in another shard: let the query run one"
                     " more epoch, so that they agree"
                 )
-    if source.name not in _NOTES:
-        raise ObjectSpaceError(
-            f"{place}: expected a table, whose rows tell where they belong: keep the number of shards, or feed a new"
-            " space from the beginning"
-        )
 
 
 def _divide_added(
@@ -274,7 +280,7 @@ def _divide_added(
                 f"{_place(plan, old, source)}: its key is {', '.join(key)}, expected that which rows are routed by:"
                 f" {_advice(plan)}"
             )
-        _divide_table([list(columns)], plan, old, space, name, spaces)
+        _divide_table([list(columns)], [], plan, old, space, name, spaces)
     else:
         _divide(keyed, plan, old, space, name, spaces)
 
@@ -284,13 +290,19 @@ def _divide(
 ) -> None:
     """Put each slot of an object into the object of the same name in its new shard."""
     source: Any = space.get(name)
+    if source.kind not in (*_MAPPINGS, *_SETS) or f"/{name}".endswith(f"/{CATALOGUE}"):
+        raise ObjectSpaceError(
+            f"{_place(plan, old, source)}: expected objects with keys ({', '.join((*_MAPPINGS, *_SETS))}), which tell"
+            f" where each slot belongs: {_advice(plan)}"
+        )
     targets = {}
     for shard in _overlapping(old, plan.shards, len(spaces)):
         targets[shard] = _twin(source, spaces[shard])
-    for key, value in source.items() if source.kind in _MAPPINGS else ((key, None) for key in source):
+    slots: Iterable[tuple[Any, Any]] = source.items() if source.kind in _MAPPINGS else ((key, None) for key in source)
+    for key, value in slots:
         target = targets[_new_shard(plan, old, source, key, keyed, len(spaces))]
         if source.kind in _MAPPINGS:
-            target[key] = value
+            target[key] = value.copy() if isinstance(source, ObjectDictionary) else value
         else:
             target.add(key)
 
@@ -298,7 +310,8 @@ def _divide(
 def _twin(source: Any, space: PersistedObjectSpace) -> Any:
     """Return the object of the same name and kind in another space."""
     if source.kind == "Dictionary":
-        return space.get_or_create_dictionary(source.name)
+        member = source._member.kind if isinstance(source, ObjectDictionary) else None
+        return space.get_or_create_dictionary(source.name, member)
     if source.kind == "SortedDictionary":
         return space.get_or_create_sorted_dictionary(source.name, raw=isinstance(source, RawSortedDictionary))
     is_sorted = source.kind == "SortedSet"
@@ -311,9 +324,27 @@ def _overlapping(old: int, before: int, after: int) -> Iterator[int]:
     yield from dict.fromkeys(vnode * after // 256 for vnode in vnodes)
 
 
+def _check_keys(plan: OperatorPlan, old: int, source: Any, kinds: Sides) -> None:
+    """Refuse keys that cannot be those of rows by their types: of a space with one shard the shard does not tell."""
+    if kinds and source.kind in (*_MAPPINGS, *_SETS):
+        for key in source:
+            if not any(_fits(_parts(key), side) for side in kinds):
+                raise _not_routed(plan, old, source, key)
+
+
+def _fits(parts: tuple[Any, ...], kinds: list[str]) -> bool:
+    return len(parts) == len(kinds) and all(
+        part is None or type(part) is _PARTS.get(kind) for part, kind in zip(parts, kinds, strict=True)
+    )
+
+
+def _parts(key: Any) -> tuple[Any, ...]:
+    return key if isinstance(key, tuple) else (key,)
+
+
 def _routed(key: Any, keyed: KeyedBy | None) -> tuple[Any, ...] | None:
     """Return the values in a key that its rows were routed by; None where it is no such key as was noted."""
-    parts = key if isinstance(key, tuple) else (key,)
+    parts = _parts(key)
     if keyed is None:
         return parts
     return tuple(parts[place] for place in keyed.places) if len(parts) == keyed.parts else None
@@ -321,13 +352,17 @@ def _routed(key: Any, keyed: KeyedBy | None) -> tuple[Any, ...] | None:
 
 def _new_shard(plan: OperatorPlan, old: int, source: Any, key: Any, keyed: KeyedBy | None, after: int) -> int:
     routed = _routed(key, keyed)
-    is_routed = routed and all(part is None or type(part) in (str, bytes, int) for part in routed)
+    is_routed = routed and all(part is None or type(part) in _PARTS.values() for part in routed)
     if routed is None or not is_routed or shard_of(plan.shards, *routed) != old:
-        raise ObjectSpaceError(
-            f"{_place(plan, old, source)}: the key {key!r} is not one that rows are routed by, so that nothing tells"
-            f" which shard it belongs to: {_advice(plan)}"
-        )
+        raise _not_routed(plan, old, source, key)
     return shard_of(after, *routed)
+
+
+def _not_routed(plan: OperatorPlan, old: int, source: Any, key: Any) -> ObjectSpaceError:
+    return ObjectSpaceError(
+        f"{_place(plan, old, source)}: the key {key!r} is not one that rows are routed by, so that nothing tells which"
+        f" shard it belongs to: {_advice(plan)}"
+    )
 
 
 def _saved(plan: OperatorPlan, shard: int, space: PersistedObjectSpace) -> ShardSaved:

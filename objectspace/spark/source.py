@@ -28,6 +28,7 @@ from checkpoint.chain import Chain, cache_root, fold, location_at, open_cache
 from objectspace import PersistedObjectSpace, codec
 from objectspace.errors import ObjectSpaceError
 from objectspace.kvt import split_table_key, stored_entries
+from objectspace.operators.apply import OUTPUT
 from objectspace.relational import StorageTable, TableSchema, tables
 from objectspace.spark.pushdown import Bounds, bounds_of, is_pushing
 from objectspace.spark.spans import Span, spans_of
@@ -162,11 +163,21 @@ class Subject:
         )
 
     def table_in(self, space: PersistedObjectSpace) -> str | None:
-        """Return the stored name of the table: its own, or the one under which a pipeline has materialised it."""
+        """Return the stored name of the table: its own, or the one under which a pipeline has materialised it.
+
+        What an operator of a user gives out has the name of the operator.
+        """
         known = tables(space)
         if self.name in known:
             return self.name
-        return next((name for name in known if f"/{name}".endswith(f"/{self.name}/table")), None)
+        ends = tuple(f"/{self.name}/{role}" for role in ("table", OUTPUT))
+        return next((name for name in known if f"/{name}".endswith(ends)), None)
+
+    def object_in(self, space: PersistedObjectSpace) -> str | None:
+        """Return the stored name of the object: its own, or the one that it has under the name of an operator."""
+        if self.name in space:
+            return self.name
+        return next((name for name in space if name.endswith(f"/{self.name}")), None)
 
     def _columns_of(self, schema: TableSchema) -> StructType:
         struct = schema.to_spark()
@@ -189,8 +200,8 @@ class Subject:
                     yield from _bounded(table, bounds) if bounds else table.to_batches(BATCH_ROWS)
             elif self.kind == "kvt":
                 yield from _batched(_entries(space, self.name), _KEY_VALUE_ARROW)
-            elif self.name in space:
-                yield from _batched(((shard, *pair) for pair in _pairs(space.get(self.name))), _OBJECT_ARROW)
+            elif (found := self.object_in(space)) is not None:
+                yield from _batched(((shard, *pair) for pair in _pairs(space.get(found))), _OBJECT_ARROW)
 
     def spans(self, after: int, last: int) -> Iterator[Span]:
         """Yield the epochs after one up to another, so that each has one number of shards.
@@ -427,9 +438,9 @@ def _bounded(table: StorageTable, bounds: Bounds) -> Iterator[pa.RecordBatch]:
 
 def _entries(space: PersistedObjectSpace, name: str) -> Iterator[tuple[Any, ...]]:
     """Yield (partition, family, key, version, value) of a key-value table."""
-    prefix = f"kvt/{name}/"
-    for object_name in sorted(one for one in space if one.startswith(prefix)):
-        number = object_name.removeprefix(prefix)
+    middle = f"/kvt/{name}/"  # That of an operator of a user has the name of the operator before it.
+    for object_name in sorted(one for one in space if middle in f"/{one}"):
+        number = object_name.rpartition("/")[2]
         if number.isdigit():
             for address, version, value in stored_entries(space.get_sorted_dictionary(object_name)):
                 family, key = split_table_key(address)

@@ -104,6 +104,7 @@ class Stages:
 
 _RESTING = frozenset(
     (
+        "Apply",
         "Dedup",
         "DynamicFilter",
         "GroupTopN",

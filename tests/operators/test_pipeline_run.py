@@ -379,6 +379,19 @@ def test_an_operator_of_ones_own_takes_part(tmp_path: Path) -> None:
     store.close()
 
 
+def test_an_operator_of_ones_own_with_a_key_gives_the_same_in_one_process() -> None:
+    pipeline = Pipeline()
+    numbers = pipeline.source("numbers", {"k": "int64", "v": "int64"}, key=["k"])
+    twice = numbers.through(Doubled, "doubled", key=["v"])
+    twice.materialize("twice")
+    run = pipeline.run_local([{"numbers": [(1, 10), (2, 20)]}])
+    assert run.rows("twice") == [(1, 20), (2, 40)]
+    assert twice.node.keys == (("v",),)
+    assert "Doubled by v)" in run.explain()
+    with pytest.raises(SchemaError, match="operator 'other': key column 'w': expected one of k, v"):
+        numbers.through(Doubled, "other", key="w")
+
+
 def test_a_sink_gives_the_changes_of_each_epoch() -> None:
     pipeline = Pipeline()
     flights(pipeline).filter(col("delay") > 15).sink("late")

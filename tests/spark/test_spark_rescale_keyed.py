@@ -129,7 +129,11 @@ def test_keys_with_other_parts_than_an_operator_says_are_refused(
         (key_value_table, [], "operator keyed, shard 0, .* 'kvt/.*found a part of key-value tables"),
         (key_value_table, ["kvt/s/t/0"], "found a part of key-value tables"),
         (lambda space: space.create_list("log").append(1), ["log"], "List 'log': expected objects with keys"),
-        (lambda space: space.create_dictionary("d", of=list).update(a=[1]), ["d"], "found objects of their own"),
+        (
+            lambda space: space.create_dictionary("d", of=list).update(a=[1]),
+            [],
+            "Dictionary 'd': nothing says that its",
+        ),
         (lambda space: space.create_dictionary("$own"), ["$own"], "this one is the library's own"),
         (lambda space: space.create_dictionary("d").update({1.5: 1}), ["d"], "the key 1.5 is not one that rows"),
         (
@@ -169,17 +173,21 @@ def test_a_table_that_a_stream_was_written_into_is_divided(tmp_path: Path, monke
     assert shards == [{user for user in USERS if shard_of(3, user) == place} for place in range(3)]
 
 
-@pytest.mark.parametrize("name", ["totals", "raw"])
-def test_a_table_or_raw_dictionary_that_is_named_goes_with_its_rows(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["totals", "raw", "lists"])
+def test_what_is_named_goes_with_its_rows(tmp_path: Path, name: str) -> None:
     def fill(space: PersistedObjectSpace, _: int) -> None:
         if name == "totals":
             table(space)
+        elif name == "lists":
+            space.create_dictionary("lists", of=list).update({user: [user] for user in USERS})
         else:
             space.create_sorted_dictionary("raw", raw=True).update({user.encode(): user for user in USERS})
 
     def read(space: PersistedObjectSpace) -> Any:
         if name == "totals":
             return {row[0] for row in StateTable(space, "totals", SCHEMA).scan()}
+        if name == "lists":
+            return {user for users in space.get_or_create_dictionary("lists", of=list).values() for user in users}
         return set(space.get_or_create_sorted_dictionary("raw", raw=True).values())
 
     publish(tmp_path, 1, fill)

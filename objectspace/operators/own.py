@@ -1,0 +1,74 @@
+"""Operators of users in a pipeline: where they stand, and by which columns the rows find them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from objectspace.operators.apply import Apply, Processor
+from objectspace.operators.base import Operator
+from objectspace.operators.builder import Stream
+from objectspace.operators.expressions import describe
+from objectspace.operators.sources import check_name, source_schema
+from objectspace.relational import SchemaError, TableSchema
+
+
+def passed(
+    stream: Stream, operator: Callable[[TableSchema], Operator], name: str, key: Sequence[str] | str = ()
+) -> Stream:
+    """Return what an operator of a user gives: see :meth:`Stream.through`."""
+    check_name(name)
+    schema, keys = stream.schema, key_columns(stream, name, key)
+    made = operator(schema)
+    visible = tuple(column for column in made.schema.names if column in stream.columns or not column.startswith("_"))
+    structure = describe(operator) + (f" by {', '.join(keys)}" if keys else "")
+    found = stream.then(type(made).__name__, structure, lambda: operator(schema), visible=visible, keys=keys, name=name)
+    found.node.keeps_state = True
+    return found
+
+
+def applied(
+    stream: Stream,
+    processor: Processor,
+    name: str,
+    schema: Any,
+    key: Sequence[str] | str = (),
+    output_key: Sequence[str] | str = (),
+) -> Stream:
+    """Return the rows that an object of a user returns: see :meth:`Stream.apply`."""
+    check_name(name)
+    given, keys, append_only = stream.schema, key_columns(stream, name, key), stream.node.append_only
+    try:
+        found = source_schema(schema, [output_key] if isinstance(output_key, str) else list(output_key))
+    except SchemaError as error:
+        raise SchemaError(f"operator {name!r}: {error}") from None
+    output = TableSchema(found.columns, list(found.primary_key))  # What it says of watermarks nobody sees to.
+    structure = describe(type(processor)) + (f" by {', '.join(keys)}" if keys else "")
+    options: dict[str, Any] = {"visible": stream.columns, "append_only": append_only}
+    made = stream.then(
+        "Apply",
+        structure,
+        lambda: Apply(given, processor, name, output, keys, **options),
+        visible=output.names,
+        keys=keys,
+        append_only=not output.primary_key,
+        name=name,
+    )
+    made.node.keeps_state = True
+    return made
+
+
+def key_columns(stream: Stream, name: str, key: Sequence[str] | str) -> tuple[str, ...]:
+    """Return the key columns of an operator.
+
+    Raises:
+        SchemaError: the stream has no such column, or one comes twice.
+    """
+    keys = (key,) if isinstance(key, str) else tuple(key)
+    for column in keys:
+        if column not in stream.columns or keys.count(column) > 1:
+            found = "found it twice" if column in stream.columns else f"expected one of {', '.join(stream.columns)}"
+            raise SchemaError(
+                f"operator {name!r}: key column {column!r}: {found}: name columns of the stream once each"
+            )
+    return keys

@@ -1,0 +1,83 @@
+"""What an object of a user returns: rows in any of the usual forms, checked against the schema that it declared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from objectspace.operators.chunks import Change
+from objectspace.relational import RowError, SchemaError, TableSchema
+from objectspace.relational.chunk import OP_COLUMN, OPS
+from objectspace.relational.schema import Row
+
+
+def changes_of(schema: TableSchema, returned: Any) -> Iterator[Change]:
+    """Yield the rows that were returned, with their operations; of a row that goes only the key counts.
+
+    Old rows of updates are left out: the new row takes their place. Where the schema has no key, rows only come.
+
+    Args:
+        schema: the schema of the rows.
+        returned: Arrow data or a pandas data frame, whose column ``op`` may say what a row does; mappings, which may
+            have ``op`` too; tuples; or ``None``.
+
+    Raises:
+        RowError: these are no rows, or one does not fit the schema.
+
+    >>> from objectspace.relational import Column
+    >>> schema = TableSchema([Column("k", "string"), Column("v", "int64")], ["k"])
+    >>> list(changes_of(schema, [{"k": "a", "v": 1}, {"op": "-", "k": "b"}, ("c", 2)]))
+    [('+', ('a', 1)), ('-', ('b', None)), ('+', ('c', 2))]
+    """
+    for op, given in _given(schema, returned):
+        if op not in OPS:
+            raise RowError(f"the operation {op!r}: expected one of {', '.join(OPS)}")
+        if op != "+" and not schema.primary_key:
+            raise RowError(f"{op} {given!r:.200}: rows are only added: give output_key= to replace or take back")
+        if op == "-":
+            yield op, _gone(schema, given)
+        elif op != "U-":
+            yield "+", schema.check_row(given)
+
+
+def _given(schema: TableSchema, returned: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield what was returned as pairs of an operation and a row."""
+    module = type(returned).__module__.partition(".")[0]
+    if returned is None:
+        return
+    if module in ("pyarrow", "pandas"):
+        yield from _columnar(schema, returned, module)
+        return
+    if isinstance(returned, Mapping | str | bytes) or not isinstance(returned, Iterable):
+        raise RowError(f"expected Arrow data, a data frame, rows or None, found a {type(returned).__name__}")
+    for row in returned:
+        if isinstance(row, Mapping):
+            yield row.get(OP_COLUMN, "+"), {name: value for name, value in row.items() if name != OP_COLUMN}
+        elif isinstance(row, Sequence) and not isinstance(row, str | bytes):
+            yield "+", row
+        else:
+            raise RowError(f"expected rows as mappings or tuples, found {row!r:.200}")
+
+
+def _columnar(schema: TableSchema, data: Any, module: str) -> Iterable[tuple[Any, Row]]:
+    from objectspace.relational import arrow
+
+    if module == "pandas":
+        import pyarrow as pa
+
+        data = pa.Table.from_pandas(data, preserve_index=False)
+    if not hasattr(data, "schema"):
+        raise RowError(f"expected Arrow data with columns, found a {type(data).__name__}")
+    ops, names, columns = arrow.split(data, OP_COLUMN)
+    if unknown := [name for name in names if name not in schema.names]:
+        raise SchemaError(f"there is no column {unknown[0]!r}: the columns are {', '.join(schema.names)}")
+    return zip(ops, arrow.picked(schema, names, columns), strict=True)
+
+
+def _gone(schema: TableSchema, given: Any) -> Row:
+    """Return a row that goes, of which only the key counts."""
+    if not isinstance(given, Mapping):
+        given = dict(zip(schema.names, given, strict=False))
+    key = schema.check_key([given.get(name) for name, _ in schema.primary_key])
+    values = dict(zip([name for name, _ in schema.primary_key], key, strict=True))
+    return tuple([values.get(name) for name in schema.names])

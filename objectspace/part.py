@@ -1,0 +1,94 @@
+"""A part of a space: names under a prefix, for code that must not meet the names of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+from objectspace.factory import ObjectFactory
+from objectspace.objects.base import PersistedObject
+from objectspace.space import ObjectSpace
+
+P = TypeVar("P", bound=PersistedObject)
+
+
+class SpacePart(ObjectFactory):
+    """The objects of a space whose names begin with a prefix, under the rest of their names.
+
+    It creates, gets, deletes and lists objects as a space does; checkpoints belong to whoever has the space. Names that
+    begin with ``$`` are those of the library, and no part of it. A ``KeyValueTableManager`` stands on it as on a space.
+
+    Args:
+        space: the space.
+        prefix: what the names begin with.
+
+    >>> from objectspace import VolatileObjectSpace
+    >>> space = VolatileObjectSpace()
+    >>> part = SpacePart(space, "mine/")
+    >>> part.create_list("l").append(1)
+    >>> list(part), list(space)
+    (['l'], ['mine/l'])
+    """
+
+    def __init__(self, space: ObjectSpace, prefix: str) -> None:
+        self._space, self._prefix = space, prefix
+
+    def get(self, name: str) -> Any:
+        """Return the object of this name, of whatever kind.
+
+        Raises:
+            ObjectNotFoundError: there is none.
+        """
+        return self._space.get(self._full(name))
+
+    def delete(self, name: str) -> None:
+        """Delete an object; its name is free at once.
+
+        Raises:
+            ObjectNotFoundError: there is none of this name.
+
+        Time: O(1).
+        Dirties: one index row.
+        """
+        self._space.delete(self._full(name))
+
+    def rename(self, name: str, new_name: str) -> None:
+        """Give an object another name in the same part.
+
+        Raises:
+            ObjectNotFoundError: there is none of this name.
+            NameInUseError: the new name is in use.
+
+        Time: O(1).
+        Dirties: one index row.
+        """
+        self._space.rename(self._full(name), self._full(new_name))
+
+    def kind_of(self, name: str) -> str:
+        """Return the kind of an object, ``"Dictionary"`` for example.
+
+        Raises:
+            ObjectNotFoundError: there is none of this name.
+        """
+        return self._space.kind_of(self._full(name))
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and not name.startswith("$") and f"{self._prefix}{name}" in self._space
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __iter__(self) -> Iterator[str]:
+        names = (name.removeprefix(self._prefix) for name in self._space if name.startswith(self._prefix))
+        return (name for name in names if not name.startswith("$"))
+
+    def _create(self, cls: type[P], name: str, options: dict[str, Any]) -> P:
+        return self._space._create(cls, self._full(name), options)  # type: ignore[no-any-return]
+
+    def _get(self, cls: type[P], name: str) -> P:
+        return self._space._get(cls, self._full(name))  # type: ignore[no-any-return]
+
+    def _full(self, name: str) -> str:
+        if not isinstance(name, str) or not name or name.startswith("$"):
+            raise ValueError(f"the name {name!r} under {self._prefix!r}: expected text that does not begin with '$'")
+        return f"{self._prefix}{name}"
