@@ -598,7 +598,7 @@ class PersistedObjectSpace(ObjectSpace):
         """Note what a bound method, kept from before a save, or code in C has changed without a word.
 
         Only objects that were saved by this space can have lent a method out. Into what is a list or a dictionary code
-        in C may write at any time; those that an object owns are looked at as long as somebody holds them.
+        in C may write at any time; a list that an object owns is looked at until only its owner holds it at a save.
         """
         for target in list(self._dirty.values()):
             if target._is_astray():

@@ -125,7 +125,9 @@ class Array(KeyedObject, Sequence[T]):
         following = 0
         for place, value, _ in self._table.scan():
             yield from map(self._fill_in, range(following, place))
-            yield self._table.live.get(place, value)  # What was assigned while those before it were yielded.
+            # It may have been assigned while those before it were yielded.
+            now: Any = self._table.live.get(place, value)
+            yield now
             following = place + 1
         yield from map(self._fill_in, range(following, len(self)))
 

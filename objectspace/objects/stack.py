@@ -263,7 +263,7 @@ class Stack(PersistedObject, Generic[T]):
             self._kept, self._prints = [], {height: text for height, text in self._prints.items() if height in popped}
 
     def _has_slipped(self) -> bool:
-        return bool(self._top) or len(self) != self._stored
+        return bool(self._top) or self._low != self._stored
 
     def _held(self) -> int:
         return len(self._top) + len(self._kept)

@@ -124,6 +124,17 @@ def test_what_keeps_the_length_of_a_list_is_named_and_saved_where_it_is_assigned
     expect_stored(space, found)
 
 
+def test_an_owned_list_that_no_save_looks_at_is_found_by_the_check() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    space.create_dictionary("t", of=list)["heap"] = PLAIN
+    for _ in range(2):
+        space.checkpoint()
+    heapq.heappush(space.get("t")["heap"], 0)
+    assert space.check_mutations() == []
+    space.checkpoint()
+    assert PersistedObjectSpace(space.store).get("t")["heap"] == space.get("t")["heap"]
+
+
 DICTIONARIES: dict[str, Callable[[Any], object]] = {
     "new": lambda found: dict.update(found, {"new": [1]}),
     "new and noted": lambda found: [dict.__setitem__(found, "new", [1]), found.update(new=2, more=3)],
