@@ -55,7 +55,14 @@ class Operator(ABC):
         return []
 
     def barrier(self, epoch: int) -> list[Chunk]:
-        """End an epoch: return the changes of the output that were held back, and seal the tables."""
+        """End an epoch: return the changes of the output that were held back, and seal the tables.
+
+        A barrier that is refused leaves the operator as it was: it may be tried again when what was wrong is mended.
+
+        Raises:
+            EpochError: the epoch is not after the last one.
+        """
+        self._check_epoch(epoch)
         chunks = self._flush()
         for table in self._tables.values():
             table.commit(epoch)
@@ -67,6 +74,11 @@ class Operator(ABC):
         They hold for what comes after the barrier; most operators make none of their own.
         """
         return []
+
+    def _check_epoch(self, epoch: int) -> None:
+        """Refuse an epoch that cannot be sealed, before anything is given out for it."""
+        for table in self._tables.values():
+            table.check_epoch(epoch)
 
     def _flush(self) -> list[Chunk]:
         """Return what was held back until the barrier."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from objectspace.operators.base import Operator
-from objectspace.relational import Chunk, InconsistentOperationError, SchemaMismatchError, TableSchema
+from objectspace.relational import Chunk, InconsistentOperationError, RowError, SchemaMismatchError, TableSchema
 from objectspace.relational.chunk import Op
 from objectspace.relational.schema import Row
+from objectspace.relational.values import BadValue, checker
 
 Change = tuple[Op, Row]
 
@@ -39,6 +41,20 @@ def refuse_retractions(operator: Operator, chunk: Chunk) -> None:
                 f"{type(operator).__name__} takes an append-only input: found {op} {row!r:.200}; the chunk was not"
                 " taken"
             )
+
+
+def checked_promise(schema: TableSchema, column: str, value: Any) -> Any:
+    """Return a promise as a value of its column, so that what is none is refused when it is made.
+
+    Raises:
+        RowError: it is none.
+    """
+    try:
+        if value is None:
+            raise BadValue("it is NULL: pass a value")
+        return checker(schema.column(column).type)(value)
+    except BadValue as error:
+        raise RowError(f"the watermark of {column!r} ({schema.column(column).type}): {error}") from None
 
 
 def paired(schema: TableSchema, pairs: Iterable[tuple[Change | None, Change | None]]) -> Chunk:

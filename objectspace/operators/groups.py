@@ -26,6 +26,15 @@ class Touched:
         self.counted: dict[int, Counted] = {}
         self.writes: dict[int, list[Any]] = {}
 
+    def copy(self) -> Touched:
+        """Return another one with the same changes, which takes more of them apart from this one.
+
+        Rows that calls in order have noted are shared: what is noted later must be of other calls.
+        """
+        found = Touched(self.group, self.cells.copy())
+        found.ordered, found.counted, found.writes = self.ordered.copy(), self.counted, self.writes.copy()
+        return found
+
 
 class Settled:
     """A group as it was at a barrier: its cells, the results of its calls, and what is known of its ordered rows."""

@@ -55,6 +55,19 @@ def predicate_of(schema: TableSchema, predicate: Predicate) -> RowTest:
     return _comparison(schema, predicate)
 
 
+def numbered(schema: TableSchema, given: Sequence[Predicate | None]) -> tuple[list[RowTest], list[int]]:
+    """Return the tests of some conditions, equal ones once, and the number of the test of each; -1 for none.
+
+    Raises:
+        SchemaError: a condition has no meaning for the schema.
+    """
+    found: list[Predicate] = []
+    for one in given:
+        if one is not None and one not in found:
+            found.append(one)
+    return [predicate_of(schema, one) for one in found], [-1 if one is None else found.index(one) for one in given]
+
+
 def function_of(schema: TableSchema, function: Callable[..., Any]) -> Callable[[Any], Any]:
     """Return a function of columns, named by its parameters, as a function of rows.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
 from objectspace.operators.base import Operator
+from objectspace.operators.chunks import checked_promise
 from objectspace.operators.hash_join import checked_keys, joined_schema
 from objectspace.operators.net import net_changes
 from objectspace.relational import Chunk, Column, SchemaError, StateTable, TableSchema
@@ -147,10 +148,14 @@ class TemporalJoin(Operator):
     def watermark(self, column: str, value: Any, side: str = "left") -> list[tuple[str, Any]]:
         """Take a promise about the times of one side; what follows for the output is known after the barrier.
 
+        Raises:
+            RowError: it is no value of the column.
+
         Time: O(1).
         """
         self._check_side(side)
         if column == self._times[side] and value is not None:
+            value = checked_promise(self._schemas[side], column, value)
             self._promised[side] = max(value, self._promised.get(side, value))
         return []
 

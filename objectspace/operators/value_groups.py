@@ -68,28 +68,34 @@ class ValueGroups(Aggregation):
     def _fold(self) -> None:
         """Add up the rows that wait."""
         ops, rows = self._held_ops, self._held_rows
-        self._held_ops, self._held_rows = [], []
         folded = self._folder.fold(ops, rows) if self._folder is not None and len(rows) >= FEWEST else None
+        self._held_ops, self._held_rows = [], []
         if folded is None:
             self._take(list(zip(ops, rows)))
         elif self._folded:
-            self._join(folded.items())
+            self._join(self._folded, folded.items())
         else:
             self._folded = folded
 
-    def _join(self, more: Iterable[tuple[Any, Cells]]) -> None:
-        folded, merges = self._folded, self._merges
+    def _join(self, folded: dict[Any, Cells], more: Iterable[tuple[Any, Cells]]) -> None:
+        merges = self._merges
         for key, cells in more:
             known = folded.get(key)
             folded[key] = cells if known is None else tuple([merge(a, b) for merge, a, b in zip(merges, known, cells)])
+
+    def _epoch(self) -> dict[Any, Cells]:
+        """Return what the epoch did to each group, apart from what is kept of it: the barrier may yet be refused."""
+        if not self._touched:
+            return self._folded
+        found = self._folded.copy()
+        self._join(found, ((key, touched.cells) for key, touched in self._touched.items()))
+        return found
 
     def _flush(self) -> list[Chunk]:
         if not self._is_short:
             return super()._flush()
         self._fold()
-        if self._touched:
-            self._join((key, touched.cells) for key, touched in self._touched.items())
-        ops, rows = self._settle_columns(self._folded)
+        ops, rows = self._settle_columns(self._epoch())
         self._folded, self._touched = {}, {}
         self._evict()
         return self._emitted(ops, rows)
@@ -99,7 +105,7 @@ class ValueGroups(Aggregation):
         keys = self._in_order(changes)
         groups, is_whole = self._groups(keys), self._is_whole
         olds = self._olds(keys, groups)
-        # What is known lacks these groups until they are back: an error on the way leaves it incomplete.
+        # What is known lacks these groups until they are back: a barrier that is refused leaves it incomplete.
         self._is_whole = False
         zero = tuple(self._zero)
         before = [zero if old is None else old for old, _ in olds]

@@ -6,10 +6,12 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import pytest
+
 from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace
 from objectspace.operators import Operator
-from objectspace.relational import Chunk, Column, TableSchema
+from objectspace.relational import Chunk, Column, InconsistentOperationError, RowError, TableSchema
 
 Change = tuple[str, tuple[Any, ...]]
 
@@ -50,6 +52,13 @@ class Running:
         rows, schema = list(changes), self.input
         for start in range(0, len(rows), chunk_size):
             assert self.operator.process(Chunk.from_rows(schema, rows[start : start + chunk_size]), side) == []
+
+    def refuse(self, wrong: Sequence[Change]) -> None:
+        """Have the barrier refused because of some changes, and take these back."""
+        self.feed(wrong)
+        with pytest.raises((InconsistentOperationError, RowError)):
+            self.operator.barrier(self.epoch + 1)
+        self.feed([("-" if op == "+" else "+", row) for op, row in wrong])
 
     def barrier(self) -> list[Change]:
         self.epoch += 1
