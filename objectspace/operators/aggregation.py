@@ -102,7 +102,6 @@ class Aggregation(Operator):
         for column in self._distinct.values():
             column.table = self._tables[column.role]
         self._table = self._tables[f"{self._role}State"]
-        self._closed = self._table.watermark
         self._forget()
         self._is_whole = next(self._table.scan(), None) is None
 
@@ -172,6 +171,7 @@ class Aggregation(Operator):
 
     def _forget(self) -> None:
         """Drop what is in memory."""
+        self._closed = self._table.watermark if self._tables else None
         self._touched: dict[Any, Touched] = {}
         self._known: dict[Any, Any] = {}
         self._is_whole = False

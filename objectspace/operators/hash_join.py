@@ -140,8 +140,6 @@ class HashJoin(Operator):
         super().open(space, name)
         for role, side in self._sides.items():
             side.open({what: self._tables[f"{role}{what}"] for what in side.state()})
-            space.on_rollback(side.forget)
-        space.on_rollback(self._forget_promises)
 
     @no_collection()
     def process(self, chunk: Chunk, side: str = "left") -> list[Chunk]:
@@ -217,7 +215,10 @@ class HashJoin(Operator):
         for side in self._sides.values():
             side.forget_below(watermark)
 
-    def _forget_promises(self) -> None:
+    def _forget(self) -> None:
+        """Drop what is in memory."""
+        for side in self._sides.values():
+            side.forget()
         self._promised.clear()
         self._cleaned = None
 

@@ -120,8 +120,7 @@ class TemporalJoin(Operator):
     def open(self, space: ObjectSpace, name: str) -> None:
         """Create its tables, or open them again."""
         super().open(space, name)
-        self._promised.clear()
-        space.on_rollback(self._promised.clear)
+        self._forget()
 
     def process(self, chunk: Chunk, side: str = "left") -> list[Chunk]:
         """Take changes of one side, and return what needs no waiting: left rows that can match nothing.
@@ -204,6 +203,10 @@ class TemporalJoin(Operator):
         _change(self._tables["versions"], op, row)
         coming, schema = self._tables["coming"], self._schemas["right"]
         _change(coming, op, tuple(row[schema.place_of(name)] for name in coming.schema.names))
+
+    def _forget(self) -> None:
+        """Drop what was promised since the last barrier."""
+        self._promised.clear()
 
     def _check_side(self, side: str) -> None:
         if side not in self.sides:

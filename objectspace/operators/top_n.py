@@ -155,7 +155,6 @@ class GroupTopN(Operator):
         """Create the table of its rows, or open it again."""
         super().open(space, name)
         self._forget()
-        space.on_rollback(self._forget)
 
     @no_collection()
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:

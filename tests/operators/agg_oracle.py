@@ -43,6 +43,12 @@ class Running:
         self.operator = self.make()
         self.operator.open(self.space, self.name)
 
+    def roll_back(self) -> None:
+        """Drop what no checkpoint made durable; before the first one that is the state itself."""
+        self.space.rollback()
+        if not self.epoch:
+            self.operator.open(self.space, self.name)
+
     def run(self, changes: Iterable[Any], chunk_size: int = 1000, side: str = "input") -> list[Change]:
         """Run one epoch and return its output."""
         self.feed(changes, chunk_size, side)

@@ -128,6 +128,11 @@ def test_random_epochs(group: str, capacity: int, seed: int) -> None:
             running.feed(changes)
             running.recover()
         if randomness.random() < 0.3:
+            running.feed(log_of_nothing(randomness))
+            if randomness.random() < 0.5:
+                running.operator.barrier(running.epoch + 1)
+            running.roll_back()
+        if randomness.random() < 0.3:
             running.feed(changes)
             running.refuse(more_than_came(len(log.rows)))
             changes = []
@@ -135,6 +140,11 @@ def test_random_epochs(group: str, capacity: int, seed: int) -> None:
         check(running, list(log.rows.values()), calls, group)
         if randomness.random() < 0.3:
             running.recover()
+
+
+def log_of_nothing(randomness: random.Random) -> list[Any]:
+    """Return rows that came to nothing."""
+    return [("+", make_row(2000 + number, randomness)) for number in range(5)]
 
 
 def more_than_came(rows: int) -> list[Any]:
