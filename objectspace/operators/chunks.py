@@ -71,9 +71,9 @@ def paired(schema: TableSchema, pairs: Iterable[tuple[Change | None, Change | No
     found: list[Change] = []
     for old, new in pairs:
         if old is not None and new is not None:
-            if old[1] == new[1]:
+            if schema.equal(old[1], new[1]):
                 continue
-            same = schema.key_of(old[1]) == schema.key_of(new[1])
+            same = schema.same_key(old[1], new[1])
             found += [("U-" if same else "-", old[1]), ("U+" if same else "+", new[1])]
         elif old is not None:
             found.append(("-", old[1]))

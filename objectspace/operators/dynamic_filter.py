@@ -113,7 +113,7 @@ class DynamicFilter(Operator):
         for op, (value,) in changes:
             if op == "+":
                 self._next = value
-            elif value == self._next:
+            elif self._known(value) == self._known(self._next):
                 self._next = None
 
     def _flush(self) -> list[Chunk]:
