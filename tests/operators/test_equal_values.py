@@ -13,6 +13,7 @@ from objectspace import VolatileObjectSpace
 from objectspace.operators import (
     AggCall,
     DynamicFilter,
+    Filter,
     GroupTopN,
     HashAgg,
     HashJoin,
@@ -24,7 +25,9 @@ from objectspace.operators import (
     SimpleAgg,
     TemporalJoin,
     TopN,
+    col,
 )
+from objectspace.operators.predicates import COMPARISONS
 from objectspace.relational import Chunk, Column, TableSchema
 from tests.operators.join_history import History, edits
 from tests.operators.spellings import SPELLINGS, Spelling
@@ -162,6 +165,31 @@ def test_a_join_takes_equal_values_for_one(name: str, kind: str, history: list[A
         kind,
         history,
     )
+
+
+@pytest.mark.parametrize("kind", ["float64", "decimal"])
+@pytest.mark.parametrize("comparison", ["=", "!=", "<", "<=", ">", ">="])
+@pytest.mark.parametrize("one", range(4))
+@pytest.mark.parametrize("other", range(4))
+def test_nan_compares_as_the_greatest_number(kind: str, comparison: str, one: int, other: int) -> None:
+    schema = TableSchema([Column("v", kind), Column("w", kind), Column("id", "int64")], ["id"])
+    mine, yours = SPELLINGS[kind][one][-1], SPELLINGS[kind][other][0]
+    chunk = Chunk.from_rows(schema, [("+", (mine, yours, 1))])
+    join = opened(HashJoin(schema, schema, ["id"], ["id"], condition=("v", comparison, "w_right")))
+    join.process(chunk, "left")
+    found = [
+        bool(Filter(schema, ("v", comparison, yours)).process(chunk)),
+        bool(join.process(chunk, "right")),
+        COMPARISONS[comparison](col("v"), col("w")).bind(schema).value(chunk.values[0]),
+    ]
+    assert found == [COMPARISONS[comparison](one, other)] * 3
+
+
+def test_nan_is_found_among_values() -> None:
+    schema = TableSchema([Column("v", "float64"), Column("id", "int64")], ["id"])
+    chunk = Chunk.from_rows(schema, [("+", (float("nan"), 1)), ("+", (1.5, 2))])
+    (found,) = Filter(schema, ("v", "in", [float("nan"), 2.0])).process(chunk)
+    assert [row[1] for row in found.values] == [1]
 
 
 @pytest.mark.parametrize("kind", TWICE)
