@@ -90,7 +90,11 @@ class PipelineOperator(Operator):
         return [made for side, chunk in chunks.items() for made in self.process(chunk, side)]
 
     def barrier(self, epoch: int) -> list[Chunk]:
-        """End an epoch in all its operators, and return the changes of the results that were held back."""
+        """End an epoch in all its operators, and return the changes of the results that were held back.
+
+        Where one of them refuses, those before it have ended the epoch already: roll the space back, and give the epoch
+        again.
+        """
         self._graph.barrier(epoch, self.plan.nodes)
         return self._taken()
 
