@@ -18,18 +18,11 @@ from objectspace.operators.canonical import identity, picker
 from objectspace.operators.chunks import check_chunk, checked_promise, refuse_retractions
 from objectspace.operators.distinct import DistinctColumn, unused
 from objectspace.operators.extremes import OrderedCall
-from objectspace.operators.groups import (
-    Settled,
-    Touched,
-    add_rows,
-    distinct_note,
-    ordered_note,
-    same,
-    same_values,
-)
+from objectspace.operators.groups import Settled, Touched, add_rows, distinct_note, ordered_note, same
 from objectspace.operators.predicates import numbered
 from objectspace.operators.sketches import require_sketches
 from objectspace.relational import Chunk, Column, DataType, InconsistentOperationError, RowError, TableSchema
+from objectspace.relational.equality import equality
 from objectspace.space import ObjectSpace
 
 ROWS = DataType("int64")
@@ -346,7 +339,7 @@ class Aggregation(Operator):
             if is_there or before is not None:
                 ops.append("+" if is_there else "-")
                 rows.append((*shown, *(after if is_there or before is None else before).results))
-        elif not same_values(before.results, after.results):
+        elif not self._are_equal(before.results, after.results):
             ops += ["U-", "U+"]
             rows += [(*shown, *before.results), (*shown, *after.results)]
 
@@ -477,6 +470,7 @@ class Aggregation(Operator):
             for at, kept in enumerate(self._accumulators)
             if kept.role == "sum" and kept.type.kind in INTEGERS
         ]
+        self._are_equal = equality([column.type for column in self._output.columns[len(self.group_key) :]])
         self._bounded = [call.kind == "sum" and call.output_type(self.input).kind == "int64" for call in self.calls]
 
     def _state_schema(self) -> TableSchema:

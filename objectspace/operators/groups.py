@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from objectspace.operators.accumulators import Add
@@ -43,11 +43,6 @@ class Settled:
 
     def __init__(self, cells: list[Any], results: list[Any], heads: dict[int, Head]) -> None:
         self.cells, self.results, self.heads = cells, results, heads
-
-
-def same_values(one: Sequence[Any], other: Sequence[Any]) -> bool:
-    """Tell whether two rows show the same; NaN is the same as NaN."""
-    return one == other or all(a == b or (a != a and b != b) for a, b in zip(one, other, strict=True))
 
 
 def add_rows(adds: Iterable[Add], notes: Iterable[Any], rows: list[Any]) -> None:

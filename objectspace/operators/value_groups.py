@@ -11,9 +11,10 @@ from objectspace.operators.aggregation import Aggregation
 from objectspace.operators.base import no_collection
 from objectspace.operators.canonical import is_plain
 from objectspace.operators.chunks import check_chunk, refuse_retractions
-from objectspace.operators.groups import same, same_values
+from objectspace.operators.groups import same
 from objectspace.operators.vectorised import FEWEST, Folder, can_fold
 from objectspace.relational import Chunk, InconsistentOperationError
+from objectspace.relational.equality import Equal
 
 HELD = 100_000
 """How many rows wait to be added up at once."""
@@ -24,9 +25,6 @@ Group = tuple[Any, Any]
 
 ABSENT: Group = (None, None)
 """A group that is not there."""
-
-
-_WITHOUT_NAN = frozenset(["bool", "int16", "int32", "int64", "string", "binary", "date", "time", "timestamp"])
 
 
 class ValueGroups(Aggregation):
@@ -41,7 +39,6 @@ class ValueGroups(Aggregation):
     def _plan_groups(self) -> None:
         super()._plan_groups()
         self._is_short = not self._ordered and not self._distinct
-        self._may_be_nan = any(column.type.kind not in _WITHOUT_NAN for column in self._output.columns)
         self._is_plain = all(is_plain(self.input.columns[place].type) for place in self._key_places)
         folds = self._is_short and can_fold(self.input, self._key_places, self._accumulators)
         self._folder = Folder(self.input, self._key_places, self._accumulators) if folds else None
@@ -116,7 +113,7 @@ class ValueGroups(Aggregation):
         found = list(zip(after, shown))
         self._known.update([(key, group) for key, group in zip(keys, found) if group[0][0]])
         self._is_whole = is_whole
-        return _changes(olds, found, has_nan=self._may_be_nan)
+        return _changes(olds, found, self._output.equal)
 
     def _groups(self, keys: list[Any]) -> list[tuple[Any, ...]]:
         """Return the group columns of the keys of groups."""
@@ -193,9 +190,7 @@ class ValueGroups(Aggregation):
 _first = itemgetter(0)
 
 
-def _changes(
-    olds: list[Group], news: list[tuple[Cells, tuple[Any, ...]]], *, has_nan: bool
-) -> tuple[list[Any], list[Any]]:
+def _changes(olds: list[Group], news: list[tuple[Cells, tuple[Any, ...]]], equal: Equal) -> tuple[list[Any], list[Any]]:
     """Return the change of each group: an insert, a delete, a pair, or nothing."""
     ops: list[Any] = []
     rows: list[Any] = []
@@ -207,7 +202,7 @@ def _changes(
         elif not new[0]:
             ops.append("-")
             rows.append(before)
-        elif before != shown and not (has_nan and same_values(before, shown)):
+        elif before != shown and not equal(before, shown):
             ops += ("U-", "U+")
             rows += (before, shown)
     return ops, rows

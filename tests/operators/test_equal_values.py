@@ -82,6 +82,18 @@ def test_a_row_of_a_session_can_go(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", TWICE)
+@pytest.mark.parametrize("call", ["count", "array_agg", "first_value", "min"])
+def test_a_group_that_shows_the_same_gives_nothing(kind: str, call: str) -> None:
+    one, other = (TWICE[kind] * 2)[:2]
+    schema = schema_of(kind)
+    agg = opened(HashAgg(schema, ["v"], [AggCall(call, "v")], group_cache=0))
+    agg.process(Chunk.from_rows(schema, [("+", (one, 1, 1)), ("+", (one, 1, 2))]))
+    assert [chunk.ops for chunk in agg.barrier(1)] == [["+"]]
+    agg.process(Chunk.from_rows(schema, [("-", (other, 1, 2)), ("+", (other, 1, 3))]))
+    assert agg.barrier(2) == []
+
+
+@pytest.mark.parametrize("kind", TWICE)
 def test_the_value_of_a_filter_can_go(kind: str) -> None:
     schema, value = schema_of(kind), TableSchema([Column("least", kind, nullable=True)])
     above = opened(DynamicFilter(schema, value, "v", ">="))
