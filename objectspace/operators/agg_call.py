@@ -8,7 +8,7 @@ from typing import Any
 
 from objectspace.operators.expressions import describe
 from objectspace.operators.predicates import Predicate, predicate_of
-from objectspace.relational import DataType, SchemaError, TableSchema
+from objectspace.relational import Column, DataType, SchemaError, TableSchema
 from objectspace.relational.schema import KeyPart
 
 INTEGERS = frozenset(["int16", "int32", "int64"])
@@ -151,6 +151,23 @@ _RESULTS = {
     **dict.fromkeys(["stddev", "stddev_pop", "variance", "variance_pop"], "float64"),
     **dict.fromkeys(["bool_and", "bool_or"], "bool"),
 }
+
+
+def output_schema(
+    schema: TableSchema, group_key: Sequence[str], calls: Sequence[AggCall], watermark_column: str | None
+) -> TableSchema:
+    """Return the columns that an aggregation gives: those of the group, then one for each call."""
+    names: list[str] = list(group_key)
+    columns = [schema.column(name) for name in names]
+    columns = [Column(column.name, column.type, column.nullable) for column in columns]
+    for call in calls:
+        name, number = call.name, 2
+        while name in names:
+            name, number = f"{call.name}_{number}", number + 1
+        names.append(name)
+        is_count = call.kind in ("count", "approx_count_distinct")
+        columns.append(Column(name, call.output_type(schema), not is_count))
+    return TableSchema(columns, list(group_key), watermark_column=watermark_column)
 
 
 def _sum_type(kind: DataType) -> DataType:

@@ -12,24 +12,17 @@ from itertools import islice
 from typing import Any
 
 from objectspace.operators.accumulators import Accumulator, Add, Result, result_of, roles_of
-from objectspace.operators.agg_call import ORDERED, AggCall
+from objectspace.operators.agg_call import INTEGERS, ORDERED, AggCall, output_schema
 from objectspace.operators.base import Operator, no_collection
 from objectspace.operators.canonical import identity, picker
-from objectspace.operators.chunks import check_chunk, refuse_retractions
+from objectspace.operators.chunks import check_chunk, checked_promise, refuse_retractions
 from objectspace.operators.distinct import DistinctColumn, unused
 from objectspace.operators.extremes import OrderedCall
-from objectspace.operators.groups import (
-    Settled,
-    Touched,
-    add_rows,
-    distinct_note,
-    ordered_note,
-    same,
-    same_values,
-)
-from objectspace.operators.predicates import predicate_of
+from objectspace.operators.groups import Settled, Touched, add_rows, distinct_note, ordered_note, same
+from objectspace.operators.predicates import numbered
 from objectspace.operators.sketches import require_sketches
 from objectspace.relational import Chunk, Column, DataType, InconsistentOperationError, RowError, TableSchema
+from objectspace.relational.equality import equality
 from objectspace.space import ObjectSpace
 
 ROWS = DataType("int64")
@@ -76,9 +69,9 @@ class Aggregation(Operator):
         self._extreme_cache, self._group_cache = extreme_cache, group_cache
         for call in self.calls:
             call.check(schema)
-        self._plan_filters()
+        self._filters, self._filter_of = numbered(schema, [call.filter for call in self.calls])
         self._plan_calls()
-        self._output = self._output_schema()
+        self._output = output_schema(schema, self.group_key, self.calls, self._window)
         self._state = self._state_schema()
         self._plan_groups()
         self._forget()
@@ -102,7 +95,6 @@ class Aggregation(Operator):
         for column in self._distinct.values():
             column.table = self._tables[column.role]
         self._table = self._tables[f"{self._role}State"]
-        self._closed = self._table.watermark
         self._forget()
         self._is_whole = next(self._table.scan(), None) is None
 
@@ -136,15 +128,29 @@ class Aggregation(Operator):
                 self._ordered[number].note_all(number, [pair[:2] for pair in kept], [pair[2] for pair in kept])
 
     def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
-        """Take a promise about a group column: the state of groups below it is cleaned with the next barrier."""
+        """Take a promise about a group column: the state of groups below it is cleaned with the next barrier.
+
+        Raises:
+            RowError: it is no value of the column.
+        """
         if column not in self.group_key:
             return []
         if column == self._window:
+            value = checked_promise(self.input, column, value)
             self._pending = value if self._pending is None else max(self._pending, value)
         return [(column, value)]
 
     def barrier(self, epoch: int) -> list[Chunk]:
-        """End an epoch: return one change a touched group, and seal the tables."""
+        """End an epoch: return one change a touched group, and seal the tables.
+
+        Raises:
+            EpochError: the epoch is not after the last one.
+            InconsistentOperationError: more was retracted than came.
+            RowError: a total leaves its type.
+
+        A barrier that is refused leaves the operator as it was: it may be tried again after further changes.
+        """
+        self._check_epoch(epoch)
         with no_collection():
             chunks = self._flush()
             for table in self._tables.values():
@@ -158,6 +164,7 @@ class Aggregation(Operator):
 
     def _forget(self) -> None:
         """Drop what is in memory."""
+        self._closed = self._table.watermark if self._tables else None
         self._touched: dict[Any, Touched] = {}
         self._known: dict[Any, Any] = {}
         self._is_whole = False
@@ -198,15 +205,15 @@ class Aggregation(Operator):
     def _flush(self) -> list[Chunk]:
         """Settle the touched groups, and return their changes."""
         keys, is_whole = self._in_order(self._touched), self._is_whole
+        # A barrier may be refused up to here: nothing that is kept has changed then.
         plans = [self._planned(key, self._touched[key]) for key in keys]
-        # What is known lacks these groups until they are back: an error on the way leaves it incomplete.
         self._is_whole = False
-        self._write_rows()
+        self._write_rows([touched for _, touched, _, _ in plans])
         ops: list[Any] = []
         rows: list[Any] = []
         self._new_rows = []
-        for key, before, after in plans:
-            self._settle(key, self._touched[key], before, after, ops, rows)
+        for key, touched, before, after in plans:
+            self._settle(key, touched, before, after, ops, rows)
         self._table.write_rows(self._new_rows)
         self._touched, self._is_whole = {}, is_whole
         self._evict()
@@ -216,10 +223,10 @@ class Aggregation(Operator):
         """Return the changes as chunks."""
         return [Chunk(self._output, ops, rows)] if rows else []
 
-    def _planned(self, key: Any, touched: Touched) -> tuple[Any, Settled | None, Settled]:
-        """Return what a group was and what it becomes, as far as nothing is written for that."""
+    def _planned(self, key: Any, touched: Touched) -> tuple[Any, Touched, Settled | None, Settled]:
+        """Return what was done to a group, what it was and what it becomes, as far as nothing is written for that."""
         before = self._read(key, touched.group)
-        self._settle_distinct(touched)
+        touched = self._with_distinct(touched)
         for number, changes in touched.ordered.items():
             self._ordered[number].check(changes)
         old = self._zero if before is None else before.cells
@@ -228,11 +235,12 @@ class Aggregation(Operator):
             raise InconsistentOperationError(f"group {self._shown(touched.group)}: more rows were retracted than came")
         results = [None if result is None else result(cells) for result in self._results]
         self._check_results(touched.group, results)
-        return key, before, Settled(cells, results, {} if before is None else before.heads)
+        self._check_totals(touched.group, cells)
+        return key, touched, before, Settled(cells, results, {} if before is None else before.heads)
 
     def _read(self, key: Any, group: tuple[Any, ...]) -> Settled | None:
         """Return a group as it was at the last barrier."""
-        known: Settled | None = self._known.pop(key, None)
+        known: Settled | None = self._known.get(key)
         if known is None:
             if self._is_whole:
                 return None
@@ -252,10 +260,11 @@ class Aggregation(Operator):
             results[place] = value
         return Settled(cells, results, {})
 
-    def _settle_distinct(self, touched: Touched) -> None:
-        """Pass the values that came or went on to the calls with DISTINCT."""
+    def _with_distinct(self, touched: Touched) -> Touched:
+        """Return what was done to a group, with the values that came or went for the calls with DISTINCT."""
         if not touched.counted:
-            return
+            return touched
+        touched = touched.copy()
         fixed = dict(zip(self._key_places, touched.group, strict=True))
         for place, counted in touched.counted.items():
             turns, touched.writes[place] = self._distinct[place].settle(touched.group, counted)
@@ -265,13 +274,14 @@ class Aggregation(Operator):
                     add(touched.cells, row, sign)
                 for note in self._distinct_notes.get((place, number), ()):
                     note(touched, row, sign)
+        return touched
 
-    def _write_rows(self) -> None:
+    def _write_rows(self, touched: Sequence[Touched]) -> None:
         """Write the rows of the calls in order and the counts of distinct values."""
         for number, ordered in self._ordered.items():
-            ordered.write(touched.ordered.get(number, {}) for touched in self._touched.values())
-        for touched in self._touched.values():
-            for place, writes in touched.writes.items():
+            ordered.write(one.ordered.get(number, {}) for one in touched)
+        for one in touched:
+            for place, writes in one.writes.items():
                 self._distinct[place].write(writes)
 
     def _settle(
@@ -281,6 +291,7 @@ class Aggregation(Operator):
         for number, ordered in self._ordered.items():
             after.results[number] = self._answer(ordered, number, touched, before, after)
         self._write_state(touched.group, before, after)
+        self._known.pop(key, None)
         if after.cells[0] or self._keeps_empty:
             self._known[key] = after
         self._note_change(touched.group, before, after, ops, rows)
@@ -328,7 +339,7 @@ class Aggregation(Operator):
             if is_there or before is not None:
                 ops.append("+" if is_there else "-")
                 rows.append((*shown, *(after if is_there or before is None else before).results))
-        elif not same_values(before.results, after.results):
+        elif not self._are_equal(before.results, after.results):
             ops += ["U-", "U+"]
             rows += [(*shown, *before.results), (*shown, *after.results)]
 
@@ -356,20 +367,19 @@ class Aggregation(Operator):
                     " decimal before it is summed"
                 )
 
+    def _check_totals(self, group: tuple[Any, ...], cells: Sequence[Any]) -> None:
+        """Refuse a total that cannot be stored, such as that of a mean."""
+        for at, name in self._totals:
+            if not -(2**63) <= cells[at] < 2**63 and (cells[0] or self._keeps_empty):
+                raise RowError(
+                    f"group {self._shown(group)}: the total of {name!r} is {cells[at]}, which no int64 holds: make the"
+                    " column a decimal before it is added up"
+                )
+
     def _shown(self, group: tuple[Any, ...]) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in zip(self._keys, group, strict=True)) or "of all rows"
 
     # What the calls need
-
-    def _plan_filters(self) -> None:
-        """Number the filters of the calls; calls with equal ones share them."""
-        found: list[Any] = []
-        self._filter_of: list[int] = []
-        for call in self.calls:
-            if call.filter is not None and call.filter not in found:
-                found.append(call.filter)
-            self._filter_of.append(-1 if call.filter is None else found.index(call.filter))
-        self._filters = [predicate_of(self.input, one) for one in found]
 
     def _plan_calls(self) -> None:
         """Find the accumulators, the tables in order and the distinct columns that the calls need."""
@@ -455,20 +465,13 @@ class Aggregation(Operator):
         self._loads = [kept.loader() for kept in self._accumulators]
         self._dumps = [kept.dumper() for kept in self._accumulators]
         self._has_dumps = any(self._dumps)
+        self._totals = [
+            (at, self.input.names[kept.place])
+            for at, kept in enumerate(self._accumulators)
+            if kept.role == "sum" and kept.type.kind in INTEGERS
+        ]
+        self._are_equal = equality([column.type for column in self._output.columns[len(self.group_key) :]])
         self._bounded = [call.kind == "sum" and call.output_type(self.input).kind == "int64" for call in self.calls]
-
-    def _output_schema(self) -> TableSchema:
-        names: list[str] = list(self.group_key)
-        columns = [self.input.column(name) for name in names]
-        columns = [Column(column.name, column.type, column.nullable) for column in columns]
-        for call in self.calls:
-            name, number = call.name, 2
-            while name in names:
-                name, number = f"{call.name}_{number}", number + 1
-            names.append(name)
-            is_count = call.kind in ("count", "approx_count_distinct")
-            columns.append(Column(name, call.output_type(self.input), not is_count))
-        return TableSchema(columns, list(self.group_key), watermark_column=self._window)
 
     def _state_schema(self) -> TableSchema:
         """Return the columns of the state: the group, the cells, and results that cannot be made of them."""

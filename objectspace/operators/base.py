@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from objectspace.relational import Chunk, StateTable, TableSchema
+from objectspace.relational.schema import Row
 from objectspace.space import ObjectSpace
 
 
@@ -38,10 +39,15 @@ class Operator(ABC):
     def open(self, space: ObjectSpace, name: str) -> None:
         """Create its state under a name, or open it again after recovery.
 
+        A rollback of the space takes it back to the last checkpoint by itself; only where there is none yet its tables
+        are gone, and it is opened again.
+
         Raises:
             SchemaMismatchError: the state under the name is that of another operator.
         """
         self._tables = {role: StateTable(space, f"{name}/{role}", schema) for role, schema in self.state()}
+        # After the tables, which are told first of a rollback: what is read of them then is what is stored.
+        space.on_rollback(self._forget)
 
     @abstractmethod
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
@@ -55,7 +61,14 @@ class Operator(ABC):
         return []
 
     def barrier(self, epoch: int) -> list[Chunk]:
-        """End an epoch: return the changes of the output that were held back, and seal the tables."""
+        """End an epoch: return the changes of the output that were held back, and seal the tables.
+
+        A barrier that is refused leaves the operator as it was: it may be tried again when what was wrong is mended.
+
+        Raises:
+            EpochError: the epoch is not after the last one.
+        """
+        self._check_epoch(epoch)
         chunks = self._flush()
         for table in self._tables.values():
             table.commit(epoch)
@@ -67,6 +80,19 @@ class Operator(ABC):
         They hold for what comes after the barrier; most operators make none of their own.
         """
         return []
+
+    def _check_epoch(self, epoch: int) -> None:
+        """Refuse an epoch that cannot be sealed, before anything is given out for it."""
+        for table in self._tables.values():
+            table.check_epoch(epoch)
+
+    def _forget(self) -> None:  # noqa: B027 -- not every operator has anything in memory
+        """Drop what is in memory, and take over what is stored: the space was rolled back."""
+
+    def _only_row(self, role: str) -> Row | None:
+        """Return the row of a table that has one at most; ``None`` also where a rollback has left no table."""
+        table = self._tables[role]
+        return None if table.is_dropped else table.get_row(())
 
     def _flush(self) -> list[Chunk]:
         """Return what was held back until the barrier."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, Inexact
+from operator import itemgetter
 from typing import Any
 
 from objectspace.relational import DataType, Order, TableSchema
@@ -72,6 +73,32 @@ def identity(kinds: Sequence[DataType], places: Sequence[int]) -> Callable[[Any]
     return lambda row: tuple([row[place] for place in places])
 
 
+def dictionary_keys(schema: TableSchema, places: Sequence[int]) -> Callable[[Sequence[Any]], list[Any]]:
+    """Return what gives of many rows the values at some places as keys of a Python dictionary: equal ones are one key.
+
+    It is quicker than :func:`identity` where there are floats, but the keys have no order. The value of one place
+    alone stands for itself.
+
+    >>> from objectspace.relational import Column
+    >>> keys = dictionary_keys(TableSchema([Column("v", "float64"), Column("tags", "list<string>")]), [0])
+    >>> len(set(keys([(float("nan"), []), (float("nan"), []), (0.0, []), (-0.0, [])])))
+    2
+    """
+    forms = [(place, _hashed(schema.columns[place].type)) for place in places]
+    if all(form is None for _, form in forms):
+        pick = itemgetter(*places) if places else lambda row: ()
+        return lambda rows: list(map(pick, rows))
+
+    def _keys(rows: Sequence[Any]) -> list[Any]:
+        columns = [
+            [row[place] for row in rows] if form is None else [form(row[place]) for row in rows]
+            for place, form in forms
+        ]
+        return columns[0] if len(columns) == 1 else list(zip(*columns))
+
+    return _keys
+
+
 def picker(schema: TableSchema, places: Sequence[int]) -> Callable[[Any], tuple[Any, ...]]:
     """Return what gives the values at some places of a row in their canonical form."""
     forms = [(place, canonical(schema.columns[place].type)) for place in places]
@@ -102,6 +129,27 @@ def _inner(kind: DataType) -> Form | None:
 
 def _same(value: Any) -> Any:
     return value
+
+
+def _hashed(kind: DataType) -> Form | None:
+    """Return what gives equal values, or NULL, one form that Python hashes; ``None`` where they have it."""
+    if is_plain(kind):
+        return None
+    return _HASHED.get(kind.kind) or column_encoder(kind, Order())
+
+
+def _hashed_float(value: Any) -> Any:
+    return value if value == value else _NAN
+
+
+def _hashed_float32(value: Any) -> Any:
+    return None if value is None else _hashed_float(nearest_float32(value))
+
+
+_NAN = float("nan")
+"""The one NaN that stands for all: as a key, an object is equal to itself."""
+
+_HASHED: dict[str, Form] = {"float32": _hashed_float32, "float64": _hashed_float, "decimal": _hashed_float}
 
 
 _FORMS: dict[str, Form] = {

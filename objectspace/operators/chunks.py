@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from objectspace.operators.base import Operator
-from objectspace.relational import Chunk, InconsistentOperationError, SchemaMismatchError, TableSchema
+from objectspace.relational import Chunk, InconsistentOperationError, RowError, SchemaMismatchError, TableSchema
 from objectspace.relational.chunk import Op
 from objectspace.relational.schema import Row
+from objectspace.relational.values import BadValue, checker
 
 Change = tuple[Op, Row]
 
@@ -41,6 +43,20 @@ def refuse_retractions(operator: Operator, chunk: Chunk) -> None:
             )
 
 
+def checked_promise(schema: TableSchema, column: str, value: Any) -> Any:
+    """Return a promise as a value of its column, so that what is none is refused when it is made.
+
+    Raises:
+        RowError: it is none.
+    """
+    try:
+        if value is None:
+            raise BadValue("it is NULL: pass a value")
+        return checker(schema.column(column).type)(value)
+    except BadValue as error:
+        raise RowError(f"the watermark of {column!r} ({schema.column(column).type}): {error}") from None
+
+
 def paired(schema: TableSchema, pairs: Iterable[tuple[Change | None, Change | None]]) -> Chunk:
     """Return the chunk of changes that came alone or as the two halves of an update.
 
@@ -55,9 +71,9 @@ def paired(schema: TableSchema, pairs: Iterable[tuple[Change | None, Change | No
     found: list[Change] = []
     for old, new in pairs:
         if old is not None and new is not None:
-            if old[1] == new[1]:
+            if schema.equal(old[1], new[1]):
                 continue
-            same = schema.key_of(old[1]) == schema.key_of(new[1])
+            same = schema.same_key(old[1], new[1])
             found += [("U-" if same else "-", old[1]), ("U+" if same else "+", new[1])]
         elif old is not None:
             found.append(("-", old[1]))

@@ -7,7 +7,7 @@ from typing import Any
 
 from objectspace.operators.base import Operator
 from objectspace.operators.canonical import identity
-from objectspace.operators.chunks import check_chunk, refuse_retractions
+from objectspace.operators.chunks import check_chunk, checked_promise, refuse_retractions
 from objectspace.relational import Chunk, SchemaError, TableSchema
 from objectspace.relational.schema import Row
 
@@ -83,13 +83,19 @@ class Dedup(Operator):
         return []
 
     def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
-        """Take a promise; where the column is in the key, what is below it is cleaned with the next barrier."""
+        """Take a promise; where the column is in the key, what is below it is cleaned with the next barrier.
+
+        Raises:
+            RowError: it is no value of the column.
+        """
         if column == self._window:
+            value = checked_promise(self.input, column, value)
             self._pending = value if self._pending is None else max(self._pending, value)
         return [(column, value)]
 
     def barrier(self, epoch: int) -> list[Chunk]:
         """End an epoch: return the rows whose key is new, and seal the table."""
+        self._check_epoch(epoch)
         chunks = self._flush()
         if self._pending is not None:
             self._table.update_watermark(self._pending)

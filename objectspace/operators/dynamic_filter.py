@@ -88,7 +88,6 @@ class DynamicFilter(Operator):
         super().open(space, name)
         self._rows: StateTable = self._tables["left"]
         self._forget()
-        space.on_rollback(self._forget)
 
     def process(self, chunk: Chunk, side: str = "left") -> list[Chunk]:
         """Take changes of one side, and return those of left rows that pass.
@@ -114,7 +113,7 @@ class DynamicFilter(Operator):
         for op, (value,) in changes:
             if op == "+":
                 self._next = value
-            elif value == self._next:
+            elif self._known(value) == self._known(self._next):
                 self._next = None
 
     def _flush(self) -> list[Chunk]:
@@ -151,5 +150,5 @@ class DynamicFilter(Operator):
 
     def _forget(self) -> None:
         """Go back to the value that is stored."""
-        stored = self._tables["right"].get_row(())
+        stored = self._only_row("right")
         self._value = self._next = None if stored is None else stored[0]

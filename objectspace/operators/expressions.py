@@ -19,6 +19,7 @@ from objectspace.operators.sql_rules import (
     CASTS,
     COMPARISONS,
     FLOATS,
+    MAY_BE_NAN,
     OPERATIONS,
     WIDE_OPERATIONS,
     common_type,
@@ -339,9 +340,9 @@ def _comparison(symbol: str, left: Expression, other: Any) -> Expression:
     def _bind(schema: TableSchema) -> Bound:
         a, b = left.bind(schema), right.bind(schema)
         common_type(a.type, b.type, symbol)
-        floats = {one.type.kind for one in (a, b) if one.type is not None} & set(FLOATS)
+        ranked = {one.type.kind for one in (a, b) if one.type is not None} & MAY_BE_NAN
         return Bound(
-            DataType("bool"), a.nullable or b.nullable, _both(a.value, b.value, compare, rank if floats else None)
+            DataType("bool"), a.nullable or b.nullable, _both(a.value, b.value, compare, rank if ranked else None)
         )
 
     return Expression(f"({left} {symbol} {right})", _bind)

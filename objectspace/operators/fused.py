@@ -63,6 +63,7 @@ class PipelineOperator(Operator):
         """Open all its operators, under names that begin with ``name``."""
         for node, operator in self._graph.operators.items():
             operator.open(space, f"{name}/{self.plan.names[node]}")
+        space.on_rollback(self._forget)
 
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
         """Take changes of a source, and return the changes of the results that are known already.
@@ -89,9 +90,17 @@ class PipelineOperator(Operator):
         return [made for side, chunk in chunks.items() for made in self.process(chunk, side)]
 
     def barrier(self, epoch: int) -> list[Chunk]:
-        """End an epoch in all its operators, and return the changes of the results that were held back."""
+        """End an epoch in all its operators, and return the changes of the results that were held back.
+
+        Where one of them refuses, those before it have ended the epoch already: roll the space back, and give the epoch
+        again.
+        """
         self._graph.barrier(epoch, self.plan.nodes)
         return self._taken()
+
+    def _forget(self) -> None:
+        """Drop what was given out and not taken, because an operator behind it failed."""
+        self._graph.taken_output()
 
     def _taken(self) -> list[Chunk]:
         found = self._graph.taken_output()

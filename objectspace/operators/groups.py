@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from objectspace.operators.accumulators import Add
@@ -26,6 +26,15 @@ class Touched:
         self.counted: dict[int, Counted] = {}
         self.writes: dict[int, list[Any]] = {}
 
+    def copy(self) -> Touched:
+        """Return another one with the same changes, which takes more of them apart from this one.
+
+        Rows that calls in order have noted are shared: what is noted later must be of other calls.
+        """
+        found = Touched(self.group, self.cells.copy())
+        found.ordered, found.counted, found.writes = self.ordered.copy(), self.counted, self.writes.copy()
+        return found
+
 
 class Settled:
     """A group as it was at a barrier: its cells, the results of its calls, and what is known of its ordered rows."""
@@ -34,11 +43,6 @@ class Settled:
 
     def __init__(self, cells: list[Any], results: list[Any], heads: dict[int, Head]) -> None:
         self.cells, self.results, self.heads = cells, results, heads
-
-
-def same_values(one: Sequence[Any], other: Sequence[Any]) -> bool:
-    """Tell whether two rows show the same; NaN is the same as NaN."""
-    return one == other or all(a == b or (a != a and b != b) for a, b in zip(one, other, strict=True))
 
 
 def add_rows(adds: Iterable[Add], notes: Iterable[Any], rows: list[Any]) -> None:

@@ -9,6 +9,7 @@ from objectspace.operators.base import Operator, no_collection
 from objectspace.operators.join_side import Entry, JoinSide
 from objectspace.operators.net import net_changes
 from objectspace.operators.predicates import COMPARISONS
+from objectspace.operators.sql_rules import MAY_BE_NAN, rank
 from objectspace.relational import Chunk, Column, SchemaError, TableSchema
 from objectspace.relational.chunk import Op, is_insert
 from objectspace.relational.schema import Row
@@ -140,8 +141,6 @@ class HashJoin(Operator):
         super().open(space, name)
         for role, side in self._sides.items():
             side.open({what: self._tables[f"{role}{what}"] for what in side.state()})
-            space.on_rollback(side.forget)
-        space.on_rollback(self._forget_promises)
 
     @no_collection()
     def process(self, chunk: Chunk, side: str = "left") -> list[Chunk]:
@@ -217,7 +216,10 @@ class HashJoin(Operator):
         for side in self._sides.values():
             side.forget_below(watermark)
 
-    def _forget_promises(self) -> None:
+    def _forget(self) -> None:
+        """Drop what is in memory."""
+        for side in self._sides.values():
+            side.forget()
         self._promised.clear()
         self._cleaned = None
 
@@ -376,9 +378,16 @@ def _predicate(condition: Condition | None, schema: TableSchema) -> Callable[[Ro
         raise SchemaError(f"there is no comparison {comparison!r}: expected one of {', '.join(COMPARISONS)}")
     first, second = (schema.place_of(name) if isinstance(name, str) else name for name in (left, right))
     compare = COMPARISONS[comparison]
+    if {schema.columns[first].type.kind, schema.columns[second].type.kind} & MAY_BE_NAN:
+        return lambda row: _is_ranked(compare, row[first], row[second])
 
     def _matches(row: Row) -> bool:
         one, other = row[first], row[second]
         return one is not None and other is not None and bool(compare(one, other))
 
     return _matches
+
+
+def _is_ranked(compare: Callable[[Any, Any], Any], one: Any, other: Any) -> bool:
+    """Compare numbers that may be NaN, which is equal to itself and the greatest."""
+    return one is not None and other is not None and bool(compare(rank(one), rank(other)))

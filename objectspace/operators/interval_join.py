@@ -241,7 +241,11 @@ class IntervalJoin(HashJoin):
         """Create its tables, or open them again."""
         self._met: dict[str, Any] = {}
         super().open(space, name)
-        space.on_rollback(self._met.clear)
+
+    def _forget(self) -> None:
+        """Drop what is in memory."""
+        super()._forget()
+        self._met.clear()
 
     def _flush(self) -> list[Chunk]:
         for side in self.sides:

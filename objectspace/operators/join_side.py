@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from objectspace.operators.canonical import identity
+from objectspace.operators.canonical import identity, is_plain
 from objectspace.relational import Column, StateTable, TableSchema
 from objectspace.relational.chunk import Op
 from objectspace.relational.schema import Row
@@ -80,10 +80,10 @@ class JoinSide:
         self._shifted: dict[int, Entry] = {}
         places = list(schema.key_places)
         self._slot = identity([schema.columns[place].type for place in places], places)
-        # NaN equals NaN in SQL, and nothing in Python.
-        is_float = any(schema.column(name).type.kind.startswith("float") for name in join_key)
-        self._encode = TableSchema(schema.columns, list(join_key)).key_encoder.encode if is_float else None
-        self.is_simple = len(self._places) == 1 and len(self._strict_places) == 1 and not is_float
+        # NaN equals NaN in SQL, and nothing in Python; lists are no keys of a dictionary.
+        is_plain_key = all(is_plain(schema.column(name).type) for name in join_key)
+        self._encode = None if is_plain_key else TableSchema(schema.columns, list(join_key)).key_encoder.encode
+        self.is_simple = len(self._places) == 1 and len(self._strict_places) == 1 and is_plain_key
         self._rows: StateTable
         self._degrees: StateTable | None = None
 

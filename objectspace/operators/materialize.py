@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from objectspace.operators.base import Operator
+from objectspace.operators.canonical import dictionary_keys, rank
 from objectspace.relational import Chunk, SchemaError, StateTable, TableSchema
 from objectspace.relational.chunk import Op
 from objectspace.relational.schema import Row
@@ -72,7 +73,8 @@ class Materialize(Operator):
             raise SchemaError("update_if_newer compares versions: name the column with version_column=")
         names = [version_column] if isinstance(version_column, str) else list(version_column or ())
         self._input, self.conflict = schema, conflict
-        self._versions = [schema.place_of(name) for name in names]
+        self._versions = [(schema.place_of(name), rank(schema.column(name).type)) for name in names]
+        self._keys_of = dictionary_keys(schema, schema.key_places)
         watermark = schema.watermark_column if self._keeps(schema.watermark_column) else None
         key: list[Any] = list(stream_key or schema.primary_key)
         self._output = TableSchema(schema.columns, key, watermark_column=watermark)
@@ -107,12 +109,11 @@ class Materialize(Operator):
         if self.conflict == "check":
             self.table.write_chunk(chunk)
             return [chunk] if len(chunk) else []
-        before: dict[Row, Row | None] = {}
-        after: dict[Row, Row | None] = {}
-        for op, row in chunk.rows():
-            key = self._input.key_of(row)
+        before: dict[Any, Row | None] = {}
+        after: dict[Any, Row | None] = {}
+        for key, op, row in zip(self._keys_of(chunk.values), chunk.ops, chunk.values):
             if key not in after:
-                before[key] = after[key] = self.table.get_row(key)
+                before[key] = after[key] = self.table.get_row(self._input.key_of(row))
             after[key] = self._resolved(op, after[key], row)
         return self._apply(before, after)
 
@@ -146,14 +147,15 @@ class Materialize(Operator):
         return row
 
     def _version(self, row: Row) -> list[tuple[bool, Any]]:
-        return [(row[place] is not None, row[place]) for place in self._versions]
+        found = [(row[place], rank) for place, rank in self._versions]
+        return [(value is not None, None if value is None else rank(value)) for value, rank in found]
 
-    def _apply(self, before: dict[Row, Row | None], after: dict[Row, Row | None]) -> list[Chunk]:
+    def _apply(self, before: dict[Any, Row | None], after: dict[Any, Row | None]) -> list[Chunk]:
         ops: list[Op] = []
         rows: list[Row] = []
         for key, old in before.items():
             new = after[key]
-            if old == new:
+            if old is new or (old is not None and new is not None and self._input.equal(old, new)):
                 continue
             if new is None:
                 self.table.delete_row(old)  # type: ignore[arg-type]
@@ -165,7 +167,7 @@ class Materialize(Operator):
         return [Chunk(self._output, ops, rows)] if ops else []
 
     def _change(self, old: Row | None, new: Row | None) -> Iterator[tuple[Op, Row]]:
-        same = old is not None and new is not None and self._output.key_of(old) == self._output.key_of(new)
+        same = old is not None and new is not None and self._output.same_key(old, new)
         if old is not None:
             yield "U-" if same else "-", old
         if new is not None:

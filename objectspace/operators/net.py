@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from operator import itemgetter
+from functools import partial
+from operator import eq
 from typing import Any
 
+from objectspace.operators.canonical import dictionary_keys
 from objectspace.relational import Chunk
 from objectspace.relational.chunk import Op, is_insert
+from objectspace.relational.equality import Equal
 from objectspace.relational.schema import Row
 
 
@@ -24,17 +27,17 @@ def net_changes(chunk: Chunk) -> list[tuple[Op, Row]]:
 
     Time: O(rows).
     """
-    places = chunk.schema.key_places
-    keys: list[Any] = list(map(itemgetter(*places), chunk.values)) if places else [()] * len(chunk)
+    keys = dictionary_keys(chunk.schema, chunk.schema.key_places)(chunk.values)
     plain = zip(map(_PLAIN.__getitem__, chunk.ops), chunk.values)
     times = Counter(keys)
     if len(times) == len(keys):
         return list(plain)
     twice = {key for key, number in times.items() if number > 1}
+    join = _join if chunk.schema.equal is eq else partial(_join_unlike, chunk.schema.equal)
     several: dict[Any, tuple[list[Row], list[Row]]] = {key: ([], []) for key in twice}
     for key, op, row in zip(keys, chunk.ops, chunk.values):
         if key in twice:
-            _join(several[key], is_insert(op), row)
+            join(several[key], is_insert(op), row)
     found: list[tuple[Op, Row]] = []
     for key, change in zip(keys, plain):
         if key not in twice:
@@ -53,6 +56,16 @@ def _join(net: tuple[list[Row], list[Row]], comes: bool, row: Row) -> None:
         opposite.remove(row)
     else:
         mine.append(row)
+
+
+def _join_unlike(equal: Equal, net: tuple[list[Row], list[Row]], comes: bool, row: Row) -> None:
+    """Join a change where rows may be equal that Python finds unlike."""
+    mine, opposite = net[::-1] if comes else net
+    for place, other in enumerate(opposite):
+        if equal(other, row):
+            del opposite[place]
+            return
+    mine.append(row)
 
 
 _PLAIN: dict[Op, Op] = {"+": "+", "-": "-", "U+": "+", "U-": "-"}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from objectspace.operators.sql_rules import MAY_BE_NAN, rank
 from objectspace.relational import RelationalError, SchemaError, TableSchema
 
 Comparison = tuple[Any, ...]
@@ -53,6 +54,19 @@ def predicate_of(schema: TableSchema, predicate: Predicate) -> RowTest:
         tests = [_comparison(schema, part) for part in predicate]
         return lambda row: all(test(row) for test in tests)
     return _comparison(schema, predicate)
+
+
+def numbered(schema: TableSchema, given: Sequence[Predicate | None]) -> tuple[list[RowTest], list[int]]:
+    """Return the tests of some conditions, equal ones once, and the number of the test of each; -1 for none.
+
+    Raises:
+        SchemaError: a condition has no meaning for the schema.
+    """
+    found: list[Predicate] = []
+    for one in given:
+        if one is not None and one not in found:
+            found.append(one)
+    return [predicate_of(schema, one) for one in found], [-1 if one is None else found.index(one) for one in given]
 
 
 def function_of(schema: TableSchema, function: Callable[..., Any]) -> Callable[[Any], Any]:
@@ -108,4 +122,19 @@ def _comparison(schema: TableSchema, parts: Sequence[Any]) -> RowTest:
     compare, literal = _COMPARISONS[name], parts[2]
     if literal is None:
         return lambda row: False
+    if schema.columns[place].type.kind in MAY_BE_NAN:
+        test = _number_test(compare, literal)
+        return lambda row: row[place] is not None and test(row[place])
     return lambda row: row[place] is not None and bool(compare(row[place], literal))
+
+
+def _number_test(compare: Callable[[Any, Any], Any], literal: Any) -> RowTest:
+    """Return a comparison with a literal of numbers that may be NaN, which is equal to itself and the greatest."""
+    if isinstance(literal, Collection):
+        of_nan = any(one != one for one in literal)
+    else:
+        of_nan = bool(compare(rank(float("nan")), rank(literal)))
+    if literal != literal:
+        of_number = bool(compare(0, 1))
+        return lambda value: of_number if value == value else of_nan
+    return lambda value: bool(compare(value, literal)) if value == value else of_nan

@@ -109,7 +109,7 @@ class SessionWindow(Operator):
 
     def _check_there(self, row: Row) -> None:
         found = self._table.get_row(self._kept.key_of((*row, None)))
-        if found is None or found[:-1] != row:
+        if found is None or not self.input.equal(found[:-1], row):
             there = "nothing" if found is None else f"{found[:-1]!r:.200}"
             raise InconsistentOperationError(
                 f"SessionWindow: - {row!r:.200} finds {there} under its key: delete the row that was inserted;"

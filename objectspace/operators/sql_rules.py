@@ -14,6 +14,9 @@ _WIDE = Context(prec=76)
 NUMBERS = ("int16", "int32", "int64", "float32", "float64", "decimal")
 FLOATS = ("float32", "float64")
 
+MAY_BE_NAN = frozenset([*FLOATS, "decimal"])
+"""Types whose values may be NaN: they are compared by their :func:`rank`."""
+
 
 def result_type(symbol: str, a: DataType | None, b: DataType | None) -> DataType | None:
     """Return the type of an arithmetic operation; ``None`` is that of a span of time.
@@ -54,7 +57,7 @@ def common_type(a: DataType | None, b: DataType | None, where: str) -> DataType 
 
 def rank(value: Any) -> Any:
     """Return a number that compares as in SQL: NaN is equal to itself and greater than all others."""
-    return (1, 0) if isinstance(value, float) and math.isnan(value) else (0, value)
+    return (1, 0) if value != value else (0, value)
 
 
 def to_float(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Filter, Project and Union: operators that keep no state."""
+"""Filter, Project and Union: operators that store nothing."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from objectspace.operators.chunks import Change, check_chunk, halves, paired
 from objectspace.operators.predicates import Predicate, function_of, predicate_of
 from objectspace.relational import Chunk, Column, SchemaError, TableSchema
 from objectspace.relational.types import parse_type
+from objectspace.space import ObjectSpace
 
 Expression = str | tuple[str, Callable[..., Any]]
 """The name of a column, or a type with a function of the columns that its parameters name."""
@@ -188,6 +189,16 @@ class Union(Operator):
             return []
         self._given[column] = least
         return [(column, least)]
+
+    def open(self, space: ObjectSpace, name: str) -> None:
+        """Forget what was promised before; nothing is stored."""
+        super().open(space, name)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget what was promised: the operators before it promise it again."""
+        self._marks.clear()
+        self._given.clear()
 
     def _number(self, side: str) -> int:
         if side not in self.sides:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
 from objectspace.operators.base import Operator
+from objectspace.operators.chunks import checked_promise
 from objectspace.operators.hash_join import checked_keys, joined_schema
 from objectspace.operators.net import net_changes
 from objectspace.relational import Chunk, Column, SchemaError, StateTable, TableSchema
@@ -119,8 +120,7 @@ class TemporalJoin(Operator):
     def open(self, space: ObjectSpace, name: str) -> None:
         """Create its tables, or open them again."""
         super().open(space, name)
-        self._promised.clear()
-        space.on_rollback(self._promised.clear)
+        self._forget()
 
     def process(self, chunk: Chunk, side: str = "left") -> list[Chunk]:
         """Take changes of one side, and return what needs no waiting: left rows that can match nothing.
@@ -147,10 +147,14 @@ class TemporalJoin(Operator):
     def watermark(self, column: str, value: Any, side: str = "left") -> list[tuple[str, Any]]:
         """Take a promise about the times of one side; what follows for the output is known after the barrier.
 
+        Raises:
+            RowError: it is no value of the column.
+
         Time: O(1).
         """
         self._check_side(side)
         if column == self._times[side] and value is not None:
+            value = checked_promise(self._schemas[side], column, value)
             self._promised[side] = max(value, self._promised.get(side, value))
         return []
 
@@ -199,6 +203,10 @@ class TemporalJoin(Operator):
         _change(self._tables["versions"], op, row)
         coming, schema = self._tables["coming"], self._schemas["right"]
         _change(coming, op, tuple(row[schema.place_of(name)] for name in coming.schema.names))
+
+    def _forget(self) -> None:
+        """Drop what was promised since the last barrier."""
+        self._promised.clear()
 
     def _check_side(self, side: str) -> None:
         if side not in self.sides:

@@ -9,9 +9,11 @@ from itertools import islice
 from typing import Any
 
 from objectspace.operators.base import Operator, no_collection
+from objectspace.operators.canonical import dictionary_keys
 from objectspace.operators.net import net_changes
 from objectspace.relational import Chunk, SchemaError, StateTable, TableSchema
 from objectspace.relational.chunk import Op
+from objectspace.relational.equality import Equal
 from objectspace.relational.schema import KeyPart, Row
 from objectspace.space import ObjectSpace
 
@@ -139,7 +141,8 @@ class GroupTopN(Operator):
         if append_only:
             # What no window holds is in no table: ties are dropped only after it is known which they are.
             self._capacity = sys.maxsize if with_ties else self._needed
-        self._windows: dict[Row, Window] = {}
+        self._windows: dict[Any, Window] = {}
+        self._groups_of = dictionary_keys(schema, self._group_places)
         self._is_whole: bool | None = None
 
     @property
@@ -155,7 +158,6 @@ class GroupTopN(Operator):
         """Create the table of its rows, or open it again."""
         super().open(space, name)
         self._forget()
-        space.on_rollback(self._forget)
 
     @no_collection()
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
@@ -164,12 +166,13 @@ class GroupTopN(Operator):
         Time: O(rows · log n + groups touched · (offset + limit)). Dirties: one slot a row.
         """
         changes = net_changes(chunk)
-        places = self._group_places
-        groups = [tuple([row[place] for place in places]) for _, row in changes]
-        windows = {group: self._window(group) for group in dict.fromkeys(groups)}
+        rows = [row for _, row in changes]
+        groups = self._groups_of(rows)
+        members = dict(zip(groups, rows))
+        windows = {group: self._window(group, row) for group, row in members.items()}
         keys = self._rows.write_rows([(op == "+", row) for op, row in changes])
         kept = {group: dict(window.rows) for group, window in windows.items()} if self._append_only else {}
-        before: dict[Row, Rows] = {}
+        before: dict[Any, Rows] = {}
         for group, key, (op, row) in zip(groups, keys, changes):
             window = windows[group]
             if group not in before and self._reaches(window, key):
@@ -177,7 +180,10 @@ class GroupTopN(Operator):
             window.change(op, key, row)
         if self._append_only:
             self._evict(kept, windows, zip(groups, keys, changes))
-        found = [_difference(old, self._settled(group, windows[group])) for group, old in before.items()]
+        found = [
+            _difference(old, self._settled(group, windows[group], members[group]), self._output.equal)
+            for group, old in before.items()
+        ]
         self._let_go()
         return self._emitted(found)
 
@@ -190,7 +196,8 @@ class GroupTopN(Operator):
             return []
         if column == self._closing and value is not None:
             self._rows.update_watermark(value)
-            for group in [group for group in self._windows if group[0] is not None and group[0] < value]:
+            firsts = ((group, group if len(self._group_places) == 1 else group[0]) for group in self._windows)
+            for group in [group for group, first in firsts if first is not None and first < value]:
                 del self._windows[group]
         return [(column, value)]
 
@@ -216,13 +223,13 @@ class GroupTopN(Operator):
         self._windows.clear()
         self._is_whole = None
 
-    def _window(self, group: Row) -> Window:
-        """Return what is known of a group: all of it is where the table was empty and all windows fit since."""
+    def _window(self, group: Any, row: Row) -> Window:
+        """Return what is known of the group of a row: all where the table was empty and all windows fit since."""
         known = self._windows.pop(group, None)
         if known is None:
             if self._is_whole is None:
                 self._is_whole = next(self._rows.scan(), None) is None
-            known = Window(self._capacity, {}, is_whole=True) if self._is_whole else self._read(group)
+            known = Window(self._capacity, {}, is_whole=True) if self._is_whole else self._read(row)
         self._windows[group] = known
         return known
 
@@ -234,9 +241,9 @@ class GroupTopN(Operator):
             for group in list(islice(self._windows, surplus)):
                 del self._windows[group]
 
-    def _read(self, group: Row) -> Window:
-        """Read the first rows of a group."""
-        rows = self._rows.scan(prefix=group)
+    def _read(self, row: Row) -> Window:
+        """Read the first rows of the group of a row."""
+        rows = self._rows.scan(prefix=[row[place] for place in self._group_places])
         first = list(islice(rows, self._capacity))
         is_whole = len(first) < self._capacity
         if self.with_ties and self.limit and not is_whole:
@@ -250,10 +257,10 @@ class GroupTopN(Operator):
                     break
         return Window(max(self._capacity, len(first)), {self._key(row): row for row in first}, is_whole=is_whole)
 
-    def _settled(self, group: Row, window: Window) -> Rows:
-        """Return the result of a group, reading on where the window does not tell it."""
+    def _settled(self, group: Any, window: Window, row: Row) -> Rows:
+        """Return the result of the group of a row, reading on where the window does not tell it."""
         if not window.is_whole and not self._tells_result(window):
-            window = self._windows[group] = self._read(group)
+            window = self._windows[group] = self._read(row)
         return self._result(window)
 
     def _tells_result(self, window: Window) -> bool:
@@ -265,7 +272,7 @@ class GroupTopN(Operator):
         return self._order_of(last) != self._order_of(tied)
 
     def _evict(
-        self, before: dict[Row, Rows], windows: dict[Row, Window], changes: Iterable[tuple[Row, bytes, tuple[Op, Row]]]
+        self, before: dict[Any, Rows], windows: dict[Any, Window], changes: Iterable[tuple[Any, bytes, tuple[Op, Row]]]
     ) -> None:
         """Forget rows that can never be among the first again."""
         for group, key, (_, row) in changes:
@@ -338,9 +345,9 @@ def _rest(schema: TableSchema, group_key: Sequence[str], order_by: Sequence[KeyP
     return (name for name, _ in schema.primary_key if name not in known)
 
 
-def _difference(before: Rows, after: Rows) -> Difference:
+def _difference(before: Rows, after: Rows, equal: Equal) -> Difference:
     if before == after:
         return [], [], []
     gone = [row for key, row in before.items() if key not in after]
-    changed = [(before[key], row) for key, row in after.items() if key in before and before[key] != row]
+    changed = [(before[key], row) for key, row in after.items() if key in before and not equal(before[key], row)]
     return gone, changed, [row for key, row in after.items() if key not in before]

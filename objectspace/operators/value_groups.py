@@ -11,9 +11,10 @@ from objectspace.operators.aggregation import Aggregation
 from objectspace.operators.base import no_collection
 from objectspace.operators.canonical import is_plain
 from objectspace.operators.chunks import check_chunk, refuse_retractions
-from objectspace.operators.groups import same, same_values
+from objectspace.operators.groups import same
 from objectspace.operators.vectorised import FEWEST, Folder, can_fold
 from objectspace.relational import Chunk, InconsistentOperationError
+from objectspace.relational.equality import Equal
 
 HELD = 100_000
 """How many rows wait to be added up at once."""
@@ -24,9 +25,6 @@ Group = tuple[Any, Any]
 
 ABSENT: Group = (None, None)
 """A group that is not there."""
-
-
-_WITHOUT_NAN = frozenset(["bool", "int16", "int32", "int64", "string", "binary", "date", "time", "timestamp"])
 
 
 class ValueGroups(Aggregation):
@@ -41,7 +39,6 @@ class ValueGroups(Aggregation):
     def _plan_groups(self) -> None:
         super()._plan_groups()
         self._is_short = not self._ordered and not self._distinct
-        self._may_be_nan = any(column.type.kind not in _WITHOUT_NAN for column in self._output.columns)
         self._is_plain = all(is_plain(self.input.columns[place].type) for place in self._key_places)
         folds = self._is_short and can_fold(self.input, self._key_places, self._accumulators)
         self._folder = Folder(self.input, self._key_places, self._accumulators) if folds else None
@@ -68,28 +65,34 @@ class ValueGroups(Aggregation):
     def _fold(self) -> None:
         """Add up the rows that wait."""
         ops, rows = self._held_ops, self._held_rows
-        self._held_ops, self._held_rows = [], []
         folded = self._folder.fold(ops, rows) if self._folder is not None and len(rows) >= FEWEST else None
+        self._held_ops, self._held_rows = [], []
         if folded is None:
             self._take(list(zip(ops, rows)))
         elif self._folded:
-            self._join(folded.items())
+            self._join(self._folded, folded.items())
         else:
             self._folded = folded
 
-    def _join(self, more: Iterable[tuple[Any, Cells]]) -> None:
-        folded, merges = self._folded, self._merges
+    def _join(self, folded: dict[Any, Cells], more: Iterable[tuple[Any, Cells]]) -> None:
+        merges = self._merges
         for key, cells in more:
             known = folded.get(key)
             folded[key] = cells if known is None else tuple([merge(a, b) for merge, a, b in zip(merges, known, cells)])
+
+    def _epoch(self) -> dict[Any, Cells]:
+        """Return what the epoch did to each group, apart from what is kept of it: the barrier may yet be refused."""
+        if not self._touched:
+            return self._folded
+        found = self._folded.copy()
+        self._join(found, ((key, touched.cells) for key, touched in self._touched.items()))
+        return found
 
     def _flush(self) -> list[Chunk]:
         if not self._is_short:
             return super()._flush()
         self._fold()
-        if self._touched:
-            self._join((key, touched.cells) for key, touched in self._touched.items())
-        ops, rows = self._settle_columns(self._folded)
+        ops, rows = self._settle_columns(self._epoch())
         self._folded, self._touched = {}, {}
         self._evict()
         return self._emitted(ops, rows)
@@ -99,7 +102,7 @@ class ValueGroups(Aggregation):
         keys = self._in_order(changes)
         groups, is_whole = self._groups(keys), self._is_whole
         olds = self._olds(keys, groups)
-        # What is known lacks these groups until they are back: an error on the way leaves it incomplete.
+        # What is known lacks these groups until they are back: a barrier that is refused leaves it incomplete.
         self._is_whole = False
         zero = tuple(self._zero)
         before = [zero if old is None else old for old, _ in olds]
@@ -110,7 +113,7 @@ class ValueGroups(Aggregation):
         found = list(zip(after, shown))
         self._known.update([(key, group) for key, group in zip(keys, found) if group[0][0]])
         self._is_whole = is_whole
-        return _changes(olds, found, has_nan=self._may_be_nan)
+        return _changes(olds, found, self._output.equal)
 
     def _groups(self, keys: list[Any]) -> list[tuple[Any, ...]]:
         """Return the group columns of the keys of groups."""
@@ -187,9 +190,7 @@ class ValueGroups(Aggregation):
 _first = itemgetter(0)
 
 
-def _changes(
-    olds: list[Group], news: list[tuple[Cells, tuple[Any, ...]]], *, has_nan: bool
-) -> tuple[list[Any], list[Any]]:
+def _changes(olds: list[Group], news: list[tuple[Cells, tuple[Any, ...]]], equal: Equal) -> tuple[list[Any], list[Any]]:
     """Return the change of each group: an insert, a delete, a pair, or nothing."""
     ops: list[Any] = []
     rows: list[Any] = []
@@ -201,7 +202,7 @@ def _changes(
         elif not new[0]:
             ops.append("-")
             rows.append(before)
-        elif before != shown and not (has_nan and same_values(before, shown)):
+        elif before != shown and not equal(before, shown):
             ops += ("U-", "U+")
             rows += (before, shown)
     return ops, rows

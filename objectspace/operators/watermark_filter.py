@@ -47,6 +47,8 @@ class WatermarkFilter(Operator):
             raise SchemaError(f"the delay of {column!r} ({kind}) is a {wanted.__name__} from 0 on: found {delay!r}")
         self.input, self.column, self.delay, self.late_rows = schema, column, delay, 0
         self._place = schema.place_of(column)
+        self._greatest: Any = None
+        self._seen: Any = None
         columns = [Column(one.name, one.type, one.nullable, one.default) for one in schema.columns]
         self._output = TableSchema(columns, list(schema.primary_key), watermark_column=column)
         self._kept = TableSchema([Column("greatest", kind)])
@@ -64,8 +66,7 @@ class WatermarkFilter(Operator):
         """Create its state under a name, or open it again after recovery."""
         super().open(space, name)
         self._table = self._tables["WatermarkFilter"]
-        row = self._table.get_row(())
-        self._greatest = self._seen = None if row is None else row[0]
+        self._forget()
 
     @property
     def current(self) -> Any:
@@ -98,6 +99,11 @@ class WatermarkFilter(Operator):
             self._greatest = self._seen
             self._table.insert_row((self._greatest,))
         return []
+
+    def _forget(self) -> None:
+        """Go back to the time that is stored."""
+        row = self._only_row("WatermarkFilter")
+        self._greatest = self._seen = None if row is None else row[0]
 
     def _in_time(self, change: Change | None, mark: Any) -> Change | None:
         if change is None:

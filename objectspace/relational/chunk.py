@@ -139,8 +139,9 @@ class Chunk:
         Time: O(rows).
         """
         kept: list[tuple[Op, Row]] = []
+        equal = self.schema.equal
         for op, row in self.rows():
-            if kept and is_insert(kept[-1][0]) != is_insert(op) and kept[-1][1] == row:
+            if kept and is_insert(kept[-1][0]) != is_insert(op) and equal(kept[-1][1], row):
                 kept.pop()
             else:
                 kept.append((op, row))
@@ -216,7 +217,7 @@ def _net_chunk(schema: TableSchema, net: dict[bytes, tuple[Row | None, Row | Non
         if before is None or after is None:
             ops.append("-" if after is None else "+")
             rows.append(before if after is None else after)  # type: ignore[arg-type]
-        elif before != after:
+        elif not schema.equal(before, after):
             ops += ["U-", "U+"] if form == "retract" else ["+"]
             rows += [before, after] if form == "retract" else [after]
     return Chunk(schema, ops, rows)

@@ -11,7 +11,6 @@ is passed over, a renamed one is found by its id, and a widened one reads the na
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from decimal import Decimal
 from typing import Any
 
 import orjson
@@ -20,7 +19,7 @@ from objectspace.relational.bulk import split_texts
 from objectspace.relational.errors import RowError
 from objectspace.relational.schema import Row, TableSchema
 from objectspace.relational.types import DataType
-from objectspace.relational.values import Cell, from_cell, nearest_float32, to_cell
+from objectspace.relational.values import Cell, from_cell, to_cell
 
 Layout = tuple[int, ...]
 """The ids of the columns of a stored row."""
@@ -123,13 +122,7 @@ class RowCodec:
             return True
         if not self._is_inexact and one.startswith(f"[{self.current},") and other.startswith(f"[{self.current},"):
             return False
-        return self._plain(self.decode(one)) == self._plain(self.decode(other))
-
-    def _plain(self, row: Row) -> list[Any]:
-        return [
-            None if value is None else _canonical(value, column.type)
-            for value, column in zip(row, self.schema.columns, strict=True)
-        ]
+        return self.schema.equal(self.decode(one), self.decode(other))
 
     def _parsed(self, texts: Sequence[str]) -> list[list[Any]]:
         rows: list[list[Any]] = orjson.loads(f"[{','.join(texts)}]")
@@ -162,19 +155,3 @@ def _has_other_spellings(kind: DataType) -> bool:
     return kind.kind in ("float32", "float64", "decimal") or any(
         _has_other_spellings(field) for _, field in kind.fields
     )
-
-
-def _canonical(value: Any, kind: DataType) -> Any:
-    """Return what equal values have in common."""
-    if value is None:
-        return None
-    if kind.kind == "list" and kind.element is not None:
-        return [_canonical(item, kind.element) for item in value]
-    if kind.kind == "struct":
-        return [_canonical(value[name], field) for name, field in kind.fields]
-    if kind.kind in ("float32", "float64"):
-        number = nearest_float32(value) if kind.kind == "float32" else value
-        return "nan" if number != number else number
-    if isinstance(value, Decimal):
-        return "nan" if value.is_nan() else value
-    return value

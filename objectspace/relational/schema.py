@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set, Sized
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from objectspace.relational.equality import equality
 from objectspace.relational.errors import RowError, SchemaError
 from objectspace.relational.keys import KeyEncoder, Order
 from objectspace.relational.types import DataType, can_widen, parse_type
@@ -80,6 +81,8 @@ class TableSchema:
         vnode_column: instead, the column that holds the vnode.
         last_id: the greatest id that a column of the table ever had, so that none is used again.
 
+    ``equal(one, other)`` tells whether two checked rows are equal in SQL, where NaN is NaN.
+
     Raises:
         SchemaError: a column is named twice, or does not exist.
 
@@ -123,6 +126,8 @@ class TableSchema:
         orders = [order for _, order in self.primary_key]
         self.key_encoder = KeyEncoder([self.columns[place].type for place in self.key_places], orders)
         self.key_of = _picker(self.key_places)
+        self.equal = equality([column.type for column in self.columns])
+        self._are_equal_keys = equality([self.columns[place].type for place in self.key_places])
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel to another process as what the schema was made of."""
@@ -147,6 +152,10 @@ class TableSchema:
             SchemaError: there is no such column.
         """
         return self.columns[self.place_of(name)]
+
+    def same_key(self, one: Row, other: Row) -> bool:
+        """Tell whether two checked rows have the same primary key."""
+        return self._are_equal_keys(self.key_of(one), self.key_of(other))
 
     def check_row(self, row: Sequence[Any] | Mapping[str, Any]) -> Row:
         """Return a row with each value in its one form.

@@ -21,6 +21,7 @@ from checkpoint import CorruptStoreError
 from checkpoint.chain import Location, ShardSaved
 from checkpoint.chain.collect import HANDOVER
 from objectspace import codec
+from objectspace.operators.canonical import dictionary_keys
 from objectspace.operators.net import net_changes
 from objectspace.relational import Chunk, DataType, Order, SchemaError, TableSchema, compacted
 from objectspace.relational.keys import KeyEncoder
@@ -189,9 +190,9 @@ def settled(chunk: Chunk) -> Chunk:
         changes = chunk.rows()
     else:
         changes = net_changes(chunk)
-    key_of = chunk.schema.key_of
-    if len({key_of(row) for op, row in changes if op == "+"}) < sum(op == "+" for op, _ in changes):
-        encode = chunk.schema.key_encoder.encode
+    new = dictionary_keys(chunk.schema, chunk.schema.key_places)([row for op, row in changes if op == "+"])
+    if len(set(new)) < len(new):
+        encode, key_of = chunk.schema.key_encoder.encode, chunk.schema.key_of
         changes.sort(key=lambda change: (encode(key_of(change[1])), change[0] == "+", repr(change[1])))
     return Chunk(chunk.schema, [op for op, _ in changes], [row for _, row in changes])
 

@@ -6,10 +6,12 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import pytest
+
 from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace
 from objectspace.operators import Operator
-from objectspace.relational import Chunk, Column, TableSchema
+from objectspace.relational import Chunk, Column, InconsistentOperationError, RowError, TableSchema
 
 Change = tuple[str, tuple[Any, ...]]
 
@@ -41,6 +43,12 @@ class Running:
         self.operator = self.make()
         self.operator.open(self.space, self.name)
 
+    def roll_back(self) -> None:
+        """Drop what no checkpoint made durable; before the first one that is the state itself."""
+        self.space.rollback()
+        if not self.epoch:
+            self.operator.open(self.space, self.name)
+
     def run(self, changes: Iterable[Any], chunk_size: int = 1000, side: str = "input") -> list[Change]:
         """Run one epoch and return its output."""
         self.feed(changes, chunk_size, side)
@@ -50,6 +58,13 @@ class Running:
         rows, schema = list(changes), self.input
         for start in range(0, len(rows), chunk_size):
             assert self.operator.process(Chunk.from_rows(schema, rows[start : start + chunk_size]), side) == []
+
+    def refuse(self, wrong: Sequence[Change]) -> None:
+        """Have the barrier refused because of some changes, and take these back."""
+        self.feed(wrong)
+        with pytest.raises((InconsistentOperationError, RowError)):
+            self.operator.barrier(self.epoch + 1)
+        self.feed([("-" if op == "+" else "+", row) for op, row in wrong])
 
     def barrier(self) -> list[Change]:
         self.epoch += 1

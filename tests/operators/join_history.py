@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from itertools import chain
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
 from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace
 from objectspace.operators import Operator
-from objectspace.relational import Chunk, TableSchema
+from objectspace.relational import Chunk, InconsistentOperationError, TableSchema
+from tests.operators.spellings import Spelling
 
 Row = tuple[Any, ...]
 
@@ -40,12 +41,19 @@ class History:
         make: makes the operator.
         schemas: the schema of each input; rows end with the number that is their stream key.
         times: where each input has its times; rows below a promise are neither brought nor taken back.
+        spelling: what spells the numbers of some columns; the rows that are there, and what came out, are numbers.
     """
 
     def __init__(
-        self, make: Callable[[], Operator], schemas: dict[str, TableSchema], times: dict[str, int] | None = None
+        self,
+        make: Callable[[], Operator],
+        schemas: dict[str, TableSchema],
+        times: dict[str, int] | None = None,
+        spelling: Spelling | None = None,
     ) -> None:
         self.make, self.schemas, self.times = make, schemas, times or {}
+        self.spelling = spelling or Spelling("int64", "")
+        self.log: list[Any] = []
         self.promised: dict[str, int] = {}
         self.store = CheckpointStore(":memory:")
         self.live: dict[str, dict[int, Row]] = {side: {} for side in schemas}
@@ -69,7 +77,9 @@ class History:
         self.promised = dict(promised)
 
     def take(self, chunks: list[Chunk]) -> None:
-        for op, row in chain.from_iterable(chunk.rows() for chunk in chunks):
+        for schema, op, row in [(chunk.schema, *change) for chunk in chunks for change in chunk.rows()]:
+            row = self.spelling.told(schema, row)
+            self.log.append((op, row))
             self.output[row] += 1 if op in ("+", "U+") else -1
             assert self.output[row] >= 0, f"{row} goes, and was not there"
         self.output = +self.output
@@ -89,7 +99,20 @@ class History:
                 log.append(("-", old) if new is None else ("+", new))
             if new is not None:
                 rows[number] = new
-        self.take(self.operator.process(Chunk.from_rows(self.schemas[side], log), side=side))
+        self.give(side, log)
+
+    def give(self, side: str, log: list[Any]) -> None:
+        schema = self.schemas[side]
+        chunk = Chunk.from_rows(schema, [(op, self.spelling.spelled(schema, row)) for op, row in log])
+        self.take(self.operator.process(chunk, side=side))
+
+    def refuse(self, side: str) -> None:
+        """Have the barrier refused, for more rows go than are there, and take that back."""
+        surplus = [(*[0] * (len(self.schemas[side].columns) - 1), 1000 + n) for n in range(len(self.live[side]) + 1)]
+        self.give(side, [("-", row) for row in surplus])
+        with pytest.raises(InconsistentOperationError):
+            self.operator.barrier(self.epoch + 1)
+        self.give(side, [("+", row) for row in surplus])
 
     def is_late(self, side: str, row: Row | None) -> bool:
         time = None if row is None or side not in self.times else row[self.times[side]]
@@ -116,6 +139,8 @@ class History:
                 self.space.close()
                 self.open()
                 self.restore()
+            elif event == "refuse":
+                self.refuse("input")
             elif event[0] == "promise":
                 self.promise(*event[1:])
             else:

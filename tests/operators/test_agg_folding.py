@@ -15,7 +15,7 @@ from objectspace.operators.accumulators import Accumulator
 from objectspace.operators.vectorised import Folder, can_fold
 from objectspace.relational import DataType
 from tests.operators.agg_oracle import Log, Running, permuted, schema_of
-from tests.operators.test_agg_oracle import SCHEMA, check, make_row
+from tests.operators.test_agg_oracle import SCHEMA, check, make_row, more_than_came
 
 SUMS = {
     "count(*)": AggCall("count"),
@@ -40,7 +40,10 @@ def outcome(seed: int, group: str, calls: Any, *, append_only: bool, held: int) 
         outputs = []
         for _ in range(3):
             changes = permuted(log.epoch(25, append_only=append_only), random.Random(held))
-            outputs.append(running.run(changes, chunk_size=3))
+            running.feed(changes, chunk_size=3)
+            if not append_only:
+                running.refuse(more_than_came(len(log.rows)))
+            outputs.append(running.barrier())
             check(running, list(log.rows.values()), calls, group)
             if seed % 3 == 0:
                 running.recover()

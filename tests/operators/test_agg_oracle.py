@@ -127,10 +127,29 @@ def test_random_epochs(group: str, capacity: int, seed: int) -> None:
         if randomness.random() < 0.3:
             running.feed(changes)
             running.recover()
+        if randomness.random() < 0.3:
+            running.feed(log_of_nothing(randomness))
+            if randomness.random() < 0.5:
+                running.operator.barrier(running.epoch + 1)
+            running.roll_back()
+        if randomness.random() < 0.3:
+            running.feed(changes)
+            running.refuse(more_than_came(len(log.rows)))
+            changes = []
         running.run(changes, chunk_size=randomness.choice([1, 7, 100]))
         check(running, list(log.rows.values()), calls, group)
         if randomness.random() < 0.3:
             running.recover()
+
+
+def log_of_nothing(randomness: random.Random) -> list[Any]:
+    """Return rows that came to nothing."""
+    return [("+", make_row(2000 + number, randomness)) for number in range(5)]
+
+
+def more_than_came(rows: int) -> list[Any]:
+    """Return retractions of one row more than there are, all of them of a group of their own."""
+    return [("-", ("nobody", 0, None, None, None, None, None, None, 1000 + number)) for number in range(rows + 1)]
 
 
 def operator(calls: Any, group: str, capacity: int = 10, group_cache: int = 100, append_only: bool = False) -> Any:

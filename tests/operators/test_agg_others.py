@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from objectspace.operators import AggCall, Dedup, ExpressionError, Filter, HashAgg, Project, SimpleAgg, Union
 from objectspace.relational import (
     Chunk,
+    EpochError,
     InconsistentOperationError,
     RowError,
     SchemaError,
@@ -149,6 +150,41 @@ def test_inconsistent_changes_are_refused_and_write_nothing(call: AggCall, chang
         running.operator.barrier(1)
     running.space.checkpoint(epoch=1)
     assert not any(running.stored().values())
+
+
+@pytest.mark.parametrize(
+    ("calls", "wrong"),
+    [
+        ([AggCall("count"), AggCall("sum", "v")], ("-", ("b", 0.0, 5, 7))),
+        ([AggCall("count"), AggCall("sum", "v")], ("+", ("a", 0.0, 2**63 - 1, 7))),
+        ([AggCall("avg", "v"), AggCall("min", "v")], ("+", ("a", 0.0, 2**63 - 1, 7))),
+        ([AggCall("min", "v"), AggCall("array_agg", "v")], ("-", ("b", 0.0, 5, 7))),
+        ([AggCall("count", "v", distinct=True), AggCall("sum", "v", distinct=True)], ("-", ("b", 0.0, 5, 7))),
+        ([AggCall("array_agg", "v", distinct=True), AggCall("sum", "v")], ("-", ("b", 0.0, 5, 7))),
+    ],
+)
+@pytest.mark.parametrize("group", [["k"], ["f"]])
+def test_a_barrier_that_was_refused_can_be_tried_again(calls: list[AggCall], wrong: Any, group: list[str]) -> None:
+    outcomes = []
+    for is_refused in (False, True):
+        running = Running(lambda: HashAgg(SCHEMA, group, calls))
+        out = running.run([("+", ("a", 0.0, 1, 1)), ("+", ("c", 1.5, 3, 2))])
+        running.feed([("+", ("a", 0.0, 1, 3)), ("+", ("d", -0.0, 4, 4)), ("-", ("c", 1.5, 3, 2))])
+        if is_refused:
+            surplus = [("-", ("b", 0.0, 5, number)) for number in range(10, 14)] if wrong[0] == "-" else []
+            running.refuse([wrong, *surplus])
+        outcomes.append((repr(out + running.barrier()), running.stored()))
+    assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize("make", [lambda: HashAgg(SCHEMA, ["k"], [AggCall("sum", "v")]), lambda: Dedup(SCHEMA, ["k"])])
+def test_a_barrier_of_an_epoch_that_is_over_loses_nothing(make: Any) -> None:
+    running = Running(make)
+    running.run([])
+    running.feed([("+", ("a", 0.0, 5, 1))])
+    with pytest.raises(EpochError, match="epoch 1 is not after epoch 1"):
+        running.operator.barrier(1)
+    assert len(running.barrier()) == 1
 
 
 def test_a_sum_that_no_int64_holds_is_refused() -> None:

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from objectspace.operators import AggCall, HashAgg, Hop, Tumble, WatermarkFilter
-from objectspace.relational import Chunk, SchemaError
+from objectspace.operators import AggCall, Dedup, HashAgg, Hop, Tumble, WatermarkFilter
+from objectspace.relational import Chunk, RowError, SchemaError
 from tests.operators.agg_oracle import Log, Running, materialize, permuted, schema_of
 
 SCHEMA = schema_of("w int64", "k string", "v int64", "id int64", key=["id"], watermark_column="w")
@@ -131,6 +131,17 @@ def in_duckdb(rows: Any, slide: timedelta, slides: int) -> list[Any]:
             {"slide": slide, "size": slide * slides, "slides": slides},
         )
         return found.fetchall()
+
+
+@pytest.mark.parametrize("make", [closing, lambda: Dedup(SCHEMA, ["w"])])
+def test_a_promise_that_is_no_value_of_the_column_is_refused_at_once(make: Any) -> None:
+    running = Running(make)
+    for wrong in ("soon", None):
+        with pytest.raises(RowError, match=r"the watermark of 'w' \(int64\): "):
+            running.operator.watermark("w", wrong)
+    running.feed([("+", (5, "a", 1, 1))])
+    running.operator.watermark("w", 6)
+    assert len(running.barrier()) == 1
 
 
 def test_a_window_passes_watermarks_on() -> None:

@@ -1,0 +1,158 @@
+"""A rollback of the space takes every operator back: it goes on as one does that is opened after a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from checkpoint import CheckpointStore
+from objectspace import PersistedObjectSpace
+from objectspace.operators import (
+    AggCall,
+    Dedup,
+    DynamicFilter,
+    GroupTopN,
+    HashAgg,
+    HashJoin,
+    Hop,
+    IntervalJoin,
+    Materialize,
+    Operator,
+    Pipeline,
+    SessionWindow,
+    SimpleAgg,
+    TemporalJoin,
+    TopN,
+    Union,
+    WatermarkFilter,
+    count,
+)
+from objectspace.operators.value_groups import HELD
+from objectspace.relational import Chunk, Column, TableSchema
+
+SCHEMA = TableSchema([Column("k", "int64"), Column("v", "int64"), Column("id", "int64")], ["id"], watermark_column="k")
+VALUE = TableSchema([Column("v", "int64")])
+
+DISTINCT = AggCall("count", "v", distinct=True)
+
+
+def pipeline() -> Operator:
+    found = Pipeline()
+    rows = found.source("rows", SCHEMA)
+    rows.group_by("k").agg(n=count()).join(rows, on="k").materialize("counts")
+    return found.as_operator()
+
+
+OPERATORS: dict[str, Callable[[], Operator]] = {
+    "sums": lambda: HashAgg(SCHEMA, ["k"], [AggCall("count"), AggCall("sum", "v")]),
+    "extremes": lambda: HashAgg(SCHEMA, ["k"], [AggCall("min", "v"), AggCall("array_agg", "v"), DISTINCT]),
+    "windows": lambda: HashAgg(SCHEMA, ["k"], [AggCall("count")], emit_on_window_close=True),
+    "all rows": lambda: SimpleAgg(SCHEMA, [AggCall("count"), AggCall("max", "v")]),
+    "dedup": lambda: Dedup(SCHEMA, ["k"]),
+    "inner join": lambda: HashJoin(SCHEMA, SCHEMA, ["k"], ["k"], watermarks=True),
+    "outer join": lambda: HashJoin(SCHEMA, SCHEMA, ["k"], ["k"], "full_outer"),
+    "interval join": lambda: IntervalJoin(SCHEMA, SCHEMA, ["v"], ["v"], "k", "k", -1, 1, "left_outer"),
+    "temporal join": lambda: TemporalJoin(SCHEMA, SCHEMA, ["v"], ["v"], "k", "k"),
+    "top-n": lambda: TopN(SCHEMA, ["v desc"], 2),
+    "group top-n": lambda: GroupTopN(SCHEMA, ["k"], ["v"], 1),
+    "filter": lambda: DynamicFilter(SCHEMA, VALUE, "v", ">"),
+    "view": lambda: Materialize(SCHEMA),
+    "checked view": lambda: Materialize(SCHEMA, "check"),
+    "sessions": lambda: SessionWindow(SCHEMA, "v", 3, ["k"]),
+    "hops": lambda: Hop(SCHEMA, "v", 4, 2),
+    "watermark": lambda: WatermarkFilter(SCHEMA, "k", 1),
+    "union": lambda: Union(SCHEMA),
+    "pipeline": pipeline,
+}
+
+FIRST, DROPPED, LAST = ([(n % 3 + epoch, n % 4, 10 * epoch + n) for n in range(6)] for epoch in (0, 6, 1))
+
+
+class Open:
+    """An operator on a store."""
+
+    def __init__(self, make: Callable[[], Operator]) -> None:
+        self.make, self.store = make, CheckpointStore(":memory:")
+        self.recover()
+
+    def recover(self) -> None:
+        self.space, self.operator = PersistedObjectSpace(self.store), self.make()
+        self.operator.open(self.space, "it")
+
+    def give(self, rows: list[Any]) -> list[Any]:
+        """Give rows and a promise to each side, and return what comes of it."""
+        found: list[Any] = []
+        for side in self.operator.sides:
+            schema = VALUE if side == "right" and isinstance(self.operator, DynamicFilter) else SCHEMA
+            given = [("+", (2,))] if schema is VALUE else [("+", row) for row in rows]
+            found += self.operator.process(Chunk.from_rows(schema, given), side)
+            found.append(self.operator.watermark("k", rows[0][0], side))
+        return found
+
+    def end(self, epoch: int) -> list[Any]:
+        return [*self.operator.barrier(epoch), self.operator.promises()]
+
+    def stored(self) -> dict[str, list[Any]]:
+        found = {name: self.space.get(name) for name in self.space}
+        return {name: list(kept.items()) for name, kept in found.items()}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("ends", [False, True])
+def test_what_is_dropped_leaves_no_trace(name: str, ends: bool) -> None:
+    outcomes = []
+    for is_dropped in (False, True):
+        it = Open(OPERATORS[name])
+        out = it.give(FIRST) + it.end(1)
+        it.space.checkpoint(epoch=1)
+        if is_dropped:
+            it.give(DROPPED)
+            if ends:
+                it.end(2)
+            it.space.rollback()
+        else:
+            it.recover()
+        out += it.give(LAST) + it.end(2)
+        it.space.checkpoint(epoch=2)
+        outcomes.append((out, it.stored()))
+    assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_before_the_first_checkpoint_it_is_opened_again(name: str) -> None:
+    outcomes = []
+    for is_dropped in (False, True):
+        it = Open(OPERATORS[name])
+        if is_dropped:
+            it.give(DROPPED)
+            it.end(1)
+            it.space.rollback()
+            it.operator.open(it.space, "it")
+        outcomes.append((it.give(FIRST) + it.end(1), it.stored()))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_rows_that_wait_to_be_added_up_are_dropped() -> None:
+    it = Open(OPERATORS["sums"])
+    it.end(1)
+    it.space.checkpoint(epoch=1)
+    it.give([(1, 1, number) for number in range(HELD + 1)])
+    it.space.rollback()
+    assert it.end(2) == [[]]
+
+
+def test_what_came_out_of_a_pipeline_that_failed_half_way_is_dropped() -> None:
+    found = Pipeline()
+    rows = found.source("rows", SCHEMA)
+    rows.sink("all")
+    rows.select("id", part=(lambda row: 6 // row.v, "int64")).sink("parts")
+    it = Open(found.as_operator)
+    with pytest.raises(ZeroDivisionError, match="by zero"):
+        it.give([(1, 0, 1)])
+    it.space.rollback()
+    assert it.give([(1, 2, 2)])[:-1] == [
+        Chunk.from_rows(SCHEMA, [("+", (1, 2, 2))]),
+        Chunk.from_rows(found.results["parts"].schema, [("+", (2, 3))]),
+    ]
