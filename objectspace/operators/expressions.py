@@ -7,14 +7,13 @@ pyarrow take the same place; a callable is known by its code.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from types import CodeType
 from typing import Any
 
 from objectspace.operators.bound import ArrowBound, Bound, NamedRow, RowFunction
+from objectspace.operators.fingerprints import describe
 from objectspace.operators.sql_rules import (
     CASTS,
     COMPARISONS,
@@ -139,7 +138,8 @@ class Expression:
 
     def is_in(self, values: Iterable[Any]) -> Expression:
         """Return whether it is one of some values, none of them NULL."""
-        known = list(values)
+        # The order of a set is another one in every process.
+        known = sorted(values, key=repr) if isinstance(values, set | frozenset) else list(values)
         text = f"({self} in ({', '.join(map(str, map(lit, known)))}))"
         return _strict(text, "bool", frozenset(known).__contains__, self)
 
@@ -210,7 +210,8 @@ def lit(value: Any) -> Expression:
     if isinstance(value, Expression):
         return value
     kind = _kind_of(value)
-    text = f"'{value}'" if isinstance(value, str | date | time | timedelta) else str(value)
+    is_quoted = isinstance(value, str | date | time | timedelta)
+    text = "'" + str(value).replace("'", "''") + "'" if is_quoted else str(value)
     return Expression("null" if value is None else text, lambda schema: Bound(kind, value is None, lambda row: value))
 
 
@@ -297,26 +298,6 @@ def expression(given: Any, kind: str | DataType = "bool") -> Expression:
 def shown(name: str, made: Expression) -> str:
     """Return a computed column as text."""
     return name if str(made) == name else f"{made} as {name}"
-
-
-def describe(function: Callable[..., Any]) -> str:
-    """Return a name for a callable that changes when its code does: its name and a digest.
-
-    The digest covers its code, its defaults and the values that it closes over, and nothing that it calls.
-    """
-    code = getattr(function, "__code__", None)
-    name = getattr(function, "__qualname__", type(function).__qualname__).replace("<lambda>", "lambda")
-    if code is None:
-        return f"{getattr(function, '__module__', None) or type(function).__module__}.{name}"
-    cells = [repr(cell.cell_contents) for cell in getattr(function, "__closure__", None) or ()]
-    content = repr((_code(code), getattr(function, "__defaults__", None), cells))
-    return f"{name.rpartition('.')[2]}#{hashlib.sha256(content.encode()).hexdigest()[:8]}"
-
-
-def _code(code: CodeType) -> tuple[Any, ...]:
-    """Return what a piece of code does, without where it stands."""
-    constants = tuple(_code(each) if isinstance(each, CodeType) else repr(each) for each in code.co_consts)
-    return code.co_code.hex(), constants, code.co_names, code.co_varnames
 
 
 def _arithmetic(symbol: str, left: Expression, other: Any) -> Expression:
