@@ -33,6 +33,11 @@ from objectspace.relational.types import parse_type
 class Expression:
     """Something that is computed from a row.
 
+    Args:
+        text: what it does; two with equal text do the same.
+        bind: makes it ready for the rows of a schema.
+        column: the column whose value it is, ``None`` where it is computed: a column may be called ``lower(a)``.
+
     >>> from objectspace.relational import Column
     >>> schema = TableSchema([Column("a", "int64"), Column("b", "string", nullable=True)], ["a"])
     >>> bound = ((col("a") > 3) & col("b").is_null()).bind(schema)
@@ -42,8 +47,8 @@ class Expression:
     ((a + 1) in (2, 3))
     """
 
-    def __init__(self, text: str, bind: Callable[[TableSchema], Bound]) -> None:
-        self._text, self._bind = text, bind
+    def __init__(self, text: str, bind: Callable[[TableSchema], Bound], column: str | None = None) -> None:
+        self._text, self._bind, self.column = text, bind, column
 
     def bind(self, schema: TableSchema) -> Bound:
         """Return the expression over the rows of a schema.
@@ -198,7 +203,7 @@ def col(name: str) -> Expression:
         place, column = schema.place_of(name), schema.column(name)
         return Bound(column.type, column.nullable, lambda row: row[place])
 
-    return Expression(name, _bind)
+    return Expression(name, _bind, column=name)
 
 
 def lit(value: Any) -> Expression:
@@ -297,7 +302,7 @@ def expression(given: Any, kind: str | DataType = "bool") -> Expression:
 
 def shown(name: str, made: Expression) -> str:
     """Return a computed column as text."""
-    return name if str(made) == name else f"{made} as {name}"
+    return name if made.column == name else f"{made} as {name}"
 
 
 def _arithmetic(symbol: str, left: Expression, other: Any) -> Expression:

@@ -236,3 +236,12 @@ def test_a_function_counts_with_its_defaults_and_what_it_closes_over() -> None:
     names += [describe(above), describe(partial(above, limit=5)), describe(partial(above, limit=6))]
     assert len(set(names)) == len(names)
     assert describe(limited(3)) == names[0]
+
+
+def test_a_column_may_be_called_as_an_expression_is_written() -> None:
+    schema = TableSchema([Column("1", "int64"), Column("lower(s)", "string"), Column("s", "string")], ["s"])
+    select = Select(schema, {"s": col("s"), "one": lit(1), "low": col("s").lower(), "there": col("1")})
+    (made,) = select.process(Chunk(schema, ["+"], [(7, "other", "S")]))
+    assert made.values == [("S", 1, "s", 7)]
+    (made,) = Select(schema, {"s": col("s"), "one": lit(1)}).process(Chunk(schema, ["+"], [(7, "other", "S")]))
+    assert made.values == [("S", 1)]
