@@ -151,6 +151,20 @@ def test_rows_come_in_many_forms(rows: Any) -> None:
     assert pipeline.run_local([{"flights": rows}]).rows("all") == [(1, "UA", 90), (2, "B6", None)]
 
 
+def test_an_update_may_change_the_key_of_a_row() -> None:
+    pipeline = Pipeline()
+    flights(pipeline).materialize("all").sink("changes")
+    moved = [("U-", (1, "UA", 90)), ("U+", (7, "UA", 90)), ("U-", (2, "B6", None)), ("U+", (2, "B6", 5))]
+    run = pipeline.run_local([{"flights": [(1, "UA", 90), (2, "B6", None)]}, {"flights": moved}])
+    assert run.rows("all") == [(2, "B6", 5), (7, "UA", 90)]
+    assert run.changes("changes")[1][1].rows() == [
+        ("-", (1, "UA", 90)),
+        ("U-", (2, "B6", None)),
+        ("U+", (2, "B6", 5)),
+        ("+", (7, "UA", 90)),
+    ]
+
+
 @pytest.mark.parametrize(
     "given", [pa.schema([("id", pa.int64()), ("s", pa.string())]), pd.DataFrame({"id": [1], "s": ["x"]})]
 )
