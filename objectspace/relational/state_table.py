@@ -364,9 +364,12 @@ class StateTable:
         if value is None:
             raise RowError(f"table {self.name!r}: the watermark of {column.name!r} is NULL: pass a value")
         try:
-            self._pending = checker(column.type)(value)
+            found = checker(column.type)(value)
         except BadValue as error:
             raise RowError(f"table {self.name!r}: the watermark of {column.name!r} ({column.type}): {error}") from None
+        if self._pending is not None and not found > self._pending:
+            return
+        self._pending = found
         if self._is_clean:
             self._soil()
 
