@@ -165,6 +165,13 @@ def test_an_update_may_change_the_key_of_a_row() -> None:
     ]
 
 
+def test_an_update_of_nothing_sets_what_a_table_has_missed() -> None:
+    pipeline = Pipeline()
+    flights(pipeline).materialize("all")
+    run = pipeline.run_local([{"flights": [(1, "UA", 90)]}, {"flights": [("U-", (1, "B6", 0)), ("U+", (1, "B6", 0))]}])
+    assert run.rows("all") == [(1, "B6", 0)]
+
+
 @pytest.mark.parametrize(
     "given", [pa.schema([("id", pa.int64()), ("s", pa.string())]), pd.DataFrame({"id": [1], "s": ["x"]})]
 )
