@@ -25,7 +25,7 @@ from objectspace.operators.sql_rules import (
     result_type,
     to_float,
 )
-from objectspace.relational import DataType, SchemaError, TableSchema
+from objectspace.relational import DataType, RowError, SchemaError, TableSchema
 from objectspace.relational.schema import Row
 from objectspace.relational.types import parse_type
 
@@ -313,10 +313,24 @@ def _arithmetic(symbol: str, left: Expression, other: Any) -> Expression:
         kind = result_type(symbol, a.type, b.type)
         function = OPERATIONS[symbol] if kind is None or kind.kind != "decimal" else WIDE_OPERATIONS[symbol]
         nullable = a.nullable or b.nullable or symbol in ("/", "//", "%")
+        if kind is not None and kind.kind in _TIMES:
+            function = _in_range(symbol, kind, function)
         casts = to_float if kind is not None and kind.kind in FLOATS else None
         return Bound(kind, nullable, _both(a.value, b.value, function, casts))
 
     return Expression(f"({left} {symbol} {right})", _bind)
+
+
+def _in_range(symbol: str, kind: DataType, function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return a function of times that says what was out of range."""
+
+    def _checked(x: Any, y: Any) -> Any:
+        try:
+            return function(x, y)
+        except OverflowError:
+            raise RowError(f"{x!r} {symbol} {y!r} is beyond what a {kind} holds") from None
+
+    return _checked
 
 
 def _comparison(symbol: str, left: Expression, other: Any) -> Expression:
@@ -422,6 +436,8 @@ def _kind_of(value: Any) -> DataType | None:
             return DataType(kind)
     raise SchemaError(f"{value!r} is a {type(value).__name__}: no column type has such values")
 
+
+_TIMES = ("date", "timestamp", "timestamptz")
 
 _LITERALS: tuple[tuple[type, str], ...] = (
     (bool, "bool"),

@@ -175,6 +175,10 @@ def test_a_result_that_does_not_fit_its_type_is_refused() -> None:
     select = Select(SCHEMA, {"x": col("i") * 2**62})
     with pytest.raises(RowError, match="column 'x'"):
         select.process(Chunk(SCHEMA, ["+"], ROWS[:1]))
+    for made, said in ((col("t") + timedelta(days=1), "beyond what a timestamp holds"), (col("i") + 1, "out of range")):
+        row = (1, 2**63 - 1, None, None, None, None, datetime.max, None)
+        with pytest.raises(RowError, match=said):
+            Select(SCHEMA, {"x": made}).process(Chunk(SCHEMA, ["+"], [row]))
 
 
 def test_types_and_nulls_are_known_before_there_are_rows() -> None:
