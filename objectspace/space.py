@@ -331,8 +331,8 @@ class PersistedObjectSpace(ObjectSpace):
     commit that failed loses nothing, because the next save covers it. :meth:`checkpoint` is the three in one.
 
     One thread at a time may change objects or save; other threads may read objects that nobody changes meanwhile, and
-    an iteration of theirs may end with a RuntimeError when a checkpoint is acknowledged. The commit may run in a thread
-    of its own.
+    an iteration of theirs may end with a RuntimeError when a checkpoint is acknowledged. A rollback and a close change
+    all objects: then no other thread may read. The commit may run in a thread of its own.
 
     Args:
         store: the store; many spaces may read it, one at a time may write.

@@ -13,7 +13,7 @@ import click
 from checkpoint.errors import CheckpointError
 from checkpoint.reader import Reader, StoredItem
 from checkpoint.record import CheckpointRecord
-from checkpoint.run import Slot
+from checkpoint.run import CheckpointKind, Slot
 from checkpoint.store import CheckpointStore
 from checkpoint.tiers import RunNumber
 from checkpoint.tool import printing
@@ -307,7 +307,9 @@ def _finest(store: CheckpointStore, reader: Reader, records: list[CheckpointReco
     """Return runs that make up a state, those of single checkpoints rather than what was merged of them."""
     begin = reader.newest
     readable = {record.number for record in records if record.run_slots is not None}
-    while begin - 1 in readable:
+    full = {record.number for record in records if record.kind is CheckpointKind.FULL}
+    # A full checkpoint does not say what is gone: what was before it is no part of the state.
+    while begin not in full and begin - 1 in readable:
         begin -= 1
     if begin == reader.newest:
         return list(reader.runs)

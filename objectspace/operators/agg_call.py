@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
-from objectspace.operators.expressions import describe
+from objectspace.operators.fingerprints import describe
 from objectspace.operators.predicates import Predicate, predicate_of
 from objectspace.relational import Column, DataType, SchemaError, TableSchema
 from objectspace.relational.schema import KeyPart

@@ -20,7 +20,8 @@ from objectspace.operators.agg_call import AggCall, call_text
 from objectspace.operators.base import Operator
 from objectspace.operators.computed import Relabel, Select, Where
 from objectspace.operators.dedup import Dedup
-from objectspace.operators.expressions import Expression, col, describe, expression, shown
+from objectspace.operators.expressions import Expression, col, expression, shown
+from objectspace.operators.fingerprints import describe
 from objectspace.operators.hash_agg import HashAgg
 from objectspace.operators.plan import Node, Plan
 from objectspace.operators.sessions import SessionWindow

@@ -71,18 +71,19 @@ class Select(Operator):
         used = schema if key is None else TableSchema(schema.columns, key)
         made_key = []
         for name, order in used.primary_key:
-            shown = next((out for out, made in found.items() if str(made) == name), None) or _free(f"_{name}", found)
+            shown = next((out for out, made in found.items() if made.column == name), None) or _free(f"_{name}", found)
             found.setdefault(shown, col(name))
             made_key.append((shown, order))
         self._bound: list[Bound] = [made.bind(schema) for made in found.values()]
         made = [bound.column(name) for name, bound in zip(found, self._bound, strict=True)]
-        self._names = {**(promises or {}), **{str(made): name for name, made in reversed(found.items())}}
+        moved = {made.column: name for name, made in reversed(found.items()) if made.column is not None}
+        self._names = {**(promises or {}), **moved}
         watermark = None if schema.watermark_column is None else self._names.get(schema.watermark_column)
         self._schema = TableSchema(made, made_key, watermark_column=watermark)
         self._casts = [_widen(column.type) for column in made]
-        texts = [str(made) for made in found.values()]
         # Columns that only move have been checked before.
-        self._places = [schema.place_of(text) for text in texts] if set(texts) <= set(schema.names) else None
+        names = [made.column for made in found.values() if made.column is not None]
+        self._places = list(map(schema.place_of, names)) if len(names) == len(found) else None
 
     @property
     def schema(self) -> TableSchema:

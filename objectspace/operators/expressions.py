@@ -7,14 +7,13 @@ pyarrow take the same place; a callable is known by its code.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from types import CodeType
 from typing import Any
 
 from objectspace.operators.bound import ArrowBound, Bound, NamedRow, RowFunction
+from objectspace.operators.fingerprints import describe
 from objectspace.operators.sql_rules import (
     CASTS,
     COMPARISONS,
@@ -27,13 +26,18 @@ from objectspace.operators.sql_rules import (
     result_type,
     to_float,
 )
-from objectspace.relational import DataType, SchemaError, TableSchema
+from objectspace.relational import DataType, RowError, SchemaError, TableSchema
 from objectspace.relational.schema import Row
 from objectspace.relational.types import parse_type
 
 
 class Expression:
     """Something that is computed from a row.
+
+    Args:
+        text: what it does; two with equal text do the same.
+        bind: makes it ready for the rows of a schema.
+        column: the column whose value it is, ``None`` where it is computed: a column may be called ``lower(a)``.
 
     >>> from objectspace.relational import Column
     >>> schema = TableSchema([Column("a", "int64"), Column("b", "string", nullable=True)], ["a"])
@@ -44,8 +48,8 @@ class Expression:
     ((a + 1) in (2, 3))
     """
 
-    def __init__(self, text: str, bind: Callable[[TableSchema], Bound]) -> None:
-        self._text, self._bind = text, bind
+    def __init__(self, text: str, bind: Callable[[TableSchema], Bound], column: str | None = None) -> None:
+        self._text, self._bind, self.column = text, bind, column
 
     def bind(self, schema: TableSchema) -> Bound:
         """Return the expression over the rows of a schema.
@@ -140,7 +144,8 @@ class Expression:
 
     def is_in(self, values: Iterable[Any]) -> Expression:
         """Return whether it is one of some values, none of them NULL."""
-        known = list(values)
+        # The order of a set is another one in every process.
+        known = sorted(values, key=repr) if isinstance(values, set | frozenset) else list(values)
         text = f"({self} in ({', '.join(map(str, map(lit, known)))}))"
         return _strict(text, "bool", frozenset(known).__contains__, self)
 
@@ -199,7 +204,7 @@ def col(name: str) -> Expression:
         place, column = schema.place_of(name), schema.column(name)
         return Bound(column.type, column.nullable, lambda row: row[place])
 
-    return Expression(name, _bind)
+    return Expression(name, _bind, column=name)
 
 
 def lit(value: Any) -> Expression:
@@ -211,7 +216,8 @@ def lit(value: Any) -> Expression:
     if isinstance(value, Expression):
         return value
     kind = _kind_of(value)
-    text = f"'{value}'" if isinstance(value, str | date | time | timedelta) else str(value)
+    is_quoted = isinstance(value, str | date | time | timedelta)
+    text = "'" + str(value).replace("'", "''") + "'" if is_quoted else str(value)
     return Expression("null" if value is None else text, lambda schema: Bound(kind, value is None, lambda row: value))
 
 
@@ -297,27 +303,7 @@ def expression(given: Any, kind: str | DataType = "bool") -> Expression:
 
 def shown(name: str, made: Expression) -> str:
     """Return a computed column as text."""
-    return name if str(made) == name else f"{made} as {name}"
-
-
-def describe(function: Callable[..., Any]) -> str:
-    """Return a name for a callable that changes when its code does: its name and a digest.
-
-    The digest covers its code, its defaults and the values that it closes over, and nothing that it calls.
-    """
-    code = getattr(function, "__code__", None)
-    name = getattr(function, "__qualname__", type(function).__qualname__).replace("<lambda>", "lambda")
-    if code is None:
-        return f"{getattr(function, '__module__', None) or type(function).__module__}.{name}"
-    cells = [repr(cell.cell_contents) for cell in getattr(function, "__closure__", None) or ()]
-    content = repr((_code(code), getattr(function, "__defaults__", None), cells))
-    return f"{name.rpartition('.')[2]}#{hashlib.sha256(content.encode()).hexdigest()[:8]}"
-
-
-def _code(code: CodeType) -> tuple[Any, ...]:
-    """Return what a piece of code does, without where it stands."""
-    constants = tuple(_code(each) if isinstance(each, CodeType) else repr(each) for each in code.co_consts)
-    return code.co_code.hex(), constants, code.co_names, code.co_varnames
+    return name if made.column == name else f"{made} as {name}"
 
 
 def _arithmetic(symbol: str, left: Expression, other: Any) -> Expression:
@@ -328,10 +314,24 @@ def _arithmetic(symbol: str, left: Expression, other: Any) -> Expression:
         kind = result_type(symbol, a.type, b.type)
         function = OPERATIONS[symbol] if kind is None or kind.kind != "decimal" else WIDE_OPERATIONS[symbol]
         nullable = a.nullable or b.nullable or symbol in ("/", "//", "%")
+        if kind is not None and kind.kind in _TIMES:
+            function = _in_range(symbol, kind, function)
         casts = to_float if kind is not None and kind.kind in FLOATS else None
         return Bound(kind, nullable, _both(a.value, b.value, function, casts))
 
     return Expression(f"({left} {symbol} {right})", _bind)
+
+
+def _in_range(symbol: str, kind: DataType, function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return a function of times that says what was out of range."""
+
+    def _checked(x: Any, y: Any) -> Any:
+        try:
+            return function(x, y)
+        except OverflowError:
+            raise RowError(f"{x!r} {symbol} {y!r} is beyond what a {kind} holds") from None
+
+    return _checked
 
 
 def _comparison(symbol: str, left: Expression, other: Any) -> Expression:
@@ -437,6 +437,8 @@ def _kind_of(value: Any) -> DataType | None:
             return DataType(kind)
     raise SchemaError(f"{value!r} is a {type(value).__name__}: no column type has such values")
 
+
+_TIMES = ("date", "timestamp", "timestamptz")
 
 _LITERALS: tuple[tuple[type, str], ...] = (
     (bool, "bool"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from objectspace.operators.chunks import Change, halves
 from objectspace.operators.plan import Node
 from objectspace.operators.sources import ROW_ID
 from objectspace.relational import Chunk, Order, RowError, TableSchema
@@ -77,10 +78,26 @@ def _refuse_retractions(chunk: Chunk) -> None:
 
 
 def _ordered(chunk: Chunk) -> Chunk:
-    """Return the changes by their keys, those of one key as they came: so what follows does not depend on the order."""
+    """Return the changes by their keys, those of one key as they came: so what follows does not depend on the order.
+
+    The halves of an update that changes the key come apart: they are a delete and an insert.
+    """
     encode, key_of = chunk.schema.key_encoder.encode, chunk.schema.key_of
     changes = sorted(chunk.rows(), key=lambda change: encode(key_of(change[1])))
-    return Chunk(chunk.schema, [op for op, _ in changes], [row for _, row in changes])
+    found = Chunk(chunk.schema, [op for op, _ in changes], [row for _, row in changes])
+    return _paired(found) if "U-" in found.ops or "U+" in found.ops else found
+
+
+def _paired(chunk: Chunk) -> Chunk:
+    """Return a chunk in which every half of an update that has no other half of its key beside it is plain."""
+    found: list[Change] = []
+    for old, new in halves(chunk):
+        is_pair = old is not None and new is not None and chunk.schema.key_of(old[1]) == chunk.schema.key_of(new[1])
+        if old is not None:
+            found.append(old if is_pair else ("-", old[1]))
+        if new is not None:
+            found.append(new if is_pair else ("+", new[1]))
+    return Chunk(chunk.schema, [op for op, _ in found], [row for _, row in found])
 
 
 def _numbered(chunk: Chunk, schema: TableSchema, number: int) -> Chunk:

@@ -8,7 +8,7 @@ from typing import Any
 from objectspace.operators.apply import Apply, Processor
 from objectspace.operators.base import Operator
 from objectspace.operators.builder import Stream
-from objectspace.operators.expressions import describe
+from objectspace.operators.fingerprints import describe
 from objectspace.operators.sources import check_name, source_schema
 from objectspace.relational import SchemaError, TableSchema
 

@@ -16,6 +16,7 @@ from objectspace.operators.inputs import chunks_of
 from objectspace.operators.materialize import Materialize
 from objectspace.operators.plan import Node
 from objectspace.relational import Chunk, EpochError, RelationalError, compacted
+from objectspace.relational.registry import registry_of
 from objectspace.space import ObjectSpace, PersistedObjectSpace, VolatileObjectSpace
 
 if TYPE_CHECKING:
@@ -109,7 +110,11 @@ class LocalRun:
         chunks = chunks_of(self.pipeline.sources, batch, number)
         assert self._shadow is not None
         self._feed(self._shadow, chunks)
-        self._shadow.barrier(number, [node for node in self.plan.nodes if node not in self._new])
+        epoch = self.space.store.next_epoch()
+        for node in self.plan.nodes:
+            self._shadow.barrier(epoch if node in self._new else number, [node])
+        # What is new goes through all its batches in one epoch, which its tables may seal again with each of them.
+        registry_of(self.space).forget()
         self._replayed = number
 
     def finish_replay(self) -> None:

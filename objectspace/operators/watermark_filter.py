@@ -8,6 +8,7 @@ from typing import Any
 from objectspace.operators.base import Operator
 from objectspace.operators.chunks import Change, check_chunk, halves, paired
 from objectspace.relational import Chunk, Column, SchemaError, TableSchema
+from objectspace.relational.values import BadValue, checker
 
 _NUMBERS = ("int16", "int32", "int64")
 _TIMES = ("timestamp", "timestamptz", "date")
@@ -46,7 +47,7 @@ class WatermarkFilter(Operator):
         if not isinstance(delay, wanted) or delay < wanted(0):
             raise SchemaError(f"the delay of {column!r} ({kind}) is a {wanted.__name__} from 0 on: found {delay!r}")
         self.input, self.column, self.delay, self.late_rows = schema, column, delay, 0
-        self._place = schema.place_of(column)
+        self._place, self._check = schema.place_of(column), checker(kind)
         self._greatest: Any = None
         self._seen: Any = None
         columns = [Column(one.name, one.type, one.nullable, one.default) for one in schema.columns]
@@ -70,8 +71,13 @@ class WatermarkFilter(Operator):
 
     @property
     def current(self) -> Any:
-        """The watermark; ``None`` before the first barrier with a time."""
-        return None if self._greatest is None else self._greatest - self.delay
+        """The watermark; ``None`` before the first barrier with a time, or where its type holds nothing so early."""
+        if self._greatest is None:
+            return None
+        try:
+            return self._check(self._greatest - self.delay)
+        except (BadValue, OverflowError):
+            return None
 
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
         """Return the changes that are not too late. Time: O(rows)."""
@@ -92,7 +98,8 @@ class WatermarkFilter(Operator):
 
     def promises(self) -> list[tuple[str, Any]]:
         """Return the watermark."""
-        return [] if self._greatest is None else [(self.column, self.current)]
+        mark = self.current
+        return [] if mark is None else [(self.column, mark)]
 
     def _flush(self) -> list[Chunk]:
         if self._seen != self._greatest:

@@ -369,6 +369,8 @@ class StateTable:
             raise RowError(f"table {self.name!r}: the watermark of {column.name!r} ({column.type}): {error}") from None
         if found != found:
             raise RowError(f"table {self.name!r}: the watermark of {column.name!r} is NaN: pass a number")
+        if self._pending is not None and not found > self._pending:
+            return
         self._pending = found
         if self._is_clean:
             self._soil()

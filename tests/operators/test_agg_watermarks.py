@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import duckdb
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from objectspace.operators import AggCall, Dedup, HashAgg, Hop, Tumble, WatermarkFilter
+from objectspace.operators import AggCall, Dedup, HashAgg, Hop, Pipeline, Tumble, WatermarkFilter
 from objectspace.relational import Chunk, RowError, SchemaError
 from tests.operators.agg_oracle import Log, Running, materialize, permuted, schema_of
 
@@ -188,3 +188,15 @@ def test_the_watermark_filter_drops_what_is_too_late() -> None:
     assert operator.process(Chunk.from_rows(plain, [("U-", (96, 1)), ("U+", (1, 1))]))[0].rows() == [("-", (96, 1))]
     assert operator.watermark("at", 3) == []
     assert operator.watermark("id", 3) == [("id", 3)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "delay", "least"),
+    [("int16", 5, -(2**15)), ("timestamp", timedelta(days=1), datetime.min), ("date", timedelta(days=1), date.min)],
+)
+def test_a_watermark_before_all_that_its_type_holds_promises_nothing(kind: str, delay: Any, least: Any) -> None:
+    pipeline = Pipeline()
+    times = pipeline.source("times", {"id": "int64", "at": kind}, key=["id"]).watermark("at", delay)
+    times.group_by("at").agg(n=AggCall("count")).materialize("counts")
+    with pipeline.run_local([{"times": [(1, least)]}, {"times": [(2, least)]}]) as run:
+        assert run.rows("counts") == [(least, 2)]

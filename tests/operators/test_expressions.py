@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import duckdb
@@ -14,6 +18,7 @@ import pytest
 from objectspace.operators import Expression, call, coalesce, col, lit, when
 from objectspace.operators.computed import Select, Where
 from objectspace.operators.expressions import expression
+from objectspace.operators.fingerprints import describe
 from objectspace.relational import Chunk, Column, RowError, SchemaError, TableSchema
 
 SCHEMA = TableSchema(
@@ -135,6 +140,7 @@ def test_the_text_of_an_expression_is_its_identity() -> None:
     assert first.is_same(same)
     assert not first.is_same(other)
     assert not lit("1").is_same(lit(1))
+    assert not col("s").is_in(["a", "b"]).is_same(col("s").is_in(["a', 'b"]))
     bounds = [call(lambda i, limit=limit: i > limit, "bool", "i") for limit in (1, 2)]  # type: ignore[misc]
     assert not bounds[0].is_same(bounds[1])
 
@@ -169,6 +175,10 @@ def test_a_result_that_does_not_fit_its_type_is_refused() -> None:
     select = Select(SCHEMA, {"x": col("i") * 2**62})
     with pytest.raises(RowError, match="column 'x'"):
         select.process(Chunk(SCHEMA, ["+"], ROWS[:1]))
+    for made, said in ((col("t") + timedelta(days=1), "beyond what a timestamp holds"), (col("i") + 1, "out of range")):
+        row = (1, 2**63 - 1, None, None, None, None, datetime.max, None)
+        with pytest.raises(RowError, match=said):
+            Select(SCHEMA, {"x": made}).process(Chunk(SCHEMA, ["+"], [row]))
 
 
 def test_types_and_nulls_are_known_before_there_are_rows() -> None:
@@ -187,3 +197,55 @@ def test_types_and_nulls_are_known_before_there_are_rows() -> None:
         "d": "d date not null",
         "e": "e string not null",
     }
+
+
+FUNCTIONS = """
+import re
+from functools import partial
+from objectspace.operators import col
+from objectspace.operators.fingerprints import describe
+
+def functions():
+    wanted, other = {"JFK", "LGA", "EWR"}, object()
+    def helper(text, base=frozenset("abc")):
+        return text in base and helper(text)
+    yield lambda row: row.origin in {"JFK", "LGA", "EWR"}
+    yield lambda row: [helper(text) for text in wanted if re.match("a", text)]
+    yield lambda row: other is row
+    yield partial(helper, base=wanted)
+
+print(*map(describe, functions()), col("origin").is_in({"JFK", "LGA", "EWR"}))
+"""
+
+
+def test_a_function_has_one_name_in_every_process() -> None:
+    command = [sys.executable, "-c", FUNCTIONS]
+    found = [
+        subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True)
+        for seed in "12"
+    ]
+    assert found[0].stdout == found[1].stdout
+    assert found[0].stdout.count("#") == 4
+
+
+def test_a_function_counts_with_its_defaults_and_what_it_closes_over() -> None:
+    def limited(limit: int) -> Any:
+        return lambda row: row.a > limit
+
+    def above(row: Any, *, limit: int = 3) -> bool:
+        return bool(row.a > limit)
+
+    names = [describe(limited(3)), describe(limited(4)), describe(above)]
+    above.__kwdefaults__ = {"limit": 4}
+    names += [describe(above), describe(partial(above, limit=5)), describe(partial(above, limit=6))]
+    assert len(set(names)) == len(names)
+    assert describe(limited(3)) == names[0]
+
+
+def test_a_column_may_be_called_as_an_expression_is_written() -> None:
+    schema = TableSchema([Column("1", "int64"), Column("lower(s)", "string"), Column("s", "string")], ["s"])
+    select = Select(schema, {"s": col("s"), "one": lit(1), "low": col("s").lower(), "there": col("1")})
+    (made,) = select.process(Chunk(schema, ["+"], [(7, "other", "S")]))
+    assert made.values == [("S", 1, "s", 7)]
+    (made,) = Select(schema, {"s": col("s"), "one": lit(1)}).process(Chunk(schema, ["+"], [(7, "other", "S")]))
+    assert made.values == [("S", 1)]

@@ -151,6 +151,27 @@ def test_rows_come_in_many_forms(rows: Any) -> None:
     assert pipeline.run_local([{"flights": rows}]).rows("all") == [(1, "UA", 90), (2, "B6", None)]
 
 
+def test_an_update_may_change_the_key_of_a_row() -> None:
+    pipeline = Pipeline()
+    flights(pipeline).materialize("all").sink("changes")
+    moved = [("U-", (1, "UA", 90)), ("U+", (7, "UA", 90)), ("U-", (2, "B6", None)), ("U+", (2, "B6", 5))]
+    run = pipeline.run_local([{"flights": [(1, "UA", 90), (2, "B6", None)]}, {"flights": moved}])
+    assert run.rows("all") == [(2, "B6", 5), (7, "UA", 90)]
+    assert run.changes("changes")[1][1].rows() == [
+        ("-", (1, "UA", 90)),
+        ("U-", (2, "B6", None)),
+        ("U+", (2, "B6", 5)),
+        ("+", (7, "UA", 90)),
+    ]
+
+
+def test_an_update_of_nothing_sets_what_a_table_has_missed() -> None:
+    pipeline = Pipeline()
+    flights(pipeline).materialize("all")
+    run = pipeline.run_local([{"flights": [(1, "UA", 90)]}, {"flights": [("U-", (1, "B6", 0)), ("U+", (1, "B6", 0))]}])
+    assert run.rows("all") == [(1, "B6", 0)]
+
+
 @pytest.mark.parametrize(
     "given", [pa.schema([("id", pa.int64()), ("s", pa.string())]), pd.DataFrame({"id": [1], "s": ["x"]})]
 )
@@ -268,6 +289,29 @@ def test_what_is_new_needs_the_batches_from_the_first_one(tmp_path: Path) -> Non
     kept = run_local(built(counted), BATCHES, path)
     assert kept.rows("delays") == [("B6", 1, 40), ("UA", 2, 5)]
     kept.close()
+
+
+def test_what_is_new_goes_through_its_batches_one_after_the_other() -> None:
+    def timely(results: int) -> Pipeline:
+        pipeline = Pipeline()
+        events = pipeline.source("events", {"id": "int64", "k": "string", "at": "int64"}, ["id"], append_only=True)
+        windows = events.watermark("at", delay=0).window("at", 10).group_by("window_start").on_window_close()
+        made = [events, events.dedup("k"), windows.agg(n=count())]
+        for number, stream in enumerate(made[:results]):
+            stream.materialize(f"r{number}")
+        return pipeline
+
+    batches = [{"events": [(7, "a", 25)]}, {"events": [(1, "a", 3), (2, "b", 31)]}, {"events": [(3, "b", 4)]}]
+    store = CheckpointStore(":memory:")
+    run_local(timely(1), batches, store).space.close()
+    added, fresh = run_local(timely(3), batches, store), run_local(timely(3), batches)
+    assert added.rows("r1") == fresh.rows("r1") == [(7, "a", 25), (2, "b", 31)], "of each key the earliest"
+    assert added.rows("r2") == fresh.rows("r2") == [(20, 1)], "what was too late then is too late now"
+    assert (added.position, added.epoch) == (3, 4)
+    later = {"events": [(4, "c", 29), (5, "c", 40)]}
+    for run in (added, fresh):
+        run.step(later)
+    assert added.rows("r2") == fresh.rows("r2") == [(20, 1), (30, 1)]
 
 
 def test_a_stateless_change_above_an_operator_changes_what_it_reads(tmp_path: Path) -> None:

@@ -202,6 +202,16 @@ def test_a_watermark_only_grows_and_survives_a_crash() -> None:
         StateTable(space, "u", schema_of("a int64", key=["a"])).update_watermark(1)
 
 
+def test_a_watermark_does_not_go_backwards_before_its_commit_either() -> None:
+    space = new_space()
+    table = StateTable(space, "t", schema_of("a int64", key=["a"], watermark_column="a"))
+    table.write_chunk(("+", (number,)) for number in (1, 4, 7))
+    table.update_watermark(5)
+    table.update_watermark(3)
+    space.checkpoint(epoch=1)
+    assert (table.watermark, list(table.scan())) == (5, [(7,)])
+
+
 def test_an_update_across_the_watermark_is_its_visible_half() -> None:
     table = StateTable(new_space(), "t", schema_of("k int64", "a int64", key=["k"], watermark_column="a"), "strict")
     table.write_chunk([("+", (1, 1)), ("+", (2, 9))])

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from checkpoint import CheckpointKind
 from objectspace import PersistedObjectSpace
 from tests.tool.conftest import Tool
 
@@ -79,6 +80,21 @@ def test_diff(tool: Tool, store: Path) -> None:
 def test_blame(tool: Tool, store: Path) -> None:
     rows = [json.loads(line) for line in tool("blame", store, "events", "--json").output.splitlines()]
     assert [(row["epoch"], row["key"]) for row in rows] == [(10 * n, n - 1) for n in range(1, 8)]
+
+
+def test_blame_names_nothing_that_was_gone_before_a_full_checkpoint(tool: Tool, tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with PersistedObjectSpace.open(path) as space:
+        counts = space.create_dictionary("counts")
+        counts.update(a=1, b=2)
+        space.checkpoint()
+        del counts["a"]
+        space.checkpoint(kind=CheckpointKind.FULL)
+        counts["c"] = 3
+        space.checkpoint()
+    rows = [json.loads(line) for line in tool("blame", path, "counts", "--json").output.splitlines()]
+    assert [(row["number"], row["key"], row["value"]) for row in rows] == [(2, "b", 2), (3, "c", 3)]
+    assert "no key 'a'" in tool("blame", path, "counts[a]").output
 
 
 def test_verify_and_doctor(tool: Tool, store: Path) -> None:
