@@ -284,7 +284,7 @@ def test_a_part_of_a_space_has_names_and_key_value_tables_of_its_own() -> None:
     assert "one/m" not in space
 
 
-def test_an_operator_that_is_new_gets_what_came_before_as_one_batch() -> None:
+def test_an_operator_that_is_new_gets_what_came_before_batch_by_batch() -> None:
     store, batches = CheckpointStore(":memory:"), [{"flights": [(n, "UA", n)]} for n in range(3)]
     first = Pipeline()
     first.source("flights", FLIGHTS, key=["id"]).materialize("all")
@@ -294,6 +294,6 @@ def test_an_operator_that_is_new_gets_what_came_before_as_one_batch() -> None:
     flights.materialize("all")
     flights.apply(Notes(), "mine", LONGEST, key="carrier").sink("out")
     run = second.run_local(batches, store)
-    assert run.space.get_list("mine/seen") == [[["+", n, "UA", n] for n in range(3)]]
+    assert run.space.get_list("mine/seen") == [[["+", n, "UA", n]] for n in range(3)]
     assert Chunk(run.plan.roots[1].schema, [], []).schema.names == ("carrier", "delay", "_row")
     store.close()
