@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
+from weakref import WeakMethod
 
 from objectspace.relational import Chunk, StateTable, TableSchema
 from objectspace.relational.schema import Row
@@ -47,7 +48,7 @@ class Operator(ABC):
         """
         self._tables = {role: StateTable(space, f"{name}/{role}", schema) for role, schema in self.state()}
         # After the tables, which are told first of a rollback: what is read of them then is what is stored.
-        space.on_rollback(self._forget)
+        self._follow_rollbacks(space)
 
     @abstractmethod
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
@@ -85,6 +86,17 @@ class Operator(ABC):
         """Refuse an epoch that cannot be sealed, before anything is given out for it."""
         for table in self._tables.values():
             table.check_epoch(epoch)
+
+    def _follow_rollbacks(self, space: ObjectSpace) -> None:
+        """Have :meth:`_forget` called after each rollback; the space does not keep the operator for that."""
+        found = WeakMethod(self._forget)
+
+        def _forget() -> None:
+            forget = found()
+            if forget is not None:
+                forget()
+
+        space.on_rollback(_forget)
 
     def _forget(self) -> None:  # noqa: B027 -- not every operator has anything in memory
         """Drop what is in memory, and take over what is stored: the space was rolled back."""

@@ -63,7 +63,7 @@ class PipelineOperator(Operator):
         """Open all its operators, under names that begin with ``name``."""
         for node, operator in self._graph.operators.items():
             operator.open(space, f"{name}/{self.plan.names[node]}")
-        space.on_rollback(self._forget)
+        self._follow_rollbacks(space)
 
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
         """Take changes of a source, and return the changes of the results that are known already.

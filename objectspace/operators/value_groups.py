@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import compress, repeat
-from operator import add, itemgetter
+from operator import add, eq, itemgetter
 from typing import Any
 
 from objectspace.operators.aggregation import Aggregation
@@ -192,6 +192,7 @@ _first = itemgetter(0)
 
 def _changes(olds: list[Group], news: list[tuple[Cells, tuple[Any, ...]]], equal: Equal) -> tuple[list[Any], list[Any]]:
     """Return the change of each group: an insert, a delete, a pair, or nothing."""
+    may_be_equal = equal is not eq
     ops: list[Any] = []
     rows: list[Any] = []
     for (old, before), (new, shown) in zip(olds, news):
@@ -202,7 +203,7 @@ def _changes(olds: list[Group], news: list[tuple[Cells, tuple[Any, ...]]], equal
         elif not new[0]:
             ops.append("-")
             rows.append(before)
-        elif before != shown and not equal(before, shown):
+        elif before != shown and not (may_be_equal and equal(before, shown)):
             ops += ("U-", "U+")
             rows += (before, shown)
     return ops, rows

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -132,6 +134,18 @@ def test_before_the_first_checkpoint_it_is_opened_again(name: str) -> None:
             it.operator.open(it.space, "it")
         outcomes.append((it.give(FIRST) + it.end(1), it.stored()))
     assert outcomes[0] == outcomes[1]
+
+
+def test_a_space_does_not_keep_an_operator_that_nobody_needs_any_more() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    operator = OPERATORS["sums"]()
+    operator.open(space, "it")
+    kept = weakref.ref(operator)
+    del operator
+    gc.collect()
+    assert kept() is None
+    space.rollback()
+    assert "it/HashAggState" not in space
 
 
 def test_rows_that_wait_to_be_added_up_are_dropped() -> None:
