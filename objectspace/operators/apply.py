@@ -132,9 +132,10 @@ class Apply(Operator):
     def open(self, space: ObjectSpace, name: str) -> None:
         """Create its state under a name, or open it again after recovery."""
         self._space = SpacePart(space, f"{name}/")
-        self._pending = []
         if self._output is not None:
             self._output.open(space, name)
+        self._follow_rollbacks(space)
+        self._forget()
 
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
         """Take some changes; the object gets them with the barrier.
@@ -151,24 +152,31 @@ class Apply(Operator):
     def barrier(self, epoch: int) -> list[Chunk]:
         """End an epoch: hand its changes to the object, and return what the rows that it returned change.
 
+        Where the object fails, or what it returned is refused, what it has changed stays: roll the space back.
+
         Raises:
             RowError: a returned row does not fit the schema, or is of a key that did not come.
 
         Time: O(rows · log rows) and what the object takes. Dirties: what the object changes, and a slot for each
         returned row that differs from the last one of its key.
         """
+        if self._output is not None:
+            self._output._check_epoch(epoch)
         changes = self._changes()
         made = list(self._made(changes)) if changes else []
+        self._forget()
         if self._output is None:
             return self._added(made, epoch)
         chunk = Chunk(self._returned, [op for op, _ in made], [row for _, row in made])
         return [*self._output.process(chunk), *self._output.barrier(epoch)]
 
+    def _forget(self) -> None:
+        self._pending = []
+
     def _changes(self) -> list[Change]:
         """Return what the epoch changed, by the stream key: so it does not matter in which order it came."""
-        taken, self._pending = self._pending, []
-        rows = [row for chunk in taken for row in chunk.values]
-        ops = [op for chunk in taken for op in chunk.ops]
+        rows = [row for chunk in self._pending for row in chunk.values]
+        ops = [op for chunk in self._pending for op in chunk.ops]
         found = paired(self._updated, _halves(Chunk(self.input, ops, rows)))
         return found.rows()
 
@@ -213,6 +221,7 @@ class Output(Materialize):
     def open(self, space: ObjectSpace, name: str) -> None:
         """Create the table, or open it again."""
         self._tables = {"table": StateTable(space, f"{name}/{OUTPUT}", self._output, "blind")}
+        self._follow_rollbacks(space)
 
 
 def _copied(what: str, processor: Processor) -> Processor:

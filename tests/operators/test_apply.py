@@ -16,7 +16,8 @@ from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace, SpacePart, VolatileObjectSpace
 from objectspace.kvt import UTF8, KeyValueTableConfiguration, KeyValueTableManager
 from objectspace.operators import LocalRun, Pipeline, sum_
-from objectspace.relational import Chunk, RowError, SchemaError
+from objectspace.operators.apply import Apply
+from objectspace.relational import Chunk, Column, EpochError, RowError, SchemaError, TableSchema
 from objectspace.testing import crash_everywhere
 from tests.operators.pipeline_trees import EDITS, SCHEMA, World
 from tests.operators.processors import GREATEST, Greatest, expected, greatest
@@ -282,6 +283,22 @@ def test_a_part_of_a_space_has_names_and_key_value_tables_of_its_own() -> None:
         part.get_or_create_value("$mine")
     part.delete("m")
     assert "one/m" not in space
+
+
+def test_a_rollback_drops_the_rows_of_the_epoch() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    rows = TableSchema([Column("id", "int64"), Column("carrier", "string"), Column("delay", "int64")], ["id"])
+    output = TableSchema([Column("carrier", "string"), Column("delay", "int64")], ["carrier"])
+    operator = Apply(rows, Says([("UA", 3)]), "says", output, ["carrier"], append_only=True)
+    operator.open(space, "says")
+    space.checkpoint(epoch=1)
+    operator.process(Chunk.from_rows(rows, [("+", (1, "UA", 99))]))
+    space.rollback()
+    assert operator.barrier(2) == []
+    operator.process(Chunk.from_rows(rows, [("+", (2, "UA", 3))]))
+    with pytest.raises(EpochError):
+        operator.barrier(2)
+    assert [chunk.rows() for chunk in operator.barrier(3)] == [[("+", ("UA", 3))]]
 
 
 def test_an_operator_that_is_new_gets_what_came_before_batch_by_batch() -> None:
