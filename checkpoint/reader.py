@@ -104,6 +104,11 @@ class Reader:
         """The number of the checkpoint that is read; 0 before the first."""
         return int(self.runs[0]) if self.runs else 0
 
+    @property
+    def is_retired(self) -> bool:
+        """Whether the checkpoint that is read exists no more; another one may have its number by now."""
+        return self._refusal is not None
+
     def retire(self, reason: str) -> None:
         """Refuse all further work, because the checkpoint that is read exists no more."""
         self._refusal = reason

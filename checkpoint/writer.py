@@ -174,6 +174,7 @@ class CheckpointWriter(Writer):
     def _publish(self, run: Run) -> None:
         self._expected_number = self._store.next_number()
         try:
+            self._require_base()
             self.receipt = self._store.append(run, self.epoch)
         except BaseException:
             self.state = WriterState.UNKNOWN
@@ -181,6 +182,15 @@ class CheckpointWriter(Writer):
             with suppress(CheckpointError):
                 self.is_durable()
             raise
+
+    def _require_base(self) -> None:
+        """Refuse rows that change another state than the newest one: somebody else has committed since their save."""
+        base = self._base
+        if base is not None and (base.is_retired or base.newest != self._store.next_number() - 1):
+            raise CheckpointError(
+                f"{self._store.path} has moved on since the save: somebody else has committed into it; take that over"
+                " with the rollback() of the space, and let one space write at a time"
+            )
 
 
 def overlay(base: Run, changes: Run) -> Run:

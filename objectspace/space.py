@@ -587,7 +587,8 @@ class PersistedObjectSpace(ObjectSpace):
         if self._flight is not None and self._flight.is_pending():
             raise CheckpointProtocolError("two saves in flight: commit the writer of the first save, or roll it back")
         self._resolve()
-        if self._reader.newest != self._store.next_number() - 1:
+        # Where another space went back, the number of what this one has read may be that of another checkpoint by now.
+        if self._reader.is_retired or self._reader.newest != self._store.next_number() - 1:
             raise CheckpointProtocolError(
                 f"{self._store.path} has moved on since this space read it: somebody else has saved into it; take that"
                 " over with rollback(), and let one space write at a time"

@@ -470,3 +470,44 @@ def test_threads_read_while_another_one_commits(tmp_path: Path, kind: str, monke
         assert failures == []
         space.checkpoint()
         assert list(PersistedObjectSpace(space.store).get("written")) == list(range(20))
+
+
+def test_a_space_does_not_save_onto_another_checkpoint_of_the_number_that_it_has_read() -> None:
+    store = CheckpointStore(":memory:")
+    one = PersistedObjectSpace(store)
+    letters = one.create_dictionary("letters")
+    for value in (1, 2):
+        letters["a"] = value
+        one.checkpoint()
+    other = PersistedObjectSpace(store)
+    assert other.get("letters")["a"] == 2
+    one.rollback(epoch=1)
+    letters["b"] = 5
+    one.checkpoint()
+    other.get("letters")["c"] = 1
+    with pytest.raises(CheckpointProtocolError, match="has moved on since this space read it"):
+        other.checkpoint()
+    other.rollback()
+    other.get("letters")["c"] = 1
+    other.checkpoint()
+    assert (store.verify(), other.get("letters")) == (3, {"a": 1, "b": 5, "c": 1})
+
+
+def test_a_save_is_not_committed_onto_what_another_space_has_committed_since() -> None:
+    store = CheckpointStore(":memory:")
+    one = PersistedObjectSpace(store)
+    one.create_dictionary("letters")["a"] = 1
+    one.checkpoint()
+    other = PersistedObjectSpace(store)
+    one.get("letters")["b"] = 1
+    writer = store.writer()
+    one.save(writer)
+    other.get("letters")["c"] = 1
+    other.checkpoint()
+    with pytest.raises(CheckpointError, match="has moved on since the save"):
+        writer.commit()
+    assert one.get("letters") == {"a": 1, "b": 1}, "its edits stay"
+    with pytest.raises(CheckpointProtocolError, match="has moved on"):
+        one.checkpoint()
+    one.rollback()
+    assert (store.verify(), one.get("letters")) == (2, {"a": 1, "c": 1})
