@@ -39,7 +39,7 @@ anything = st.recursive(
 
 
 @given(anything)
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_a_value_comes_back_as_it_was(value: Any) -> None:
     assert shape(codec.decode(codec.encode(value))) == shape(value)
 
@@ -107,7 +107,7 @@ def test_registered_dataclasses_come_back() -> None:
 
 
 @given(hashables, hashables)
-@settings(max_examples=600)
+@settings(max_examples=300)
 def test_equal_keys_have_equal_slots(one: Any, other: Any) -> None:
     check_pair(one, other)
     check_pair(one, one)
@@ -152,7 +152,7 @@ sortables = [
 
 
 @given(st.one_of([st.tuples(family, family) for family in sortables]))
-@settings(max_examples=600)
+@settings(max_examples=300)
 def test_slots_sort_as_keys_do(pair: tuple[Any, Any]) -> None:
     one, other = pair
     assert (keys.comparable(one) < keys.comparable(other)) == (one < other)

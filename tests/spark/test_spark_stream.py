@@ -87,10 +87,10 @@ def test_an_older_checkpoint_of_spark_is_noticed(
 
 def test_the_demo_survives_its_kill_and_starts_afresh(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "objectspace.spark.demo", "--location", str(tmp_path / "demo")]
-    command += ["--first", "60", "--days", "15"]
+    command += ["--first", "30", "--days", "15"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stderr == ""
-    assert re.search(r"Killed with SIGKILL after epoch \d of 4", done.stdout)
+    assert re.search(r"Killed with SIGKILL after epoch \d of 2", done.stdout)
     assert re.search(r"^UA +\d,\d{3} +\d+ +\d+\.\d\d +\d+$", done.stdout, re.MULTILINE)
     assert re.search(r"^AIRTRAN|^EMBRAER", done.stdout, re.MULTILINE)
     assert "\nEQUAL: the state after the kill" in done.stdout
