@@ -22,8 +22,12 @@ LAYERS = [
 ]
 """From the bottom to the top; the longest name that fits a module is its layer."""
 
-HOMES = {"pyspark": ("objectspace.spark", "benchmarks.spark"), "rocksdict": ("benchmarks",), "pickle": ()}
-"""Where a library may be imported; in ``benchmarks.spark`` Spark's own state stores are the rivals."""
+HOMES = {
+    "pyspark": ("objectspace.spark", "benchmarks.spark"),
+    "rocksdict": ("benchmarks",),
+    "pickle": ("benchmarks.scenarios.stores",),
+}
+"""Where a library may be imported; the state stores of Spark, and a pickle, are rivals in the benchmarks."""
 
 
 def modules() -> list[Path]:

@@ -7,6 +7,7 @@ power failure is said with its configuration.
 from __future__ import annotations
 
 import os
+import pickle
 import random
 import shelve
 import sqlite3
@@ -283,38 +284,78 @@ def no_good_dbm() -> str | None:
 
 
 class Blob(Store):
-    """The whole state in memory, re-saved as one JSON text: a new file, synced, renamed over the old one."""
+    """The whole state in memory, re-saved as one blob: a new file, synced, renamed over the old one."""
+
+    name: str
+
+    def encoded(self) -> bytes:
+        """Return the state as it is saved."""
+        raise NotImplementedError
+
+    def decoded(self, blob: bytes) -> dict[Any, str]:
+        """Return the state that was saved."""
+        raise NotImplementedError
+
+    def key(self, number: int) -> Any:
+        """Return a key as the state has it."""
+        return number
 
     def open(self) -> None:
-        self.path = self.place / "state.json"
-        text = self.path.read_bytes() if self.path.exists() else b"{}"
-        self.entries: dict[str, str] = orjson.loads(text)
+        self.path = self.place / self.name
+        self.entries = self.decoded(self.path.read_bytes()) if self.path.exists() else {}
 
     def change(self, entries: Mapping[int, str]) -> None:
-        self.entries.update((str(key), value) for key, value in entries.items())
+        self.entries.update((self.key(number), value) for number, value in entries.items())
         self.save()
 
     def save(self) -> None:
         """Write everything."""
         fresh = self.path.with_suffix(".new")
         with fresh.open("wb") as file:
-            file.write(orjson.dumps(self.entries))
+            file.write(self.encoded())
             file.flush()
             os.fsync(file.fileno())
         os.replace(fresh, self.path)
         sync_folder(self.place)
 
     def get(self, key: int) -> str:
-        return self.entries[str(key)]
+        return self.entries[self.key(key)]
 
     def fill(self, size: int) -> None:
         self.open()
         for entries in batches(size):
-            self.entries.update((str(key), value) for key, value in entries.items())
+            self.entries.update((self.key(number), value) for number, value in entries.items())
         self.save()
 
     def close(self) -> None:
         self.entries = {}
+
+
+class JsonBlob(Blob):
+    """One JSON text, whose keys are text."""
+
+    name = "state.json"
+
+    def encoded(self) -> bytes:
+        return orjson.dumps(self.entries)
+
+    def decoded(self, blob: bytes) -> dict[Any, str]:
+        return orjson.loads(blob)  # type: ignore[no-any-return]
+
+    def key(self, number: int) -> str:
+        return str(number)
+
+
+class PickleBlob(Blob):
+    """One pickle of the dictionary."""
+
+    name = "state.pickle"
+
+    def encoded(self) -> bytes:
+        return pickle.dumps(self.entries, pickle.HIGHEST_PROTOCOL)
+
+    def decoded(self, blob: bytes) -> dict[Any, str]:
+        return pickle.loads(blob)  # type: ignore[no-any-return]
 
 
 def sync_folder(place: Path) -> None:
@@ -397,8 +438,13 @@ RIVALS = (
         refusal=no_good_dbm,
     ),
     Kind(
+        "whole pickle",
+        PickleBlob,
+        "the highest protocol, a new file, fsync, rename, fsync of the folder; the state must fit into memory",
+    ),
+    Kind(
         "whole JSON blob",
-        Blob,
+        JsonBlob,
         "orjson, a new file, fsync, rename, fsync of the folder: the safe way to replace a file; the state must fit"
         " into memory",
     ),
