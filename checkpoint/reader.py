@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import wraps
-from itertools import repeat
 from operator import itemgetter
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from checkpoint.errors import UnknownCheckpointError
+from checkpoint.lookup import Extents, Lookup, ReadRow, in_order
 from checkpoint.run import CheckpointKind, IndexRow, Payload, Run, Slot, is_owner, reachable
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
@@ -39,9 +39,6 @@ class StoredItem(NamedTuple):
     rank: int | None
 
 
-ReadRow = tuple[Slot, Payload | None, int | None]
-"""(slot, value, rank); a value of ``None`` marks a deletion."""
-
 _Limits = tuple[Slot | None, Slot | None, Slot | None, bool]
 """The least and the greatest slot of a scan, the last one that was seen, and whether it goes backwards."""
 
@@ -65,6 +62,7 @@ class Reader:
         session: the connection to read through.
         runs: the numbers of the runs that make up the state, in any order.
         between: gives a reader of just what came after one checkpoint up to another; None where that is not known.
+        extents: what is known of the runs already.
         is_partial: the runs are not a whole state, but what came on top of an older one.
     """
 
@@ -79,11 +77,13 @@ class Reader:
         session: Session,
         runs: Sequence[RunNumber],
         between: Callable[[int, int], Reader | None] | None = None,
+        extents: Extents | None = None,
         *,
         is_partial: bool = False,
     ) -> None:
         self.is_partial = is_partial
         self._session, self._between, self.mutex = session, between, session.mutex
+        self._extents = extents or Extents(session)
         self._refusal: str | None = None
         self.read_from(runs)
 
@@ -92,12 +92,7 @@ class Reader:
         """Read the same state from other runs from now on."""
         self.runs = tuple(sorted(runs, reverse=True))
         self._in = "= -1" if not runs else f"= {runs[0]}" if len(runs) == 1 else f"IN ({','.join(map(str, self.runs))})"
-        # The newest run comes first, and the first row ends it. A list after IN would be sorted anew for each slot.
-        newest_first = ", ".join(f"({run})" for run in self.runs) or "(-1)"
-        self._point = (
-            f"SELECT value, rank FROM (VALUES {newest_first}) AS run CROSS JOIN state_item"
-            " WHERE checkpoint = run.column1 AND object = ? AND slot = ? LIMIT 1"
-        )
+        self._lookup = Lookup(self._session, self.runs, self._extents)
 
     @property
     def newest(self) -> int:
@@ -153,7 +148,7 @@ class Reader:
         Time: O(live runs · log n).
         """
         self._allow()
-        row = self._session.row(self._point, (object_id, slot))
+        row = self._lookup.one(object_id, slot)
         if row is None or row[0] is None:
             return None
         return StoredItem(slot, row[0], row[1])
@@ -164,35 +159,14 @@ class Reader:
 
         Time: O(slots · live runs · log n).
         """
-        newest: dict[Slot, ReadRow] = {}
-        ordered = _in_order(slots)
-        for start in range(0, len(ordered), _ASKED[-1]):
-            asked = ordered[start : start + _ASKED[-1]]
-            found = self._close_by(object_id, asked)
-            if found is None:
-                found = self._named(object_id, asked)
-            newest.update(zip(map(_slot, found), found, strict=True))
-        return [row for row in newest.values() if row[1] is not None]
+        self._allow()
+        return [row for row in self._lookup.many(object_id, slots) if row[1] is not None]
 
-    def _named(self, object_id: int, asked: Sequence[Slot]) -> list[ReadRow]:
-        """Return the rows of some slots, run by run, the oldest first."""
-        # Few lengths make few statements, which SQLite's module then keeps prepared.
-        length = next(length for length in _ASKED if length >= len(asked))
-        return self._query(
-            f"SELECT slot, value, rank FROM state_item WHERE checkpoint {self._in} AND object = ?"
-            f" AND slot IN (?{', ?' * (length - 1)}) ORDER BY checkpoint",
-            (object_id, *asked, *repeat(asked[-1], length - len(asked))),
-        )
-
-    def _close_by(self, object_id: int, asked: Sequence[Slot]) -> list[ReadRow] | None:
-        """Return what :meth:`_named` does where few other rows lie between the slots, which are in order; else None."""
-        where = f"FROM state_item WHERE checkpoint {self._in} AND object = ? AND slot BETWEEN ? AND ?"
-        bounds, few = (object_id, asked[0], asked[-1]), 2 * len(asked)
-        if len(asked) < _ASKED[0] or self._query(f"SELECT 1 {where} LIMIT 1 OFFSET {few}", bounds):
-            return None
-        wanted = set(asked)
-        rows: list[ReadRow] = self._query(f"SELECT slot, value, rank {where} ORDER BY checkpoint", bounds)
-        return [row for row in rows if row[0] in wanted]
+    @_steadily
+    def depth(self, object_id: int) -> int:
+        """Return how many of the runs have rows of an object."""
+        self._allow()
+        return len(self.runs) if len(self.runs) < 2 else len(self._extents.of(self.runs, object_id))
 
     def items(
         self,
@@ -437,21 +411,8 @@ def _overlaid(older: list[ReadRow], page: list[ReadRow], newer: list[ReadRow], *
     newest = dict(zip(map(_slot, rows), rows, strict=True))
     if len(newest) == len(page) and not older:
         return list(newest.values())
-    slots = _in_order(list(newest))
+    slots = in_order(list(newest))
     return [newest[slot] for slot in (reversed(slots) if reverse else slots)]
-
-
-def _in_order(slots: Sequence[Slot]) -> Sequence[Slot]:
-    """Return slots in the order of SQLite."""
-    try:
-        return sorted(slots)
-    except TypeError:
-        return sorted(slots, key=_order_of)
-
-
-def _order_of(slot: Slot) -> tuple[int, Any]:
-    """Return what sorts slots as SQLite does: numbers, then text, then bytes."""
-    return (2 if isinstance(slot, bytes) else 1 if isinstance(slot, str) else 0), slot
 
 
 def _range(lower: Slot | None, upper: Slot | None, last: Slot | None, reverse: bool) -> tuple[str, dict[str, Slot]]:
@@ -474,9 +435,6 @@ _MOST_AROUND = 8192
 
 _LEAST_ROWS = 16
 """How many rows of the leading run make a page at least: where others have too many in between, all are merged."""
-
-_ASKED = (8, 64, 1024)
-"""How many slots a statement may ask for by name."""
 
 _slot = itemgetter(0)
 _value = itemgetter(1)

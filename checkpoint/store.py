@@ -19,6 +19,7 @@ from checkpoint.diff import Change, differences, run_applying
 from checkpoint.errors import CheckpointError, EpochTypeError, UnknownCheckpointError
 from checkpoint.fork import fork
 from checkpoint.lock import WriterLock
+from checkpoint.lookup import Extents
 from checkpoint.reader import Reader
 from checkpoint.record import CheckpointRecord, read_integers, read_records, write_record
 from checkpoint.repair import Repair, repair
@@ -78,6 +79,7 @@ class CheckpointStore:
             require_usable(Path(path), read_only=read_only)
         self._session = Session(self.path, read_only=read_only, durability=durability)
         self._mutex = self._session.mutex
+        self._extents = Extents(self._session)
         self._readers: WeakKeyDictionary[Reader, CheckpointRecord | None] = WeakKeyDictionary()
         self._suspected: set[str] = set()
         self._lock = None if read_only or self._session.in_memory else WriterLock(Path(path))
@@ -461,6 +463,7 @@ class CheckpointStore:
         last, following = (read_integers(self._session, statement) for statement in _LOADED)
         found = catalogue.load(self._session)
         self._runs, self._upkeep = found.runs, Upkeep(self._session, found)
+        self._extents.clear()
         self._last = (last[0][0], last[0][1]) if last else (0, 0)
         self._next_object_id = following[0][0] if following else 1
 
@@ -481,7 +484,7 @@ class CheckpointStore:
 
     def _registered(self, runs: Sequence[RunNumber], *, is_partial: bool = False) -> Reader:
         """Return a reader whose runs stay as long as it is referred to."""
-        reader = Reader(self._session, runs, self._between, is_partial=is_partial)
+        reader = Reader(self._session, runs, self._between, self._extents, is_partial=is_partial)
         self._readers[reader] = self._record(reader.newest) if self.read_only and runs else None
         return reader
 
@@ -582,7 +585,9 @@ class CheckpointStore:
         retention.forget(connection, self._runs, min(first, self._last[0] - kept.records + 1), pins)
 
     def _settle(self) -> None:
-        if self._upkeep.settle():
+        has_merged = self._upkeep.settle()
+        self._extents.keep(self._runs)
+        if has_merged:
             # What they show stays the same, and the runs that they read until now may go.
             for reader in self._readers:
                 if not reader.is_partial and (runs := self._runs.at(reader.newest)):

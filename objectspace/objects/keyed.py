@@ -8,7 +8,8 @@ from typing import Any
 
 import orjson
 
-from checkpoint.reader import ReadRow, StoredItem
+from checkpoint.lookup import ReadRow
+from checkpoint.reader import StoredItem
 from checkpoint.run import ItemRow, Slot
 from objectspace import codec, keys
 from objectspace.objects.base import DAMAGE, PersistedObject, item_text

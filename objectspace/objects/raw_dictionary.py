@@ -6,7 +6,8 @@ from itertools import compress, repeat
 from operator import ne
 from typing import Any
 
-from checkpoint.reader import ReadRow, StoredItem
+from checkpoint.lookup import ReadRow
+from checkpoint.reader import StoredItem
 from checkpoint.run import ItemRow, Slot
 from objectspace.errors import UnencodableValueError
 from objectspace.objects.sorted_dictionary import SortedDictionary

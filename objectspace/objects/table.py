@@ -10,7 +10,8 @@ from typing import Any
 import orjson
 from sortedcontainers import SortedDict
 
-from checkpoint.reader import ReadRow, StoredItem
+from checkpoint.lookup import ReadRow
+from checkpoint.reader import Reader, StoredItem
 from checkpoint.run import ItemRow, Payload, Slot
 from objectspace import keys
 from objectspace.codec import ATOMS, Unencodable, encode
@@ -112,12 +113,28 @@ class SlotTable:
                 return
             home.make_room()
             missing = [key for key in wanted if not dict.__contains__(live, key) and self._may_be_stored(key)]
-            rows = home.reader().items_at(self.owner._id, list(map(self.owner._slot, missing)))
-            for row, (key, value) in zip(rows, self.owner._pairs_of(rows), strict=True):
-                if not dict.__contains__(live, key):
-                    self._remember(key, value, row)
-                    _put(live, key, value)
-            self._note_faults(len(rows) // limits.FETCH_SHARE)
+            is_own_slot = self.owner._is_plain and _are_slots(missing)
+            slots = missing if is_own_slot else list(map(self.owner._slot, missing))
+            rows = home.reader().items_at(self.owner._id, slots)
+            self._take(rows)
+            self._note_faults(len(rows) // (limits.FETCH_SHARE * self._depth()))
+
+    def _take(self, rows: list[ReadRow]) -> None:
+        """Bring rows that were read into memory, whole columns of them; what is there already stays."""
+        pairs = self.owner._pairs_of(rows)
+        found = [key for key, _ in pairs]
+        if not dict.keys(self.live).isdisjoint(found):
+            new = [place for place, key in enumerate(found) if not dict.__contains__(self.live, key)]
+            rows, pairs = [rows[place] for place in new], [pairs[place] for place in new]
+            found = [key for key, _ in pairs]
+        if not ATOMS.issuperset([type(value) for _, value in pairs]):
+            marks = (
+                (key, hash(row[1])) for row, (key, value) in zip(rows, pairs, strict=True) if type(value) not in ATOMS
+            )
+            self.prints.update(marks)
+        if self.ranks is not None:
+            self.ranks.update((key, row[2]) for key, row in zip(found, rows, strict=True) if row[2] is not None)
+        dict.update(self.live, pairs)
 
     def write_all(self, changes: dict[Any, Any]) -> None:
         """Set the values of many keys."""
@@ -404,7 +421,8 @@ class SlotTable:
 
     def expect(self, reads: int) -> None:
         """Read all slots now where so many reads would take longer, and where all fit."""
-        if not self.complete and self._fits() and reads * limits.EXPECT_SHARE > self.count:
+        price = reads * limits.EXPECT_SHARE
+        if not self.complete and price > self.count and self._fits() and price > self.count * self._depth():
             self.owner._load_whole()
 
     def stream(self) -> Iterator[Entry]:
@@ -586,6 +604,11 @@ class SlotTable:
         self.owner._home.account(self.owner, self.owner._held())
         if self.faults * limits.PROMOTE_SHARE > self.count and self._fits():
             self.owner._load_whole()
+
+    def _depth(self) -> int:
+        """Return how many runs all slots are read from, while those that are named are mostly in the newest."""
+        reader: Reader = self.owner._home.reader()
+        return max(1, reader.depth(self.owner._id))
 
     def _fits(self) -> bool:
         """Tell whether all slots may be in memory."""

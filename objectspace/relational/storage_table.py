@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import orjson
 
 from checkpoint import CheckpointStore, Reader, UnknownCheckpointError
-from checkpoint.reader import ReadRow
+from checkpoint.lookup import ReadRow
 from objectspace import PersistedObjectSpace
 from objectspace.relational.catalogue import TABLES, WATERMARKS, TableRecord
 from objectspace.relational.errors import RowError, SchemaMismatchError

@@ -1,0 +1,237 @@
+"""Finding slots that are named, in the newest of some runs that has each of them.
+
+Runs are asked from the newest to the oldest, and only for what no newer one has answered. Between which slots a run has
+rows of an object is remembered: where keys grow with time, most runs need not be asked.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Container, Sequence
+from contextlib import suppress
+from itertools import repeat
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from checkpoint.run import Payload, Slot
+from checkpoint.session import Session
+from checkpoint.tiers import RunNumber
+
+ReadRow = tuple[Slot, Payload | None, int | None]
+"""(slot, value, rank); a value of ``None`` marks a deletion."""
+
+
+class Extent(NamedTuple):
+    """A run that has rows of an object, with the least and the greatest slot of them."""
+
+    run: RunNumber
+    low: Slot
+    high: Slot
+
+
+class Extents:
+    """Between which slots the runs of a store have rows of an object: a run that is complete never changes.
+
+    Args:
+        session: the connection.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._known: dict[RunNumber, dict[int, Extent | None]] = {}
+        self._asked: Counter[int] = Counter()
+
+    def of(self, runs: Sequence[RunNumber], object_id: int) -> list[Extent]:
+        """Return the extents of those of some runs that have rows of an object, in the order of the runs.
+
+        Time: O(runs), and two searches for each that is new.
+        """
+        self._asked[object_id] += 1
+        if len(self._asked) > _MOST_OBJECTS:
+            self.clear()
+        unknown = [run for run in runs if object_id not in self._known.get(run, ())]
+        if unknown:
+            for run, low, high in self._session.rows(_extents(unknown), {"object": object_id}):
+                found = None if low is None else Extent(run, low, high)
+                self._known.setdefault(run, {})[object_id] = found
+        found_all = (self._known[run][object_id] for run in runs)
+        return [extent for extent in found_all if extent is not None]
+
+    def is_worth_knowing(self, object_id: int) -> bool:
+        """Count a read of one slot of an object, and tell whether there were so many that its extents are cheaper."""
+        self._asked[object_id] += 1
+        return self._asked[object_id] > _READS
+
+    def keep(self, runs: Container[RunNumber]) -> None:
+        """Forget all other runs: another one may have their number one day."""
+        for run in [run for run in self._known if run not in runs]:
+            del self._known[run]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._known.clear()
+        self._asked.clear()
+
+
+class Lookup:
+    """The search for slots in the runs that make up a state.
+
+    Args:
+        session: the connection.
+        runs: the runs, the newest first.
+        extents: what is known of them.
+    """
+
+    def __init__(self, session: Session, runs: Sequence[RunNumber], extents: Extents) -> None:
+        self._session, self._runs, self._extents = session, runs, extents
+        self._apart: dict[int, list[Extent] | None] = {}
+        # The newest run comes first, and the first row ends it. A list after IN would be sorted anew for each slot.
+        newest_first = ", ".join(f"({run})" for run in runs) or "(-1)"
+        self._point = (
+            f"SELECT value, rank FROM (VALUES {newest_first}) AS run CROSS JOIN state_item"
+            " WHERE checkpoint = run.column1 AND object = ? AND slot = ? LIMIT 1"
+        )
+
+    def one(self, object_id: int, slot: Slot) -> tuple[Payload | None, int | None] | None:
+        """Return value and rank of the newest row of a slot, ``None`` where there is none.
+
+        Time: O(runs that may have it · log n).
+        """
+        if len(self._runs) > _FEW_RUNS:
+            extents = self._apart[object_id] if object_id in self._apart else self._find_apart(object_id)
+            if extents is not None:
+                with suppress(TypeError):  # A number is not compared with text: then all are asked.
+                    return self._among(extents, object_id, slot)
+        return self._session.row(self._point, (object_id, slot))  # type: ignore[no-any-return]
+
+    def _among(self, extents: Sequence[Extent], object_id: int, slot: Slot) -> tuple[Payload | None, int | None] | None:
+        for run in [run for run, low, high in extents if low <= slot <= high]:  # type: ignore[operator]
+            row = self._session.row(_ONE, (run, object_id, slot))
+            if row is not None:
+                return row  # type: ignore[no-any-return]
+        return None
+
+    def many(self, object_id: int, slots: Sequence[Slot]) -> list[ReadRow]:
+        """Return the newest rows of those of many slots that have any, in any order: quicker than one by one.
+
+        Time: O(slots · runs that may have them · log n), less where most are in the newest runs.
+        """
+        newest: dict[Slot, ReadRow] = {}
+        left, runs = in_order(slots), self._runs
+        if len(runs) > 1 and len(left) >= _ASKED[1]:
+            left, runs = self._from_the_newest(object_id, left, newest)
+        for start in range(0, len(left) if runs else 0, _ASKED[-1]):
+            newest.update(_by_slot(self._within(runs, object_id, left[start : start + _ASKED[-1]])))
+        return list(newest.values())
+
+    def _from_the_newest(
+        self, object_id: int, left: Sequence[Slot], newest: dict[Slot, ReadRow]
+    ) -> tuple[Sequence[Slot], Sequence[RunNumber]]:
+        """Note what is found run by run; return what is left when it is little, and the runs that were not asked."""
+        extents = self._extents.of(self._runs, object_id)
+        for place, (run, low, high) in enumerate(extents):
+            if len(left) < _ASKED[1]:
+                return left, [extent.run for extent in extents[place:]]
+            asked = left[_place(bisect_left, left, low) : _place(bisect_right, left, high)]
+            found: dict[Slot, ReadRow] = {}
+            dense = self._close_by((run,), object_id, asked)
+            if dense is not None:
+                found = _by_slot(dense)
+            else:
+                for start in range(0, len(asked), _ASKED[-1]):
+                    found.update(_by_slot(self._named((run,), object_id, asked[start : start + _ASKED[-1]])))
+            if found:
+                newest.update(found)
+                left = [slot for slot in left if slot not in found]
+        return left, ()
+
+    def _within(self, runs: Sequence[RunNumber], object_id: int, asked: Sequence[Slot]) -> list[ReadRow]:
+        """Return the rows of some slots, run by run, the oldest first."""
+        found = self._close_by(runs, object_id, asked)
+        return self._named(runs, object_id, asked) if found is None else found
+
+    def _named(self, runs: Sequence[RunNumber], object_id: int, asked: Sequence[Slot]) -> list[ReadRow]:
+        # Few lengths make few statements, which SQLite's module then keeps prepared.
+        length = next(length for length in _ASKED if length >= len(asked))
+        return self._session.rows(
+            f"SELECT slot, value, rank FROM state_item WHERE {_in(runs)} AND object = ?"
+            f" AND slot IN (?{', ?' * (length - 1)}) ORDER BY checkpoint",
+            (*_one_of(runs), object_id, *asked, *repeat(asked[-1], length - len(asked))),
+        )
+
+    def _close_by(self, runs: Sequence[RunNumber], object_id: int, asked: Sequence[Slot]) -> list[ReadRow] | None:
+        """Return what :meth:`_named` does where few other rows lie between the slots, which are in order; else None."""
+        if len(asked) < _ASKED[0]:
+            return None
+        where = f"FROM state_item WHERE {_in(runs)} AND object = ? AND slot BETWEEN ? AND ?"
+        bounds, few = (*_one_of(runs), object_id, asked[0], asked[-1]), 2 * len(asked)
+        if self._session.row(f"SELECT 1 {where} LIMIT 1 OFFSET ?", (*bounds, few)):
+            return None
+        wanted = set(asked)
+        rows: list[ReadRow] = self._session.rows(f"SELECT slot, value, rank {where} ORDER BY checkpoint", bounds)
+        return [row for row in rows if row[0] in wanted]
+
+    def _find_apart(self, object_id: int) -> list[Extent] | None:
+        """Return the extents of an object where a slot lies in few of them; None where that cannot be told yet."""
+        if not self._extents.is_worth_knowing(object_id):
+            return None
+        extents = self._extents.of(self._runs, object_id)
+        spans = [(order_of(low), order_of(high)) for _, low, high in extents]
+        asked = sum(low <= start <= high for start, _ in spans for low, high in spans)
+        is_apart = asked <= _FEW_RUNS * len(spans)
+        return self._apart.setdefault(object_id, extents if is_apart else None)
+
+
+def in_order(slots: Sequence[Slot]) -> Sequence[Slot]:
+    """Return slots in the order of SQLite."""
+    try:
+        return sorted(slots)
+    except TypeError:
+        return sorted(slots, key=order_of)
+
+
+def order_of(slot: Slot) -> tuple[int, Any]:
+    """Return what sorts slots as SQLite does: numbers, then text, then bytes."""
+    return (2 if isinstance(slot, bytes) else 1 if isinstance(slot, str) else 0), slot
+
+
+def _place(bisect: Any, slots: Sequence[Slot], slot: Slot) -> int:
+    """Return where a slot belongs among others that are in order."""
+    return bisect(slots, order_of(slot), key=order_of)  # type: ignore[no-any-return]
+
+
+def _extents(runs: Sequence[RunNumber]) -> str:
+    """Return the query for the least and the greatest slot that each of some runs has of an object."""
+    first = "SELECT slot FROM state_item WHERE checkpoint = column1 AND object = :object ORDER BY slot"
+    rows = ", ".join(f"({run})" for run in runs)
+    return f"SELECT column1, ({first} LIMIT 1), ({first} DESC LIMIT 1) FROM (VALUES {rows})"
+
+
+def _in(runs: Sequence[RunNumber]) -> str:
+    return "checkpoint = ?" if len(runs) == 1 else f"checkpoint IN ({','.join(map(str, runs))})"
+
+
+def _one_of(runs: Sequence[RunNumber]) -> Sequence[RunNumber]:
+    return runs if len(runs) == 1 else ()
+
+
+def _by_slot(rows: list[ReadRow]) -> dict[Slot, ReadRow]:
+    return dict(zip(map(_slot, rows), rows, strict=True))
+
+
+_ONE = "SELECT value, rank FROM state_item WHERE checkpoint = ? AND object = ? AND slot = ?"
+
+_FEW_RUNS = 3
+"""So many runs are asked in less time than it takes to see which of them have a slot."""
+
+_READS = 8
+"""After so many slots that were read one by one the extents of an object are looked up."""
+
+_MOST_OBJECTS = 1024
+"""How many objects have their extents remembered."""
+
+_ASKED = (8, 64, 1024)
+"""How many slots a statement may ask for by name."""
+
+_slot = itemgetter(0)
