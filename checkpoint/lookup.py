@@ -52,7 +52,7 @@ class Extents:
             self.clear()
         unknown = [run for run in runs if object_id not in self._known.get(run, ())]
         if unknown:
-            for run, low, high in self._session.rows(_extents(unknown), {"object": object_id}):
+            for run, low, high in self._session.peek_all(_extents(unknown), {"object": object_id}):
                 found = None if low is None else Extent(run, low, high)
                 self._known.setdefault(run, {})[object_id] = found
         found_all = (self._known[run][object_id] for run in runs)
@@ -86,31 +86,30 @@ class Lookup:
     def __init__(self, session: Session, runs: Sequence[RunNumber], extents: Extents) -> None:
         self._session, self._runs, self._extents = session, runs, extents
         self._apart: dict[int, list[Extent] | None] = {}
-        # The newest run comes first, and the first row ends it. A list after IN would be sorted anew for each slot.
-        newest_first = ", ".join(f"({run})" for run in runs) or "(-1)"
-        self._point = (
-            f"SELECT value, rank FROM (VALUES {newest_first}) AS run CROSS JOIN state_item"
-            " WHERE checkpoint = run.column1 AND object = ? AND slot = ? LIMIT 1"
-        )
+        self._statements: dict[tuple[RunNumber, ...], str] = {}
+        self._point = _newest_of(runs)
 
     def one(self, object_id: int, slot: Slot) -> tuple[Payload | None, int | None] | None:
         """Return value and rank of the newest row of a slot, ``None`` where there is none.
 
         Time: O(runs that may have it · log n).
         """
+        statement = self._point
         if len(self._runs) > _FEW_RUNS:
             extents = self._apart[object_id] if object_id in self._apart else self._find_apart(object_id)
             if extents is not None:
                 with suppress(TypeError):  # A number is not compared with text: then all are asked.
-                    return self._among(extents, object_id, slot)
-        return self._session.row(self._point, (object_id, slot))  # type: ignore[no-any-return]
+                    statement = self._statement(tuple([run for run, low, high in extents if low <= slot <= high]))  # type: ignore[operator]
+        return self._session.peek(statement, (object_id, slot))  # type: ignore[no-any-return]
 
-    def _among(self, extents: Sequence[Extent], object_id: int, slot: Slot) -> tuple[Payload | None, int | None] | None:
-        for run in [run for run, low, high in extents if low <= slot <= high]:  # type: ignore[operator]
-            row = self._session.row(_ONE, (run, object_id, slot))
-            if row is not None:
-                return row  # type: ignore[no-any-return]
-        return None
+    def _statement(self, runs: tuple[RunNumber, ...]) -> str:
+        """Return the query for a slot in some of the runs: few enough different ones for SQLite to keep prepared."""
+        found = self._statements.get(runs)
+        if found is None:
+            if len(self._statements) >= _STATEMENTS:
+                return self._point
+            found = self._statements[runs] = _newest_of(runs)
+        return found
 
     def many(self, object_id: int, slots: Sequence[Slot]) -> list[ReadRow]:
         """Return the newest rows of those of many slots that have any, in any order: quicker than one by one.
@@ -154,7 +153,7 @@ class Lookup:
     def _named(self, runs: Sequence[RunNumber], object_id: int, asked: Sequence[Slot]) -> list[ReadRow]:
         # Few lengths make few statements, which SQLite's module then keeps prepared.
         length = next(length for length in _ASKED if length >= len(asked))
-        return self._session.rows(
+        return self._session.peek_all(
             f"SELECT slot, value, rank FROM state_item WHERE {_in(runs)} AND object = ?"
             f" AND slot IN (?{', ?' * (length - 1)}) ORDER BY checkpoint",
             (*_one_of(runs), object_id, *asked, *repeat(asked[-1], length - len(asked))),
@@ -166,10 +165,10 @@ class Lookup:
             return None
         where = f"FROM state_item WHERE {_in(runs)} AND object = ? AND slot BETWEEN ? AND ?"
         bounds, few = (*_one_of(runs), object_id, asked[0], asked[-1]), 2 * len(asked)
-        if self._session.row(f"SELECT 1 {where} LIMIT 1 OFFSET ?", (*bounds, few)):
+        if self._session.peek(f"SELECT 1 {where} LIMIT 1 OFFSET ?", (*bounds, few)):
             return None
         wanted = set(asked)
-        rows: list[ReadRow] = self._session.rows(f"SELECT slot, value, rank {where} ORDER BY checkpoint", bounds)
+        rows: list[ReadRow] = self._session.peek_all(f"SELECT slot, value, rank {where} ORDER BY checkpoint", bounds)
         return [row for row in rows if row[0] in wanted]
 
     def _find_apart(self, object_id: int) -> list[Extent] | None:
@@ -178,9 +177,20 @@ class Lookup:
             return None
         extents = self._extents.of(self._runs, object_id)
         spans = [(order_of(low), order_of(high)) for _, low, high in extents]
-        asked = sum(low <= start <= high for start, _ in spans for low, high in spans)
-        is_apart = asked <= _FEW_RUNS * len(spans)
-        return self._apart.setdefault(object_id, extents if is_apart else None)
+        together = sum(low <= end and start <= high for start, end in spans for low, high in spans)
+        return self._apart.setdefault(object_id, extents if 2 * together <= len(self._runs) * len(spans) else None)
+
+
+def _newest_of(runs: Sequence[RunNumber]) -> str:
+    """Return the query for value and rank of a slot in the newest of some runs that has it."""
+    if len(runs) == 1:
+        return f"SELECT value, rank FROM state_item WHERE checkpoint = {runs[0]} AND object = ? AND slot = ?"
+    # The newest run comes first, and the first row ends it. A list after IN would be sorted anew for each slot.
+    newest_first = ", ".join(f"({run})" for run in runs) or "(-1)"
+    return (
+        f"SELECT value, rank FROM (VALUES {newest_first}) AS run CROSS JOIN state_item"
+        " WHERE checkpoint = run.column1 AND object = ? AND slot = ? LIMIT 1"
+    )
 
 
 def in_order(slots: Sequence[Slot]) -> Sequence[Slot]:
@@ -220,7 +230,8 @@ def _by_slot(rows: list[ReadRow]) -> dict[Slot, ReadRow]:
     return dict(zip(map(_slot, rows), rows, strict=True))
 
 
-_ONE = "SELECT value, rank FROM state_item WHERE checkpoint = ? AND object = ? AND slot = ?"
+_STATEMENTS = 64
+"""For how many combinations of runs a statement is kept: SQLite's module keeps 128 prepared."""
 
 _FEW_RUNS = 3
 """So many runs are asked in less time than it takes to see which of them have a slot."""

@@ -141,17 +141,16 @@ class Reader:
         )
         return {key: value for key, value, _ in rows if value is not None}
 
-    @_steadily
     def item(self, object_id: int, slot: Slot) -> StoredItem | None:
         """Return what one slot holds, or ``None``.
 
         Time: O(live runs · log n).
         """
-        self._allow()
-        row = self._lookup.one(object_id, slot)
-        if row is None or row[0] is None:
-            return None
-        return StoredItem(slot, row[0], row[1])
+        with self.mutex:
+            if self._refusal is not None:
+                self._allow()
+            row = self._lookup.one(object_id, slot)
+        return None if row is None or row[0] is None else StoredItem(slot, row[0], row[1])
 
     @_steadily
     def items_at(self, object_id: int, slots: Sequence[Slot]) -> list[ReadRow]:

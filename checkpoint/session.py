@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
+from time import monotonic
 from typing import Any, Literal
 
 from checkpoint import schema
@@ -27,6 +28,8 @@ LOG_BYTES = 4 << 20
 _CACHE_KIB = 64 * 1024
 _SMALLEST = 512
 _BUSY_SECONDS = 5
+_HOLD_SECONDS = 0.01
+"""How long reads in quick succession are one transaction: a thousand of them."""
 
 
 PAGE_BYTES = 2048
@@ -55,6 +58,8 @@ class Session:
         self._log = Path(path).resolve().with_name(Path(path).resolve().name + "-wal")
         self._log_copied = 0
         self._identity: tuple[int, int] | None = None
+        self._may_hold = not read_only
+        self._held_until = self._peeked_until = 0.0
 
     @property
     def connection(self) -> sqlite3.Connection:
@@ -66,7 +71,15 @@ class Session:
         if self._connection is None:
             self.require_settled()
             raise CheckpointError(f"{self.path} is closed: open the store again")
+        if self._held_until:
+            self._let_go(self._connection)
         return self._connection
+
+    def handed_out(self) -> sqlite3.Connection:
+        """Return the connection for somebody who may do with it what he likes, at any time from now on."""
+        with self.mutex:
+            self._may_hold = False
+            return self.connection
 
     def open(self) -> None:
         """Connect, make sure that the file is a store of a known format, and create one in an empty file.
@@ -106,9 +119,12 @@ class Session:
         with self.mutex:
             if self._connection is None:
                 return
+            self._held_until = 0.0
             if not self.read_only and self._failure is None:
                 # What the log holds is durable: if it cannot be copied now, the next opening does it.
                 with suppress(sqlite3.Error):
+                    if self._connection.in_transaction:
+                        self._connection.execute("ROLLBACK")
                     self._connection.execute("PRAGMA busy_timeout = 0")
                     self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             self._disconnect()
@@ -126,6 +142,25 @@ class Session:
         with self.mutex:
             try:
                 return self.connection.execute(statement, parameters).fetchone()
+            except SQLITE_ERRORS as error:
+                raise self.failed(error) from error
+
+    def peek(self, statement: str, parameters: Sequence[object]) -> Any:
+        """Return what :meth:`row` does; such reads in quick succession are one transaction.
+
+        That spares each of them locking the file, which takes longer than finding a row in it.
+        """
+        with self.mutex:
+            try:
+                return self._holding().execute(statement, parameters).fetchone()
+            except SQLITE_ERRORS as error:
+                raise self.failed(error) from error
+
+    def peek_all(self, statement: str, parameters: Sequence[object] | Mapping[str, object]) -> list[Any]:
+        """Return what :meth:`rows` does, in quick succession as :meth:`peek`."""
+        with self.mutex:
+            try:
+                return self._holding().execute(statement, parameters).fetchall()
             except SQLITE_ERRORS as error:
                 raise self.failed(error) from error
 
@@ -276,6 +311,33 @@ class Session:
             kind, advice = _ADVICE[sqlite3.SQLITE_CORRUPT]
         return kind(f"{self.path}: {advice} (SQLite says: {error})")
 
+    def _holding(self) -> sqlite3.Connection:
+        """Return the connection, inside a read transaction where reads come in quick succession.
+
+        It ends with the next use for anything else, and after a moment: what others do to the file must be seen.
+        """
+        if self._connection is None or not self._may_hold:
+            return self.connection
+        connection, now = self._connection, monotonic()
+        if now < self._held_until:
+            return connection
+        if self._held_until:
+            self._let_go(connection)
+        if now >= self._peeked_until:
+            self._peeked_until = now + _HOLD_SECONDS
+        elif not connection.in_transaction:
+            connection.execute("BEGIN")
+            self._held_until = now + _HOLD_SECONDS
+        return connection
+
+    def _let_go(self, connection: sqlite3.Connection) -> None:
+        self._held_until = 0.0
+        try:
+            if connection.in_transaction:
+                connection.execute("COMMIT")
+        except SQLITE_ERRORS as error:
+            raise self.failed(error) from error
+
     @contextmanager
     def _reading(self) -> Iterator[None]:
         with self.mutex:
@@ -332,6 +394,7 @@ class Session:
                 self._disconnect()
 
     def _disconnect(self) -> None:
+        self._held_until = 0.0
         if self._connection is not None:
             self._connection.close()
             self._connection = None

@@ -98,7 +98,7 @@ class CheckpointStore:
         """The file as a ``sqlite_utils.Database``, to look into."""
         import sqlite_utils  # on demand: it brings pandas in where that is installed, which takes a third of a second
 
-        return sqlite_utils.Database(self._session.connection, execute_plugins=False)
+        return sqlite_utils.Database(self._session.handed_out(), execute_plugins=False)
 
     def checkpoints(self) -> list[CheckpointRecord]:
         """Return what is known of each checkpoint, oldest first."""

@@ -1,0 +1,144 @@
+"""Reads in quick succession share a transaction, which nobody else notices."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from checkpoint import CheckpointError, CheckpointStore, session
+from tests.checkpoint.store_helpers import Fault, FaultyConnection, child, first_line, quick_store, run_of, values_in
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[CheckpointStore]:
+    with quick_store(path) as opened:
+        opened.append(run_of(dict.fromkeys(range(50), "old")))
+        yield opened
+
+
+def read_quickly(store: CheckpointStore, count: int = 50) -> set[object]:
+    reader = store.reader()
+    return {item.value for slot in range(count) if (item := reader.item(1, slot)) is not None}
+
+
+def is_holding(store: CheckpointStore) -> bool:
+    connection = store._session._connection
+    return connection is not None and connection.in_transaction
+
+
+def test_one_read_holds_nothing_and_many_share_a_transaction(store: CheckpointStore) -> None:
+    store.reader().item(1, 1)
+    assert not is_holding(store)
+    read_quickly(store)
+    assert is_holding(store)
+
+
+def test_every_other_use_ends_it(store: CheckpointStore) -> None:
+    uses: dict[str, Callable[[], object]] = {
+        "append": lambda: store.append(run_of({1: "new"})),
+        "scan": lambda: values_in(store.reader()),
+        "verify": store.verify,
+        "truncate": lambda: store.truncate_after(1),
+        "compact": store.compact,
+        "shrink": store._session.shrink,
+        "reopen": store.reopen,
+        "prune": lambda: store.prune(keep=1),
+    }
+    for name, use in uses.items():
+        read_quickly(store)
+        assert is_holding(store), name
+        use()
+        assert not is_holding(store), name
+
+
+def test_what_is_written_between_reads_is_read(store: CheckpointStore) -> None:
+    for value in range(30):
+        store.append(run_of(dict.fromkeys(range(50), value)))
+        assert read_quickly(store) == {str(value)}
+
+
+def test_what_others_do_to_the_file_is_seen_after_a_moment(store: CheckpointStore, path: Path) -> None:
+    reader = store.reader()
+    reader.item(1, 1)
+    reader.item(1, 2)
+    with sqlite3.connect(path) as other:
+        other.execute("UPDATE state_item SET value = 'damaged'")
+    end = time.monotonic() + 100 * session._HOLD_SECONDS
+    while (found := reader.item(1, 1)) is not None and found.value != "damaged":
+        assert time.monotonic() < end, "never seen"
+
+
+def test_who_gets_the_connection_finds_it_free(store: CheckpointStore, path: Path) -> None:
+    read_quickly(store)
+    store.database.conn.execute("CREATE TABLE mine (a)")
+    read_quickly(store)
+    store.database.conn.execute("INSERT INTO mine VALUES (1)")
+    with sqlite3.connect(path) as other:
+        assert other.execute("SELECT a FROM mine").fetchall() == [(1,)]
+
+
+def test_an_iteration_goes_on_while_slots_are_read(store: CheckpointStore) -> None:
+    store.append(run_of(dict.fromkeys(range(0, 5000, 2), "new")))
+    reader, found = store.reader(), []
+    for item in reader.items(1, page_rows=16):
+        read_quickly(store, 3)
+        found.append(item.slot)
+    for item in reader.items_by_rank(1, limit=100):
+        read_quickly(store, 3)
+        assert item.value in ('"old"', '"new"')
+    assert found == sorted({*range(50), *range(0, 5_000, 2)})
+
+
+def test_the_log_is_copied_and_cut_while_slots_are_read(store: CheckpointStore, path: Path) -> None:
+    log = path.with_name("state.db-wal")
+    for number in range(40):
+        store.append(run_of(dict.fromkeys(range(2_000), f"{number}" * 100)))
+        read_quickly(store)
+    assert log.stat().st_size < 4 * session.LOG_BYTES
+    store.close()
+    assert not log.exists()
+
+
+_READ_FOR_EVER = """
+import sys
+from checkpoint import CheckpointStore
+with CheckpointStore(sys.argv[1], read_only=True) as store:
+    reader = store.reader()
+    print("reading")
+    while True:
+        reader.item(1, 1)
+"""
+
+
+def test_readers_in_other_processes_hold_what_they_opened(store: CheckpointStore, path: Path) -> None:
+    with child(_READ_FOR_EVER, path) as reading:
+        assert first_line(reading) == "reading"
+        for number in range(5):
+            store.append(run_of({1: number}))
+            assert store.reader().item(1, 1) == (1, str(number), None)
+        assert reading.poll() is None
+
+
+@pytest.mark.parametrize("at", range(1, 8))
+def test_a_failing_lock_is_an_error_of_the_store(path: Path, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session.Session, "factory", FaultyConnection)
+    with quick_store(path) as store:
+        store.append(run_of({1: "a"}))
+        monkeypatch.setattr(FaultyConnection, "fault", Fault(at, sqlite3.SQLITE_IOERR))
+        with pytest.raises(CheckpointError, match="injected"):
+            for _ in range(10):
+                store.reader().item(1, 1)
+                store.reader().item(1, 1)
+                store.checkpoints()
+        monkeypatch.setattr(FaultyConnection, "fault", None)
+        store.reopen()
+        assert read_quickly(store) == {'"a"'}
