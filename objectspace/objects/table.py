@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain, compress, repeat, starmap
-from operator import ne
+from operator import itemgetter, ne
 from typing import Any
 
 import orjson
@@ -122,18 +122,19 @@ class SlotTable:
     def _take(self, rows: list[ReadRow]) -> None:
         """Bring rows that were read into memory, whole columns of them; what is there already stays."""
         pairs = self.owner._pairs_of(rows)
-        found = [key for key, _ in pairs]
+        found = list(map(_first, pairs))
         if not dict.keys(self.live).isdisjoint(found):
             new = [place for place, key in enumerate(found) if not dict.__contains__(self.live, key)]
-            rows, pairs = [rows[place] for place in new], [pairs[place] for place in new]
-            found = [key for key, _ in pairs]
-        if not ATOMS.issuperset([type(value) for _, value in pairs]):
-            marks = (
-                (key, hash(row[1])) for row, (key, value) in zip(rows, pairs, strict=True) if type(value) not in ATOMS
-            )
-            self.prints.update(marks)
+            rows, pairs, found = ([column[place] for place in new] for column in (rows, pairs, found))
+        kinds = set(map(type, map(_second, pairs)))
+        if kinds.isdisjoint(ATOMS):
+            self.prints.update(zip(found, map(hash, map(_second, rows)), strict=True))
+        elif not ATOMS.issuperset(kinds):
+            marks = zip(found, map(_second, pairs), map(hash, map(_second, rows)), strict=True)
+            self.prints.update((key, mark) for key, value, mark in marks if type(value) not in ATOMS)
         if self.ranks is not None:
-            self.ranks.update((key, row[2]) for key, row in zip(found, rows, strict=True) if row[2] is not None)
+            ranks = zip(found, map(_third, rows), strict=True)
+            self.ranks.update((key, rank) for key, rank in ranks if rank is not None)
         dict.update(self.live, pairs)
 
     def write_all(self, changes: dict[Any, Any]) -> None:
@@ -180,14 +181,24 @@ class SlotTable:
             return False
         if keys_to_set:
             self.owner._home.touch(self.owner)
-        for key in () if self.owner._fresh else keys_to_set:
-            if key not in self.edits:
-                old = _get(self.live, key, ABSENT)
+        if not self.owner._fresh:
+            self._note_all([key for key in keys_to_set if key not in self.edits] if self.edits else keys_to_set)
+        return True
+
+    def _note_all(self, new: Collection[Any]) -> None:
+        """Note keys that have no edit on this page, those that are not in memory as new ones."""
+        olds = list(map(_get, repeat(self.live), new, repeat(ABSENT)))
+        kinds = set(map(type, olds))
+        if kinds.isdisjoint(_WATCHED):
+            self.edits.update(zip(new, map(Fingerprint, map(_get, repeat(self.prints), new, repeat(-1))), strict=True))
+        elif ATOMS.issuperset(kinds):
+            self.edits.update(zip(new, olds, strict=True))
+        else:
+            for key, old in zip(new, olds, strict=True):
                 if old is ABSENT:
                     self.enter(key)
                 else:
                     self.edits[key] = old if type(old) in ATOMS else Fingerprint(self.prints.get(key, -1))
-        return True
 
     def _note(self, key: Any) -> None:
         if self.owner._fresh:
@@ -718,6 +729,10 @@ class SlotTable:
         if self.saves != saves or self._size() != size:
             raise RuntimeError(f"{self.owner._describe()} changed during iteration")
 
+
+_first, _second, _third = itemgetter(0), itemgetter(1), itemgetter(2)
+
+_WATCHED = ATOMS | {type(ABSENT)}
 
 _COLUMN_SLOTS = 16
 

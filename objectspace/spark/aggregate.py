@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import pyarrow as pa
@@ -124,14 +125,16 @@ class RunningAggregate:
         columns = [column.to_pylist() for column in grouped.columns]
         keys = columns[0] if width == 1 else list(zip(*columns[:width], strict=True))
         olds = state.get_many(keys)
-        places = [place for place, old in enumerate(olds) if old is not None]
-        for measure, column in zip(self.measures, columns[width:], strict=True):
-            merge, name = _FUNCTIONS[measure.function].merge, measure.name
-            for place in places:
-                old, new = olds[place][name], column[place]
-                column[place] = merge(old, new) if old is not None and new is not None else _present(old, new)
-        figures = (dict(zip(names, row, strict=True)) for row in zip(*columns[width:], strict=True))
-        state.update(dict(zip(keys, figures, strict=True)))
+        figures = [self._merged(*pair, olds) for pair in zip(self.measures, columns[width:], strict=True)]
+        rows = map(dict, map(zip, repeat(names), zip(*figures, strict=True)))
+        state.update(dict(zip(keys, rows, strict=True)))
+
+    def _merged(self, measure: Measure, news: list[Any], olds: list[dict[str, Any] | None]) -> list[Any]:
+        """Return a figure of many keys, of which some had one before."""
+        before = [None if old is None else old[measure.name] for old in olds]
+        if None in before or None in news:
+            return list(map(measure.merge, before, news))
+        return list(map(_FUNCTIONS[measure.function].merge, before, news))
 
     def _grouped(self, batches: Iterator[pa.RecordBatch]) -> pa.Table | None:
         """Return the figures of the epoch by key, in the order of the keys, so that no order of the rows shows.

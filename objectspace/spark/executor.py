@@ -92,7 +92,7 @@ def shard_task(
     def _run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         started = time.perf_counter()
         counted = _Counted(batches)
-        with _collecting_seldom(), open_shard(plan) as space:
+        with collecting_seldom(), open_shard(plan) as space:
             opened = time.perf_counter()
             process(counted, space)
             note_keyed(space, keyed or {})
@@ -134,10 +134,10 @@ def current_shard(plan: OperatorPlan) -> int:
 
 
 @contextmanager
-def _collecting_seldom() -> Iterator[None]:
+def collecting_seldom() -> Iterator[None]:
     """Let Python look for cycles more seldom: among values that live to the end of a task that is half its time."""
     before = gc.get_threshold()
-    gc.set_threshold(200_000, 20, 100)
+    gc.set_threshold(1_000_000, 20, 100)
     try:
         yield
     finally:

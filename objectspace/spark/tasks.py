@@ -18,7 +18,7 @@ from objectspace.errors import ObjectSpaceError
 from objectspace.operators import Operator
 from objectspace.relational import Chunk, RowError, TableSchema
 from objectspace.space import ObjectSpace
-from objectspace.spark.executor import current_shard, open_shard, save_shard
+from objectspace.spark.executor import collecting_seldom, current_shard, open_shard, save_shard
 from objectspace.spark.handover import (
     Outbox,
     Parcel,
@@ -225,7 +225,8 @@ def intake_task(plan: OperatorPlan, intake: Intake) -> Task:
 
     def _run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         started, outbox = time.perf_counter(), intake.outbox()
-        rows = sum(intake.pushed(batches, outbox))
+        with collecting_seldom():
+            rows = sum(intake.pushed(batches, outbox))
         parcels = write_parcels(plan.location, plan.epoch, outbox)
         yield report_batch(0, Report(parcels=parcels, figures={"rows": rows, "ms": _milliseconds(started)}))
 
@@ -254,7 +255,9 @@ class StageTask:
         """Process the changes of one shard; the function of ``mapInArrow``."""
         shard = current_shard(self.plan)
         try:
-            yield report_batch(shard, self.run(shard, batches))
+            with collecting_seldom():
+                report = self.run(shard, batches)
+            yield report_batch(shard, report)
         except ObjectSpaceError as error:
             error.add_note(f"operator {self.stage.name}, shard {shard}, epoch {self.plan.epoch}")
             raise
