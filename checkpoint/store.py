@@ -249,6 +249,16 @@ class CheckpointStore:
         """Return an object id greater than any that was ever stored, also of objects that exist no more."""
         return self._next_object_id
 
+    def epoch_of(self, number: int) -> int:
+        """Return the epoch that a checkpoint seals; 0 where there is no such checkpoint."""
+        row = self._session.row("SELECT epoch FROM checkpoint WHERE number = ?", (number,))
+        return row[0] if row else 0
+
+    def number_before(self, epoch: int) -> int:
+        """Return the number of the last checkpoint before an epoch; 0 where there is none."""
+        row = self._session.row("SELECT max(number) FROM checkpoint WHERE epoch < ?", (epoch,))
+        return row[0] or 0
+
     def next_epoch(self) -> int:
         """Return the epoch that the next checkpoint will have unless it is given one."""
         return self._last[1] + 1

@@ -78,6 +78,7 @@ class Materialize(Operator):
         watermark = schema.watermark_column if self._keeps(schema.watermark_column) else None
         key: list[Any] = list(stream_key or schema.primary_key)
         self._output = TableSchema(schema.columns, key, watermark_column=watermark)
+        self._is_wider = not set(self._output.key_places) <= set(schema.key_places)
 
     @property
     def schema(self) -> TableSchema:
@@ -109,13 +110,21 @@ class Materialize(Operator):
         if self.conflict == "check":
             self.table.write_chunk(chunk)
             return [chunk] if len(chunk) else []
-        before: dict[Any, Row | None] = {}
-        after: dict[Any, Row | None] = {}
-        for key, op, row in zip(self._keys_of(chunk.values), chunk.ops, chunk.values):
-            if key not in after:
-                before[key] = after[key] = self.table.get_row(self._input.key_of(row))
-            after[key] = self._resolved(op, after[key], row)
-        return self._apply(before, after)
+        keys = self._keys_of(chunk.values)
+        rows = dict(zip(keys, chunk.values))
+        before = dict(zip(rows, self.table.get_rows(list(map(self._input.key_of, rows.values())))))
+        return self._apply(before, self._after(before, keys, chunk))
+
+    def _after(self, before: dict[Any, Row | None], keys: list[Any], chunk: Chunk) -> dict[Any, Row | None]:
+        """Return the row of each key after the chunk."""
+        after = before.copy()
+        changes = zip(keys, chunk.ops, chunk.values)
+        if self.conflict == "overwrite" and not self._versions:
+            after.update((key, None if op == "-" else row) for key, op, row in changes if op != "U-")
+        else:
+            for key, op, row in changes:
+                after[key] = self._resolved(op, after[key], row)
+        return after
 
     def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
         """Pass a promise about a key column on: of another one, a row may take the place of an earlier one."""
@@ -151,24 +160,25 @@ class Materialize(Operator):
         return [(value is not None, None if value is None else rank(value)) for value, rank in found]
 
     def _apply(self, before: dict[Any, Row | None], after: dict[Any, Row | None]) -> list[Chunk]:
+        """Write what is other than it was, and return the changes."""
+        equal = self._input.equal
+        pairs = [
+            (old, new)
+            for old, new in zip(before.values(), after.values())
+            if old is not new and (old is None or new is None or not equal(old, new))
+        ]
+        self.table.write_rows([(True, new) if new is not None else (False, old) for old, new in pairs])  # type: ignore[misc]
         ops: list[Op] = []
         rows: list[Row] = []
-        for key, old in before.items():
-            new = after[key]
-            if old is new or (old is not None and new is not None and self._input.equal(old, new)):
-                continue
-            if new is None:
-                self.table.delete_row(old)  # type: ignore[arg-type]
+        for old, new in pairs:
+            if old is not None and new is not None:
+                ops += ("U-", "U+") if self._is_same(old, new) else ("-", "+")
+                rows += (old, new)
             else:
-                self.table.insert_row(new)
-            for op, row in self._change(old, new):
-                ops.append(op)
-                rows.append(row)
+                ops.append("-" if new is None else "+")
+                rows.append(old if new is None else new)  # type: ignore[arg-type]
         return [Chunk(self._output, ops, rows)] if ops else []
 
-    def _change(self, old: Row | None, new: Row | None) -> Iterator[tuple[Op, Row]]:
-        same = old is not None and new is not None and self._output.same_key(old, new)
-        if old is not None:
-            yield "U-" if same else "-", old
-        if new is not None:
-            yield "U+" if same else "+", new
+    def _is_same(self, old: Row, new: Row) -> bool:
+        """Tell whether two rows of one primary key are the same row downstream."""
+        return not self._is_wider or self._output.same_key(old, new)

@@ -607,5 +607,4 @@ def _last_epoch(space: ObjectSpace) -> int:
     store = getattr(space, "store", None)
     if store is None:
         return 0
-    found: int | None = store.database.execute("SELECT max(epoch) FROM checkpoint").fetchone()[0]
-    return found or 0
+    return store.next_epoch() - 1  # type: ignore[no-any-return]

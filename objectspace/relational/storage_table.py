@@ -171,8 +171,8 @@ class StorageTable:
         """
         if from_epoch > to_epoch:
             raise RowError(f"changes from epoch {from_epoch} to {to_epoch}: the first is after the last")
-        first = _number_before(self._store, from_epoch)
-        last = _number_before(self._store, to_epoch + 1)
+        first = self._store.number_before(from_epoch)
+        last = self._store.number_before(to_epoch + 1)
         self._require_epoch(to_epoch)
         if first == last:
             return iter(())
@@ -198,7 +198,7 @@ class StorageTable:
         return tuple(row[view.record.schema.place_of(name)] for name in self.columns)
 
     def _require_epoch(self, epoch: int) -> None:
-        last = self._store.database.execute("SELECT max(epoch) FROM checkpoint").fetchone()[0] or 0
+        last = self._store.next_epoch() - 1
         if epoch > last:
             raise UnknownCheckpointError(f"{self._store.path} has no epoch {epoch} yet: the last one is {last}")
 
@@ -217,7 +217,7 @@ class _View:
 
     def __init__(self, store: CheckpointStore, reader: Reader, name: str) -> None:
         self.store, self.reader, self.name = store, reader, name
-        self.epoch = _epoch_of(store, reader.newest)
+        self.epoch = store.epoch_of(reader.newest)
         ids = {object_name: object_id for object_id, object_name, _, _ in reader.index()}
         stored = reader.item(ids[TABLES], name) if TABLES in ids else None
         if stored is None or name not in ids:
@@ -357,14 +357,3 @@ def _earlier(store: CheckpointStore, number: int, name: str, after: _View) -> _V
         return None
     view.take(after.record, {})
     return view
-
-
-def _epoch_of(store: CheckpointStore, number: int) -> int:
-    row = store.database.execute("SELECT epoch FROM checkpoint WHERE number = ?", (number,)).fetchone()
-    return row[0] if row else 0
-
-
-def _number_before(store: CheckpointStore, epoch: int) -> int:
-    """Return the number of the last checkpoint before an epoch; 0 where there is none."""
-    row = store.database.execute("SELECT max(number) FROM checkpoint WHERE epoch < ?", (epoch,)).fetchone()
-    return row[0] or 0
