@@ -23,9 +23,9 @@ from checkpoint.chain.collect import HANDOVER
 from objectspace import codec
 from objectspace.operators.canonical import dictionary_keys
 from objectspace.operators.net import net_changes
-from objectspace.relational import Chunk, DataType, Order, SchemaError, TableSchema, compacted
+from objectspace.relational import Chunk, Order, SchemaError, TableSchema, compacted
 from objectspace.relational.keys import KeyEncoder
-from objectspace.relational.vnodes import VNODES, hasher
+from objectspace.relational.vnodes import VNODES, column_hasher
 from objectspace.spark.stages import Exit
 
 FOLDER = HANDOVER
@@ -142,35 +142,42 @@ class Outbox:
             self._kept.setdefault((number, shard), []).append(chunk)
 
 
-def router(one: Exit) -> Callable[[Sequence[Any]], int] | None:
-    """Return the function that says to which shard a row goes; ``None`` where all go to the first."""
+Router = Callable[[Sequence[Sequence[Any]]], list[int]]
+"""Gives the shards, or the vnodes, of rows."""
+
+
+def router(one: Exit) -> Router | None:
+    """Return the function that says to which shards rows go; ``None`` where all go to the first."""
     if not one.keys or one.tasks == 1:
         return None
-    kinds = [one.schema.column(name).type for name in one.keys]
-    places = [one.schema.place_of(name) for name in one.keys]
-    tasks = one.tasks
-    vnode = vnode_hasher(kinds)
-    return lambda row: vnode([row[place] for place in places]) * tasks // VNODES
+    vnodes = vnode_router(one.schema, [one.schema.place_of(name) for name in one.keys])
+    shards = [vnode * one.tasks // VNODES for vnode in range(VNODES)]
+    return lambda rows: list(map(shards.__getitem__, vnodes(rows)))
 
 
-def vnode_hasher(kinds: Sequence[DataType]) -> Callable[[Sequence[Any]], int]:
-    """Return the function from the values of some columns to their vnode."""
+def vnode_router(schema: TableSchema, places: Sequence[int]) -> Router:
+    """Return the function from rows to the vnodes of their values at some places; without any all are in the first."""
+    kinds = [schema.columns[place].type for place in places]
+    if not places:
+        return lambda rows: [0] * len(rows)
     try:
-        return hasher(kinds)
+        vnodes = column_hasher(kinds)
     except SchemaError:  # Spark hashes such a type in its own way: here the key counts as it is stored.
         encode = KeyEncoder(kinds, [Order() for _ in kinds]).encode
-        return lambda values: xxh64_intdigest(encode(values), 42) >> 56
+        return lambda rows: [xxh64_intdigest(encode([row[place] for place in places]), 42) >> 56 for row in rows]
+    return lambda rows: vnodes([[row[place] for row in rows] for place in places])
 
 
-def _divided(chunk: Chunk, route: Callable[[Sequence[Any]], int]) -> Mapping[int, Chunk]:
+def _divided(chunk: Chunk, route: Router) -> Mapping[int, Chunk]:
     """Return the parts of a chunk by the shards that they go to, each in order."""
-    ops: dict[int, list[Any]] = {}
-    rows: dict[int, list[Any]] = {}
-    for op, row in zip(chunk.ops, chunk.values, strict=True):
-        shard = route(row)
-        ops.setdefault(shard, []).append(op)
-        rows.setdefault(shard, []).append(row)
-    return {shard: Chunk(chunk.schema, ops[shard], rows[shard]) for shard in sorted(rows)}
+    ops, rows = chunk.ops, chunk.values
+    places: dict[int, list[int]] = {}
+    for place, shard in enumerate(route(rows)):
+        places.setdefault(shard, []).append(place)
+    return {
+        shard: Chunk(chunk.schema, [ops[place] for place in found], [rows[place] for place in found])
+        for shard, found in sorted(places.items())
+    }
 
 
 def together(chunks: Sequence[Chunk]) -> Chunk:

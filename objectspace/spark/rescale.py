@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from checkpoint import CheckpointKind, CheckpointStore, RunWriter
@@ -23,7 +24,7 @@ from objectspace.objects import RawSortedDictionary
 from objectspace.relational import TableSchema, tables
 from objectspace.relational.catalogue import TABLES, WATERMARKS
 from objectspace.spark.executor import open_shard
-from objectspace.spark.handover import vnode_hasher
+from objectspace.spark.handover import vnode_router
 from objectspace.spark.routes import KEYED, KINDS, PIPELINE, KeyedBy, noted_keyed, noted_routes
 from objectspace.spark.shards import VNODES, shard_of
 
@@ -37,6 +38,9 @@ _NOTES = (TABLES, WATERMARKS, KEYED)
 
 _MAPPINGS = ("Dictionary", "SortedDictionary")
 _SETS = ("Set", "SortedSet")
+
+_PAGE_ROWS = 4096
+"""How many rows of a table are divided at once."""
 
 _PARTS = {"string": str, "binary": bytes, "int16": int, "int32": int, "int64": int}
 """What a key of an object has for the values of a column."""
@@ -221,17 +225,17 @@ def _divide_table(
         return
     targets = {shard: _rows_of(spaces[shard], name) for shard in overlapping}
     key = [record.schema.place_of(column) for column in _routed_by(place, record.schema, sides)]
-    vnode_of = vnode_hasher([record.schema.columns[column].type for column in key])
-    read = record.codec().decode
-    for slot, text in space.get_sorted_dictionary(name).items():
-        row = read(text)
-        vnode = vnode_of([row[column] for column in key])
-        if vnode * plan.shards // VNODES != old:
-            raise ObjectSpaceError(
-                f"{place}: the row {row!r} is not where rows of its key go, so that nothing tells which shard is its"
-                f" own: {_advice(plan)}"
-            )
-        targets[vnode * len(spaces) // VNODES][slot] = text
+    vnodes_of, read = vnode_router(record.schema, key), record.codec().decode
+    items = iter(space.get_sorted_dictionary(name).items())
+    while page := list(islice(items, _PAGE_ROWS)):
+        rows = [read(text) for _, text in page]
+        for (slot, text), row, vnode in zip(page, rows, vnodes_of(rows), strict=True):
+            if vnode * plan.shards // VNODES != old:
+                raise ObjectSpaceError(
+                    f"{place}: the row {row!r} is not where rows of its key go, so that nothing tells which shard is"
+                    f" its own: {_advice(plan)}"
+                )
+            targets[vnode * len(spaces) // VNODES][slot] = text
 
 
 def _routed_by(place: str, schema: TableSchema, sides: Sides) -> list[str]:

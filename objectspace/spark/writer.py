@@ -158,11 +158,11 @@ class TableWriter(DataSourceStreamArrowWriter):
 
     def _require_own(self, chunk: Chunk, shard: int) -> None:
         route = router(Exit(0, self._schema, self._target.key, self._plan.shards))
-        for row in chunk.values if route is not None else ():
-            if route(row) != shard:  # type: ignore[misc]
+        for row, other in zip(chunk.values, route(chunk.values) if route is not None else ()):
+            if other != shard:
                 raise ObjectSpaceError(
                     f"table {self._target.table}: the row with the key {self._schema.key_of(row)!r} belongs to shard"
-                    f" {route(row)}, found it in {shard}: write df.repartitionById({self._plan.shards},"  # type: ignore[misc]
+                    f" {other}, found it in {shard}: write df.repartitionById({self._plan.shards},"
                     f" shard_expression(df.schema, {list(self._target.key)}, {self._plan.shards}))"
                 )
 

@@ -22,9 +22,9 @@ from objectspace.relational import (
     assign_vnodes,
     plan_tables,
 )
-from objectspace.relational.vnodes import hasher
+from objectspace.relational.vnodes import column_hasher, hasher
 from tests.relational.helpers import new_space, schema_of
-from tests.relational.samples import type_of
+from tests.relational.samples import VALUES, type_of
 
 ROUTED = schema_of("k string", "n int64", "v int64", key=["n desc", "k"], distribution_key=["k"])
 
@@ -53,6 +53,19 @@ def test_it_agrees_with_the_shards_of_spark() -> None:
     vnode = hasher([type_of("string"), type_of("int64"), type_of("binary")])
     for key in [("a", 1, b"x"), ("", -1, b""), (None, 2**62, b"\x00"), ("é", None, None)]:
         assert vnode(key) == vnode_of(*key)
+
+
+HASHED = ["string", "binary", "bool", "int16", "int32", "int64", "date", "time", "timestamp", "timestamptz"]
+
+
+@given(st.data())
+def test_whole_columns_have_the_vnodes_of_their_rows(data: st.DataObject) -> None:
+    names = data.draw(st.lists(st.sampled_from(HASHED), min_size=1, max_size=3))
+    kinds = [type_of(name) for name in names]
+    values = [VALUES[name] if data.draw(st.booleans()) else st.none() | VALUES[name] for name in names]
+    rows = data.draw(st.lists(st.tuples(*values), max_size=8))
+    columns = [[row[place] for row in rows] for place in range(len(names))]
+    assert column_hasher(kinds)(columns) == list(map(hasher(kinds), rows))
 
 
 def test_scans_of_all_vnodes_merge_in_key_order() -> None:
