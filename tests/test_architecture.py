@@ -75,3 +75,16 @@ def test_the_plain_library_imports_nothing_heavy() -> None:
     script = "import sys, objectspace, checkpoint; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert not {"pyspark", "pyarrow", "pandas", "numpy", "fsspec", "py4j"} & set(loaded)
+
+
+def test_a_table_imports_nothing_heavy() -> None:
+    script = (
+        "import sys; from objectspace import PersistedObjectSpace;"
+        " from objectspace.relational import Column, StateTable, StorageTable, TableSchema;"
+        " space = PersistedObjectSpace.open(':memory:');"
+        " table = StateTable(space, 't', TableSchema([Column('k', 'int64')], ['k']));"
+        " table.insert_row((1,)); table.commit(epoch=1); space.checkpoint(epoch=1);"
+        " assert list(StorageTable(space, 't', epoch=1).scan()) == [(1,)]; print(*sys.modules)"
+    )
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"pandas", "sqlite_utils"} & set(loaded)

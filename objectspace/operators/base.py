@@ -33,6 +33,11 @@ class Operator(ABC):
     def schema(self) -> TableSchema:
         """The schema of its output; the primary key is the stream key: each key is in the output at most once."""
 
+    @property
+    def passes_over_stream_keys(self) -> bool:
+        """Whether the rows of its input count the same whatever their stream keys are."""
+        return False
+
     def state(self) -> list[tuple[str, TableSchema]]:
         """Return the role and the schema of each table that it keeps, known before it is opened."""
         return []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from operator import eq
 from typing import Any
@@ -30,7 +31,7 @@ def net_changes(chunk: Chunk) -> list[tuple[Op, Row]]:
     keys = dictionary_keys(chunk.schema, chunk.schema.key_places)(chunk.values)
     plain = zip(map(_PLAIN.__getitem__, chunk.ops), chunk.values)
     times = Counter(keys)
-    if len(times) == len(keys):
+    if len(times) == len(keys) or len(times) + _pairs(chunk, keys) == len(keys):
         return list(plain)
     twice = {key for key, number in times.items() if number > 1}
     join = _join if chunk.schema.equal is eq else partial(_join_unlike, chunk.schema.equal)
@@ -47,6 +48,13 @@ def net_changes(chunk: Chunk) -> list[tuple[Op, Row]]:
             found += [("-", row) for row in gone]
             found += [("+", row) for row in new]
     return found
+
+
+def _pairs(chunk: Chunk, keys: Sequence[Any]) -> int:
+    """Return how many updates there are of which the new row comes just after the old one, which is another."""
+    ops, rows, equal = chunk.ops, chunk.values, chunk.schema.equal
+    olds = [place for place, op in enumerate(ops[:-1]) if op == "U-" and ops[place + 1] == "U+"]
+    return sum(keys[old] == keys[old + 1] and not equal(rows[old], rows[old + 1]) for old in olds)
 
 
 def _join(net: tuple[list[Row], list[Row]], comes: bool, row: Row) -> None:

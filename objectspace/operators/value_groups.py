@@ -43,6 +43,11 @@ class ValueGroups(Aggregation):
         folds = self._is_short and can_fold(self.input, self._key_places, self._accumulators)
         self._folder = Folder(self.input, self._key_places, self._accumulators) if folds else None
 
+    @property
+    def passes_over_stream_keys(self) -> bool:
+        """Whether the rows of its input count the same whatever their stream keys are: where all calls only add up."""
+        return self.append_only and self._folder is not None
+
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
         """Take some changes of the input; the output waits for the barrier. Time: O(rows of the chunk)."""
         if self._folder is None:

@@ -113,9 +113,12 @@ class Epochs:
     def _only_reader(self, declared: Sequence[Declared]) -> Stage | None:
         """Return the one stage that can take the rows of the sources in its own action, through a shuffle."""
         readers = self.stages.readers()
-        if len(readers) != 1 or self.stages.wants_rows() or any(one.is_numbered for one in declared):
+        if len(readers) != 1 or self.stages.wants_rows():
             return None
-        return next(stage for stage in self.stages.stages if stage.name in readers)
+        stage = next(stage for stage in self.stages.stages if stage.name in readers)
+        # Should a part of the shuffle be made again, the numbers of rows without a key may be others.
+        is_settled = not any(one.is_numbered for one in declared) or stage.passes_over_stream_keys()
+        return stage if is_settled else None
 
     def publish(
         self, plan: EpochPlan, saved: Mapping[str, Sequence[ShardSaved]], figures: Mapping[str, float]

@@ -76,6 +76,11 @@ class Stage:
     tasks: int
     rests: bool
 
+    def passes_over_stream_keys(self) -> bool:
+        """Tell whether its operator does not mind the stream keys of its input."""
+        make = self.fragment.makes[0]
+        return make is not None and make().passes_over_stream_keys
+
 
 @dataclass(frozen=True)
 class Stages:

@@ -19,13 +19,15 @@ SCHEMA = TableSchema(
 )
 
 rows = st.tuples(st.integers(0, 3), st.none() | st.integers(0, 2), st.none() | st.integers(0, 2))
-chunks = st.lists(st.tuples(st.sampled_from(["+", "-"]), rows), max_size=6)
+chunks = st.lists(st.tuples(st.sampled_from(["+", "-", "U-", "U+"]), rows), max_size=6)
 
 
 def resolved(conflict: str, op: str, present: Any, row: Any) -> Any:
     """Return what becomes of the row of a key, as the documentation says it."""
     if op == "-":
         return None
+    if op == "U-":
+        return None if conflict == "ignore" else present
     if present is None:
         return row
     if conflict == "ignore":

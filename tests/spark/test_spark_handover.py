@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from collections import Counter
+from typing import Any
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from objectspace.operators.net import net_changes
 from objectspace.relational import Chunk, Column, TableSchema
 from objectspace.spark.handover import settled
 from tests.operators.spellings import SPELLINGS
@@ -16,3 +22,25 @@ def test_several_inserts_of_one_key_are_in_one_order(kind: str) -> None:
     rows = [("+", (SPELLINGS[kind][1][0], 1)), ("+", (one, 2)), ("-", (other, 2)), ("+", (other, 3)), ("+", (one, 1))]
     found = [settled(Chunk.from_rows(schema, given)) for given in (rows, rows[::-1])]
     assert [[(op, row[1]) for op, row in chunk.rows()] for chunk in found] == [[("+", 1), ("+", 1), ("+", 3)]] * 2
+
+
+PAIRS = TableSchema([Column("k", "int64"), Column("v", "float64", nullable=True)], ["k"])
+ROWS = st.tuples(st.integers(0, 3), st.sampled_from([None, 0.0, -0.0, float("nan"), 1.0]))
+CHANGES = st.one_of(
+    st.tuples(st.sampled_from(["+", "-", "U-", "U+"]), ROWS).map(lambda change: [change]),
+    st.tuples(ROWS, ROWS).map(lambda pair: [("U-", pair[0]), ("U+", (pair[0][0], pair[1][1]))]),
+)
+
+
+@given(st.lists(CHANGES, max_size=6))
+def test_changes_that_cancel_are_dropped_and_the_others_stay(changes: list[list[Any]]) -> None:
+    given_ = [change for part in changes for change in part]
+    found = net_changes(Chunk.from_rows(PAIRS, given_))
+    net: Counter[Any] = Counter()
+    for op, (key, value) in given_:
+        net[key, repr(0.0 if value == 0 else value)] += 1 if op in ("+", "U+") else -1
+    told = Counter({("+" if n > 0 else "-", *row): abs(n) for row, n in net.items() if n})
+    assert Counter((op, key, repr(0.0 if value == 0 else value)) for op, (key, value) in found) == told
+    for key in range(4):
+        ops = [op for op, row in found if row[0] == key]
+        assert ops == sorted(ops, key="-+".index)

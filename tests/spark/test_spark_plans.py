@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checkpoint.chain import SourcePosition
+from objectspace.operators import AggCall, Stream, count, max_
 from objectspace.operators import Pipeline as Local
-from objectspace.operators import Stream, count
 from objectspace.relational import Chunk
 from objectspace.spark import rescale
 from tests.operators.pipeline_trees import EDITS, SCHEMA, Tree, World, trees
@@ -94,3 +94,26 @@ def test_joins_by_time_give_what_they_give_in_one_process(shards: int, tmp_path:
                 assert Counter(driver.rows(name)) == Counter(run.rows(name)), (number, name)
     assert len(run.rows("valid")) == 6
     assert len(run.rows("closed")) == 4
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_rows_without_a_key_go_through_one_shuffle_where_their_numbers_count_for_nothing(
+    in_order: bool, tmp_path: Path
+) -> None:
+    driver = Driver(tmp_path / "space", 3, cache=tmp_path / "cache")
+    calls = {"n": count(), "worst": max_("v"), **({"first": AggCall("first_value", "v")} if in_order else {})}
+    driver.declare("b", [])
+    driver.declare("a", []).group_by("k").agg(**calls).materialize("result")
+    epochs, world, rows = driver.epochs(), World(), Counter[Any]()
+    assert (epochs.direct is None) == in_order
+    with pytest.MonkeyPatch.context() as patch:
+        frames = Frames(Random(1)).installed(patch)
+        for number in range(3):
+            edits: list[Any] = [("a", 100 * number + one, ("xyz"[one % 3], one + number, 0)) for one in range(40)]
+            batch = micro_batch(frames, world.change(edits))
+            assert epochs.run(batch, SourcePosition("q", number)) is not None  # type: ignore[arg-type]
+            rows.update((k, v) for _, _, (k, v, _) in edits)
+    expected = {
+        k: (sum(n for (one, _), n in rows.items() if one == k), max(v for one, v in rows if one == k)) for k in "xyz"
+    }
+    assert {row[0]: row[1:3] for row in driver.rows("result")} == expected
