@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -127,6 +128,36 @@ def test_a_driver_that_dies_between_any_two_operators(
     assert made.chain.collect(grace_seconds=0, keep_epochs=2).runs == left
     assert sorted(told.changes) == [1, 2]
     assert told.calls == 2
+
+
+def test_storage_that_fails_at_any_operation_of_a_built_pipeline(
+    frames: Frames, tmp_path: Path, answers: list[dict[str, list[Any]]], at_scale: bool
+) -> None:
+    first, space = Told({}), tmp_path / "space"
+    run(driver(tmp_path, first)[1], frames, 0, EPOCHS[0])
+    shutil.copytree(space, tmp_path / "whole")
+    failed = 0
+    for at in range(1, 1_000, 1 if at_scale else 19):
+        faulty = FaultyLocation(location_at(space), at, late=at % 2 == 0, lasting=at % 3 == 0)
+        told = Told(dict(first.changes))
+        with suppress(CheckpointError, TaskFailedError):
+            made = Driver(faulty, SHARDS, cache=tmp_path / f"cache {at}")
+            build(made).sink("log", told)
+            run(made.epochs(), frames, 1, EPOCHS[1])
+        if faulty.seen < at:
+            break
+        made, epochs = driver(tmp_path, told)
+        run(epochs, frames, 1, EPOCHS[1])
+        assert made.status().epoch == 2, f"operation {at}"
+        assert state(made) == answers[1], f"operation {at}"
+        assert sorted(told.changes) == [1, 2], f"operation {at}"
+        assert run(epochs, frames, 2, EPOCHS[2]) is not None
+        assert state(made) == answers[2], f"operation {at}"
+        shutil.rmtree(space)
+        shutil.copytree(tmp_path / "whole", space)
+        failed += 1
+        TALLY["crash points"] += 1
+    assert failed > (50 if at_scale else 2), "so few operations were tried"
 
 
 def test_changes_are_handed_out_under_their_epoch_also_after_a_rescale(frames: Frames, tmp_path: Path) -> None:
