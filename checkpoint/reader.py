@@ -12,7 +12,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from checkpoint.errors import UnknownCheckpointError
 from checkpoint.lookup import Extents, Lookup, ReadRow, in_order
-from checkpoint.run import CheckpointKind, IndexRow, Payload, Run, Slot, is_owner, reachable
+from checkpoint.run import CheckpointKind, IndexRow, Page, Payload, Run, Slot, is_owner, reachable
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
 
@@ -288,12 +288,39 @@ class Reader:
 
         Time: O(state), memory too: for states that fit.
         """
-        live = self.reachable()
-        run = Run(CheckpointKind.FULL, index=self.index())
-        for object_id in sorted(live):
-            run.metadata += [(object_id, key, value) for key, value in self.metadata(object_id).items()]
-            run.items += [(object_id, slot, value, rank) for slot, value, rank in self.items(object_id)]
+        run = Run(CheckpointKind.FULL)
+        tables: tuple[list[Any], ...] = (run.index, run.metadata, run.items)
+        for place, rows in self.image_pages():
+            tables[place].extend(rows)
         return run
+
+    def image_pages(self, page_rows: int = 65_536) -> Iterator[Page]:
+        """Yield the complete state page by page, in the order of a run.
+
+        Args:
+            page_rows: about how many rows a page has.
+
+        Time: O(state); the memory used does not depend on it, only on the number of objects.
+        """
+        index = self.index()
+        if index:
+            yield 0, index
+        live = sorted(reachable(index, lambda object_id: (item.value for item in self.items(object_id))))
+        metadata = ([(one, key, value) for key, value in self.metadata(one).items()] for one in live)
+        items = (
+            [(one, *row) for row in page if row[1] is not None]
+            for one in live
+            for page in self._pages(one, None, None, False, self.PAGE_ROWS)
+        )
+        for place, parts in ((1, metadata), (2, items)):
+            rows: list[Any] = []
+            for part in parts:
+                rows += part
+                if len(rows) >= page_rows:
+                    yield place, rows
+                    rows = []
+            if rows:
+                yield place, rows
 
     @_steadily
     def count(self, object_id: int) -> int:

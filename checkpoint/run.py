@@ -36,6 +36,10 @@ ItemRow = tuple[int, Slot, Payload | None, int | None]
 """(object, slot, value, rank); a value of ``None`` marks a deletion, the rank keeps the order of insertion."""
 
 
+Page = tuple[int, list[Any]]
+"""Some rows of a run that goes by page by page: the place of their table (index, metadata, items), and the rows."""
+
+
 class CheckpointKind(StrEnum):
     """What a checkpoint holds: a complete image, or the slots that changed since the one before."""
 
@@ -140,20 +144,36 @@ def measure(index: Iterable[IndexRow], metadata: Iterable[MetadataRow], items: I
     >>> measure([], [], [(1, 3, "42", None)])
     Measure(slots=1, bytes=3, digest='...')
     """
-    found = RunDigest()
-    size = 0
-    tables: tuple[tuple[Iterable[Any], Callable[[list[Any]], int]], ...] = (
-        (index, index_bytes),
-        (metadata, metadata_bytes),
-        (items, item_bytes),
-    )
-    for rows, bytes_of in tables:
+    found = PageMeasure()
+    for place, rows in enumerate((index, metadata, items)):
         iterator = iter(rows)
         while chunk := list(islice(iterator, _CHUNK_ROWS)):
-            found.update(chunk)
-            size += bytes_of(chunk)
-        found.end_table()
-    return Measure(found.slots, size, found.hexdigest())
+            found.take((place, chunk))
+    return found.result()
+
+
+class PageMeasure:
+    """Measures a run whose pages go by: index, metadata and item rows, each in the order of their keys."""
+
+    def __init__(self) -> None:
+        self._digest, self._bytes, self._place = RunDigest(), 0, 0
+
+    def take(self, page: Page) -> None:
+        """Take the next rows."""
+        place, rows = page
+        self._go_on_to(place)
+        self._digest.update(rows)
+        self._bytes += _BYTES[place](rows)
+
+    def result(self) -> Measure:
+        """Return slots, bytes and digest: these were all."""
+        self._go_on_to(len(_BYTES))
+        return Measure(self._digest.slots, self._bytes, self._digest.hexdigest())
+
+    def _go_on_to(self, place: int) -> None:
+        while self._place < place:
+            self._digest.end_table()
+            self._place += 1
 
 
 class RunDigest:
@@ -288,6 +308,8 @@ def _by_object(row: IndexRow) -> int:
 def _by_object_and_key(row: MetadataRow) -> tuple[int, str]:
     return row[0], row[1]
 
+
+_BYTES: tuple[Callable[[list[Any]], int], ...] = (index_bytes, metadata_bytes, item_bytes)
 
 _CLASS: dict[type, int] = {int: 0, bool: 0, float: 0, str: 1, bytes: 2}
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -20,10 +21,11 @@ from checkpoint.errors import CheckpointError, EpochTypeError, UnknownCheckpoint
 from checkpoint.fork import fork
 from checkpoint.lock import WriterLock
 from checkpoint.lookup import Extents
+from checkpoint.pages import TABLES
 from checkpoint.reader import Reader
 from checkpoint.record import CheckpointRecord, read_integers, read_records, write_record
 from checkpoint.repair import Repair, repair
-from checkpoint.run import CheckpointKind, Run
+from checkpoint.run import CheckpointKind, Measure, Page, PageMeasure, Run
 from checkpoint.session import IN_MEMORY, Durability, Session, require_usable
 from checkpoint.settings import Retention, note_rollback, read_retention, write_retention
 from checkpoint.tiers import YOUNG, RunNumber
@@ -152,7 +154,8 @@ class CheckpointStore:
         Time: O(rows · log rows); for a full run O(state).
         Dirties: one row of ``checkpoint`` and the rows of the run.
         """
-        return self._append(run, epoch, is_partial=run.kind is CheckpointKind.FULL)
+        is_partial = run.kind is CheckpointKind.FULL
+        return self._append(run.kind, epoch, partial(self._write_run, run, is_partial=is_partial))
 
     def apply(self, run: Run, epoch: int | None = None) -> Receipt:
         """Fold a run that was written elsewhere in as the next checkpoint.
@@ -160,7 +163,17 @@ class CheckpointStore:
         As :meth:`append`, but a run of kind full is taken for the complete image that it is: what it does not mention
         is gone.
         """
-        return self._append(run, epoch, is_partial=False)
+        return self._append(run.kind, epoch, partial(self._write_run, run, is_partial=False))
+
+    def apply_pages(self, kind: CheckpointKind, pages: Iterable[Page], epoch: int | None = None) -> Receipt:
+        """Fold a run in that need not fit into memory, as :meth:`apply` does.
+
+        Args:
+            kind: what the run holds.
+            pages: its rows in order, as :meth:`Reader.image_pages` yields them.
+            epoch: the epoch it seals; must be greater than the last one.
+        """
+        return self._append(CheckpointKind(kind), epoch, partial(_write_pages, pages))
 
     def diff(
         self,
@@ -504,25 +517,33 @@ class CheckpointStore:
             runs = self._runs.between(older, newer) if older < newer else ()
             return self._registered(runs, is_partial=True) if runs or older == newer else None
 
-    def _append(self, run: Run, epoch: int | None, *, is_partial: bool) -> Receipt:
+    def _append(self, kind: CheckpointKind, epoch: int | None, write: Write) -> Receipt:
         started = time.perf_counter()
         with self._mutex:
             self._session.require_writable()
             self._session.require_same_file()
             number, epoch, parent = self._next(epoch)
             with self._transaction() as connection:
-                run.sort()
-                merge.insert(connection, number, run)
-                if is_partial:
-                    merge.complete(self._session, number, self._runs.live)
-                found = merge.measured(connection, number) if is_partial else run.measure()
-                write_record(connection, CheckpointRecord.made_now(number, epoch, run.kind, parent, found))
-                next_object_id = self._reserve_ids(connection, run)
+                found, following = write(connection, number)
+                write_record(connection, CheckpointRecord.made_now(number, epoch, kind, parent, found))
+                next_object_id = self._reserve_ids(connection, following)
             self._next_object_id, self._last = next_object_id, (number, epoch)
-            self._runs.added(number, found.slots, is_full=run.kind is CheckpointKind.FULL)
+            self._runs.added(number, found.slots, is_full=kind is CheckpointKind.FULL)
             seconds = time.perf_counter() - started
-            self._tidy(found.slots, is_full=run.kind is CheckpointKind.FULL)
-        return Receipt(number, epoch, run.kind, found.slots, found.bytes, seconds)
+            self._tidy(found.slots, is_full=kind is CheckpointKind.FULL)
+        return Receipt(number, epoch, kind, found.slots, found.bytes, seconds)
+
+    def _write_run(
+        self, run: Run, connection: sqlite3.Connection, number: int, *, is_partial: bool
+    ) -> tuple[Measure, int]:
+        """Write a run, and return its measure and the first id after those of its objects."""
+        run.sort()
+        merge.insert(connection, number, run)
+        if is_partial:
+            merge.complete(self._session, number, self._runs.live)
+        found = merge.measured(connection, number) if is_partial else run.measure()
+        tables: tuple[list[Any], ...] = (run.index, run.metadata, run.items)
+        return found, max((rows[-1][0] + 1 for rows in tables if rows), default=0)
 
     def _next(self, epoch: int | None) -> tuple[int, int, int | None]:
         number, last = self._last
@@ -536,10 +557,8 @@ class CheckpointStore:
             )
         return number + 1, epoch, number or None
 
-    def _reserve_ids(self, connection: sqlite3.Connection, run: Run) -> int:
+    def _reserve_ids(self, connection: sqlite3.Connection, following: int) -> int:
         """Keep the ids in a run from being used again after their objects are gone."""
-        tables: tuple[list[Any], ...] = (run.index, run.metadata, run.items)
-        following = max((rows[-1][0] + 1 for rows in tables if rows), default=0)
         if following <= self._next_object_id:
             return self._next_object_id
         connection.execute("INSERT OR REPLACE INTO setting VALUES ('next_object_id', ?)", (following,))
@@ -674,6 +693,19 @@ class CheckpointStore:
         now = self._record(number)
         return (now.epoch, now.time, now.digest) == (known.epoch, known.time, known.digest)
 
+
+def _write_pages(pages: Iterable[Page], connection: sqlite3.Connection, number: int) -> tuple[Measure, int]:
+    """Write the pages of a run, and return its measure and the first id after those of its objects."""
+    measure, following = PageMeasure(), 0
+    for place, rows in pages:
+        merge.insert_rows(connection, TABLES[place], number, rows)
+        measure.take((place, rows))
+        following = max(following, rows[-1][0] + 1)
+    return measure.result(), following
+
+
+Write = Callable[[sqlite3.Connection, int], tuple[Measure, int]]
+"""Writes the rows of a checkpoint under its number; returns their measure, and the first id after their objects."""
 
 _LOADED = (
     "SELECT number, epoch FROM checkpoint ORDER BY number DESC LIMIT 1",

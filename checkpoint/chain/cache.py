@@ -25,7 +25,7 @@ from uuid import uuid4
 from checkpoint.chain.location import Location
 from checkpoint.chain.manifest import AcceptedRun
 from checkpoint.chain.plan import Lineage, OperatorPlan, fingerprint_of, standing
-from checkpoint.chain.runfile import read_run, write_run
+from checkpoint.chain.runfile import read_pages, read_run, write_pages
 from checkpoint.errors import (
     CheckpointError,
     CorruptStoreError,
@@ -39,6 +39,10 @@ Fingerprint = list[tuple[int, str]]
 
 KEPT_SECONDS = 7 * 86_400
 """How long a cache is kept that nobody opens: that of a space or an operator that is gone, or of a task that died."""
+
+
+PAGED_SLOTS = 100_000
+"""A run of more item rows is folded in page by page: in memory they would take some hundred bytes each."""
 
 
 def cache_root() -> Path:
@@ -88,7 +92,10 @@ def fold(store: CheckpointStore, location: Location, runs: Sequence[AcceptedRun]
     """
     lacking = [accepted for accepted in runs if accepted.epoch >= store.next_epoch()]
     for accepted in lacking:
-        store.apply(read_run(location, accepted), accepted.epoch)
+        if accepted.slots > PAGED_SLOTS:
+            store.apply_pages(accepted.kind, read_pages(location, accepted), accepted.epoch)
+        else:
+            store.apply(read_run(location, accepted), accepted.epoch)
     if lacking and _records(store)[-len(lacking) :] != fingerprint_of(lacking):
         raise CorruptStoreError(
             f"{store.path}: the runs of {lacking[-1].operator}/{lacking[-1].shard} at {location.url} do not have the"
@@ -106,12 +113,12 @@ def write_image(plan: OperatorPlan, shard: int) -> AcceptedRun:
     Raises:
         CorruptStoreError: a run file is missing or damaged.
         CheckpointError: the location or the folder of the caches cannot be used.
-    Time: O(state). Dirties: the cache, and one new file of the location.
+    Time: O(state); the memory used is that of the file. Dirties: the cache, and one new file of the location.
     """
     lineage = plan.lineages[shard]
     with open_cache(plan, shard) as store:
-        image = store.reader().image()
-    written = write_run(plan.location, image, plan.operator, shard, lineage[-1].epoch)
+        pages = store.reader().image_pages()
+        written = write_pages(plan.location, pages, plan.operator, shard, lineage[-1].epoch)
     return replace(written, replaces=standing(fingerprint_of(lineage)))
 
 

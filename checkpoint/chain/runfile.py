@@ -8,6 +8,8 @@ the checksum over its bytes is compared before anything is decoded, the digest o
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
@@ -18,7 +20,7 @@ import pyarrow.parquet as pq
 from checkpoint.chain.location import Location
 from checkpoint.chain.manifest import FORMAT_VERSION, AcceptedRun
 from checkpoint.errors import CheckpointError, CorruptStoreError
-from checkpoint.run import CheckpointKind, IndexRow, ItemRow, MetadataRow, Run
+from checkpoint.run import CheckpointKind, IndexRow, ItemRow, Measure, MetadataRow, Page, PageMeasure, Run
 
 _INDEX, _METADATA, _ITEM = "index", "metadata", "item"
 _SLOTS = ["slot_integer", "slot_real", "slot_text", "slot_bytes"]
@@ -52,6 +54,9 @@ _ENCODINGS = {
     "value_text": _LENGTHS,
 }
 
+_PAGE_ROWS = 65_536
+"""How many rows are read at once of a run that goes by page by page."""
+
 
 def write_run(location: Location, run: Run, operator: str, shard: int, epoch: int) -> AcceptedRun:
     """Write a run into a new private file and return what a manifest says of it if it is accepted.
@@ -67,20 +72,30 @@ def write_run(location: Location, run: Run, operator: str, shard: int, epoch: in
         CheckpointError: the location cannot be written.
     Time: O(rows). Dirties: one new file, which nothing names yet.
     """
-    data = encode_run(run)
-    name = f"run/{uuid4().hex}.parquet"
-    location.write(name, data)
-    return AcceptedRun(
-        operator=operator,
-        shard=shard,
-        epoch=epoch,
-        file=name,
-        kind=run.kind,
-        digest=run.digest(),
-        checksum=checksum(data),
-        slots=run.slots,
-        bytes=run.bytes,
-        file_bytes=len(data),
+    return _written(location, encode_run(run), run.kind, run.measure(), (operator, shard, epoch))
+
+
+def write_pages(location: Location, pages: Iterable[Page], operator: str, shard: int, epoch: int) -> AcceptedRun:
+    """Write a full run that need not fit into memory, as :func:`write_run` does.
+
+    Args:
+        location: where the chain lies.
+        pages: the rows in order, as ``Reader.image_pages`` yields them.
+        operator: the name of the operator whose state this is.
+        shard: the number of its shard.
+        epoch: the epoch that the run leads to.
+
+    Raises:
+        CheckpointError: the location cannot be written.
+    Time: O(rows); memory for a page and the bytes of the file. Dirties: one new file, which nothing names yet.
+    """
+    measure, sink = PageMeasure(), pa.BufferOutputStream()
+    with _writer(sink, pa.schema(_COLUMNS), CheckpointKind.FULL) as writer:
+        for place, rows in pages:
+            writer.write_table(_TABLES[place](rows))
+            measure.take((place, rows))
+    return _written(
+        location, sink.getvalue().to_pybytes(), CheckpointKind.FULL, measure.result(), (operator, shard, epoch)
     )
 
 
@@ -95,6 +110,29 @@ def read_run(location: Location, accepted: AcceptedRun) -> Run:
         CorruptStoreError: the file is missing, or not byte for byte what was accepted.
         CheckpointError: the location cannot be read, or the file has a newer format.
     """
+    return decode_run(*_checked(location, accepted))
+
+
+def read_pages(location: Location, accepted: AcceptedRun) -> Iterator[Page]:
+    """Yield the rows of an accepted run file page by page, as :func:`read_run` returns them.
+
+    Raises:
+        CorruptStoreError: the file is missing, or not byte for byte what was accepted.
+        CheckpointError: the location cannot be read, or the file has a newer format.
+    """
+    data, place = _checked(location, accepted)
+    file, kind = _opened(data, place)
+    try:
+        for batch in file.iter_batches(_PAGE_ROWS, use_threads=False):
+            run = run_of(kind, pa.Table.from_batches([batch]))
+            tables: tuple[list[Any], ...] = (run.index, run.metadata, run.items)
+            yield from ((number, rows) for number, rows in enumerate(tables) if rows)
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptStoreError(f"{place} is no run file: {error}") from error
+
+
+def _checked(location: Location, accepted: AcceptedRun) -> tuple[bytes, str]:
+    """Return the bytes of a file, which are what was accepted, and how an error calls it."""
     data = location.read(accepted.file)
     place = f"run file {accepted.file} of {location.url} (epoch {accepted.epoch}, {accepted.operator}/{accepted.shard})"
     if data is None:
@@ -105,7 +143,7 @@ def read_run(location: Location, accepted: AcceptedRun) -> Run:
             f"{place} is damaged: expected checksum {accepted.checksum}, found {found} over {len(data)} bytes:"
             " restore it from a backup, or fork the space before that epoch"
         )
-    return decode_run(data, place)
+    return data, place
 
 
 def checksum(data: bytes) -> str:
@@ -122,13 +160,39 @@ def encode_run(run: Run) -> bytes:
 
     Time: O(rows).
     """
-    table = table_of(run)
-    encodings = {name: encoding for name, encoding in _ENCODINGS.items() if name in table.column_names}
-    sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, table.schema, use_dictionary=_FEW_VALUES, column_encoding=encodings, **_LEAN) as writer:
+    table, sink = table_of(run), pa.BufferOutputStream()
+    with _writer(sink, table.schema, run.kind) as writer:
         writer.write_table(table)
-        writer.add_key_value_metadata({"format": str(FORMAT_VERSION), "kind": run.kind.value})
     return bytes(sink.getvalue())
+
+
+@contextmanager
+def _writer(sink: pa.BufferOutputStream, schema: pa.Schema, kind: CheckpointKind) -> Iterator[pq.ParquetWriter]:
+    encodings = {name: encoding for name, encoding in _ENCODINGS.items() if name in schema.names}
+    with pq.ParquetWriter(sink, schema, use_dictionary=_FEW_VALUES, column_encoding=encodings, **_LEAN) as writer:
+        yield writer
+        writer.add_key_value_metadata({"format": str(FORMAT_VERSION), "kind": kind.value})
+
+
+def _written(
+    location: Location, data: bytes, kind: CheckpointKind, measure: Measure, place: tuple[str, int, int]
+) -> AcceptedRun:
+    """Write the bytes of a run file, and return what a manifest says of it."""
+    operator, shard, epoch = place
+    name = f"run/{uuid4().hex}.parquet"
+    location.write(name, data)
+    return AcceptedRun(
+        operator=operator,
+        shard=shard,
+        epoch=epoch,
+        file=name,
+        kind=kind,
+        digest=measure.digest,
+        checksum=checksum(data),
+        slots=measure.slots,
+        bytes=measure.bytes,
+        file_bytes=len(data),
+    )
 
 
 def table_of(run: Run) -> pa.Table:
@@ -150,18 +214,27 @@ def decode_run(data: bytes, place: str = "run file") -> Run:
         CheckpointError: the file has a newer format.
     Time: O(rows).
     """
+    file, kind = _opened(data, place)
+    try:
+        table = file.read(use_threads=False)
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptStoreError(f"{place} is no run file: {error}") from error
+    return run_of(kind, table)
+
+
+def _opened(data: bytes, place: str) -> tuple[pq.ParquetFile, CheckpointKind]:
+    """Return the file in some bytes, and the kind of its run."""
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
         said = {key.decode(): value.decode() for key, value in (file.metadata.metadata or {}).items()}
         version, kind = int(said["format"]), CheckpointKind(said["kind"])
-        table = file.read(use_threads=False)
     except (pa.ArrowException, KeyError, ValueError, OSError) as error:
         raise CorruptStoreError(f"{place} is no run file: {error}") from error
     if version > FORMAT_VERSION:
         raise CheckpointError(
             f"{place} has format {version}: expected at most {FORMAT_VERSION}: upgrade this package to read it"
         )
-    return run_of(kind, table)
+    return file, kind
 
 
 def run_of(kind: CheckpointKind, lean: pa.Table) -> Run:
@@ -197,6 +270,9 @@ def _item_table(rows: list[ItemRow]) -> pa.Table:
         **_by_type(slots, dict(zip((int, float, str, bytes), _SLOTS, strict=True))),
         **_by_type(values, dict(zip((str, bytes), _VALUES, strict=True))),
     )
+
+
+_TABLES: tuple[Callable[[list[Any]], pa.Table], ...] = (_index_table, _metadata_table, _item_table)
 
 
 def _columns(rows: list[Any], width: int) -> list[list[Any]]:

@@ -12,7 +12,7 @@ from uuid import uuid4
 from checkpoint.chain import AcceptedRun, Chain, Lineage, Location, Manifest, SpaceFile, location_at, write_run
 from checkpoint.chain.collect import MANIFESTS, file_name, first_needed, needed_runs, raise_floor
 from checkpoint.chain.manifest import seal
-from checkpoint.chain.runfile import checksum
+from checkpoint.chain.runfile import checksum, write_pages
 from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.run import Run
 from checkpoint.store import CheckpointStore
@@ -142,9 +142,9 @@ def restore_space(
             found |= known
             if not others.is_empty():
                 store.append(others)
-            run = store.reader().image()
-        objects += len(run.index)
-        runs.append(write_run(location, run, operator, shard, epoch))
+            reader = store.reader()
+            objects += len(reader.index())
+            runs.append(write_pages(location, reader.image_pages(), operator, shard, epoch))
         lineage[operator][shard] = epoch
     require_found(names, found)
     if not runs:
