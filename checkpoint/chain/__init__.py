@@ -17,7 +17,7 @@ needs.
 True
 """
 
-from checkpoint.chain.beside import write_image_beside
+from checkpoint.chain.beside import collect_beside, write_image_beside
 from checkpoint.chain.cache import cache_root, catch_up, fold, open_cache, write_image
 from checkpoint.chain.chain import Chain, SpaceFile
 from checkpoint.chain.collect import Collected
@@ -45,6 +45,7 @@ __all__ = [
     "SpaceFile",
     "cache_root",
     "catch_up",
+    "collect_beside",
     "decode_run",
     "encode_run",
     "fold",

@@ -1,4 +1,4 @@
-"""Images made in a process of their own, at the lowest priority: what goes on in this one does not wait for them."""
+"""Images made, and garbage collected, in a process of its own at the lowest priority: nothing here waits for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 import orjson
 
 from checkpoint.chain.cache import write_image
-from checkpoint.chain.location import LocalLocation, RemoteLocation, location_at
+from checkpoint.chain.chain import Chain
+from checkpoint.chain.location import LocalLocation, Location, RemoteLocation, location_at
 from checkpoint.chain.manifest import AcceptedRun
 from checkpoint.chain.plan import OperatorPlan
 from checkpoint.errors import CheckpointError
@@ -31,22 +32,44 @@ def write_image_beside(plan: OperatorPlan, shard: int) -> AcceptedRun:
     order = _order(plan, shard)
     if order is None:
         return write_image(plan, shard)
-    # What says how to reach the location may be secret: it goes through a pipe, not into the list of processes. What
-    # was imported here is found there, too, where a notebook has added to the path.
-    known = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run([sys.executable, "-m", __name__], input=order, capture_output=True, check=False, env=known)
+    # What says how to reach the location may be secret: it goes through a pipe, not into the list of processes.
+    command = [sys.executable, "-m", __name__]
+    done = subprocess.run(command, input=order, capture_output=True, check=False, env=_environment())
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2] or f"exit status {done.returncode}"
         raise CheckpointError(f"image of {plan.operator}/{shard} at {plan.location.url}: {said}")
     return AcceptedRun.from_dict(orjson.loads(done.stdout))
 
 
+def collect_beside(location: Location, grace_seconds: float, keep_epochs: int) -> bool:
+    """Begin to do what ``Chain.collect`` does in another process, which nobody waits for, and tell whether it began.
+
+    What fails there is tried again by the next collection.
+
+    Args:
+        location: where the space lies: a folder or an fsspec URL with options that are plain values.
+        grace_seconds: how old a run file must be to be removed.
+        keep_epochs: how many of the newest epochs stay readable.
+    """
+    order = _encoded(location, {"grace_seconds": grace_seconds, "keep_epochs": keep_epochs})
+    if order is None:
+        return False
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
+    process = subprocess.Popen([sys.executable, "-m", __name__], stdin=subprocess.PIPE, env=_environment(), **quiet)
+    assert process.stdin is not None
+    with process.stdin as pipe:
+        pipe.write(order)
+    return True
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of the other process: what was imported here is found there, too."""
+    # A notebook may have added to the path.
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
 def _order(plan: OperatorPlan, shard: int) -> bytes | None:
-    if not isinstance(plan.location, LocalLocation | RemoteLocation):
-        return None
     values = {
-        "url": plan.location.url,
-        "options": plan.location.options if isinstance(plan.location, RemoteLocation) else {},
         "incarnation": plan.incarnation,
         "operator": plan.operator,
         "epoch": plan.epoch,
@@ -54,8 +77,16 @@ def _order(plan: OperatorPlan, shard: int) -> bytes | None:
         "lineage": [asdict(run) for run in plan.lineages[shard]],
         "cache": plan.cache,
     }
+    return _encoded(plan.location, values)
+
+
+def _encoded(location: Location, values: dict[str, Any]) -> bytes | None:
+    """Return what another process is to do; None where it could not reach the location."""
+    if not isinstance(location, LocalLocation | RemoteLocation):
+        return None
+    options = location.options if isinstance(location, RemoteLocation) else {}
     try:
-        return orjson.dumps(values)
+        return orjson.dumps({"url": location.url, "options": options, **values})
     except TypeError:  # An option is an object, which only this process has.
         return None
 
@@ -64,10 +95,18 @@ def _main() -> None:
     if hasattr(os, "nice"):
         os.nice(19)
     order: dict[str, Any] = orjson.loads(sys.stdin.buffer.read())
+    location = location_at(order["url"], order["options"])
+    if "keep_epochs" in order:
+        Chain.open(location).collect(order["grace_seconds"], order["keep_epochs"])
+    else:
+        _make_image(location, order)
+
+
+def _make_image(location: Location, order: dict[str, Any]) -> None:
     shard = order["shard"]
     lineage = tuple(AcceptedRun.from_dict(run) for run in order["lineage"])
     plan = OperatorPlan(
-        location_at(order["url"], order["options"]),
+        location,
         order["incarnation"],
         order["operator"],
         order["epoch"],

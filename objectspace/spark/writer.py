@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from checkpoint import FencedError
-from checkpoint.chain import Chain, OperatorPlan, ShardSaved, SourcePosition, location_at
+from checkpoint.chain import Chain, OperatorPlan, ShardSaved, SourcePosition, collect_beside, location_at
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators import Materialize
 from objectspace.relational import Chunk, TableSchema
@@ -25,6 +25,7 @@ from objectspace.spark.handover import router, settled, together
 from objectspace.spark.routes import KeyedBy, note_keyed
 from objectspace.spark.stages import Exit
 from objectspace.spark.storage import storage_options
+from objectspace.spark.upkeep import Retention
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Where Spark tells a task which query and micro-batch it works for."""
@@ -55,6 +56,7 @@ class Target:
         key: its key.
         op_column: the column of operations, or None where rows come in the place of those with their key.
         shards: the number of shards; that of the space by default.
+        retention: what is kept of the space.
         storage: what fsspec passes to the file system of a URL; it may be secret, and is not shown.
     """
 
@@ -63,6 +65,7 @@ class Target:
     key: tuple[str, ...]
     op_column: str | None
     shards: int | None
+    retention: Retention
     storage: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)
 
     @classmethod
@@ -75,12 +78,17 @@ class Target:
         missing = [name for name in ("path", "table", "key") if not options.get(name)]
         if missing:
             raise ObjectSpaceError(f"writeStream to format objectspace takes the option {missing[0]}: found none")
-        shards = options.get("shards")
-        if shards is not None and not shards.isdigit():
-            raise ObjectSpaceError(f"the option shards is {shards!r}: expected a number")
         key = tuple(name.strip() for name in options["key"].split(","))
-        count = None if shards is None else int(shards)
-        return cls(options["path"], options["table"], key, options.get("op"), count, storage_options(options))
+        shards, epochs = _number(options, "shards"), _number(options, "retainEpochs") or Retention.epochs
+        return cls(
+            options["path"],
+            options["table"],
+            key,
+            options.get("op"),
+            shards,
+            Retention(epochs, every=epochs),
+            storage_options(options),
+        )
 
     def chain(self) -> Chain:
         """Open the space, or found it where the number of shards is given."""
@@ -152,6 +160,10 @@ class TableWriter(DataSourceStreamArrowWriter):
                 f" {plan.epoch}: another driver feeds the space; stop one of them, then start this one again"
             )
         chain.publish(plan, {self._target.table: saved})
+        kept = self._target.retention
+        if plan.epoch % kept.every == 0:
+            # This process ends with the commit, which need not wait.
+            collect_beside(chain.location, kept.grace_seconds, kept.epochs)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Leave everything: a file that no manifest names counts for nothing, and is collected later."""
@@ -165,6 +177,15 @@ class TableWriter(DataSourceStreamArrowWriter):
                     f" {other}, found it in {shard}: write df.repartitionById({self._plan.shards},"
                     f" shard_expression(df.schema, {list(self._target.key)}, {self._plan.shards}))"
                 )
+
+
+def _number(options: Mapping[str, str], name: str) -> int | None:
+    found = options.get(name)
+    if found is None:
+        return None
+    if not found.isdigit() or not int(found):
+        raise ObjectSpaceError(f"the option {name} is {found!r}: expected a number of at least 1")
+    return int(found)
 
 
 def _position() -> tuple[str, int]:

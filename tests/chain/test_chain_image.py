@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from checkpoint.chain import (
     AcceptedRun,
     Chain,
     Location,
+    collect_beside,
     location_at,
     open_cache,
     receipts,
@@ -25,6 +27,7 @@ from checkpoint.chain import (
 )
 
 from .chain_helpers import OPERATOR, Publisher
+from .faulty_location import FaultyLocation
 
 
 @pytest.fixture
@@ -163,3 +166,17 @@ def test_the_tool_copies_and_checks_images(publish: Publisher, tmp_path: Path) -
     assert tool("verify", tmp_path / "space") != 0
     with pytest.raises(CheckpointError, match="is damaged"):
         content(chain, tmp_path / "new")
+
+
+def test_another_process_collects_and_nobody_waits_for_it(publish: Publisher, tmp_path: Path) -> None:
+    chain = Chain.open_or_create(location_at(tmp_path / "space"), 1)
+    for number in range(10):
+        publish(chain, {f"k{number}": number})
+    assert collect_beside(chain.location, 0, 3)
+    end = time.monotonic() + 60
+    while Chain.open(chain.location).first_epoch < 8:
+        assert time.monotonic() < end, "nothing was collected"
+        time.sleep(0.05)
+    assert Chain.open(chain.location).first_epoch == 8
+    assert content(chain, tmp_path / "cache")["k9"] == "9"
+    assert not collect_beside(FaultyLocation(chain.location, 0), 0, 1), "another process cannot reach it"
