@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 from sortedcontainers import SortedDict
 
-from checkpoint.lookup import ReadRow
+from checkpoint.lookup import ReadRow, order_of
 from checkpoint.reader import Reader, StoredItem
 from checkpoint.run import ItemRow, Payload, Slot
 from objectspace import keys
@@ -802,8 +802,3 @@ class _Probe:
     def __eq__(self, other: object) -> bool:
         self.met = other
         return bool(other == self._key)
-
-
-def order_of(slot: Slot) -> tuple[int, Any]:
-    """Return what sorts slots as SQLite does: numbers, then text, then bytes."""
-    return (2 if isinstance(slot, bytes) else 1 if isinstance(slot, str) else 0), slot

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from checkpoint.lookup import order_of
 from objectspace import codec, keys, register_dataclass
-from objectspace.objects.table import order_of
 from tests.objects.samples import KEYS, NUMBERS, TEXTS, TUPLES, VALUES, shape
 
 texts = st.text(st.characters(exclude_categories=[]), max_size=5)
