@@ -40,16 +40,16 @@ class Extents:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._known: dict[RunNumber, dict[int, Extent | None]] = {}
-        self._asked: Counter[int] = Counter()
+        self._objects: set[int] = set()
 
     def of(self, runs: Sequence[RunNumber], object_id: int) -> list[Extent]:
         """Return the extents of those of some runs that have rows of an object, in the order of the runs.
 
         Time: O(runs), and two searches for each that is new.
         """
-        self._asked[object_id] += 1
-        if len(self._asked) > _MOST_OBJECTS:
+        if object_id not in self._objects and len(self._objects) >= _MOST_OBJECTS:
             self.clear()
+        self._objects.add(object_id)
         unknown = [run for run in runs if object_id not in self._known.get(run, ())]
         if unknown:
             for run, low, high in self._session.peek_all(_extents(unknown), {"object": object_id}):
@@ -57,11 +57,6 @@ class Extents:
                 self._known.setdefault(run, {})[object_id] = found
         found_all = (self._known[run][object_id] for run in runs)
         return [extent for extent in found_all if extent is not None]
-
-    def is_worth_knowing(self, object_id: int) -> bool:
-        """Count a read of one slot of an object, and tell whether there were so many that its extents are cheaper."""
-        self._asked[object_id] += 1
-        return self._asked[object_id] > _READS
 
     def keep(self, runs: Container[RunNumber]) -> None:
         """Forget all other runs: another one may have their number one day."""
@@ -71,7 +66,7 @@ class Extents:
     def clear(self) -> None:
         """Forget everything."""
         self._known.clear()
-        self._asked.clear()
+        self._objects.clear()
 
 
 class Lookup:
@@ -86,6 +81,7 @@ class Lookup:
     def __init__(self, session: Session, runs: Sequence[RunNumber], extents: Extents) -> None:
         self._session, self._runs, self._extents = session, runs, extents
         self._apart: dict[int, list[Extent] | None] = {}
+        self._reads: Counter[int] = Counter()
         self._statements: dict[tuple[RunNumber, ...], str] = {}
         self._point = _newest_of(runs)
 
@@ -139,7 +135,7 @@ class Lookup:
                 found = _by_slot(dense)
             else:
                 for start in range(0, len(asked), _ASKED[-1]):
-                    found.update(_by_slot(self._named((run,), object_id, asked[start : start + _ASKED[-1]])))
+                    found.update(_by_slot(self._within((run,), object_id, asked[start : start + _ASKED[-1]])))
             if found:
                 newest.update(found)
                 left = [slot for slot in left if slot not in found]
@@ -173,11 +169,15 @@ class Lookup:
 
     def _find_apart(self, object_id: int) -> list[Extent] | None:
         """Return the extents of an object where a slot lies in few of them; None where that cannot be told yet."""
-        if not self._extents.is_worth_knowing(object_id):
+        self._reads[object_id] += 1
+        if self._reads[object_id] <= _READS:
             return None
+        del self._reads[object_id]
         extents = self._extents.of(self._runs, object_id)
         spans = [(order_of(low), order_of(high)) for _, low, high in extents]
-        together = sum(low <= end and start <= high for start, end in spans for low, high in spans)
+        lows, highs = sorted(low for low, _ in spans), sorted(high for _, high in spans)
+        apart = sum(bisect_left(highs, low) + len(spans) - bisect_right(lows, high) for low, high in spans)
+        together = len(spans) ** 2 - apart
         return self._apart.setdefault(object_id, extents if 2 * together <= len(self._runs) * len(spans) else None)
 
 
@@ -236,8 +236,8 @@ _STATEMENTS = 64
 _FEW_RUNS = 3
 """So many runs are asked in less time than it takes to see which of them have a slot."""
 
-_READS = 8
-"""After so many slots that were read one by one the extents of an object are looked up."""
+_READS = 16
+"""After so many slots that were read one by one through a reader the extents of their object are looked up."""
 
 _MOST_OBJECTS = 1024
 """How many objects have their extents remembered."""

@@ -171,6 +171,8 @@ class PageMeasure:
         return Measure(self._digest.slots, self._bytes, self._digest.hexdigest())
 
     def _go_on_to(self, place: int) -> None:
+        if place < self._place:
+            raise ValueError(f"a page of table {place} comes after one of table {self._place}: give them in order")
         while self._place < place:
             self._digest.end_table()
             self._place += 1

@@ -314,7 +314,8 @@ class Session:
     def _holding(self) -> sqlite3.Connection:
         """Return the connection, inside a read transaction where reads come in quick succession.
 
-        It ends with the next use for anything else, and after a moment: what others do to the file must be seen.
+        It ends with the next use for anything else, or with the first read after a moment: what others do to the file
+        must be seen. A process that does nothing may hold its last one.
         """
         if self._connection is None or not self._may_hold:
             return self.connection
@@ -326,17 +327,17 @@ class Session:
         if now >= self._peeked_until:
             self._peeked_until = now + _HOLD_SECONDS
         elif not connection.in_transaction:
-            connection.execute("BEGIN")
             self._held_until = now + _HOLD_SECONDS
+            connection.execute("BEGIN")
         return connection
 
     def _let_go(self, connection: sqlite3.Connection) -> None:
-        self._held_until = 0.0
         try:
             if connection.in_transaction:
                 connection.execute("COMMIT")
         except SQLITE_ERRORS as error:
             raise self.failed(error) from error
+        self._held_until = 0.0
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -677,6 +678,7 @@ class CheckpointStore:
         """End the readers whose checkpoint cannot be read any more."""
         for reader, record in list(self._readers.items()):
             if all(run in self._runs for run in reader.runs) and self._still_there(reader.newest, record):
+                reader.read_from(reader.runs)  # What was known of the runs may be true no more.
                 continue
             runs = self._runs.at(reader.newest) if self._still_there(reader.newest, record) else ()
             if runs and not reader.is_partial:
@@ -697,7 +699,7 @@ class CheckpointStore:
 def _write_pages(pages: Iterable[Page], connection: sqlite3.Connection, number: int) -> tuple[Measure, int]:
     """Write the pages of a run, and return its measure and the first id after those of its objects."""
     measure, following = PageMeasure(), 0
-    for place, rows in pages:
+    for place, rows in filter(itemgetter(1), pages):
         merge.insert_rows(connection, TABLES[place], number, rows)
         measure.take((place, rows))
         following = max(following, rows[-1][0] + 1)

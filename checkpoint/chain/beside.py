@@ -44,7 +44,7 @@ def write_image_beside(plan: OperatorPlan, shard: int) -> AcceptedRun:
 def collect_beside(location: Location, grace_seconds: float, keep_epochs: int) -> bool:
     """Begin to do what ``Chain.collect`` does in another process, which nobody waits for, and tell whether it began.
 
-    What fails there is tried again by the next collection.
+    What fails, be it the start of the process, is tried again by the next collection.
 
     Args:
         location: where the space lies: a folder or an fsspec URL with options that are plain values.
@@ -55,10 +55,14 @@ def collect_beside(location: Location, grace_seconds: float, keep_epochs: int) -
     if order is None:
         return False
     quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
-    process = subprocess.Popen([sys.executable, "-m", __name__], stdin=subprocess.PIPE, env=_environment(), **quiet)
-    assert process.stdin is not None
-    with process.stdin as pipe:
-        pipe.write(order)
+    command = [sys.executable, "-m", __name__]
+    try:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, env=_environment(), **quiet)
+        assert process.stdin is not None
+        with process.stdin as pipe:
+            pipe.write(order)
+    except OSError:
+        return False
     return True
 
 

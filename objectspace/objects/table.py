@@ -117,7 +117,8 @@ class SlotTable:
             slots = missing if is_own_slot else list(map(self.owner._slot, missing))
             rows = home.reader().items_at(self.owner._id, slots)
             self._take(rows)
-            self._note_faults(len(rows) // (limits.FETCH_SHARE * self._depth()))
+            faults = len(rows) // limits.FETCH_SHARE
+            self._note_faults(faults // self._depth() if faults else 0)
 
     def _take(self, rows: list[ReadRow]) -> None:
         """Bring rows that were read into memory, whole columns of them; what is there already stays."""

@@ -168,7 +168,9 @@ def test_the_tool_copies_and_checks_images(publish: Publisher, tmp_path: Path) -
         content(chain, tmp_path / "new")
 
 
-def test_another_process_collects_and_nobody_waits_for_it(publish: Publisher, tmp_path: Path) -> None:
+def test_another_process_collects_and_nobody_waits_for_it(
+    publish: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     chain = Chain.open_or_create(location_at(tmp_path / "space"), 1)
     for number in range(10):
         publish(chain, {f"k{number}": number})
@@ -180,3 +182,5 @@ def test_another_process_collects_and_nobody_waits_for_it(publish: Publisher, tm
     assert Chain.open(chain.location).first_epoch == 8
     assert content(chain, tmp_path / "cache")["k9"] == "9"
     assert not collect_beside(FaultyLocation(chain.location, 0), 0, 1), "another process cannot reach it"
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "nothing"))
+    assert not collect_beside(chain.location, 0, 1), "what cannot begin is no error of the epoch that was published"

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from checkpoint import CheckpointKind, CorruptStoreError
+from checkpoint import CheckpointError, CheckpointKind, CorruptStoreError
 from checkpoint.chain import (
     AcceptedRun,
     Chain,
@@ -79,7 +79,10 @@ def test_a_page_that_cannot_be_had_leaves_the_store_as_it_was() -> None:
         with pytest.raises(CorruptStoreError, match="ends here"):
             store.apply_pages(CheckpointKind.FULL, broken(), 1)
         assert (store.next_number(), store.reader().index()) == (1, [])
-        assert store.apply_pages(CheckpointKind.FULL, iter([]), 1).slots == 0
+        backwards: list[Page] = [(2, [(1, 1, "1", None)]), (0, [(1, "o1", "Sample", "{}")])]
+        with pytest.raises(CheckpointError, match="give them in order"):
+            store.apply_pages(CheckpointKind.FULL, backwards, 1)
+        assert store.apply_pages(CheckpointKind.FULL, iter([(1, [])]), 1).slots == 0
 
 
 def test_differential_runs_go_by_too(monkeypatch: pytest.MonkeyPatch, location: Location) -> None:

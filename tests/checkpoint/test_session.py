@@ -6,6 +6,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
@@ -142,3 +143,49 @@ def test_a_failing_lock_is_an_error_of_the_store(path: Path, at: int, monkeypatc
         monkeypatch.setattr(FaultyConnection, "fault", None)
         store.reopen()
         assert read_quickly(store) == {'"a"'}
+
+
+class Interrupted(sqlite3.Connection):
+    """A connection whose user presses Ctrl-C just after a statement."""
+
+    after: ClassVar[str] = ""
+
+    def execute(self, *args: Any) -> sqlite3.Cursor:
+        done = super().execute(*args)
+        if args[0] == Interrupted.after:
+            Interrupted.after = ""
+            raise KeyboardInterrupt
+        return done
+
+
+@pytest.mark.parametrize("after", ["BEGIN", "COMMIT"])
+def test_an_interrupt_leaves_no_transaction_behind(path: Path, after: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session.Session, "factory", Interrupted)
+    with quick_store(path) as store:
+        store.append(run_of({1: "a"}))
+        monkeypatch.setattr(Interrupted, "after", after)
+        with pytest.raises(KeyboardInterrupt):
+            for _ in range(5):
+                store.reader().item(1, 1)
+                store.reader().item(1, 1)
+                store.checkpoints()
+        store.append(run_of({1: "b"}))
+        assert read_quickly(store, 2) == {'"b"'}
+        store.compact()
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL])
+def test_a_shared_read_that_cannot_end_is_ended_by_the_next_use(
+    path: Path, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session.Session, "factory", FaultyConnection)
+    with quick_store(path) as store:
+        store.append(run_of({1: "a"}))
+        read_quickly(store, 9)
+        monkeypatch.setattr(FaultyConnection, "fault", Fault(1, code))
+        with pytest.raises(CheckpointError, match="injected"):
+            store.checkpoints()
+        monkeypatch.setattr(FaultyConnection, "fault", None)
+        store.append(run_of({1: "b"}))
+        assert not is_holding(store)
+        assert read_quickly(store, 2) == {'"b"'}
