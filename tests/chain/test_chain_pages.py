@@ -40,7 +40,7 @@ VALUES = st.recursive(
 OBJECTS = st.lists(st.dictionaries(st.integers(0, 9) | st.text("ab", max_size=2), VALUES, max_size=9), max_size=4)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(objects=OBJECTS, page_rows=st.integers(1, 7))
 def test_pages_make_the_file_and_the_store_that_the_run_makes(
     location: Location, objects: list[dict[Any, Any]], page_rows: int

@@ -27,7 +27,7 @@ def make_row(key: int, randomness: random.Random) -> Any:
     return (randomness.choice([None, "a", "b"]), randomness.choice([0.0, -0.0, 1.5]), randomness.randrange(4), key)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_dedup_gives_the_first_row_of_each_key(seed: int) -> None:
     results = []
@@ -49,7 +49,7 @@ def test_dedup_gives_the_first_row_of_each_key(seed: int) -> None:
     assert results[0] == results[1]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_filter_and_project_give_what_a_batch_gives(seed: int) -> None:
     randomness = random.Random(seed)

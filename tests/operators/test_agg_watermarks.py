@@ -41,7 +41,7 @@ def expected(rows: Any, low: int, high: int) -> list[Any]:
     return found
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_closed_windows_are_given_once_and_in_order(seed: int) -> None:
     randomness = random.Random(seed)
@@ -104,7 +104,7 @@ TIMES = schema_of("at timestamp", "id int64", key=["id"], watermark_column="at")
 
 
 @pytest.mark.parametrize("slides", [1, 3])
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_windows_are_those_of_duckdb(slides: int, seed: int) -> None:
     randomness = random.Random(seed)

@@ -42,7 +42,7 @@ def resolved(conflict: str, op: str, present: Any, row: Any) -> Any:
 
 
 @pytest.mark.parametrize("conflict", [conflict for conflict in CONFLICTS if conflict != "check"])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(history=st.lists(st.one_of(chunks, st.sampled_from(["barrier", "crash"])), max_size=10))
 def test_the_table_and_the_output_say_the_same(conflict: Any, history: list[Any]) -> None:
     store = CheckpointStore(":memory:")

@@ -97,19 +97,19 @@ def test_each_join_and_union_gives_what_its_query_gives(
     check(oracle, over(pair, left, right), *history)
 
 
-@settings(SETTINGS, max_examples=80)
+@settings(SETTINGS, max_examples=30)
 @given(tree=trees(3), history=HISTORY)
 def test_random_trees_three_deep_give_what_their_query_gives(oracle: Oracle, tree: Tree, history: Any) -> None:
     check(oracle, tree, *history)
 
 
-@settings(SETTINGS, max_examples=40)
+@settings(SETTINGS, max_examples=20)
 @given(tree=trees(2), history=HISTORY)
 def test_random_trees_over_sources_that_only_grow(oracle: Oracle, tree: Tree, history: Any) -> None:
     check(oracle, tree, *history, append_only=True)
 
 
-@settings(SETTINGS, max_examples=40)
+@settings(SETTINGS, max_examples=20)
 @given(tree=trees(2), history=HISTORY, chance=st.randoms(use_true_random=False))
 def test_the_order_of_the_rows_of_an_epoch_does_not_matter(tree: Tree, history: Any, chance: Random) -> None:
     world = World()

@@ -77,7 +77,7 @@ class Beside:
 NEW = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 4)), max_size=12)
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(
     shape=st.sampled_from([(1, 0, False), (2, 1, False), (0, 0, False), (2, 0, True), (3, 0, True)]),
     append_only=st.booleans(),

@@ -54,9 +54,9 @@ def test_a_stream_is_kept_as_a_table_exactly_once(spark: SparkSession, tmp_path:
 
 
 def test_a_written_stream_keeps_some_epochs_and_lets_go_of_the_others(spark: SparkSession, tmp_path: Path) -> None:
-    stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
     for number in range(7):
         add_file(tmp_path / "in", number, [("+", f"k{number}", number)])
+    stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
     write(stream.repartitionById(2, shard_expression(stream.schema, ["k"], 2)), tmp_path, retainEpochs="3")
     end = time.monotonic() + 60
     location = location_at(tmp_path / "space")
