@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.tally import TALLY
 
-settings.register_profile("suite", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("suite", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 
 
