@@ -9,8 +9,9 @@ COMMA := ,
 demo: $(VENV)/.demo
 	@$(PY) -m objectspace.spark.demo
 
+# One process has the tests that wait for Spark, another all the rest.
 test: $(VENV)/.dev
-	@$(PY) -m pytest
+	@$(PY) -m pytest --numprocesses=2
 
 check: lint types wheel test
 

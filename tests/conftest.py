@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
 from tests.tally import TALLY
 
@@ -14,6 +17,19 @@ settings.load_profile("suite")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let ``--crash`` ask for the faults at full scale."""
     parser.addoption("--crash", action="store_true", help="try every fault, and kill many more processes")
+
+
+class SparkBesideTheRest(LoadFileScheduling):  # type: ignore[misc]
+    """One process has all tests that wait for Spark, and so the only session; the others take a file at a time."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return "spark" if "spark" in file else str(file)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SparkBesideTheRest:
+    """Divide the tests among the processes."""
+    return SparkBesideTheRest(config, log)
 
 
 @pytest.fixture
