@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
 from checkpoint.pages import TABLES, Table
@@ -17,8 +17,8 @@ from checkpoint.run import Measure, Run, measure
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
 
-_GROUP_ROWS = 64
-"""How many rows one statement inserts."""
+_GROUPS = (240, 32, 4, 1)
+"""How many rows one statement inserts; every SQLite takes so many values (999)."""
 
 NUMBERED = (
     ("checkpoint", "number"),
@@ -48,22 +48,27 @@ def insert_rows(connection: sqlite3.Connection, table: Table, run: RunNumber, ro
     Time: O(rows).
     Dirties: the rows.
     """
-    columns = table.width + table.rest.count(",") + 1
-    whole = len(rows) - len(rows) % _GROUP_ROWS
-    if whole:
-        groups = (rows[start : start + _GROUP_ROWS] for start in range(0, whole, _GROUP_ROWS))
-        flat = ((run, *chain.from_iterable(group)) for group in groups)
-        connection.executemany(_insertion(table.name, columns, _GROUP_ROWS), flat)
-    if whole < len(rows):
-        connection.executemany(_insertion(table.name, columns, 1), ((run, *row) for row in rows[whole:]))
+    start = 0
+    for size in _GROUPS:
+        while start + size <= len(rows):
+            _insert_group(connection, table, run, rows[start : start + size])
+            start += size
+
+
+def _insert_group(connection: sqlite3.Connection, table: Table, run: RunNumber, rows: Sequence[Any]) -> None:
+    """Write some rows with one statement; a last column of nothing but NULL stands in the statement."""
+    columns = list(zip(*rows, strict=True))
+    if columns[-1].count(None) == len(rows):
+        columns.pop()
+    connection.execute(_insertion(table, len(rows), len(columns)), (run, *chain(*columns)))
 
 
 @cache
-def _insertion(table: str, columns: int, rows: int) -> str:
-    """Return the statement that inserts so many rows at once: several a statement cost less than one each."""
-    marks = iter(range(2, rows * columns + 2))
-    groups = (", ".join(f"?{mark}" for mark in islice(marks, columns)) for _ in range(rows))
-    return f"INSERT INTO {table} VALUES " + ", ".join(f"(?1, {group})" for group in groups)
+def _insertion(table: Table, rows: int, columns: int) -> str:
+    """Return the statement that inserts so many rows, whose values come column by column; NULL where none come."""
+    marks = [[f"?{2 + rows * column + row}" for row in range(rows)] for column in range(columns)]
+    marks += [["NULL"] * rows] * (table.columns - columns)
+    return f"INSERT INTO {table.name} VALUES " + ", ".join(f"(?1, {', '.join(row)})" for row in zip(*marks))
 
 
 def complete(session: Session, number: int, runs: Sequence[RunNumber]) -> None:

@@ -32,6 +32,11 @@ class Table(NamedTuple):
     width: int
     """The number of columns of the key."""
 
+    @property
+    def columns(self) -> int:
+        """The number of all columns after the number of the run."""
+        return self.width + self.rest.count(",") + 1
+
 
 TABLES = (
     Table("state_index", "object", "name, kind, codec", "kind", 1),
