@@ -1,14 +1,16 @@
 """Run files: the rows of one checkpoint as one Parquet file, written once under a name that nobody else uses.
 
 The three tables share one file: the column ``table`` tells the rows apart, and a slot or value stands in the column
-of its type, so that any Parquet tool reads them; a column without any value is left out. Two hashes protect a file:
+of its type, so that any Parquet tool reads them; a column without any value is left out. Of texts of one shape, say
+``{"rows":3,"sum":120}`` many times over, the numbers stand in columns of their own. Two hashes protect a file:
 the checksum over its bytes is compared before anything is decoded, the digest over its rows is what a lineage names.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
@@ -18,13 +20,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from checkpoint.chain.location import Location
-from checkpoint.chain.manifest import FORMAT_VERSION, AcceptedRun
+from checkpoint.chain.manifest import AcceptedRun
+from checkpoint.chain.shredding import Shredded, joined, shred
 from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.run import CheckpointKind, IndexRow, ItemRow, Measure, MetadataRow, Page, PageMeasure, Run
 
+FORMAT_VERSION = 2
+"""The newest format of run files that is read; only those with columns of numbers have it, all others have 1."""
+
 _INDEX, _METADATA, _ITEM = "index", "metadata", "item"
 _SLOTS = ["slot_integer", "slot_real", "slot_text", "slot_bytes"]
-_VALUES = ["value_text", "value_bytes"]
+_TEXT = "value_text"
+_VALUES = [_TEXT, "value_bytes"]
 _COLUMNS = [
     ("table", pa.string()),
     ("object", pa.int64()),
@@ -121,13 +128,13 @@ def read_pages(location: Location, accepted: AcceptedRun) -> Iterator[Page]:
         CheckpointError: the location cannot be read, or the file has a newer format.
     """
     data, place = _checked(location, accepted)
-    file, kind = _opened(data, place)
+    file, kind, template = _opened(data, place)
     try:
         for batch in file.iter_batches(_PAGE_ROWS, use_threads=False):
-            run = run_of(kind, pa.Table.from_batches([batch]))
+            run = run_of(kind, _whole(pa.Table.from_batches([batch]), template))
             tables: tuple[list[Any], ...] = (run.index, run.metadata, run.items)
             yield from ((number, rows) for number, rows in enumerate(tables) if rows)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, KeyError) as error:
         raise CorruptStoreError(f"{place} is no run file: {error}") from error
 
 
@@ -160,18 +167,50 @@ def encode_run(run: Run) -> bytes:
 
     Time: O(rows).
     """
-    table, sink = table_of(run), pa.BufferOutputStream()
-    with _writer(sink, table.schema, run.kind) as writer:
+    sink = pa.BufferOutputStream()
+    table, template = _shredded(table_of(run))
+    with _writer(sink, table.schema, run.kind, template) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
 
 
+def _shredded(table: pa.Table) -> tuple[pa.Table, Sequence[str]]:
+    """Return a table whose texts stand in columns of numbers, and the template of these; none where they do not."""
+    found = shred(table[_TEXT].combine_chunks()) if _TEXT in table.column_names else None
+    if found is None:
+        return table, ()
+    columns = {name: table[name] for name in table.column_names if name != _TEXT}
+    if found.others.null_count < len(table):
+        columns[_TEXT] = found.others
+    return pa.table(columns | {_number(place): column for place, column in enumerate(found.numbers)}), found.template
+
+
+def _whole(table: pa.Table, template: Sequence[str]) -> pa.Table:
+    """Return the table of which :func:`_shredded` has made another one."""
+    if not template:
+        return table
+    names = [_number(place) for place in range(len(template) - 1)]
+    others = table[_TEXT] if _TEXT in table.column_names else pa.nulls(len(table), pa.string())
+    texts = joined(Shredded(template, [table[name] for name in names], others))
+    rest = {name: table[name] for name in table.column_names if name not in (_TEXT, *names)}
+    return pa.table({**rest, _TEXT: texts})
+
+
+def _number(place: int) -> str:
+    return f"value_number_{place}"
+
+
 @contextmanager
-def _writer(sink: pa.BufferOutputStream, schema: pa.Schema, kind: CheckpointKind) -> Iterator[pq.ParquetWriter]:
-    encodings = {name: encoding for name, encoding in _ENCODINGS.items() if name in schema.names}
+def _writer(
+    sink: pa.BufferOutputStream, schema: pa.Schema, kind: CheckpointKind, template: Sequence[str] = ()
+) -> Iterator[pq.ParquetWriter]:
+    numbers = [_number(place) for place in range(len(template) - 1)]
+    known = _ENCODINGS | dict.fromkeys(numbers, _DELTA)
+    encodings = {name: encoding for name, encoding in known.items() if name in schema.names}
+    said = {"format": str(FORMAT_VERSION), "template": json.dumps(template)} if template else {"format": "1"}
     with pq.ParquetWriter(sink, schema, use_dictionary=_FEW_VALUES, column_encoding=encodings, **_LEAN) as writer:
         yield writer
-        writer.add_key_value_metadata({"format": str(FORMAT_VERSION), "kind": kind.value})
+        writer.add_key_value_metadata({**said, "kind": kind.value})
 
 
 def _written(
@@ -214,27 +253,27 @@ def decode_run(data: bytes, place: str = "run file") -> Run:
         CheckpointError: the file has a newer format.
     Time: O(rows).
     """
-    file, kind = _opened(data, place)
+    file, kind, template = _opened(data, place)
     try:
-        table = file.read(use_threads=False)
-    except (pa.ArrowException, OSError) as error:
+        return run_of(kind, _whole(file.read(use_threads=False), template))
+    except (pa.ArrowException, OSError, KeyError) as error:
         raise CorruptStoreError(f"{place} is no run file: {error}") from error
-    return run_of(kind, table)
 
 
-def _opened(data: bytes, place: str) -> tuple[pq.ParquetFile, CheckpointKind]:
-    """Return the file in some bytes, and the kind of its run."""
+def _opened(data: bytes, place: str) -> tuple[pq.ParquetFile, CheckpointKind, Sequence[str]]:
+    """Return the file in some bytes, the kind of its run, and the template of its texts, if they have one."""
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
         said = {key.decode(): value.decode() for key, value in (file.metadata.metadata or {}).items()}
         version, kind = int(said["format"]), CheckpointKind(said["kind"])
+        template = json.loads(said.get("template", "[]"))
     except (pa.ArrowException, KeyError, ValueError, OSError) as error:
         raise CorruptStoreError(f"{place} is no run file: {error}") from error
     if version > FORMAT_VERSION:
         raise CheckpointError(
             f"{place} has format {version}: expected at most {FORMAT_VERSION}: upgrade this package to read it"
         )
-    return file, kind
+    return file, kind, template
 
 
 def run_of(kind: CheckpointKind, lean: pa.Table) -> Run:

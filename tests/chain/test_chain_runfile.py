@@ -105,8 +105,19 @@ def test_a_file_of_another_kind_is_no_run_file() -> None:
 
 
 def test_a_newer_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runfile, "FORMAT_VERSION", 2)
-    data = encode_run(RUN)
+    run = Run(CheckpointKind.DIFFERENTIAL, items=[(1, slot, f"[{slot}]", None) for slot in range(1_000)])
+    monkeypatch.setattr(runfile, "FORMAT_VERSION", 3)
+    data = encode_run(run)
     monkeypatch.undo()
-    with pytest.raises(CheckpointError, match=r"format 2: expected at most 1: upgrade"):
+    with pytest.raises(CheckpointError, match=r"format 3: expected at most 2: upgrade"):
         decode_run(data)
+
+
+def test_a_file_without_its_numbers_is_no_run_file() -> None:
+    run = Run(CheckpointKind.DIFFERENTIAL, items=[(1, slot, f"[{slot}]", None) for slot in range(1_000)])
+    table, sink = pq.read_table(io.BytesIO(encode_run(run))), io.BytesIO()
+    with pq.ParquetWriter(sink, table.drop_columns(["value_number_0"]).schema) as writer:
+        writer.write_table(table.drop_columns(["value_number_0"]))
+        writer.add_key_value_metadata({"format": "2", "kind": "full", "template": '["[", "]"]'})
+    with pytest.raises(CorruptStoreError, match="is no run file"):
+        decode_run(sink.getvalue())

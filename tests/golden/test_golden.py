@@ -6,12 +6,13 @@ import shutil
 import sqlite3
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from checkpoint import CheckpointStore
-from checkpoint.chain import Chain, location_at
+from checkpoint.chain import Chain, decode_run, location_at
 from objectspace import PersistedObjectSpace
-from tests.golden import chain_1, format_1, format_2
+from tests.golden import chain_1, format_1, format_2, run_2
 
 STATES = {10: format_1.FIRST, 20: format_1.SECOND, 30: format_1.SECOND}
 
@@ -101,3 +102,10 @@ def test_the_golden_chain_reads_at_every_epoch_and_goes_on(tmp_path: Path) -> No
     chain_1.advance(chain, cache)
     plan = Chain.open(location_at(folder)).operator_plan(chain_1.OPERATOR, cache=str(cache))
     assert [chain_1.contents(plan, shard) for shard in (0, 1)] == [chain_1.expected(15, shard) for shard in (0, 1)]
+
+
+def test_the_golden_run_file_of_format_2_is_read() -> None:
+    file = pq.ParquetFile(run_2.PATH)
+    assert file.metadata.metadata[b"format"] == b"2"
+    assert {"value_number_0", "value_number_1"} < set(file.schema_arrow.names)
+    assert decode_run(run_2.PATH.read_bytes()) == run_2.expected()

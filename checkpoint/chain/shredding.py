@@ -1,0 +1,150 @@
+"""Texts of one shape as a template and columns of numbers, which take less room than the texts do.
+
+``{"rows":3,"sum":120}`` again and again is ``{"rows":``, ``,"sum":`` and ``}`` with two numbers a row, which lie in a
+column each, as Parquet stores structured values (its documents call it shredding). Nothing is known of the texts but
+their digits: what does not come back character by character stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+LEAST_ROWS = 512
+"""Of how many texts at least columns are made: of fewer, describing the columns takes the room that they save."""
+
+MOST_NUMBERS = 16
+"""How many columns there are at most."""
+
+_LEAST_SHARE = 0.9
+_SAMPLES = 7
+_MOST_DIGITS = 18
+_Array = np.ndarray[Any, Any]
+_MINUS, _ZERO, _NINE = b"-09"
+
+
+class Shredded(NamedTuple):
+    """Texts in columns.
+
+    Args:
+        template: what stands before, between and behind the numbers.
+        numbers: a column for each place between two pieces of the template; null where a text has another shape.
+        others: the texts of another shape; null where the numbers are the text.
+    """
+
+    template: Sequence[str]
+    numbers: Sequence[pa.Array]
+    others: pa.Array
+
+
+def shred(texts: pa.Array) -> Shredded | None:
+    """Return texts in columns; None where they are few, or not of one shape.
+
+    Time: O(bytes of the texts), by columns.
+
+    >>> found = shred(pa.array([f'[{number},"a",-1]' for number in range(1000)]))
+    >>> found.template, found.numbers[0][7], found.others.null_count
+    (('[', ',"a",', ']'), <pyarrow.Int64Scalar: 7>, 1000)
+    """
+    present = texts.is_valid().to_numpy(zero_copy_only=False)
+    if present.sum() < LEAST_ROWS:
+        return None
+    found = _Numbers(texts.drop_null())
+    samples = np.linspace(0, len(found.counts) - 1, _SAMPLES, dtype=int)
+    template, times = Counter(map(found.template_of, samples)).most_common(1)[0]
+    width = len(template) - 1
+    fits = found.is_plain & (found.counts == width)
+    if times <= _SAMPLES // 2 or not 0 < width <= MOST_NUMBERS or fits.mean() < _LEAST_SHARE:
+        return None
+    numbers = np.zeros((width, len(texts)), np.int64)
+    at = np.flatnonzero(present)[fits]
+    numbers[:, at] = found.values[np.repeat(fits, found.counts)].reshape(-1, width).T
+    here = np.zeros(len(texts), bool)
+    here[at] = True
+    made = joined(Shredded(template, _columns(numbers, here), texts))
+    here &= pc.fill_null(pc.equal(made, texts), False).to_numpy(zero_copy_only=False)
+    if here.sum() < _LEAST_SHARE * present.sum():
+        return None
+    return Shredded(template, _columns(numbers, here), pc.if_else(pa.array(here), None, texts))
+
+
+def joined(shredded: Shredded) -> pa.Array | pa.ChunkedArray:
+    """Return the texts of columns.
+
+    >>> joined(Shredded(["[", "]"], [pa.array([7, None])], pa.array([None, "x"]))).to_pylist()
+    ['[7]', 'x']
+    """
+    first, *pieces = map(pa.scalar, shredded.template)
+    parts: list[Any] = [first]
+    for column, piece in zip(shredded.numbers, pieces, strict=True):
+        parts += column.cast(pa.string()), piece
+    return pc.coalesce(pc.binary_join_element_wise(*parts, ""), shredded.others)
+
+
+def _columns(numbers: _Array, here: _Array) -> list[pa.Array]:
+    return [pa.array(column, pa.int64(), mask=~here) for column in numbers]
+
+
+class _Numbers:
+    """The numbers that stand in texts, one after the other.
+
+    ``values`` are all of them, ``counts`` says how many each text has, and ``is_plain`` which texts have only such as
+    come back as they are written: without zeros in front, and not too long.
+    """
+
+    def __init__(self, texts: pa.Array) -> None:
+        self._texts = texts
+        limits = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
+        data = np.frombuffer(texts.buffers()[2], np.uint8)[limits[0] : limits[-1]]
+        limits = limits - limits[0]
+        is_digit = (data >= _ZERO) & (data <= _NINE)
+        is_first, is_last = is_digit.copy(), is_digit.copy()
+        is_first[1:] &= ~is_digit[:-1]
+        is_last[:-1] &= ~is_digit[1:]
+        # Where a text begins or ends, a number does too.
+        filled = limits[:-1] < limits[1:]
+        begin, end = limits[:-1][filled], limits[1:][filled] - 1
+        is_first[begin] = is_digit[begin]
+        is_last[end] = is_digit[end]
+        self._firsts, self._lasts = np.flatnonzero(is_first), np.flatnonzero(is_last)
+        self._limits = limits
+        in_front = np.maximum(self._firsts - 1, 0)
+        begins_text = np.zeros(len(data) + 1, bool)
+        begins_text[limits] = True
+        self._is_negative = (data[in_front] == _MINUS) & ~begins_text[self._firsts]
+        lengths = self._lasts - self._firsts + 1
+        self.values = self._read(data[is_digit], lengths)
+        places = np.searchsorted(self._firsts, limits)
+        self.counts = np.diff(places)
+        is_odd = (lengths > _MOST_DIGITS) | ((data[self._firsts] == _ZERO) & ((lengths > 1) | self._is_negative))
+        odd = np.concatenate(([0], np.cumsum(is_odd)))
+        self.is_plain = odd[places[1:]] == odd[places[:-1]]
+
+    def template_of(self, row: int) -> tuple[str, ...]:
+        """Return what stands around the numbers of one text."""
+        text = self._texts[row].as_py().encode()
+        begin, end = self._limits[row : row + 2]
+        first, last = np.searchsorted(self._firsts, (begin, end))
+        starts = self._firsts[first:last] - self._is_negative[first:last] - begin
+        pieces = zip([0, *(self._lasts[first:last] + 1 - begin)], [*starts, len(text)])
+        return tuple(text[start:stop].decode() for start, stop in pieces)
+
+    def _read(self, digits: _Array, lengths: _Array) -> _Array:
+        """Return what the digits say; of those that are too long anything.
+
+        Args:
+            digits: those of all numbers, as bytes.
+            lengths: how many belong to each.
+        """
+        limits = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+        texts = pa.StringArray.from_buffers(len(lengths), pa.py_buffer(limits), pa.py_buffer(digits))
+        if len(lengths) and lengths.max() > _MOST_DIGITS:
+            texts = pc.if_else(pa.array(lengths > _MOST_DIGITS), "0", texts)
+        numbers = texts.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        signed: _Array = np.where(self._is_negative, -numbers, numbers)
+        return signed
