@@ -16,6 +16,7 @@ from checkpoint.chain import OperatorPlan, ShardSaved, open_cache, save_run
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.relational import seal_tables
+from objectspace.space import CACHE_SLOTS
 from objectspace.spark.routes import KeyedBy, note_keyed
 
 Process = Callable[[Iterator[pa.RecordBatch], PersistedObjectSpace], None]
@@ -30,12 +31,15 @@ MESSAGE_SCHEMA = "shard int, message string"
 
 
 @contextmanager
-def open_shard(plan: OperatorPlan, shard: int | None = None) -> Iterator[PersistedObjectSpace]:
+def open_shard(
+    plan: OperatorPlan, shard: int | None = None, *, cache_slots: int = CACHE_SLOTS
+) -> Iterator[PersistedObjectSpace]:
     """Open the space of one shard as the plan's lineages say, on a cache of this machine.
 
     Args:
         plan: the plan of the operator.
         shard: the number of the shard; inside a task of ``repartitionById`` the task's own by default.
+        cache_slots: how many clean slots to keep in memory.
 
     Raises:
         CheckpointError: the location or the cache folder cannot be used.
@@ -43,7 +47,7 @@ def open_shard(plan: OperatorPlan, shard: int | None = None) -> Iterator[Persist
     Time: O(what the cache of this machine lacks). Dirties: the cache; edits are kept only by ``save_shard``.
     """
     with open_cache(plan, current_shard(plan) if shard is None else shard) as store:
-        space = PersistedObjectSpace(store)
+        space = PersistedObjectSpace(store, cache_slots=cache_slots)
         try:
             yield space
         finally:

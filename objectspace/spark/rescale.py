@@ -11,12 +11,15 @@ import os
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
-from checkpoint import CheckpointKind, CheckpointStore, RunWriter
-from checkpoint.chain import Chain, EpochPlan, Location, Manifest, OperatorPlan, ShardSaved, location_at, save_run
+from checkpoint import CheckpointStore
+from checkpoint.chain import Chain, EpochPlan, Location, Manifest, OperatorPlan, ShardSaved, location_at
+from checkpoint.chain.runfile import write_pages
 from objectspace import ObjectDictionary, PersistedObjectSpace, SortedDictionary
 from objectspace.errors import ObjectSpaceError
 from objectspace.kvt.catalogue import NAME as CATALOGUE
@@ -41,6 +44,12 @@ _SETS = ("Set", "SortedSet")
 
 _PAGE_ROWS = 4096
 """How many rows of a table are divided at once."""
+
+_FLUSH_ROWS = 64 * 1024
+"""How many slots of an object are divided before what has become of them is written to the disk."""
+
+_CACHE_SLOTS = 256 * 1024
+"""How many clean slots are kept in memory: of the shard that is read, and as many of all new ones together."""
 
 _PARTS = {"string": str, "binary": bytes, "int16": int, "int32": int, "int64": int}
 """What a key of an object has for the values of a column."""
@@ -73,7 +82,8 @@ def rescale(
         ObjectSpaceError: an object cannot be divided by its keys, or nothing says that it can; nothing was changed.
         CheckpointError: there is no space or no epoch yet, or the number is out of range.
         FencedError: a driver has published an epoch meanwhile; nothing was changed.
-    Time: O(state); memory: the state of one operator. Dirties: a full run for each new shard, and one manifest.
+    Time: O(state); memory: some pages of each new shard, and the compressed file of one. The new shards of an operator
+        are made on the local disk. Dirties: a full run for each new shard, and one manifest.
     """
     if not 1 <= shards <= 256:
         raise ObjectSpaceError(f"rescale to {shards} shards: expected 1 to 256")
@@ -187,17 +197,30 @@ def _divided(
     if sides == []:
         return _whole(plan, shards)
     divide = partial(_divide_added, named) if sides is None else partial(_divide_table, sides, kinds)
-    stores = [CheckpointStore(":memory:") for _ in range(shards)]
-    try:
-        spaces = [PersistedObjectSpace(store) for store in stores]
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="objectspace-rescale-")))
+        files = [folder / f"{shard}.db" for shard in range(shards)]
+        options: dict[str, Any] = {"durability": "normal", "cache_slots": max(1, _CACHE_SLOTS // shards)}
+        spaces = [stack.enter_context(PersistedObjectSpace.open(file, **options)) for file in files]
         for old in range(plan.shards):
-            with open_shard(plan, old) as space:
+            with open_shard(plan, old, cache_slots=_CACHE_SLOTS) as space:
                 for name in space:
                     divide(plan, old, space, name, spaces)
-        return [_saved(plan, shard, space) for shard, space in enumerate(spaces)]
-    finally:
-        for store in stores:
-            store.close()
+        _checkpoint(spaces)
+        return [_saved(plan, shard, space.store) for shard, space in enumerate(spaces)]
+
+
+def _checkpoint(spaces: Spaces) -> None:
+    for space in spaces:
+        space.checkpoint()
+
+
+def _flushing(slots: Iterable[Any], spaces: Spaces) -> Iterator[Any]:
+    """Yield slots, and now and then let go of what has become of them: it lies on the disk then."""
+    for number, slot in enumerate(slots, 1):
+        yield slot
+        if number % _FLUSH_ROWS == 0:
+            _checkpoint(spaces)
 
 
 def _whole(plan: OperatorPlan, shards: int) -> list[ShardSaved]:
@@ -205,7 +228,7 @@ def _whole(plan: OperatorPlan, shards: int) -> list[ShardSaved]:
     saved = [ShardSaved(plan.operator, shard, None) for shard in range(shards)]
     if plan.lineages[0]:
         with open_shard(plan, 0) as space:
-            saved[0] = save_run(plan, 0, space.store.reader().image())
+            saved[0] = _saved(plan, 0, space.store)
     return saved
 
 
@@ -226,7 +249,7 @@ def _divide_table(
     targets = {shard: _rows_of(spaces[shard], name) for shard in overlapping}
     key = [record.schema.place_of(column) for column in _routed_by(place, record.schema, sides)]
     vnodes_of, read = vnode_router(record.schema, key), record.codec().decode
-    items = iter(space.get_sorted_dictionary(name).items())
+    items = _flushing(space.get_sorted_dictionary(name).items(), spaces)
     while page := list(islice(items, _PAGE_ROWS)):
         rows = [read(text) for _, text in page]
         for (slot, text), row, vnode in zip(page, rows, vnodes_of(rows), strict=True):
@@ -303,7 +326,7 @@ def _divide(
     for shard in _overlapping(old, plan.shards, len(spaces)):
         targets[shard] = _twin(source, spaces[shard])
     slots: Iterable[tuple[Any, Any]] = source.items() if source.kind in _MAPPINGS else ((key, None) for key in source)
-    for key, value in slots:
+    for key, value in _flushing(slots, spaces):
         target = targets[_new_shard(plan, old, source, key, keyed, len(spaces))]
         if source.kind in _MAPPINGS:
             target[key] = value.copy() if isinstance(source, ObjectDictionary) else value
@@ -369,8 +392,6 @@ def _not_routed(plan: OperatorPlan, old: int, source: Any, key: Any) -> ObjectSp
     )
 
 
-def _saved(plan: OperatorPlan, shard: int, space: PersistedObjectSpace) -> ShardSaved:
-    writer = RunWriter(CheckpointKind.FULL)
-    space.save(writer)
-    writer.commit()
-    return save_run(plan, shard, writer.run)
+def _saved(plan: OperatorPlan, shard: int, store: CheckpointStore) -> ShardSaved:
+    image = write_pages(plan.location, store.reader().image_pages(), plan.operator, shard, plan.epoch)
+    return ShardSaved(plan.operator, shard, image)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
+import tracemalloc
 from collections.abc import Callable
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame
 
-from checkpoint import CheckpointError, FencedError
-from checkpoint.chain import Chain, SourcePosition, location_at, receipts
+from checkpoint import CheckpointError, FencedError, Reader
+from checkpoint.chain import Chain, SourcePosition, cache, location_at, receipts, runfile
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.spark import Pipeline, open_shard, rescale, save_shard, shard_of
 
 from .spark_helpers import SHARDS, expected, kept
+
+rescaling = importlib.import_module("objectspace.spark.rescale")
 
 MakePipeline = Callable[..., Pipeline]
 OPERATOR = "keyed"
@@ -158,3 +163,32 @@ def test_a_pipeline_goes_on_with_other_shards(
     make_pipeline(shards=2).run_epoch(batches[1], 1)
     assert kept(make_pipeline(shards=2)) == expected(batches[:2])
     assert SHARDS == 3
+
+
+@pytest.mark.parametrize("shards", [1, 5])
+def test_what_is_flushed_in_between_makes_no_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int
+) -> None:
+    monkeypatch.setattr(rescaling, "_FLUSH_ROWS", 7)
+    publish(tmp_path, 3, filled(3))
+    before = state(tmp_path)
+    rescale(str(tmp_path / "space"), shards, keyed=KEYED)
+    assert state(tmp_path) == before
+
+
+def test_memory_does_not_grow_with_the_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rescaling, "_FLUSH_ROWS", 1_000)
+    monkeypatch.setattr(runfile, "_PAGE_ROWS", 1_000)
+    monkeypatch.setattr(cache, "PAGED_SLOTS", 1_000)
+    monkeypatch.setattr(Reader, "image_pages", partialmethod(Reader.image_pages, 1_000))
+    monkeypatch.setattr(rescaling, "_CACHE_SLOTS", 2_000)
+    peaks = []
+    for slots in (5_000, 40_000):
+        folder = tmp_path / str(slots)
+        publish(folder, 1, lambda space, _, slots=slots: space.create_dictionary("d").update(
+            (f"key {number}", f"value {number}") for number in range(slots)))  # fmt: skip
+        tracemalloc.start()
+        rescale(str(folder / "space"), 2, keyed={OPERATOR: ["d"]})
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 2 * peaks[0] + (1 << 20), peaks
