@@ -183,7 +183,7 @@ def test_memory_does_not_grow_with_the_state(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(Reader, "image_pages", partialmethod(Reader.image_pages, 1_000))
     monkeypatch.setattr(rescaling, "_CACHE_SLOTS", 2_000)
     peaks = []
-    for slots in (5_000, 40_000):
+    for slots in (20_000, 80_000):
         folder = tmp_path / str(slots)
         publish(folder, 1, lambda space, _, slots=slots: space.create_dictionary("d").update(
             (f"key {number}", f"value {number}") for number in range(slots)))  # fmt: skip
