@@ -45,7 +45,7 @@ _SETS = ("Set", "SortedSet")
 _PAGE_ROWS = 4096
 """How many rows of a table are divided at once."""
 
-_FLUSH_ROWS = 64 * 1024
+_FLUSH_ROWS = 256 * 1024
 """How many slots of an object are divided before what has become of them is written to the disk."""
 
 _CACHE_SLOTS = 256 * 1024
