@@ -242,7 +242,7 @@ def aggregate(quick: bool) -> Scenario:
     return Scenario(
         f"Running aggregate: {rows * batches:,} events, {rows * 4 // 5:,} keys, {batches} micro-batches",
         events(batches, rows, rows * 4 // 5),
-        (who.OURS, *who.NATIVE_ROCKSDB, who.NATIVE_DEFAULT, *(() if quick else slow)),
+        (who.OURS, who.BUILT, *who.NATIVE_ROCKSDB, who.NATIVE_DEFAULT, *(() if quick else slow)),
         {"native, RocksDB": 0.75, "native, default store": 1.0} | ({} if quick else {slow[0].name: 0.08}),
         fewer={} if quick else {one.name: 5 for one in slow},
         absent={one.name: SLOWER for one in slow} if quick else {},
@@ -255,7 +255,7 @@ def small(quick: bool) -> Scenario:
     return Scenario(
         "Small micro-batches: 10,000 events each over 100,000 keys",
         events(8 if quick else 12, 10_000, 100_000),
-        (who.OURS, *who.NATIVE_ROCKSDB, who.NATIVE_DEFAULT, *slow),
+        (who.OURS, who.BUILT, *who.NATIVE_ROCKSDB, who.NATIVE_DEFAULT, *slow),
         {"native, RocksDB": 0.7, "native, default store": 0.7, "transformWithState, RocksDB": 0.3},
         fewer={one.name: 4 for one in slow} if quick else {},
         absent={one.name: SLOWER for one in (*who.WITH_STATE, *who.IN_PANDAS) if one not in slow},

@@ -23,6 +23,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from objectspace import PersistedObjectSpace
+from objectspace.operators import count, max_, sum_
 from objectspace.spark import Measure, Operator, Pipeline, RunningAggregate
 
 SHARDS = 2
@@ -84,6 +85,14 @@ def ours(process: Any) -> Start:
         return pipeline.start(stream, place / "query")
 
     return start
+
+
+def built(spark: SparkSession, stream: DataFrame, place: Path) -> StreamingQuery:
+    """Start a pipeline that the builder makes: an aggregation that can take rows back, and a table of its results."""
+    pipeline = Pipeline(place / "space", SHARDS, cache=place / "cache")
+    totals = pipeline.source("rows", stream).group_by("key").agg(rows=count(), sum=sum_("value"), max=max_("value"))
+    totals.materialize("totals")
+    return pipeline.start(checkpoint_location=place / "query")
 
 
 def append_to_lists(batches: Iterator[pa.RecordBatch], space: PersistedObjectSpace) -> None:
@@ -210,6 +219,13 @@ _NATIVE_HOW = "groupBy().agg()"
 _OUR_STORE = "a local folder; the defaults"
 
 OURS = Contestant("objectspace", ours(TOTALS), ("space",), "a RunningAggregate", _OUR_STORE)
+BUILT = Contestant(
+    "objectspace, built",
+    built,
+    ("space",),
+    "group_by().agg().materialize(): two operators with state, the second a table that others can read",
+    _OUR_STORE,
+)
 NATIVE_DEFAULT = Contestant(
     "native, default store",
     NATIVE,
