@@ -58,6 +58,8 @@ def insert_rows(connection: sqlite3.Connection, table: Table, run: RunNumber, ro
 def _insert_group(connection: sqlite3.Connection, table: Table, run: RunNumber, rows: Sequence[Any]) -> None:
     """Write some rows with one statement; a last column of nothing but NULL stands in the statement."""
     columns = list(zip(*rows, strict=True))
+    if len(columns) != table.columns:
+        raise ValueError(f"a row of {table.name} has {len(columns)} columns: expected {table.columns}")
     if columns[-1].count(None) == len(rows):
         columns.pop()
     connection.execute(_insertion(table, len(rows), len(columns)), (run, *chain(*columns)))

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 from uuid import uuid4
 
@@ -21,7 +22,7 @@ import pyarrow.parquet as pq
 
 from checkpoint.chain.location import Location
 from checkpoint.chain.manifest import AcceptedRun
-from checkpoint.chain.shredding import Shredded, joined, shred
+from checkpoint.chain.shredding import MOST_NUMBERS, Shredded, Template, joined, shred, template_of
 from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.run import CheckpointKind, IndexRow, ItemRow, Measure, MetadataRow, Page, PageMeasure, Run
 
@@ -61,6 +62,9 @@ _ENCODINGS = {
     "value_text": _LENGTHS,
 }
 
+_UNREADABLE = (pa.ArrowException, OSError, KeyError, ValueError, TypeError, OverflowError, RecursionError)
+"""What comes of reading bytes that are no run file, or not such as was written."""
+
 _PAGE_ROWS = 65_536
 """How many rows are read at once of a run that goes by page by page."""
 
@@ -96,10 +100,15 @@ def write_pages(location: Location, pages: Iterable[Page], operator: str, shard:
         CheckpointError: the location cannot be written.
     Time: O(rows); memory for a page and the bytes of the file. Dirties: one new file, which nothing names yet.
     """
-    measure, sink = PageMeasure(), pa.BufferOutputStream()
-    with _writer(sink, pa.schema(_COLUMNS), CheckpointKind.FULL) as writer:
-        for place, rows in pages:
-            writer.write_table(_TABLES[place](rows))
+    measure, sink, pages = PageMeasure(), pa.BufferOutputStream(), iter(pages)
+    # What shape the texts have is told by the first page of items.
+    first = [*_until_items(pages)]
+    examples = [rows for place, rows in first if place == len(_TABLES) - 1]
+    example, template = _shredded(_item_table(examples[0])) if examples else (None, ())
+    schema = pa.schema([*_COLUMNS, *((name, pa.int64()) for name in _numbers(template))])
+    with _writer(sink, schema, CheckpointKind.FULL, template, example) as writer:
+        for place, rows in chain(first, pages):
+            writer.write_table(_in_columns(_TABLES[place](rows), template).select(schema.names))
             measure.take((place, rows))
     return _written(
         location, sink.getvalue().to_pybytes(), CheckpointKind.FULL, measure.result(), (operator, shard, epoch)
@@ -134,7 +143,7 @@ def read_pages(location: Location, accepted: AcceptedRun) -> Iterator[Page]:
             run = run_of(kind, _whole(pa.Table.from_batches([batch]), template))
             tables: tuple[list[Any], ...] = (run.index, run.metadata, run.items)
             yield from ((number, rows) for number, rows in enumerate(tables) if rows)
-    except (pa.ArrowException, OSError, KeyError) as error:
+    except _UNREADABLE as error:
         raise CorruptStoreError(f"{place} is no run file: {error}") from error
 
 
@@ -169,31 +178,63 @@ def encode_run(run: Run) -> bytes:
     """
     sink = pa.BufferOutputStream()
     table, template = _shredded(table_of(run))
-    with _writer(sink, table.schema, run.kind, template) as writer:
+    with _writer(sink, table.schema, run.kind, template, table) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
 
 
-def _shredded(table: pa.Table) -> tuple[pa.Table, Sequence[str]]:
+def _until_items(pages: Iterator[Page]) -> Iterator[Page]:
+    """Yield pages up to the first one of items."""
+    for page in pages:
+        yield page
+        if page[0] == len(_TABLES) - 1:
+            return
+
+
+def _shredded(table: pa.Table) -> tuple[pa.Table, Template]:
     """Return a table whose texts stand in columns of numbers, and the template of these; none where they do not."""
-    found = shred(table[_TEXT].combine_chunks()) if _TEXT in table.column_names else None
+    template = template_of(table[_TEXT]) if _TEXT in table.column_names else ()
+    found = shred(table[_TEXT], template) if template else None
     if found is None:
         return table, ()
-    columns = {name: table[name] for name in table.column_names if name != _TEXT}
-    if found.others.null_count < len(table):
-        columns[_TEXT] = found.others
-    return pa.table(columns | {_number(place): column for place, column in enumerate(found.numbers)}), found.template
+    return _with_numbers(table, found), template
 
 
-def _whole(table: pa.Table, template: Sequence[str]) -> pa.Table:
-    """Return the table of which :func:`_shredded` has made another one."""
+def _in_columns(table: pa.Table, template: Template) -> pa.Table:
+    """Return a page with the columns of a template, also where none of its texts has its shape."""
     if not template:
         return table
-    names = [_number(place) for place in range(len(template) - 1)]
+    nothing = Shredded([pa.nulls(len(table), pa.int64())] * (len(template) - 1), table[_TEXT])
+    found = shred(table[_TEXT], template) or nothing
+    return _with_numbers(table, found, keeps_text=True)
+
+
+def _with_numbers(table: pa.Table, found: Shredded, *, keeps_text: bool = False) -> pa.Table:
+    columns = {name: table[name] for name in table.column_names if name != _TEXT}
+    if keeps_text or found.others.null_count < len(table):
+        columns[_TEXT] = found.others
+    return pa.table(columns | {_number(place): column for place, column in enumerate(found.numbers)})
+
+
+def _whole(table: pa.Table, template: Template) -> pa.Table:
+    """Return the table of which :func:`_with_numbers` has made another one.
+
+    Raises:
+        KeyError, ValueError: its columns are not those of the template.
+    """
+    if not template:
+        return table
+    names = _numbers(template)
     others = table[_TEXT] if _TEXT in table.column_names else pa.nulls(len(table), pa.string())
-    texts = joined(Shredded(template, [table[name] for name in names], others))
+    if others.type != pa.string() or any(table[name].type != pa.int64() for name in names):
+        raise ValueError(f"expected whole numbers in {', '.join(names)} and text in {_TEXT}")
+    texts = joined(Shredded([table[name] for name in names], others), template)
     rest = {name: table[name] for name in table.column_names if name not in (_TEXT, *names)}
     return pa.table({**rest, _TEXT: texts})
+
+
+def _numbers(template: Template) -> list[str]:
+    return [_number(place) for place in range(len(template) - 1)]
 
 
 def _number(place: int) -> str:
@@ -202,15 +243,34 @@ def _number(place: int) -> str:
 
 @contextmanager
 def _writer(
-    sink: pa.BufferOutputStream, schema: pa.Schema, kind: CheckpointKind, template: Sequence[str] = ()
+    sink: pa.BufferOutputStream,
+    schema: pa.Schema,
+    kind: CheckpointKind,
+    template: Template = (),
+    example: pa.Table | None = None,
 ) -> Iterator[pq.ParquetWriter]:
-    numbers = [_number(place) for place in range(len(template) - 1)]
-    known = _ENCODINGS | dict.fromkeys(numbers, _DELTA)
+    """Open a file for the rows of a run.
+
+    Args:
+        sink: what takes its bytes.
+        schema: its columns.
+        kind: what the run holds.
+        template: the pieces between the columns of numbers.
+        example: rows that tell which numbers come again and again.
+    """
+    few = [name for name in _numbers(template) if example is not None and _are_few(example[name])]
+    known = _ENCODINGS | {name: _DELTA for name in _numbers(template) if name not in few}
     encodings = {name: encoding for name, encoding in known.items() if name in schema.names}
     said = {"format": str(FORMAT_VERSION), "template": json.dumps(template)} if template else {"format": "1"}
-    with pq.ParquetWriter(sink, schema, use_dictionary=_FEW_VALUES, column_encoding=encodings, **_LEAN) as writer:
+    options = {"use_dictionary": [*_FEW_VALUES, *few], "column_encoding": encodings, **_LEAN}
+    with pq.ParquetWriter(sink, schema, **options) as writer:
         yield writer
         writer.add_key_value_metadata({**said, "kind": kind.value})
+
+
+def _are_few(numbers: pa.ChunkedArray) -> bool:
+    """Tell whether a dictionary of the numbers is small beside them: one by one they would hide that they repeat."""
+    return bool(4 * pc.count_distinct(numbers).as_py() < len(numbers))
 
 
 def _written(
@@ -256,24 +316,32 @@ def decode_run(data: bytes, place: str = "run file") -> Run:
     file, kind, template = _opened(data, place)
     try:
         return run_of(kind, _whole(file.read(use_threads=False), template))
-    except (pa.ArrowException, OSError, KeyError) as error:
+    except _UNREADABLE as error:
         raise CorruptStoreError(f"{place} is no run file: {error}") from error
 
 
-def _opened(data: bytes, place: str) -> tuple[pq.ParquetFile, CheckpointKind, Sequence[str]]:
+def _opened(data: bytes, place: str) -> tuple[pq.ParquetFile, CheckpointKind, Template]:
     """Return the file in some bytes, the kind of its run, and the template of its texts, if they have one."""
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
         said = {key.decode(): value.decode() for key, value in (file.metadata.metadata or {}).items()}
         version, kind = int(said["format"]), CheckpointKind(said["kind"])
-        template = json.loads(said.get("template", "[]"))
-    except (pa.ArrowException, KeyError, ValueError, OSError) as error:
+        if version > FORMAT_VERSION:
+            raise CheckpointError(
+                f"{place} has format {version}: expected at most {FORMAT_VERSION}: upgrade this package to read it"
+            )
+        return file, kind, _checked_template(version, json.loads(said.get("template", "[]")))
+    except _UNREADABLE as error:
         raise CorruptStoreError(f"{place} is no run file: {error}") from error
-    if version > FORMAT_VERSION:
-        raise CheckpointError(
-            f"{place} has format {version}: expected at most {FORMAT_VERSION}: upgrade this package to read it"
-        )
-    return file, kind, template
+
+
+def _checked_template(version: int, pieces: object) -> Template:
+    """Return what a file says of its template; a file of format 1 has none."""
+    is_text = isinstance(pieces, list) and all(isinstance(piece, str) for piece in pieces)
+    lengths = range(2, MOST_NUMBERS + 2) if version == FORMAT_VERSION else range(1)
+    if version < 1 or not isinstance(pieces, list) or not is_text or len(pieces) not in lengths:
+        raise ValueError(f"format {version} with the template {str(pieces)[:80]}")
+    return tuple(pieces)
 
 
 def run_of(kind: CheckpointKind, lean: pa.Table) -> Run:

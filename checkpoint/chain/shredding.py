@@ -7,6 +7,7 @@ their digits: what does not come back character by character stays as it is.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -21,65 +22,91 @@ LEAST_ROWS = 512
 MOST_NUMBERS = 16
 """How many columns there are at most."""
 
+SLICE_BYTES = 2 * 1024 * 1024
+"""About how many bytes of text are looked at at once: it takes up to thirty times as many bytes of memory."""
+
 _LEAST_SHARE = 0.9
 _SAMPLES = 7
 _MOST_DIGITS = 18
 _Array = np.ndarray[Any, Any]
 _MINUS, _ZERO, _NINE = b"-09"
+_NUMBER = re.compile("-?[0-9]+")
+
+Template = tuple[str, ...]
+"""What stands before, between and behind the numbers."""
 
 
 class Shredded(NamedTuple):
     """Texts in columns.
 
     Args:
-        template: what stands before, between and behind the numbers.
         numbers: a column for each place between two pieces of the template; null where a text has another shape.
         others: the texts of another shape; null where the numbers are the text.
     """
 
-    template: Sequence[str]
-    numbers: Sequence[pa.Array]
-    others: pa.Array
+    numbers: Sequence[pa.Array | pa.ChunkedArray]
+    others: pa.Array | pa.ChunkedArray
 
 
-def shred(texts: pa.Array) -> Shredded | None:
-    """Return texts in columns; None where they are few, or not of one shape.
+def template_of(texts: pa.Array | pa.ChunkedArray) -> Template:
+    """Return the template that most of some texts seem to have; an empty one where they have none, or are few.
 
-    Time: O(bytes of the texts), by columns.
-
-    >>> found = shred(pa.array([f'[{number},"a",-1]' for number in range(1000)]))
-    >>> found.template, found.numbers[0][7], found.others.null_count
-    (('[', ',"a",', ']'), <pyarrow.Int64Scalar: 7>, 1000)
+    >>> template_of(pa.array([f'[{number},"a",-1]' for number in range(1000)]))
+    ('[', ',"a",', ']')
     """
-    present = texts.is_valid().to_numpy(zero_copy_only=False)
-    if present.sum() < LEAST_ROWS:
+    present = len(texts) - texts.null_count
+    if present < LEAST_ROWS:
+        return ()
+    known = texts.drop_null()
+    samples = [known[place * (present - 1) // (_SAMPLES - 1)].as_py() for place in range(_SAMPLES)]
+    template, times = Counter(tuple(_NUMBER.split(text)) for text in samples).most_common(1)[0]
+    return template if times > _SAMPLES // 2 and 1 < len(template) <= MOST_NUMBERS + 1 else ()
+
+
+def shred(texts: pa.Array | pa.ChunkedArray, template: Template) -> Shredded | None:
+    """Return texts in the columns of a template; None where too many of them have another shape.
+
+    Time: O(bytes of the texts), by columns, some of the texts at once.
+
+    >>> found = shred(pa.array([f"[{number}]" for number in range(1000)]), ("[", "]"))
+    >>> found.numbers[0][7], found.others.null_count
+    (<pyarrow.Int64Scalar: 7>, 1000)
+    """
+    rows = max(1, SLICE_BYTES * len(texts) // (texts.nbytes + 1))
+    slices = [_shredded(texts.slice(start, rows), template) for start in range(0, len(texts), rows)]
+    others = pa.chunked_array([one.others for one in slices], pa.string())
+    fitting = others.null_count - texts.null_count
+    if fitting < _LEAST_SHARE * (len(texts) - texts.null_count):
         return None
-    found = _Numbers(texts.drop_null())
-    samples = np.linspace(0, len(found.counts) - 1, _SAMPLES, dtype=int)
-    template, times = Counter(map(found.template_of, samples)).most_common(1)[0]
-    width = len(template) - 1
+    columns = zip(*(one.numbers for one in slices), strict=True)
+    return Shredded([pa.chunked_array(list(column), pa.int64()) for column in columns], others)
+
+
+def _shredded(texts: pa.Array | pa.ChunkedArray, template: Template) -> Shredded:
+    if isinstance(texts, pa.ChunkedArray):
+        texts = texts.combine_chunks()
+    width, known = len(template) - 1, texts.drop_null()
+    if not len(known):
+        return Shredded([pa.nulls(len(texts), pa.int64())] * width, texts)
+    found = _Numbers(known)
     fits = found.is_plain & (found.counts == width)
-    if times <= _SAMPLES // 2 or not 0 < width <= MOST_NUMBERS or fits.mean() < _LEAST_SHARE:
-        return None
+    at = np.flatnonzero(texts.is_valid().to_numpy(zero_copy_only=False))[fits]
     numbers = np.zeros((width, len(texts)), np.int64)
-    at = np.flatnonzero(present)[fits]
     numbers[:, at] = found.values[np.repeat(fits, found.counts)].reshape(-1, width).T
     here = np.zeros(len(texts), bool)
     here[at] = True
-    made = joined(Shredded(template, _columns(numbers, here), texts))
+    made = joined(Shredded(_columns(numbers, here), texts), template)
     here &= pc.fill_null(pc.equal(made, texts), False).to_numpy(zero_copy_only=False)
-    if here.sum() < _LEAST_SHARE * present.sum():
-        return None
-    return Shredded(template, _columns(numbers, here), pc.if_else(pa.array(here), None, texts))
+    return Shredded(_columns(numbers, here), pc.if_else(pa.array(here), None, texts))
 
 
-def joined(shredded: Shredded) -> pa.Array | pa.ChunkedArray:
+def joined(shredded: Shredded, template: Template) -> pa.Array | pa.ChunkedArray:
     """Return the texts of columns.
 
-    >>> joined(Shredded(["[", "]"], [pa.array([7, None])], pa.array([None, "x"]))).to_pylist()
+    >>> joined(Shredded([pa.array([7, None])], pa.array([None, "x"])), ("[", "]")).to_pylist()
     ['[7]', 'x']
     """
-    first, *pieces = map(pa.scalar, shredded.template)
+    first, *pieces = map(pa.scalar, template)
     parts: list[Any] = [first]
     for column, piece in zip(shredded.numbers, pieces, strict=True):
         parts += column.cast(pa.string()), piece
@@ -98,9 +125,8 @@ class _Numbers:
     """
 
     def __init__(self, texts: pa.Array) -> None:
-        self._texts = texts
         limits = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
-        data = np.frombuffer(texts.buffers()[2], np.uint8)[limits[0] : limits[-1]]
+        data = np.frombuffer(texts.buffers()[2] or b"", np.uint8)[limits[0] : limits[-1]]
         limits = limits - limits[0]
         is_digit = (data >= _ZERO) & (data <= _NINE)
         is_first, is_last = is_digit.copy(), is_digit.copy()
@@ -112,7 +138,6 @@ class _Numbers:
         is_first[begin] = is_digit[begin]
         is_last[end] = is_digit[end]
         self._firsts, self._lasts = np.flatnonzero(is_first), np.flatnonzero(is_last)
-        self._limits = limits
         in_front = np.maximum(self._firsts - 1, 0)
         begins_text = np.zeros(len(data) + 1, bool)
         begins_text[limits] = True
@@ -124,15 +149,6 @@ class _Numbers:
         is_odd = (lengths > _MOST_DIGITS) | ((data[self._firsts] == _ZERO) & ((lengths > 1) | self._is_negative))
         odd = np.concatenate(([0], np.cumsum(is_odd)))
         self.is_plain = odd[places[1:]] == odd[places[:-1]]
-
-    def template_of(self, row: int) -> tuple[str, ...]:
-        """Return what stands around the numbers of one text."""
-        text = self._texts[row].as_py().encode()
-        begin, end = self._limits[row : row + 2]
-        first, last = np.searchsorted(self._firsts, (begin, end))
-        starts = self._firsts[first:last] - self._is_negative[first:last] - begin
-        pieces = zip([0, *(self._lasts[first:last] + 1 - begin)], [*starts, len(text)])
-        return tuple(text[start:stop].decode() for start, stop in pieces)
 
     def _read(self, digits: _Array, lengths: _Array) -> _Array:
         """Return what the digits say; of those that are too long anything.

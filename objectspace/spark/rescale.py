@@ -11,14 +11,14 @@ import os
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial
-from itertools import islice
-from pathlib import Path
+from itertools import chain, islice
 from typing import Any
 
 from checkpoint import CheckpointStore
 from checkpoint.chain import Chain, EpochPlan, Location, Manifest, OperatorPlan, ShardSaved, location_at
+from checkpoint.chain.cache import cache_root
 from checkpoint.chain.runfile import write_pages
 from objectspace import ObjectDictionary, PersistedObjectSpace, SortedDictionary
 from objectspace.errors import ObjectSpaceError
@@ -31,7 +31,6 @@ from objectspace.spark.handover import vnode_router
 from objectspace.spark.routes import KEYED, KINDS, PIPELINE, KeyedBy, noted_keyed, noted_routes
 from objectspace.spark.shards import VNODES, shard_of
 
-Spaces = list[PersistedObjectSpace]
 Sides = list[list[str]]
 Marks = dict[str, KeyedBy | None]
 """The objects that can be divided, with what is noted of their keys; None where the caller says that they are whole."""
@@ -46,7 +45,10 @@ _PAGE_ROWS = 4096
 """How many rows of a table are divided at once."""
 
 _FLUSH_ROWS = 256 * 1024
-"""How many slots of an object are divided before what has become of them is written to the disk."""
+"""How many slots are divided before what has become of them is written to the disk."""
+
+_OPEN_SHARDS = 16
+"""How many new shards are filled at once: each has four files open. Those that follow read their old ones again."""
 
 _CACHE_SLOTS = 256 * 1024
 """How many clean slots are kept in memory: of the shard that is read, and as many of all new ones together."""
@@ -82,24 +84,25 @@ def rescale(
         ObjectSpaceError: an object cannot be divided by its keys, or nothing says that it can; nothing was changed.
         CheckpointError: there is no space or no epoch yet, or the number is out of range.
         FencedError: a driver has published an epoch meanwhile; nothing was changed.
-    Time: O(state); memory: some pages of each new shard, and the compressed file of one. The new shards of an operator
-        are made on the local disk. Dirties: a full run for each new shard, and one manifest.
+    Time: O(state); memory: some pages of new shards, the compressed file of one, and the largest object that another
+        one owns. New shards are made where the caches of this machine lie. Dirties: a full run for each new shard that
+        holds anything, and one manifest.
     """
     if not 1 <= shards <= 256:
         raise ObjectSpaceError(f"rescale to {shards} shards: expected 1 to 256")
     started = time.perf_counter()
-    chain = Chain.open(location_at(location, options))
-    newest = chain.newest
+    opened = Chain.open(location_at(location, options))
+    newest = opened.newest
     if newest is None:
         raise ObjectSpaceError(
-            f"space at {chain.location.url} has no epoch yet: start the pipeline with shards={shards}"
+            f"space at {opened.location.url} has no epoch yet: start the pipeline with shards={shards}"
         )
     if newest.shards == shards:
         return None
-    with tempfile.TemporaryDirectory(prefix="objectspace-rescale-") as cache:
-        plans = {name: chain.operator_plan(name, cache=cache) for name in newest.lineage}
+    with _scratch() as cache:
+        plans = {name: opened.operator_plan(name, cache=cache) for name in newest.lineage}
         routes, kinds = _routes(plans)
-        added = _added([name for name in plans if name not in routes], keyed or {}, chain.location.url)
+        added = _added([name for name in plans if name not in routes], keyed or {}, opened.location.url)
         for name, named in added.items():
             _require_divisible(plans[name], named)
         saved = {
@@ -107,7 +110,7 @@ def rescale(
             for name, plan in plans.items()
         }
     plan = EpochPlan(newest.epoch, newest.source, plans)
-    return chain.publish_rescaled(plan, saved, shards, {"seconds": time.perf_counter() - started})
+    return opened.publish_rescaled(plan, saved, shards, {"seconds": time.perf_counter() - started})
 
 
 def _routes(plans: Mapping[str, OperatorPlan]) -> tuple[dict[str, Sides], dict[str, Sides]]:
@@ -197,30 +200,80 @@ def _divided(
     if sides == []:
         return _whole(plan, shards)
     divide = partial(_divide_added, named) if sides is None else partial(_divide_table, sides, kinds)
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="objectspace-rescale-")))
-        files = [folder / f"{shard}.db" for shard in range(shards)]
-        options: dict[str, Any] = {"durability": "normal", "cache_slots": max(1, _CACHE_SLOTS // shards)}
-        spaces = [stack.enter_context(PersistedObjectSpace.open(file, **options)) for file in files]
-        for old in range(plan.shards):
-            with open_shard(plan, old, cache_slots=_CACHE_SLOTS) as space:
-                for name in space:
-                    divide(plan, old, space, name, spaces)
-        _checkpoint(spaces)
-        return [_saved(plan, shard, space.store) for shard, space in enumerate(spaces)]
+    saved = []
+    for first in range(0, shards, _OPEN_SHARDS):
+        with _opened(range(first, min(first + _OPEN_SHARDS, shards)), shards) as targets:
+            for old in range(plan.shards):
+                if targets.overlapping(old, plan.shards):
+                    with open_shard(plan, old, cache_slots=_CACHE_SLOTS) as space:
+                        for name in space:
+                            divide(plan, old, space, name, targets)
+            targets.flush()
+            saved += [_saved(plan, shard, space.store) for shard, space in targets.spaces.items()]
+    return saved
 
 
-def _checkpoint(spaces: Spaces) -> None:
-    for space in spaces:
-        space.checkpoint()
+class _Targets:
+    """Some of the new shards, which are open.
+
+    Args:
+        spaces: by their numbers.
+        shards: how many new shards there are in all.
+    """
+
+    def __init__(self, spaces: Mapping[int, PersistedObjectSpace], shards: int) -> None:
+        self.spaces, self.shards = spaces, shards
+        self._divided = 0
+
+    def overlapping(self, old: int, before: int) -> dict[int, PersistedObjectSpace]:
+        """Return those that own any vnode of an old shard."""
+        owners = {vnode * self.shards // VNODES for vnode in range(VNODES) if vnode * before // VNODES == old}
+        return {shard: space for shard, space in self.spaces.items() if shard in owners}
+
+    def flushing(self, slots: Iterable[Any]) -> Iterator[Any]:
+        """Yield slots, and now and then let go of what has become of them: it lies on the disk then."""
+        for slot in slots:
+            if self._divided >= _FLUSH_ROWS:
+                self.flush()
+            yield slot
+            self._divided += 1
+
+    def took(self, slots: int) -> None:
+        """Note that one of them was more: an object that is owned comes with all its slots."""
+        self._divided += slots
+
+    def flush(self) -> None:
+        """Write to the disk what was divided."""
+        for space in self.spaces.values():
+            space.checkpoint()
+        self._divided = 0
 
 
-def _flushing(slots: Iterable[Any], spaces: Spaces) -> Iterator[Any]:
-    """Yield slots, and now and then let go of what has become of them: it lies on the disk then."""
-    for number, slot in enumerate(slots, 1):
-        yield slot
-        if number % _FLUSH_ROWS == 0:
-            _checkpoint(spaces)
+@contextmanager
+def _opened(numbers: Iterable[int], shards: int) -> Iterator[_Targets]:
+    """Open new shards that are empty, in files that are gone afterwards."""
+    options: dict[str, Any] = {"durability": "normal", "cache_slots": max(1, _CACHE_SLOTS // _OPEN_SHARDS)}
+    with _scratch() as folder, ExitStack() as stack:
+        spaces = {
+            number: stack.enter_context(PersistedObjectSpace.open(os.path.join(folder, f"{number}.db"), **options))
+            for number in numbers
+        }
+        yield _Targets(spaces, shards)
+
+
+@contextmanager
+def _scratch() -> Iterator[str]:
+    """Make a folder on the disk of the local caches, and remove it."""
+    root = cache_root()
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        folder = tempfile.TemporaryDirectory(prefix="rescale-", dir=root, ignore_cleanup_errors=True)
+    except OSError as error:
+        raise ObjectSpaceError(
+            f"{root}: no room for the shards of a rescale: {error}: set OBJECTSPACE_CACHE"
+        ) from error
+    with folder as path:
+        yield path
 
 
 def _whole(plan: OperatorPlan, shards: int) -> list[ShardSaved]:
@@ -233,23 +286,23 @@ def _whole(plan: OperatorPlan, shards: int) -> list[ShardSaved]:
 
 
 def _divide_table(
-    sides: Sides, kinds: Sides, plan: OperatorPlan, old: int, space: PersistedObjectSpace, name: str, spaces: Spaces
+    sides: Sides, kinds: Sides, plan: OperatorPlan, old: int, space: PersistedObjectSpace, name: str, targets: _Targets
 ) -> None:
     """Put each row of a table into its new shard, by the columns that rows are routed by; objects go by their keys."""
     place = _place(plan, old, space.get(name))
     record = tables(space).get(name)
-    overlapping = list(_overlapping(old, plan.shards, len(spaces)))
+    overlapping = targets.overlapping(old, plan.shards)
     if name in _NOTES:
-        _copy_notes(place, space.get(name), [spaces[shard] for shard in overlapping])
+        _copy_notes(place, space.get(name), overlapping.values())
         return
     if record is None:
         _check_keys(plan, old, space.get(name), kinds)
-        _divide(None, plan, old, space, name, spaces)
+        _divide(None, plan, old, space, name, targets)
         return
-    targets = {shard: _rows_of(spaces[shard], name) for shard in overlapping}
+    into = {shard: _rows_of(target, name) for shard, target in overlapping.items()}
     key = [record.schema.place_of(column) for column in _routed_by(place, record.schema, sides)]
     vnodes_of, read = vnode_router(record.schema, key), record.codec().decode
-    items = _flushing(space.get_sorted_dictionary(name).items(), spaces)
+    items = targets.flushing(space.get_sorted_dictionary(name).items())
     while page := list(islice(items, _PAGE_ROWS)):
         rows = [read(text) for _, text in page]
         for (slot, text), row, vnode in zip(page, rows, vnodes_of(rows), strict=True):
@@ -258,7 +311,9 @@ def _divide_table(
                     f"{place}: the row {row!r} is not where rows of its key go, so that nothing tells which shard is"
                     f" its own: {_advice(plan)}"
                 )
-            targets[vnode * len(spaces) // VNODES][slot] = text
+            rows_of_shard = into.get(vnode * targets.shards // VNODES)
+            if rows_of_shard is not None:
+                rows_of_shard[slot] = text
 
 
 def _routed_by(place: str, schema: TableSchema, sides: Sides) -> list[str]:
@@ -279,7 +334,7 @@ def _rows_of(space: PersistedObjectSpace, name: str) -> SortedDictionary[bytes, 
     return space.get_sorted_dictionary(name) if name in space else space.create_sorted_dictionary(name, raw=True)
 
 
-def _copy_notes(place: str, source: Any, spaces: Spaces) -> None:
+def _copy_notes(place: str, source: Any, spaces: Iterable[PersistedObjectSpace]) -> None:
     """Copy what is known of tables, which must be the same in all shards that come together."""
     for target in [space.get_or_create_dictionary(source.name) for space in spaces]:
         for name, known in source.items():
@@ -291,14 +346,13 @@ def _copy_notes(place: str, source: Any, spaces: Spaces) -> None:
 
 
 def _divide_added(
-    named: Iterable[str], plan: OperatorPlan, old: int, space: PersistedObjectSpace, name: str, spaces: Spaces
+    named: Iterable[str], plan: OperatorPlan, old: int, space: PersistedObjectSpace, name: str, targets: _Targets
 ) -> None:
     """Put what an object of an added operator holds into its new shards."""
     source, record = space.get(name), tables(space).get(name)
     keyed = _marks(space, named).get(name)
     if name in _NOTES:
-        overlapping = _overlapping(old, plan.shards, len(spaces))
-        _copy_notes(_place(plan, old, source), source, [spaces[shard] for shard in overlapping])
+        _copy_notes(_place(plan, old, source), source, targets.overlapping(old, plan.shards).values())
     elif record is not None:
         key = tuple(column for column, _ in record.schema.primary_key)
         columns = _routed(key, keyed)
@@ -307,13 +361,13 @@ def _divide_added(
                 f"{_place(plan, old, source)}: its key is {', '.join(key)}, expected that which rows are routed by:"
                 f" {_advice(plan)}"
             )
-        _divide_table([list(columns)], [], plan, old, space, name, spaces)
+        _divide_table([list(columns)], [], plan, old, space, name, targets)
     else:
-        _divide(keyed, plan, old, space, name, spaces)
+        _divide(keyed, plan, old, space, name, targets)
 
 
 def _divide(
-    keyed: KeyedBy | None, plan: OperatorPlan, old: int, space: PersistedObjectSpace, name: str, spaces: Spaces
+    keyed: KeyedBy | None, plan: OperatorPlan, old: int, space: PersistedObjectSpace, name: str, targets: _Targets
 ) -> None:
     """Put each slot of an object into the object of the same name in its new shard."""
     source: Any = space.get(name)
@@ -322,14 +376,17 @@ def _divide(
             f"{_place(plan, old, source)}: expected objects with keys ({', '.join((*_MAPPINGS, *_SETS))}), which tell"
             f" where each slot belongs: {_advice(plan)}"
         )
-    targets = {}
-    for shard in _overlapping(old, plan.shards, len(spaces)):
-        targets[shard] = _twin(source, spaces[shard])
+    into = {shard: _twin(source, target) for shard, target in targets.overlapping(old, plan.shards).items()}
     slots: Iterable[tuple[Any, Any]] = source.items() if source.kind in _MAPPINGS else ((key, None) for key in source)
-    for key, value in _flushing(slots, spaces):
-        target = targets[_new_shard(plan, old, source, key, keyed, len(spaces))]
-        if source.kind in _MAPPINGS:
-            target[key] = value.copy() if isinstance(source, ObjectDictionary) else value
+    for key, value in targets.flushing(slots):
+        target = into.get(_new_shard(plan, old, source, key, keyed, targets.shards))
+        if target is None:
+            continue
+        if isinstance(source, ObjectDictionary):
+            targets.took(len(value))
+            target[key] = value.copy()
+        elif source.kind in _MAPPINGS:
+            target[key] = value
         else:
             target.add(key)
 
@@ -343,12 +400,6 @@ def _twin(source: Any, space: PersistedObjectSpace) -> Any:
         return space.get_or_create_sorted_dictionary(source.name, raw=isinstance(source, RawSortedDictionary))
     is_sorted = source.kind == "SortedSet"
     return space.get_or_create_sorted_set(source.name) if is_sorted else space.get_or_create_set(source.name)
-
-
-def _overlapping(old: int, before: int, after: int) -> Iterator[int]:
-    """Yield the new shards that own any vnode of an old one."""
-    vnodes = (vnode for vnode in range(256) if vnode * before // 256 == old)
-    yield from dict.fromkeys(vnode * after // 256 for vnode in vnodes)
 
 
 def _check_keys(plan: OperatorPlan, old: int, source: Any, kinds: Sides) -> None:
@@ -393,5 +444,9 @@ def _not_routed(plan: OperatorPlan, old: int, source: Any, key: Any) -> ObjectSp
 
 
 def _saved(plan: OperatorPlan, shard: int, store: CheckpointStore) -> ShardSaved:
-    image = write_pages(plan.location, store.reader().image_pages(), plan.operator, shard, plan.epoch)
+    pages = store.reader().image_pages()
+    first = next(pages, None)
+    if first is None:
+        return ShardSaved(plan.operator, shard, None)
+    image = write_pages(plan.location, chain([first], pages), plan.operator, shard, plan.epoch)
     return ShardSaved(plan.operator, shard, image)

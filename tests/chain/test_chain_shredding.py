@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
+from random import Random
 
 import orjson
 import pyarrow as pa
@@ -11,10 +13,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from checkpoint import CheckpointKind, Run
-from checkpoint.chain import Location, decode_run, encode_run, read_run, runfile, write_run
-from checkpoint.chain.runfile import read_pages
-from checkpoint.chain.shredding import LEAST_ROWS, MOST_NUMBERS, joined, shred
+from checkpoint import CheckpointKind, CorruptStoreError, Run
+from checkpoint.chain import Location, decode_run, encode_run, read_run, runfile, shredding, write_run
+from checkpoint.chain.runfile import checksum, read_pages, write_pages
+from checkpoint.chain.shredding import LEAST_ROWS, MOST_NUMBERS, joined, shred, template_of
 
 ROWS = LEAST_ROWS + 100
 
@@ -25,10 +27,11 @@ _numbers = st.one_of(st.integers(-(2**70), 2**70), st.integers(-20, 20), st.just
 def assert_back(texts: list[str | None]) -> bool:
     """Shred texts and join them again; tell whether they were of one shape."""
     array = pa.array(texts, pa.string())
-    found = shred(array)
+    template = template_of(array)
+    found = shred(array, template) if template else None
     if found is None:
         return False
-    assert joined(found).to_pylist() == texts
+    assert joined(found, template).to_pylist() == texts
     assert all((number.is_valid == other.is_valid) is False for number, other in zip(found.numbers[0], found.others)
                if number.is_valid)  # fmt: skip
     return True
@@ -54,9 +57,10 @@ def test_any_texts_come_back(texts: list[str | None]) -> None:
 )
 def test_what_has_another_shape_stays_as_it_is(text: str | None) -> None:
     texts: list[str | None] = [f"{{'n':{number - 300}}}" for number in range(ROWS)]
-    found = shred(pa.array([*texts, text, *texts]))
+    array = pa.array([*texts, text, *texts])
+    found = shred(array, template_of(array))
     assert found is not None
-    assert joined(found).to_pylist() == [*texts, text, *texts]
+    assert joined(found, template_of(array)).to_pylist() == [*texts, text, *texts]
     assert found.others.to_pylist()[ROWS] == text
     assert found.numbers[0].null_count == 1
 
@@ -74,7 +78,21 @@ def test_what_has_another_shape_stays_as_it_is(text: str | None) -> None:
     ids=["few", "several shapes", "no numbers", "many numbers", "long numbers", "nothing"],
 )
 def test_where_columns_would_not_help_there_are_none(texts: list[str | None]) -> None:
-    assert shred(pa.array(texts, pa.string())) is None
+    assert not assert_back(texts)
+
+
+def test_slices_give_what_the_whole_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [None if number % 7 == 2 else f"[{number},-1]" if number % 30 else "other" for number in range(5_000)]
+    array = pa.array([None] * 900 + texts)
+    whole = shred(array, ("[", ",", "]"))
+    monkeypatch.setattr(shredding, "SLICE_BYTES", 1_000)
+    found = shred(array, ("[", ",", "]"))
+    assert whole is not None
+    assert found is not None
+    assert found.others.num_chunks > 50
+    assert found.others.to_pylist() == whole.others.to_pylist()
+    assert [one.to_pylist() for one in found.numbers] == [one.to_pylist() for one in whole.numbers]
+    assert joined(found, ("[", ",", "]")).to_pylist() == [None] * 900 + texts
 
 
 def totals(rows: int) -> Run:
@@ -94,8 +112,72 @@ def test_a_run_of_one_shape_is_smaller_and_comes_back(location: Location, monkey
     assert read_run(location, accepted) == run
     pages = list(read_pages(location, accepted))
     assert [row for place, rows in pages for row in rows if place == 2] == run.items
-    monkeypatch.setattr(runfile, "shred", lambda texts: None)
+    monkeypatch.setattr(runfile, "template_of", lambda texts: ())
     assert accepted.file_bytes < 0.8 * len(encode_run(run))
+
+
+def test_numbers_that_come_again_take_no_more_room_than_the_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = Random(1)
+    ids = [chance.randint(10**17, 10**18) for _ in range(50)]
+    pairs = [f'{{"user":{chance.choice(ids)},"other":{chance.choice(ids)}}}' for _ in range(20_000)]
+    run = Run(CheckpointKind.DIFFERENTIAL, items=[(1, slot, text, None) for slot, text in enumerate(pairs)])
+    numbers = len(encode_run(run))
+    monkeypatch.setattr(runfile, "template_of", lambda texts: ())
+    assert numbers < len(encode_run(run))
+
+
+def test_images_have_columns_of_numbers_too(location: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = totals(20_000)
+    rows = [row for row in run.items if row[2] is not None]
+    pages = [(0, run.index), (1, run.metadata), (2, rows[:9_000]), (2, rows[9_000:-1]), (2, rows[-1:])]
+    accepted = write_pages(location, pages, "totals", 0, 1)
+    assert read_run(location, accepted) == Run(CheckpointKind.FULL, run.index, run.metadata, rows)
+    assert [row for place, page in read_pages(location, accepted) for row in page if place == 2] == rows
+    monkeypatch.setattr(runfile, "template_of", lambda texts: ())
+    assert accepted.file_bytes < 0.8 * write_pages(location, pages, "totals", 0, 1).file_bytes
+
+
+HOSTILE = {
+    "no template": {"format": "2"},
+    "no list": {"format": "2", "template": "5"},
+    "a text": {"format": "2", "template": '"[]"'},
+    "no texts": {"format": "2", "template": "[1, 2]"},
+    "one piece": {"format": "2", "template": '["a"]'},
+    "many pieces": {"format": "2", "template": str(["a"] * 40).replace("'", '"')},
+    "half a character": {"format": "2", "template": '["\\ud800", "b"]'},
+    "deep": {"format": "2", "template": "[" * 200_000},
+    "an older format": {"format": "1", "template": '["[", "]"]'},
+    "no format": {"format": "0"},
+    "a negative format": {"format": "-1"},
+}
+
+
+@pytest.mark.parametrize("said", HOSTILE.values(), ids=HOSTILE)
+def test_a_template_that_cannot_be_is_named(location: Location, said: dict[str, str]) -> None:
+    assert_refused(location, pa.table({"value_number_0": [1, 2]}), said)
+
+
+@pytest.mark.parametrize("column", [[1.5, 2.0], [True, False], ["1", "2"], [b"1", b"2"]], ids=str)
+@pytest.mark.parametrize("name", ["value_number_0", "value_text"])
+def test_columns_of_another_type_are_named(location: Location, name: str, column: list[object]) -> None:
+    if (name, column) != ("value_text", ["1", "2"]):
+        columns = {"value_number_0": [1, 2], name: column}
+        assert_refused(location, pa.table(columns), {"format": "2", "template": '["[", "]"]'})
+
+
+def assert_refused(location: Location, columns: pa.Table, said: dict[str, str]) -> None:
+    """Write a run file with some columns and metadata, and see that both ways of reading refuse it in words."""
+    table, sink = columns.append_column("table", pa.array(["item", "item"])), io.BytesIO()
+    table = table.append_column("object", pa.array([1, 1])).append_column("slot_integer", pa.array([1, 2]))
+    with pq.ParquetWriter(sink, table.schema) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({"kind": "full", **said})
+    with pytest.raises(CorruptStoreError, match="is no run file"):
+        decode_run(sink.getvalue())
+    accepted = replace(write_run(location, totals(3), "totals", 0, 1), checksum=checksum(sink.getvalue()))
+    location.write(accepted.file, sink.getvalue())
+    with pytest.raises(CorruptStoreError, match="is no run file"):
+        list(read_pages(location, accepted))
 
 
 def test_any_parquet_tool_reads_the_numbers() -> None:

@@ -220,3 +220,39 @@ def test_a_closed_store_refuses_all_work(tmp_path: Path) -> None:
         with pytest.raises(CheckpointError, match="closed: open the store again"):
             work()
     assert (tmp_path / "state.db").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        {"items": [(1, 0, "1")]},
+        {"items": [(1, slot, "1", slot, None) for slot in range(40)]},
+        {"items": [(1, 0, "1", None), (1, 1, "1")]},
+        {"metadata": [(1, "length")]},
+        {"metadata": [(1, "length", "1", None)]},
+        {"index": [(1, "d", "List")]},
+    ],
+    ids=str,
+)
+def test_rows_of_another_width_are_refused(rows: dict[str, list[Any]]) -> None:
+    with quick_store(":memory:") as store:
+        with pytest.raises(CheckpointError, match="a row that cannot be stored"):
+            store.append(Run(DIFFERENTIAL, **rows))
+        store.append(run_of({1: "a"}))
+        assert store.verify() == 1
+
+
+@pytest.mark.parametrize("count", [1, 3, 5, 31, 33, 239, 241, 700])
+def test_any_number_of_rows_is_stored_as_given(count: int) -> None:
+    index = [(number, f"o{number}", "List" if number % 3 else None, None) for number in range(count)]
+    metadata = [(number, "length", str(number) if number % 4 else None) for number in range(count)]
+    items = [
+        (1, number, f"{number}" if number % 5 else None, number if number > count // 2 else None)
+        for number in range(count)
+    ]
+    with quick_store(":memory:") as store:
+        store.append(Run(DIFFERENTIAL, index, metadata, items))
+        found = [
+            store.database.execute(f"SELECT * FROM state_{table}").fetchall() for table in ("index", "metadata", "item")
+        ]
+        assert [[row[1:] for row in rows] for rows in found] == [index, metadata, items]

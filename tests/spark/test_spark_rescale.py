@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import resource
 import tracemalloc
 from collections.abc import Callable
 from functools import partialmethod
@@ -166,27 +168,87 @@ def test_a_pipeline_goes_on_with_other_shards(
 
 
 @pytest.mark.parametrize("shards", [1, 5])
-def test_what_is_flushed_in_between_makes_no_difference(
+def test_what_is_flushed_or_opened_in_between_makes_no_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int
 ) -> None:
     monkeypatch.setattr(rescaling, "_FLUSH_ROWS", 7)
+    monkeypatch.setattr(rescaling, "_OPEN_SHARDS", 2)
     publish(tmp_path, 3, filled(3))
     before = state(tmp_path)
     rescale(str(tmp_path / "space"), shards, keyed=KEYED)
     assert state(tmp_path) == before
 
 
+def test_many_shards_need_few_open_files(tmp_path: Path) -> None:
+    publish(tmp_path, 2, filled(2))
+    before = state(tmp_path)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 100, limits[1]))
+    try:
+        rescale(str(tmp_path / "space"), 256, keyed=KEYED)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert state(tmp_path) == before
+
+
+def test_a_shard_that_holds_nothing_has_no_file(tmp_path: Path) -> None:
+    publish(tmp_path, 2, lambda space, shard: None)
+    rescale(str(tmp_path / "space"), 5)
+    assert not list((tmp_path / "space").glob("run/*"))
+
+
+Filled = Callable[[PersistedObjectSpace, int], None]
+
+
+def flat(slots: int) -> tuple[int, Filled]:
+    return 1, lambda space, _: space.create_dictionary("d").update((f"k{n}", n) for n in range(slots))
+
+
+def in_lists(slots: int) -> tuple[int, Filled]:
+    """Return what gives a shard fifty lists with so many elements together."""
+
+    def fill(space: PersistedObjectSpace, _: int) -> None:
+        lists = space.create_dictionary("d", of="list")
+        for number in range(50):
+            lists[f"k{number}"] = [*range(slots // 50)]
+
+    return 1, fill
+
+
+def in_many_shards(slots: int) -> tuple[int, Filled]:
+    """Return what gives each of twenty shards a part of so many slots."""
+    keys = [(n, shard_of(20, n)) for n in range(slots)]
+    return 20, lambda space, shard: space.create_dictionary("d").update((n, n) for n, owner in keys if owner == shard)
+
+
+@pytest.mark.parametrize("made", [flat, in_lists, in_many_shards])
+def test_little_is_divided_between_two_flushes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Callable[[int], tuple[int, Filled]]
+) -> None:
+    monkeypatch.setattr(rescaling, "_FLUSH_ROWS", 1_000)
+    written, save = [], PersistedObjectSpace.checkpoint
+    monkeypatch.setattr(
+        PersistedObjectSpace,
+        "checkpoint",
+        lambda space: written.append(save(space).slots),  # type: ignore[union-attr]
+    )
+    shards, fill = made(10_000)
+    publish(tmp_path, shards, fill)
+    rescale(str(tmp_path / "space"), 2, keyed={OPERATOR: ["d"]})
+    assert sum(written) >= 10_000
+    assert max(written) <= 1_000 + 10_000 // 50 + 1
+
+
 def test_memory_does_not_grow_with_the_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rescaling, "_FLUSH_ROWS", 1_000)
+    monkeypatch.setattr(rescaling, "_CACHE_SLOTS", 2_000)
     monkeypatch.setattr(runfile, "_PAGE_ROWS", 1_000)
     monkeypatch.setattr(cache, "PAGED_SLOTS", 1_000)
     monkeypatch.setattr(Reader, "image_pages", partialmethod(Reader.image_pages, 1_000))
-    monkeypatch.setattr(rescaling, "_CACHE_SLOTS", 2_000)
     peaks = []
     for slots in (20_000, 80_000):
         folder = tmp_path / str(slots)
-        publish(folder, 1, lambda space, _, slots=slots: space.create_dictionary("d").update(
-            (f"key {number}", f"value {number}") for number in range(slots)))  # fmt: skip
+        publish(folder, *flat(slots))
         tracemalloc.start()
         rescale(str(folder / "space"), 2, keyed={OPERATOR: ["d"]})
         peaks.append(tracemalloc.get_traced_memory()[1])
