@@ -18,7 +18,7 @@ True
 """
 
 from checkpoint.chain.beside import collect_beside, write_image_beside
-from checkpoint.chain.cache import cache_root, catch_up, fold, open_cache, write_image
+from checkpoint.chain.cache import cache_root, catch_up, fold, open_cache, scratch_folder, write_image
 from checkpoint.chain.chain import Chain, SpaceFile
 from checkpoint.chain.collect import Collected
 from checkpoint.chain.location import LocalLocation, Location, RemoteLocation, location_at
@@ -54,6 +54,7 @@ __all__ = [
     "read_run",
     "receipts",
     "save_run",
+    "scratch_folder",
     "write_image",
     "write_image_beside",
     "write_run",

@@ -51,6 +51,20 @@ def cache_root() -> Path:
     return Path(named) if named else Path(tempfile.gettempdir()) / f"objectspace-{os.getuid()}"
 
 
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Make a folder beside the caches of this machine, for files that are of no use afterwards, and remove it.
+
+    Raises:
+        CheckpointError: it cannot be made.
+    """
+    root = _made(cache_root())
+    # What a process that was killed has left goes as old caches do.
+    _sweep(root)
+    with tempfile.TemporaryDirectory(prefix="private-", dir=root, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
 def catch_up(store: CheckpointStore, location: Location, lineage: Lineage) -> bool:
     """Fold into a store the runs of a lineage that it lacks, and tell whether it then stands at its end.
 
@@ -214,7 +228,10 @@ def _folder(plan: OperatorPlan, shard: int) -> Path:
     # A space that was dropped and made again at the same place has another incarnation, and so other caches.
     root = Path(plan.cache) if plan.cache else cache_root()
     operator = re.sub(r"[^A-Za-z0-9_-]", lambda match: f"%{ord(match[0]):02x}", plan.operator)
-    folder = root / plan.incarnation / f"{operator}-{shard}"
+    return _made(root / plan.incarnation / f"{operator}-{shard}")
+
+
+def _made(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
@@ -228,7 +245,7 @@ def _folder(plan: OperatorPlan, shard: int) -> Path:
 def _sweep(root: Path) -> None:
     """Remove what nobody has opened for long: once a process, and only where caches lie."""
     oldest = time.time() - KEPT_SECONDS
-    for path in (*root.glob("*/*/*.db"), *root.glob("*/*/private-*")):
+    for path in (*root.glob("*/*/*.db"), *root.glob("*/*/private-*"), *root.glob("private-*")):
         with suppress(OSError):
             if path.stat().st_mtime < oldest:
                 _remove(path)

@@ -23,7 +23,7 @@ MOST_NUMBERS = 16
 """How many columns there are at most."""
 
 SLICE_BYTES = 2 * 1024 * 1024
-"""About how many bytes of text are looked at at once: it takes up to thirty times as many bytes of memory."""
+"""About how many bytes of text are looked at at once: each takes many bytes of memory."""
 
 _LEAST_SHARE = 0.9
 _SAMPLES = 7

@@ -8,7 +8,6 @@ Nothing is divided on a guess: any other object is refused before anything chang
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -17,8 +16,7 @@ from itertools import chain, islice
 from typing import Any
 
 from checkpoint import CheckpointStore
-from checkpoint.chain import Chain, EpochPlan, Location, Manifest, OperatorPlan, ShardSaved, location_at
-from checkpoint.chain.cache import cache_root
+from checkpoint.chain import Chain, EpochPlan, Location, Manifest, OperatorPlan, ShardSaved, location_at, scratch_folder
 from checkpoint.chain.runfile import write_pages
 from objectspace import ObjectDictionary, PersistedObjectSpace, SortedDictionary
 from objectspace.errors import ObjectSpaceError
@@ -99,8 +97,8 @@ def rescale(
         )
     if newest.shards == shards:
         return None
-    with _scratch() as cache:
-        plans = {name: opened.operator_plan(name, cache=cache) for name in newest.lineage}
+    with scratch_folder() as cache:
+        plans = {name: opened.operator_plan(name, cache=str(cache)) for name in newest.lineage}
         routes, kinds = _routes(plans)
         added = _added([name for name in plans if name not in routes], keyed or {}, opened.location.url)
         for name, named in added.items():
@@ -253,27 +251,12 @@ class _Targets:
 def _opened(numbers: Iterable[int], shards: int) -> Iterator[_Targets]:
     """Open new shards that are empty, in files that are gone afterwards."""
     options: dict[str, Any] = {"durability": "normal", "cache_slots": max(1, _CACHE_SLOTS // _OPEN_SHARDS)}
-    with _scratch() as folder, ExitStack() as stack:
+    with scratch_folder() as folder, ExitStack() as stack:
         spaces = {
-            number: stack.enter_context(PersistedObjectSpace.open(os.path.join(folder, f"{number}.db"), **options))
+            number: stack.enter_context(PersistedObjectSpace.open(folder / f"{number}.db", **options))
             for number in numbers
         }
         yield _Targets(spaces, shards)
-
-
-@contextmanager
-def _scratch() -> Iterator[str]:
-    """Make a folder on the disk of the local caches, and remove it."""
-    root = cache_root()
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        folder = tempfile.TemporaryDirectory(prefix="rescale-", dir=root, ignore_cleanup_errors=True)
-    except OSError as error:
-        raise ObjectSpaceError(
-            f"{root}: no room for the shards of a rescale: {error}: set OBJECTSPACE_CACHE"
-        ) from error
-    with folder as path:
-        yield path
 
 
 def _whole(plan: OperatorPlan, shards: int) -> list[ShardSaved]:

@@ -10,7 +10,7 @@ import pytest
 
 from checkpoint import CheckpointError, CheckpointStore, CorruptStoreError, Run
 from checkpoint.chain import Chain, Location, OperatorPlan, catch_up, fold, location_at, open_cache
-from checkpoint.chain.cache import _sweep
+from checkpoint.chain.cache import _sweep, scratch_folder
 from checkpoint.session import PAGE_BYTES
 
 from .chain_helpers import OPERATOR, Publisher, run_of
@@ -175,14 +175,36 @@ def test_caches_that_nobody_opens_go(chain: Chain, publish: Publisher, tmp_path:
     (kept,) = _files(tmp_path)
     past = tmp_path / "cache" / "a space that is gone" / f"{OPERATOR}-0"
     (past / "private-dead").mkdir(parents=True)
-    for path in (past / "old.db", past / "young.db", past / "old.db-wal", past / "private-dead" / "x.db"):
+    scratch = tmp_path / "cache" / "private-of-a-rescale"
+    scratch.mkdir()
+    for path in (
+        past / "old.db",
+        past / "young.db",
+        past / "old.db-wal",
+        past / "private-dead" / "x.db",
+        scratch / "0.db",
+    ):
         path.touch()
-    for path in (past / "old.db", past / "private-dead"):
+    for path in (past / "old.db", past / "private-dead", scratch):
         os.utime(path, (1, 1))
     _sweep.cache_clear()
     _open(Chain.open_or_create(location_at(tmp_path / "another"), 1), tmp_path)
     assert [path.name for path in past.iterdir()] == ["young.db"]
     assert kept.exists()
+    assert not scratch.exists()
+
+
+def test_a_scratch_folder_is_gone_afterwards_and_old_ones_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OBJECTSPACE_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "cache" / "private-dead").mkdir(parents=True)
+    os.utime(tmp_path / "cache" / "private-dead", (1, 1))
+    _sweep.cache_clear()
+    with scratch_folder() as folder:
+        (folder / "x.db").touch()
+        assert [*(tmp_path / "cache").iterdir()] == [folder]
+    assert [*(tmp_path / "cache").iterdir()] == []
 
 
 def test_a_cache_folder_that_cannot_be_made_is_named(chain: Chain, tmp_path: Path) -> None:
