@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import chain, compress, repeat, starmap
+from functools import partial
+from itertools import chain, compress, filterfalse, repeat, starmap
 from operator import itemgetter, ne
 from typing import Any
 
@@ -112,7 +113,9 @@ class SlotTable:
             if self.complete:
                 return
             home.make_room()
-            missing = [key for key in wanted if not dict.__contains__(live, key) and self._may_be_stored(key)]
+            missing = list(filterfalse(partial(dict.__contains__, live), wanted))
+            if self.gone or self.flight or not _ALONE.issuperset(map(type, missing)):
+                missing = list(filter(self._may_be_stored, missing))
             is_own_slot = self.owner._is_plain and _are_slots(missing)
             slots = missing if is_own_slot else list(map(self.owner._slot, missing))
             rows = home.reader().items_at(self.owner._id, slots)

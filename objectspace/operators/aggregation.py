@@ -127,6 +127,10 @@ class Aggregation(Operator):
             for number in noted:
                 self._ordered[number].note_all(number, [pair[:2] for pair in kept], [pair[2] for pair in kept])
 
+    def kept_as(self, column: str) -> str | None:
+        """Return the name that a column of the input has in the output: of a group column the same."""
+        return column if column in self.group_key else None
+
     def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
         """Take a promise about a group column: the state of groups below it is cleaned with the next barrier.
 

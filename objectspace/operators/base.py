@@ -38,6 +38,10 @@ class Operator(ABC):
         """Whether the rows of its input count the same whatever their stream keys are."""
         return False
 
+    def kept_as(self, column: str) -> str | None:
+        """Return the name under which the output has a column of the input in every row; None where it has not."""
+        return None
+
     def state(self) -> list[tuple[str, TableSchema]]:
         """Return the role and the schema of each table that it keeps, known before it is opened."""
         return []

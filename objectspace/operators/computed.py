@@ -37,6 +37,10 @@ class Where(Operator):
         kept = self._bound.values([row for _, row in changes])
         return _chunks(self._schema, [change for change, keeps in zip(changes, kept, strict=True) if keeps])
 
+    def kept_as(self, column: str) -> str | None:
+        """Return the name that a column of the input has in the output: the same."""
+        return column
+
     def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
         """Pass a promise on."""
         return [(column, value)]
@@ -76,8 +80,8 @@ class Select(Operator):
             made_key.append((shown, order))
         self._bound: list[Bound] = [made.bind(schema) for made in found.values()]
         made = [bound.column(name) for name, bound in zip(found, self._bound, strict=True)]
-        moved = {made.column: name for name, made in reversed(found.items()) if made.column is not None}
-        self._names = {**(promises or {}), **moved}
+        self._moved = {made.column: name for name, made in reversed(found.items()) if made.column is not None}
+        self._names = {**(promises or {}), **self._moved}
         watermark = None if schema.watermark_column is None else self._names.get(schema.watermark_column)
         self._schema = TableSchema(made, made_key, watermark_column=watermark)
         self._casts = [_widen(column.type) for column in made]
@@ -103,6 +107,10 @@ class Select(Operator):
         columns = [bound.values(rows) for bound in self._bound]
         widened = [values if cast is None else [*map(cast, values)] for values, cast in zip(columns, self._casts)]
         return [self._schema.check_row(row) for row in zip(*widened, strict=True)]
+
+    def kept_as(self, column: str) -> str | None:
+        """Return the name that a column of the input has in the output: that under which it is selected."""
+        return self._moved.get(column)
 
     def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
         """Pass a promise on under the name that the column has in the output."""
@@ -142,6 +150,10 @@ class Relabel(Operator):
         changes = chunk.rows()
         return [Chunk(self._schema, [op for op, _ in changes], [row for _, row in changes])]
 
+    def kept_as(self, column: str) -> str | None:
+        """Return the name that a column of the input has in the output: the other one, where it gets one."""
+        return self._names.get(column, column)
+
     def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
         """Pass a promise on under the other name."""
         return [(self._names.get(column, column), value)]
@@ -162,6 +174,10 @@ class Rekey(Operator):
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
         """Return the same changes by the other key."""
         return _chunks(self._schema, chunk.rows())
+
+    def kept_as(self, column: str) -> str | None:
+        """Return the name that a column of the input has in the output: the same."""
+        return column
 
     def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
         """Pass a promise on."""

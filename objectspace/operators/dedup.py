@@ -82,6 +82,10 @@ class Dedup(Operator):
                 found[key] = row
         return []
 
+    def kept_as(self, column: str) -> str | None:
+        """Return the name that a column of the input has in the output: the same."""
+        return column
+
     def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
         """Take a promise; where the column is in the key, what is below it is cleaned with the next barrier.
 

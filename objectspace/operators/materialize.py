@@ -126,6 +126,10 @@ class Materialize(Operator):
                 after[key] = self._resolved(op, after[key], row)
         return after
 
+    def kept_as(self, column: str) -> str | None:
+        """Return the name that a column of the input has in the output: the same, if it is a key column."""
+        return column if self._keeps(column) else None
+
     def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
         """Pass a promise about a key column on: of another one, a row may take the place of an earlier one."""
         return [(column, value)] if self._keeps(column) else []

@@ -187,6 +187,10 @@ class GroupTopN(Operator):
         self._let_go()
         return self._emitted(found)
 
+    def kept_as(self, column: str) -> str | None:
+        """Return the name that a column of the input has in the output: the same."""
+        return column
+
     def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
         """Take a promise about a group column: groups below it are forgotten with the next barrier.
 

@@ -21,13 +21,10 @@ from objectspace.spark.progress import figures_of
 from objectspace.spark.routes import PIPELINE, note_routes
 from objectspace.spark.sinks import Delivery, note_parcels, noted_parcels
 from objectspace.spark.stages import Stage, compiled
-from objectspace.spark.tasks import ROUTED_SCHEMA, Intake, StageTask, intake_task
+from objectspace.spark.tasks import ROUTED_SCHEMA, SOURCES, Intake, StageTask, intake_task
 
 if TYPE_CHECKING:
     from objectspace.spark.pipeline import Pipeline
-
-SOURCES = "sources"
-"""What the action is called in figures and errors that takes the rows of the sources."""
 
 
 class Epochs:
@@ -87,7 +84,7 @@ class Epochs:
 
     def _begun(self, spark: SparkSession, position: SourcePosition) -> EpochPlan | None:
         """Begin an epoch, after the functions of the last one were called where nobody knows whether they were."""
-        names = [PIPELINE, *(stage.name for stage in self.stages.stages)]
+        names = [PIPELINE, *(name for stage in self.stages.stages for name in stage.operators)]
         plan = self.chain.begin(position, names, self._full_after, self._cache)
         newest, is_first = self.chain.newest, self._is_first
         self._is_first = False
@@ -161,7 +158,7 @@ class _Epoch:
         if self._epochs.direct is None:
             self._take_in()
         for stage in self._epochs.stages.stages:
-            saved[stage.name] = self._stage(stage)
+            saved |= self._stage(stage)
         saved[PIPELINE] = self._epochs.save_state(self._plan.operators[PIPELINE], self.results())
         figures = {"rows": self._source_rows, "seconds": time.perf_counter() - started}
         return self._epochs.publish(self._plan, saved, {**self._figures, **figures})
@@ -174,8 +171,8 @@ class _Epoch:
         task = intake_task(self._plan.operators[PIPELINE], self._epochs.intake(self._plan.epoch))
         self._accept(SOURCES, lambda: self._rows.mapInArrow(task, MESSAGE_SCHEMA), None)
 
-    def _stage(self, stage: Stage) -> list[ShardSaved]:
-        plan = self._plan.operators[stage.name]
+    def _stage(self, stage: Stage) -> dict[str, list[ShardSaved]]:
+        plans = tuple(self._plan.operators[name] for name in stage.operators)
         is_direct = self._epochs.direct is stage
         parcels = tuple(one for _, number in stage.inputs for one in self._parcels.get(number, ()))
         promises = tuple(
@@ -185,16 +182,21 @@ class _Epoch:
         )
         found: list[ShardSaved] = []
         if is_direct:
-            task = StageTask(plan, stage, is_routed=True)
+            task = StageTask(plans, stage, is_routed=True)
             found = self._accept(stage.name, lambda: self._routed(stage).mapInArrow(task, MESSAGE_SCHEMA), stage)
-        if not found and (parcels or promises or not stage.rests or not any(plan.lineages)):
-            task = StageTask(plan, stage, parcels, promises)
+        if not found and (parcels or promises or not stage.rests or not any(plans[0].lineages)):
+            task = StageTask(plans, stage, parcels, promises)
             rows = self._spark.range(0, stage.tasks, 1, stage.tasks)
             found = self._accept(stage.name, lambda: rows.mapInArrow(task, MESSAGE_SCHEMA), stage)
+        return {plan.operator: self._complete(stage, plan, found) for plan in plans}
+
+    def _complete(self, stage: Stage, plan: OperatorPlan, found: Sequence[ShardSaved]) -> list[ShardSaved]:
+        """Return what the shards of an operator have saved, those too that had nothing to do."""
+        saved = [one for one in found if one.operator == plan.operator]
         if found:
-            require_one_each(stage.name, stage.tasks, found)
+            require_one_each(plan.operator, stage.tasks, saved)
         others = range(stage.tasks if found else 0, plan.shards)
-        return [*found, *(ShardSaved(stage.name, shard, None) for shard in others)]
+        return [*saved, *(ShardSaved(plan.operator, shard, None) for shard in others)]
 
     def _routed(self, stage: Stage) -> DataFrame:
         changes = self._rows.mapInArrow(self._epochs.intake(self._plan.epoch).routed, ROUTED_SCHEMA)
@@ -211,7 +213,7 @@ class _Epoch:
                 self._parcels.setdefault(parcel.exit, []).append(parcel)
         self._promise(reports, stage)
         self._count(name, reports, (time.perf_counter() - started) * 1000)
-        return [report.saved for report in reports if report.saved is not None]
+        return [one for report in reports for one in report.saved]
 
     def _promise(self, reports: Sequence[Report], stage: Stage | None) -> None:
         """Take promises that every task of a stage gives: the least of what they say holds for all."""
@@ -224,12 +226,15 @@ class _Epoch:
                 self._watermarks.setdefault(number, {})[column] = min(values)  # type: ignore[type-var]
 
     def _count(self, name: str, reports: Sequence[Report], milliseconds: float) -> None:
-        total = _summed(report.figures for report in reports)
-        self._source_rows += int(total.pop("source_rows", 0))
-        if name == SOURCES:
-            self._source_rows += int(total.pop("rows", 0))
-            total = {"rows_in": self._source_rows, "ms": milliseconds}
-        self._figures |= figures_of(name, {**total, "ms": milliseconds})
+        """Add up what the tasks of an action have counted; its time is that of the operator that it is named after."""
+        operators = dict.fromkeys([name, *(one for report in reports for one in report.figures)])
+        for one in operators:
+            total = _summed(report.figures.get(one, {}) for report in reports)
+            self._source_rows += int(total.pop("source_rows", 0))
+            if one == SOURCES:
+                self._source_rows += int(total.pop("rows", 0))
+                total["rows_in"] = self._source_rows
+            self._figures |= figures_of(one, {**total, "ms": milliseconds if one == name else 0.0})
 
 
 def _checked_plan(pipeline: Pipeline, state: OperatorPlan) -> Plan:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql.types import IntegerType, StringType, StructType
 
 from checkpoint import RunWriter
 from checkpoint.chain import OperatorPlan, ShardSaved, open_cache, save_run
@@ -26,7 +27,7 @@ Rows come in any order and cut into batches in any way, and a task may be tried 
 only on the state before and the rows. In an epoch without any row it may not be called at all.
 """
 
-MESSAGE_SCHEMA = "shard int, message string"
+MESSAGE_SCHEMA = StructType().add("shard", IntegerType()).add("message", StringType())
 """What a saving task yields, one row: the number of its shard, and a ``ShardSaved`` as JSON."""
 
 

@@ -65,21 +65,21 @@ class Report:
     """What a task says of its shard: the one row that it yields.
 
     Args:
-        saved: its state, where it keeps any.
+        saved: the state of each operator that keeps any.
         parcels: what it handed over.
         watermarks: what it promises.
-        figures: rows and milliseconds.
+        figures: rows and milliseconds, by the name of the operator.
     """
 
-    saved: ShardSaved | None = None
+    saved: tuple[ShardSaved, ...] = ()
     parcels: tuple[Parcel, ...] = ()
     watermarks: tuple[Watermark, ...] = ()
-    figures: dict[str, float] = field(default_factory=dict)
+    figures: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """Return the report as text."""
         values = {
-            "saved": None if self.saved is None else self.saved.to_json(),
+            "saved": [one.to_json() for one in self.saved],
             "parcels": [asdict(parcel) for parcel in self.parcels],
             "watermarks": [(number, column, codec.encode(value)) for number, column, value in self.watermarks],
             "figures": self.figures,
@@ -90,9 +90,8 @@ class Report:
     def from_json(cls, text: str) -> Self:
         """Return the report in a text that ``to_json`` has made."""
         values: dict[str, Any] = orjson.loads(text)
-        saved = values["saved"]
         return cls(
-            None if saved is None else ShardSaved.from_json(saved),
+            tuple(map(ShardSaved.from_json, values["saved"])),
             tuple(Parcel(**parcel) for parcel in values["parcels"]),
             tuple((number, column, codec.decode(value)) for number, column, value in values["watermarks"]),
             values["figures"],

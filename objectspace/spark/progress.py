@@ -26,7 +26,7 @@ class OperatorProgress:
         rows_out: the changes that left it and what follows it.
         slots: the dirty slots that it wrote.
         bytes: the bytes of their keys and values.
-        ms: how long its action took, milliseconds; 0 where it had nothing to do.
+        ms: how long its action took, milliseconds; 0 where it had nothing to do, or ran in the tasks of another one.
         phases: the milliseconds of its tasks by phase, summed over the shards.
     """
 

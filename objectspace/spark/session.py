@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
 import warnings
 from collections.abc import Iterator
@@ -22,6 +23,10 @@ _QUIET = {
     "spark.sql.session.timeZone": "UTC",
     # Two shuffle tasks on a laptop, not two hundred; the shards name their own number in any case.
     "spark.sql.shuffle.partitions": "2",
+    # Planning stage by stage is for large queries: a micro-batch has two stages, and the shards say how they are cut.
+    "spark.sql.adaptive.enabled": "false",
+    # On TCP the first rows of a task wait for the acknowledgement of what was sent before them, 40 ms on Linux.
+    "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
 }
 
 

@@ -1,13 +1,16 @@
 """The plan of a pipeline as stages: what runs in one Spark action, and what goes from one action to the next.
 
-Each operator that keeps state is a stage. The operators without state that follow it run in its tasks, up to the next
-operators with state and to the results. Those that follow a source run before the first shuffle.
+An operator that keeps state is a stage. The operators without state that follow it run in its tasks, up to the next
+operators with state and to the results. Those that follow a source run before the first shuffle. An operator with state
+is a *guest* in the stage before it where all its rows come from there and stay in their shard: the table of the groups
+of an aggregation, say. It keeps its own state, and needs neither an action of its own nor a hand-over.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from objectspace.operators import Node, Operator, Plan
 from objectspace.relational import SchemaError, TableSchema
@@ -61,7 +64,8 @@ class Stage:
     Args:
         name: the name of the operator, which its state is kept under.
         label: its kind.
-        fragment: the operator and those without state behind it.
+        fragment: the operator, and behind it those without state and its guests.
+        guests: the names of the guests, which their state is kept under.
         inputs: for each of its sides the number of the exit that feeds it.
         schemas: for each of its sides the schema of the changes.
         tasks: into how many shards it is divided.
@@ -71,10 +75,16 @@ class Stage:
     name: str
     label: str
     fragment: Fragment
+    guests: tuple[str, ...]
     inputs: tuple[tuple[str, int], ...]
     schemas: Mapping[str, TableSchema]
     tasks: int
     rests: bool
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """The names of its operators that keep state."""
+        return self.name, *self.guests
 
     def passes_over_stream_keys(self) -> bool:
         """Tell whether its operator does not mind the stream keys of its input."""
@@ -127,6 +137,10 @@ A watermark filter repeats its promise: a join behind it waits for that of both 
 """
 
 
+_GUESTS = frozenset(("Dedup", "GroupTopN", "HashAgg", "Materialize", "SimpleAgg", "TopN"))
+"""Kinds of operators that may be guests: they have one input, and rest without it."""
+
+
 def compiled(plan: Plan, results: Mapping[str, Node], shards: int) -> Stages:
     """Return a plan as stages.
 
@@ -137,7 +151,8 @@ def compiled(plan: Plan, results: Mapping[str, Node], shards: int) -> Stages:
     """
     maker = _Compiler(plan, results, shards)
     sources = {node.name or "": maker.fragment(node) for node in plan.nodes if node.make is None}
-    stages = [maker.stage(node) for node in plan.nodes if node.make is not None and node.is_stateful]
+    anchors = [node for node in plan.stateful if node.make is not None]
+    stages = [maker.stage(node) for node in anchors if node not in maker.guests]
     return Stages(sources, [maker.fed(stage) for stage in stages], maker.results)
 
 
@@ -172,6 +187,11 @@ class _Compiler:
             tuple(tuple(self._exits(node, places)) for node in members),
         )
 
+    @cached_property
+    def guests(self) -> set[Node]:
+        """The guests of all stages."""
+        return set(filter(self._is_guest, self.plan.stateful))
+
     def stage(self, node: Node) -> tuple[Node, Fragment]:
         """Return an operator with state, and its fragment."""
         return node, self.fragment(node)
@@ -185,6 +205,7 @@ class _Compiler:
             name,
             node.label,
             fragment,
+            tuple(self.plan.names[one] for one in self._members(node)[1:] if one.is_stateful),
             tuple((side, one.number) for side, exits in found.items() for one in exits),
             {side: one.schema for side, one in zip(node.sides, node.inputs, strict=True)},
             tasks_of(node, self.shards),
@@ -194,9 +215,29 @@ class _Compiler:
     def _members(self, anchor: Node) -> list[Node]:
         found = {anchor}
         for node in self.plan.nodes:  # In order, inputs before readers.
-            if not node.is_stateful and any(one in found for one in node.inputs):
+            if (not node.is_stateful or node in self.guests) and any(one in found for one in node.inputs):
                 found.add(node)
         return [node for node in self.plan.nodes if node in found]
+
+    def _is_guest(self, node: Node) -> bool:
+        """Tell whether all rows of an operator come from one stage, and from the shard that they go to."""
+        if node.label not in _GUESTS:
+            return False
+        source = node.inputs[0]
+        while not source.is_stateful and len(source.inputs) == 1:
+            source = source.inputs[0]
+        if not source.is_stateful or tasks_of(source, self.shards) != tasks_of(node, self.shards):
+            return False
+        return tasks_of(node, self.shards) == 1 or node.keys[0] == self._placing(node.inputs[0])
+
+    def _placing(self, node: Node) -> tuple[str, ...] | None:
+        """Return the columns whose values say in which shard a row of an operator is; None where none do."""
+        if node.make is None or len(node.inputs) != 1:
+            return None
+        before = node.keys[0] if node.is_stateful else self._placing(node.inputs[0])
+        operator = node.make()
+        after = tuple(operator.kept_as(name) for name in before or ())
+        return None if before is None or None in after else after  # type: ignore[return-value]
 
     def _exits(self, node: Node, members: Mapping[Node, int]) -> Iterable[Exit]:
         for reader, side in self.plan.readers(node):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StructType
 
 from checkpoint.chain import OperatorPlan
 from objectspace import VolatileObjectSpace
@@ -38,11 +40,20 @@ Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 TAG = "$source"
 """The column that says which source a row is of, where there are several; no source can have this name."""
 
-ROUTED_SCHEMA = "shard int, exit int, changes binary, rows long"
+ROUTED_SCHEMA = (
+    StructType()
+    .add("shard", IntegerType())
+    .add("exit", IntegerType())
+    .add("changes", BinaryType())
+    .add("rows", LongType())
+)
 """What goes through the one shuffle, where there is one: changes as an Arrow file, and where they go.
 
 Exit 0 is none: its row says how many rows of the sources were taken.
 """
+
+SOURCES = "sources"
+"""What the action is called in figures and errors that takes the rows of the sources."""
 
 ROWS_A_PIECE = 32_768
 """After how many rows a piece goes into the shuffle."""
@@ -91,37 +102,66 @@ class SourceInput:
         return Chunk(self.schema, chunk.ops, [(*row, number) for number, row in enumerate(chunk.values, first)])
 
 
+@dataclass
+class Work:
+    """What an operator with state has done, with those without state behind it.
+
+    Args:
+        rows_in: the changes that came to it.
+        rows_out: those that left it for another operator with state, or left the fragment.
+        seconds: how long it worked itself.
+    """
+
+    rows_in: int = 0
+    rows_out: int = 0
+    seconds: float = 0.0
+
+
 class Running:
     """The operators of a fragment at work.
 
     Args:
         fragment: the fragment.
-        space: where the operators keep their state.
+        space: where the operators keep their state, but for the guests.
         outbox: where changes go that leave it.
+        guests: where each guest keeps its own, by its name.
     """
 
-    def __init__(self, fragment: Fragment, space: ObjectSpace, outbox: Outbox) -> None:
+    def __init__(
+        self, fragment: Fragment, space: ObjectSpace, outbox: Outbox, guests: Mapping[str, ObjectSpace] | None = None
+    ) -> None:
         self._fragment, self._outbox = fragment, outbox
         self._operators = [None if make is None else make() for make in fragment.makes]
+        spaces = guests or {}
         for operator, name in zip(self._operators, fragment.names, strict=True):
             if operator is not None:
-                operator.open(space, name)
+                operator.open(spaces.get(name, space), name)
+        self.work = {place: Work() for place, name in enumerate(fragment.names) if not place or name in spaces}
         self.promised: dict[tuple[int, str], Any] = {}
 
     def take(self, chunk: Chunk, side: str) -> None:
         """Give changes to the first operator."""
-        for made in self._operator(0).process(chunk, side):
+        for made in self._process(0, chunk, side):
             self.push(0, made)
 
-    def push(self, place: int, chunk: Chunk) -> None:
-        """Pass the output of an operator on, all the way through."""
+    def push(self, place: int, chunk: Chunk, source: int = 0) -> None:
+        """Pass the output of an operator on, all the way through.
+
+        Args:
+            place: the operator.
+            chunk: what it gives.
+            source: the operator with state that it comes from.
+        """
         if not len(chunk):
             return
         for one in self._fragment.exits[place]:
             self._outbox.add(one.number, chunk)
+            self.work[source].rows_out += len(chunk)
         for reader, side in self._fragment.links[place]:
-            for made in self._operator(reader).process(chunk, side):
-                self.push(reader, made)
+            is_guest = reader in self.work
+            self.work[source].rows_out += len(chunk) if is_guest else 0
+            for made in self._process(reader, chunk, side):
+                self.push(reader, made, reader if is_guest else source)
 
     def promise(self, column: str, value: Any, side: str) -> None:
         """Give a promise to the first operator."""
@@ -132,14 +172,32 @@ class Running:
         """End an epoch in all operators, in order."""
         for place, operator in enumerate(self._operators):
             if operator is not None:
-                for chunk in operator.barrier(epoch):
-                    self.push(place, chunk)
+                source = place if place in self.work else 0
+                started = time.perf_counter()
+                chunks = operator.barrier(epoch)
+                self.work[source].seconds += time.perf_counter() - started
+                for chunk in chunks:
+                    self.push(place, chunk, source)
                 for column, value in operator.promises():
                     self._pass_on(place, column, value)
+
+    def work_by_name(self) -> dict[str, Work]:
+        """Return what each operator with state has done."""
+        return {self._fragment.names[place]: work for place, work in self.work.items()}
 
     def watermarks(self) -> tuple[Watermark, ...]:
         """Return what is promised at the exits."""
         return tuple((number, column, value) for (number, column), value in self.promised.items())
+
+    def _process(self, place: int, chunk: Chunk, side: str) -> list[Chunk]:
+        """Have an operator process changes, and note what work it was if it keeps state."""
+        started = time.perf_counter()
+        made = self._operator(place).process(chunk, side)
+        work = self.work.get(place)
+        if work is not None:
+            work.rows_in += len(chunk)
+            work.seconds += time.perf_counter() - started
+        return made
 
     def _pass_on(self, place: int, column: str, value: Any) -> None:
         for one in self._fragment.exits[place]:
@@ -224,11 +282,11 @@ def intake_task(plan: OperatorPlan, intake: Intake) -> Task:
     """
 
     def _run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        started, outbox = time.perf_counter(), intake.outbox()
+        outbox = intake.outbox()
         with collecting_seldom():
             rows = sum(intake.pushed(batches, outbox))
         parcels = write_parcels(plan.location, plan.epoch, outbox)
-        yield report_batch(0, Report(parcels=parcels, figures={"rows": rows, "ms": _milliseconds(started)}))
+        yield report_batch(0, Report(parcels=parcels, figures={SOURCES: {"rows": rows}}))
 
     return _run
 
@@ -238,14 +296,14 @@ class StageTask:
     """One stage in one epoch, as it goes to the executors.
 
     Args:
-        plan: the plan of its state.
+        plans: the plans of the state of its operators: the one that it is named after, and its guests.
         stage: the stage.
         parcels: what was handed over to it.
         watermarks: the promises to it: (side, column, value).
         is_routed: whether its input comes through the shuffle instead.
     """
 
-    plan: OperatorPlan
+    plans: tuple[OperatorPlan, ...]
     stage: Stage
     parcels: tuple[Parcel, ...] = ()
     watermarks: tuple[tuple[str, str, Any], ...] = ()
@@ -253,44 +311,51 @@ class StageTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Process the changes of one shard; the function of ``mapInArrow``."""
-        shard = current_shard(self.plan)
+        plan = self.plans[0]
+        shard = current_shard(plan)
         try:
             with collecting_seldom():
                 report = self.run(shard, batches)
             yield report_batch(shard, report)
         except ObjectSpaceError as error:
-            error.add_note(f"operator {self.stage.name}, shard {shard}, epoch {self.plan.epoch}")
+            error.add_note(f"operator {' with '.join(self.stage.operators)}, shard {shard}, epoch {plan.epoch}")
             raise
 
     def run(self, shard: int, batches: Iterator[pa.RecordBatch]) -> Report:
-        """Process the changes of one shard, and save it."""
-        started = time.perf_counter()
+        """Process the changes of one shard, and save it for each operator."""
+        plan, clock = self.plans[0], _Clock(self.stage.operators)
         chunks, source_rows = self._input(shard, batches)
-        received = time.perf_counter()
+        clock.lap(self.stage.name, "receive_ms")
         outbox = Outbox(self.stage.fragment.all_exits(), shard)
-        with open_shard(self.plan, shard) as space:
-            opened = time.perf_counter()
-            running = Running(self.stage.fragment, space, outbox)
-            for side, chunk in chunks.items():
-                running.take(settled(chunk), side)
-            for side, column, value in self.watermarks:
-                running.promise(column, value, side)
-            running.barrier(self.plan.epoch)
-            rows_out, processed = outbox.rows, time.perf_counter()
-            parcels = write_parcels(self.plan.location, self.plan.epoch, outbox)
-            handed = time.perf_counter()
-            saved = save_shard(self.plan, space, shard)
-        figures = {
-            "source_rows": source_rows,
-            "rows_in": sum(map(len, chunks.values())),
-            "rows_out": rows_out,
-            "receive_ms": (received - started) * 1000,
-            "open_ms": (opened - received) * 1000,
-            "process_ms": (processed - opened) * 1000,
-            "hand_over_ms": (handed - processed) * 1000,
-            "save_ms": _milliseconds(handed),
-        }
-        return Report(saved, parcels, running.watermarks(), figures)
+        with ExitStack() as opened:
+            spaces = {}
+            for one in self.plans:
+                spaces[one.operator] = opened.enter_context(open_shard(one, shard))
+                clock.lap(one.operator, "open_ms")
+            running = Running(self.stage.fragment, spaces[plan.operator], outbox, spaces)
+            self._process(running, chunks)
+            clock.lap(self.stage.name, "process_ms")
+            parcels = write_parcels(plan.location, plan.epoch, outbox)
+            clock.lap(self.stage.name, "hand_over_ms")
+            saved = []
+            for one in self.plans:
+                saved.append(save_shard(one, spaces[one.operator], shard))
+                clock.lap(one.operator, "save_ms")
+        figures = clock.figures
+        for name, work in running.work_by_name().items():
+            figures[name] |= {"rows_in": work.rows_in, "rows_out": work.rows_out}
+            if name != self.stage.name:
+                figures[name]["process_ms"] = work.seconds * 1000
+                figures[self.stage.name]["process_ms"] -= work.seconds * 1000
+        figures[self.stage.name] |= {"source_rows": source_rows, "rows_in": sum(map(len, chunks.values()))}
+        return Report(tuple(saved), parcels, running.watermarks(), figures)
+
+    def _process(self, running: Running, chunks: Mapping[str, Chunk]) -> None:
+        for side, chunk in chunks.items():
+            running.take(settled(chunk), side)
+        for side, column, value in self.watermarks:
+            running.promise(column, value, side)
+        running.barrier(self.plans[0].epoch)
 
     def _input(self, shard: int, batches: Iterator[pa.RecordBatch]) -> tuple[dict[str, Chunk], int]:
         """Return the changes of each side, in the order of the sides, and how many rows of the sources were counted."""
@@ -307,7 +372,7 @@ class StageTask:
         for parcel in self.parcels:
             if parcel.shard == shard:
                 side = sides[parcel.exit]
-                found[side].append(read_parcel(self.plan.location, parcel, self.stage.schemas[side]))
+                found[side].append(read_parcel(self.plans[0].location, parcel, self.stage.schemas[side]))
         return {side: together(chunks) for side, chunks in found.items() if chunks}, source_rows
 
 
@@ -330,5 +395,15 @@ def _pieces(outbox: Outbox, rows: int = 0) -> pa.RecordBatch:
     )
 
 
-def _milliseconds(since: float) -> float:
-    return (time.perf_counter() - since) * 1000
+class _Clock:
+    """The milliseconds of each phase of each operator of a task."""
+
+    def __init__(self, operators: Iterable[str]) -> None:
+        self.figures: dict[str, dict[str, float]] = {name: {} for name in operators}
+        self._last = time.perf_counter()
+
+    def lap(self, operator: str, phase: str) -> None:
+        """Note the time since the last call as a phase of an operator."""
+        now = time.perf_counter()
+        self.figures[operator][phase] = (now - self._last) * 1000
+        self._last = now

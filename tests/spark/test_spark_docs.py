@@ -65,3 +65,9 @@ def test_the_readme_is_enough_to_write_an_operator(
     printed = capsys.readouterr().out
     assert printed.startswith("[('B6', 1, 20, 2.5), ('UA', 2, 9, 2.5)]\n[('B6', 20), ('UA', 9)]\n")
     assert {("UA", "9"), ("B6", "20")} == set(re.findall(r"\| *(\w\w)\| +(\d+)\|", printed))
+
+
+def test_a_quiet_session_has_the_settings_that_the_page_advises(spark: SparkSession) -> None:
+    advised = re.findall(r"^\| `(spark\.[\w.]+)=(\w+)` \|", (ROOT / "docs/spark.md").read_text(), re.MULTILINE)
+    assert len(advised) == 2
+    assert {name: spark.conf.get(name) for name, _ in advised} == dict(advised)
