@@ -68,11 +68,15 @@ class Session:
         Raises:
             CheckpointError: it is closed.
         """
+        connection = self._require_open()
+        if self._held_until:
+            self._let_go(connection)
+        return connection
+
+    def _require_open(self) -> sqlite3.Connection:
         if self._connection is None:
             self.require_settled()
             raise CheckpointError(f"{self.path} is closed: open the store again")
-        if self._held_until:
-            self._let_go(self._connection)
         return self._connection
 
     def handed_out(self) -> sqlite3.Connection:
@@ -260,14 +264,15 @@ class Session:
                 raise self.failed(error) from error
 
     def require_writable(self) -> None:
-        """Refuse where nothing may be written.
+        """Refuse where nothing may be written. Any thread may ask: it leaves the transactions of others alone.
 
         Raises:
             CheckpointError: the session is closed or read-only.
             StoreFailedError: it failed, and was not opened again.
         """
         self.require_settled()
-        if self.connection and self.read_only:
+        self._require_open()
+        if self.read_only:
             raise CheckpointError(f"{self.path} was opened with read_only=True: open it for writing")
 
     def require_same_file(self) -> None:

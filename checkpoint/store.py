@@ -493,6 +493,8 @@ class CheckpointStore:
 
     def _record(self, number: int | None, epoch: int | None = None) -> CheckpointRecord:
         column, wanted = ("epoch", epoch) if number is None else ("number", number)
+        if not isinstance(wanted, int) or isinstance(wanted, bool):
+            raise EpochTypeError(f"{column} is {wanted!r}: expected an int")
         records = read_records(self._session, f"WHERE {column} = ?", (wanted,))
         if records:
             return records[0]

@@ -12,9 +12,11 @@ import dataclasses
 import math
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from numbers import Number
 from typing import Any
 from uuid import UUID
 
@@ -39,6 +41,14 @@ _CLASSES = (
     "tuple",
     "other",
 )
+_PLAIN: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (str, str.__str__),
+    (bytes, bytes),
+    (Number, int),
+    (Number, float),
+)
+"""What makes a value of a type of its own a plain one."""
+
 _TAG = {name: bytes([0x10 + position]) for position, name in enumerate(_CLASSES)}
 _EPOCH = datetime(1, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
@@ -65,6 +75,27 @@ def to_slot(key: Any) -> Slot:
     if kind is complex and key.imag == 0:
         return _number_slot(key.real)
     return comparable(key)
+
+
+def storable(key: Any) -> Any:
+    """Return a key of a type that can be stored and that is equal to another one, such as 2 for ``np.int64(2)``.
+
+    Raises:
+        Unencodable: there is none.
+
+    >>> from fractions import Fraction
+    >>> storable(Fraction(3, 2)), storable((Fraction(2), "a"))
+    (1.5, (2, 'a'))
+    """
+    if isinstance(key, tuple):
+        return tuple(map(storable, key))
+    for kind, plain in _PLAIN:
+        if isinstance(key, kind):
+            with suppress(TypeError, ValueError, OverflowError):
+                found = plain(key)
+                if found == key and hash(found) == hash(key):
+                    return found
+    raise Unencodable(f"a {type(key).__name__} cannot be stored, nor is it equal to what can")
 
 
 def from_slot(slot: Slot) -> Any:

@@ -487,8 +487,6 @@ class PersistedObjectSpace(ObjectSpace):
             UnknownCheckpointError: no checkpoint has this epoch, or it was merged.
         """
         self._usable()
-        if not isinstance(epoch, int) or isinstance(epoch, bool):
-            raise TypeError(f"epoch is {epoch!r}: expected an int")
         return PersistedObjectSpace(self._store, cache_slots=self.cache_slots, _at=self._store.reader(epoch=epoch))
 
     def close(self) -> None:

@@ -175,7 +175,7 @@ def _print(changes: Iterator[_Seen], is_json: bool) -> int:
         one = seen.described
         if is_json:
             where = {"shard": seen.title} if seen.title else {}
-            click.echo(printing.as_json({**where, **one.fields}))
+            click.echo(printing.as_json({**where, "op": sign_of(seen.change), **one.fields}))
             continue
         title = f"{seen.title}: {one.title}" if seen.title else one.title
         if title != last:

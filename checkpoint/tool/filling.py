@@ -68,6 +68,8 @@ def _fill_dictionary(target: Any, rows: Iterable[Any], key: str) -> None:
             raise CheckpointError(f"row {number} has no column {key!r}: {what}")
         if isinstance(row[key], (dict, list)):
             raise CheckpointError(f"row {number}: {key!r} holds a {type(row[key]).__name__}, which is no key")
+        if row[key] in target:
+            raise CheckpointError(f"row {number}: {key!r} is {row[key]!r} as in an earlier row: the keys are no keys")
         rest = {column: value for column, value in row.items() if column != key}
         target[row[key]] = rest["value"] if rest.keys() == {"value"} else rest
 
@@ -86,9 +88,14 @@ def _fill_table(space: Any, name: str, rows: Iterator[Any], primary_key: str) ->
     columns = [
         relational.Column(column, kind, nullable=column not in keys) for column, kind in zip(names, kinds, strict=True)
     ]
-    table = relational.StateTable(space, name, relational.TableSchema(columns, keys))
-    for row in chain(sample, rows):
-        table.insert_row(tuple(_fitting(row.get(column), kind) for column, kind in zip(names, kinds, strict=True)))
+    # Strict: it refuses a second row of a key.
+    table = relational.StateTable(space, name, relational.TableSchema(columns, keys), "strict")
+    for number, row in enumerate(chain(sample, rows), start=1):
+        try:
+            table.insert_row(tuple(_fitting(row.get(column), kind) for column, kind in zip(names, kinds, strict=True)))
+        except relational.InconsistentOperationError:
+            shown = ", ".join(f"{column!r} is {row.get(column)!r}" for column in keys)
+            raise CheckpointError(f"row {number}: {shown} as in an earlier row: it is no primary key") from None
 
 
 def _type_of(values: list[Any]) -> str:

@@ -6,6 +6,7 @@ import csv
 import importlib
 import io
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -40,6 +41,9 @@ def _read_csv(path: Path, show: Show, table: str | None) -> Iterator[Any]:
     with path.open("rb") as file, io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
         reader = csv.DictReader(text)
         try:
+            header = Counter(reader.fieldnames or ())
+            if header and max(header.values()) > 1:
+                raise CheckpointError(f"{path} has several columns {header.most_common(1)[0][0]!r}: give each a name")
             for number, row in enumerate(reader, start=1):
                 if number % _EVERY == 0:
                     show(file.tell(), size)

@@ -13,7 +13,7 @@ import click
 from checkpoint.errors import CheckpointError
 from checkpoint.reader import Reader, StoredItem
 from checkpoint.record import CheckpointRecord
-from checkpoint.run import CheckpointKind, Slot
+from checkpoint.run import CheckpointKind, Slot, owned_ids
 from checkpoint.store import CheckpointStore
 from checkpoint.tiers import RunNumber
 from checkpoint.tool import printing
@@ -295,8 +295,20 @@ def _blamed(part: Part, state: State, name: str, key: str | None) -> Iterator[Bl
                 words = ["NULL" if cell is None else printing.short(cell) for cell in found.values()]
             shown = ", ".join(words)
             if key is None or slots or {key, f"[{key}]"} & {*words, shown}:
-                last = int(number)
-                yield Blamed(part.title, last, epochs.get(last), found, shown, entry.value, number != last)
+                written = max(number, _newest_of(part.store, runs, owned_ids([value])))
+                last = int(written)
+                yield Blamed(part.title, last, epochs.get(last), found, shown, entry.value, written != last)
+
+
+def _newest_of(store: CheckpointStore, runs: str, owned: set[int]) -> RunNumber:
+    """Return the newest of some runs that has rows of objects that a slot owns; 0 where there are none."""
+    found: RunNumber = 0
+    for object_id in owned:
+        for table in ("state_item", "state_metadata"):
+            where = f"WHERE checkpoint IN ({runs}) AND object = ?"
+            (newest,) = next(iter(query(store, f"SELECT max(checkpoint) FROM {table} {where}", object_id)))
+            found = max(found, newest or 0)
+    return found
 
 
 _READ_WHOLE = SEQUENCES | {"Tensor"}

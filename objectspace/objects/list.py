@@ -134,7 +134,12 @@ class List(list[T], PersistedObject):
         if not self._watch():
             list.sort(self, **options)
             return
-        self._replace_all(sorted(self, **options))
+        before = list(self)
+        found = sorted(before, **options)
+        if len(self) != len(before):
+            self[:] = before
+            raise ValueError("list modified during sort")
+        self._replace_all(found)
 
     def reverse(self) -> None:
         """Reverse the order in place.

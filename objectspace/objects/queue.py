@@ -80,10 +80,14 @@ class Queue(PersistedObject, Generic[T]):
         Raises:
             EmptyError: the queue is empty.
         """
-        self._refuse_empty("peek")
-        if self._unread:
-            self._fill_front()
-        return self._front[0] if self._front else self._back[0]
+        try:
+            return self._front[0]
+        except IndexError:  # Nothing is there yet, or another thread is dropping clean elements from memory.
+            with self._home.mutex:
+                self._refuse_empty("peek")
+                if self._unread:
+                    self._fill_front()
+                return self._front[0] if self._front else self._back[0]
 
     def clear(self) -> None:
         """Remove every element.

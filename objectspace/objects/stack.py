@@ -85,12 +85,14 @@ class Stack(PersistedObject, Generic[T]):
         Raises:
             EmptyError: the stack is empty.
         """
-        self._refuse_empty("peek")
-        if self._top:
-            return self._top[-1]
-        if not self._kept:
-            self._read_kept()
-        return self._kept[-1]
+        try:
+            return (self._top or self._kept)[-1]
+        except IndexError:  # Nothing is there yet, or another thread is dropping clean elements from memory.
+            with self._home.mutex:
+                self._refuse_empty("peek")
+                if not self._top and not self._kept:
+                    self._read_kept()
+                return (self._top or self._kept)[-1]
 
     def clear(self) -> None:
         """Remove every element.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import chain, compress, filterfalse, repeat, starmap
 from operator import itemgetter, ne
@@ -16,6 +17,7 @@ from checkpoint.reader import Reader, StoredItem
 from checkpoint.run import ItemRow, Payload, Slot
 from objectspace import keys
 from objectspace.codec import ATOMS, Unencodable, encode
+from objectspace.errors import UnencodableValueError
 from objectspace.keys import INT64_MAX, INT64_MIN
 from objectspace.objects import limits
 from objectspace.objects.base import ABSENT, Fingerprint, unchanged
@@ -117,7 +119,7 @@ class SlotTable:
             if self.gone or self.flight or not _ALONE.issuperset(map(type, missing)):
                 missing = list(filter(self._may_be_stored, missing))
             is_own_slot = self.owner._is_plain and _are_slots(missing)
-            slots = missing if is_own_slot else list(map(self.owner._slot, missing))
+            slots = missing if is_own_slot else [slot for slot in map(self._slot_of, missing) if slot is not None]
             rows = home.reader().items_at(self.owner._id, slots)
             self._take(rows)
             faults = len(rows) // limits.FETCH_SHARE
@@ -209,6 +211,8 @@ class SlotTable:
             return
         stored = ABSENT if key in self.gone else self._stored(key)
         if stored is ABSENT:
+            if not self.complete and type(key) not in _ALONE:
+                self.owner._slot(key)  # What cannot be stored is refused at once.
             self.enter(key)
         else:
             self._edit(self._original(key), stored)
@@ -301,8 +305,8 @@ class SlotTable:
         rows = self._uniform_rows()
         if rows is None:
             rows = [row for key, stored in self.edits.items() if (row := self._row(key, stored)) is not None]
-        object_id, slot_of = self.owner._id, self.owner._slot
-        return rows + [(object_id, slot_of(key), None, None) for key in self.gone]
+        object_id = self.owner._id
+        return rows + [(object_id, slot, None, None) for slot in map(self._slot_of, self.gone) if slot is not None]
 
     def _row(self, key: Any, stored: Any) -> ItemRow | None:
         """Return the row of a slot that was set, ``None`` where it holds what is stored."""
@@ -596,7 +600,8 @@ class SlotTable:
         if not self._may_be_stored(key):
             return ABSENT
         with self.owner._home.mutex:
-            item = self.owner._home.reader().item(self.owner._id, self.owner._slot(key))
+            slot = self._slot_of(key)
+            item = None if slot is None else self.owner._home.reader().item(self.owner._id, slot)
             if item is None:
                 return ABSENT
             stored_key, value = self.owner._key_value(item)
@@ -608,6 +613,15 @@ class SlotTable:
             _put(self.live, stored_key, value)
             self._note_faults(1)
             return value
+
+    def _slot_of(self, key: Any) -> Slot | None:
+        """Return the slot in which a key may be found, ``None`` where it is equal to none that can be stored."""
+        try:
+            return self.owner._slot(key)  # type: ignore[no-any-return]
+        except UnencodableValueError:
+            with suppress(Unencodable, UnencodableValueError):
+                return self.owner._slot(keys.storable(key))  # type: ignore[no-any-return]
+            return None
 
     def _may_be_stored(self, key: Any) -> bool:
         """Tell whether a key that is not in memory may be in the store: not where it was removed, nor NaN."""
@@ -720,7 +734,8 @@ class SlotTable:
     def _overlay(self, lower: Slot | None, upper: Slot | None, reverse: bool) -> list[tuple[Any, Any]]:
         """Return (place, key) of the slots that must come from memory: all of a fresh object, else the changed ones."""
         if self.places is None or self.owner._fresh:
-            self.places = SortedDict((order_of(self.owner._slot(key)), key) for key in self._dirty_keys())
+            slots = ((key, self._slot_of(key)) for key in self._dirty_keys())
+            self.places = SortedDict((order_of(slot), key) for key, slot in slots if slot is not None)
         start = None if lower is None else order_of(lower)
         stop = None if upper is None else order_of(upper)
         return [(place, self.places[place]) for place in self.places.irange(start, stop, reverse=reverse)]

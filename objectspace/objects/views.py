@@ -35,10 +35,10 @@ class StreamedValues(ValuesView[V]):
         return MappingProxyType(self._mapping)
 
     def __iter__(self) -> Iterator[V]:
-        return (value for _, value in self._mapping._pairs())
+        return (value for _, value in _pairs(self._mapping))
 
     def __reversed__(self) -> Iterator[V]:
-        return (value for _, value in self._mapping._pairs(reverse=True))
+        return (value for _, value in _pairs(self._mapping, reverse=True))
 
 
 class StreamedItems(ItemsView[K, V]):
@@ -51,8 +51,19 @@ class StreamedItems(ItemsView[K, V]):
         """The dictionary, read only."""
         return MappingProxyType(self._mapping)
 
+    def __contains__(self, item: object) -> bool:
+        return isinstance(item, tuple) and len(item) == 2 and super().__contains__(item)
+
     def __iter__(self) -> Iterator[tuple[K, V]]:
-        return self._mapping._pairs()  # type: ignore[no-any-return]
+        return _pairs(self._mapping)
 
     def __reversed__(self) -> Iterator[tuple[K, V]]:
-        return self._mapping._pairs(reverse=True)  # type: ignore[no-any-return]
+        return _pairs(self._mapping, reverse=True)
+
+
+def _pairs(mapping: Any, *, reverse: bool = False) -> Iterator[tuple[Any, Any]]:
+    """Yield the items of a dictionary, which may have come into memory as a whole since the view was made."""
+    streamed = getattr(mapping, "_pairs", None)
+    if streamed is not None:
+        return streamed(reverse=reverse)  # type: ignore[no-any-return]
+    return reversed(mapping.items()) if reverse else iter(mapping.items())

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from objectspace.operators.base import Operator
 from objectspace.operators.bound import Bound
+from objectspace.operators.canonical import dictionary_keys
 from objectspace.operators.chunks import Change, halves, paired
 from objectspace.operators.expressions import Expression, col
+from objectspace.operators.net import net_changes
 from objectspace.relational import Chunk, Column, DataType, TableSchema
+from objectspace.relational.chunk import is_insert
 from objectspace.relational.schema import Row
 
 
@@ -160,11 +164,16 @@ class Relabel(Operator):
 
 
 class Rekey(Operator):
-    """Takes other columns as the key of the rows; an update that changes them becomes a delete and an insert."""
+    """Takes other columns as the key of the rows, and gives the net changes at the barrier.
+
+    In one epoch a key may go from one row to another. So what goes from a key comes before what comes to it, whatever
+    the order of the changes; an update that leaves the row its key stays an update.
+    """
 
     def __init__(self, schema: TableSchema) -> None:
         super().__init__()
         self._schema = schema
+        self._held: list[Chunk] = []
 
     @property
     def schema(self) -> TableSchema:
@@ -172,8 +181,9 @@ class Rekey(Operator):
         return self._schema
 
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
-        """Return the same changes by the other key."""
-        return _chunks(self._schema, chunk.rows())
+        """Take some changes; the output waits for the barrier."""
+        self._held.append(chunk)
+        return []
 
     def kept_as(self, column: str) -> str | None:
         """Return the name that a column of the input has in the output: the same."""
@@ -182,6 +192,44 @@ class Rekey(Operator):
     def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
         """Pass a promise on."""
         return [(column, value)]
+
+    def _forget(self) -> None:
+        self._held = []
+
+    def _flush(self) -> list[Chunk]:
+        held, self._held = self._held, []
+        if not held:
+            return []
+        updates = list(_updates(held))
+        rows = [row for update in updates for _, row in update]
+        keys = iter(dictionary_keys(self._schema, self._schema.key_places)(rows))
+        places: dict[Any, tuple[list[Change], ...]] = {}
+        for update in updates:
+            mine = list(islice(keys, len(update)))
+            is_kept = len(update) == 2 and mine[0] == mine[1]
+            for key, (op, row) in zip(mine, update, strict=True):
+                gone, kept, new = places.setdefault(key, ([], [], []))
+                if is_kept:
+                    kept.append((op, row))
+                else:
+                    (new if is_insert(op) else gone).append(("+" if is_insert(op) else "-", row))
+        return _chunks(self._schema, [change for parts in places.values() for part in parts for change in part])
+
+
+def _updates(chunks: Sequence[Chunk]) -> Iterator[list[Change]]:
+    """Yield the net changes of some chunks: the old and the new row of an update together, other rows one by one."""
+    schema = chunks[0].schema
+    together = Chunk(schema, [op for one in chunks for op in one.ops], [row for one in chunks for row in one.values])
+    changes = net_changes(together)
+    keys = dictionary_keys(schema, schema.key_places)([row for _, row in changes])
+    by_key: dict[Any, list[Change]] = {}
+    for key, change in zip(keys, changes, strict=True):
+        by_key.setdefault(key, []).append(change)
+    for found in by_key.values():
+        if [op for op, _ in found] == ["-", "+"]:
+            yield [("U-", found[0][1]), ("U+", found[1][1])]
+        else:
+            yield from ([change] for change in found)
 
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:

@@ -90,10 +90,16 @@ def find_record(space: ObjectSpace, name: str) -> TableRecord:
     Raises:
         SchemaMismatchError: there is no such table.
     """
-    stored = space.get_dictionary(TABLES).get(name) if TABLES in space else None
-    if stored is None:
+    record = record_of(space, name)
+    if record is None:
         raise SchemaMismatchError(f"there is no table {name!r} in this space: pass a schema to create it")
-    return TableRecord.from_json(name, stored)
+    return record
+
+
+def record_of(space: ObjectSpace, name: str) -> TableRecord | None:
+    """Return the record of a table, ``None`` where there is no such table."""
+    stored = space.get_dictionary(TABLES).get(name) if TABLES in space else None
+    return None if stored is None else TableRecord.from_json(name, stored)
 
 
 def open_record(space: ObjectSpace, name: str, schema: TableSchema | None, *, evolve: bool) -> TableRecord:
@@ -110,10 +116,9 @@ def open_record(space: ObjectSpace, name: str, schema: TableSchema | None, *, ev
 
     Dirties: for a new table two index rows and an entry of the catalogue; an entry where the schema changes.
     """
-    stored = space.get_dictionary(TABLES).get(name) if TABLES in space else None
-    if stored is None:
+    record = record_of(space, name)
+    if record is None:
         return _create(space, name, schema)
-    record = TableRecord.from_json(name, stored)
     if schema is None or _is_same(schema, record.schema):
         return record
     if not evolve:

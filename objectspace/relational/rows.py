@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from objectspace.relational.bulk import split_texts
-from objectspace.relational.errors import RowError
+from objectspace.relational.errors import RowError, SchemaMismatchError
 from objectspace.relational.schema import Row, TableSchema
 from objectspace.relational.types import DataType
 from objectspace.relational.values import Cell, from_cell, to_cell
@@ -126,12 +126,17 @@ class RowCodec:
 
     def _parsed(self, texts: Sequence[str]) -> list[list[Any]]:
         rows: list[list[Any]] = orjson.loads(f"[{','.join(texts)}]")
-        if len(self.layouts) > 1:
+        if {cells[0] for cells in rows} - {self.current}:
             rows = [cells if cells[0] == self.current else self._fitted(cells) for cells in rows]
         return rows
 
     def _fitted(self, cells: list[Any]) -> list[Any]:
         """Return the cells of a row of another layout as cells of the current one."""
+        if cells[0] >= len(self.layouts):
+            raise SchemaMismatchError(
+                f"a row has layout {cells[0]}, and those known here end at {len(self.layouts) - 1}: the schema"
+                " of the table was changed after it was opened here: open it again"
+            )
         stored = dict(zip(self.layouts[cells[0]], cells[1:], strict=True))
         fitted = [self.current]
         for column in self.schema.columns:

@@ -8,7 +8,7 @@ from itertools import islice, repeat
 from typing import Any
 
 from objectspace import ObjectSpace
-from objectspace.relational.catalogue import WATERMARKS, open_record
+from objectspace.relational.catalogue import WATERMARKS, TableRecord, open_record, record_of
 from objectspace.relational.chunk import Chunk
 from objectspace.relational.errors import EpochError, InconsistentOperationError, RowError, VnodeNotOwnedError
 from objectspace.relational.key_space import KeySpace
@@ -447,10 +447,21 @@ class StateTable:
         self._buffer.clear()
         self._is_sealed()
         self._epoch = _last_epoch(self._space)
-        self._seen.read(self._stored_watermarks())
+        self._take_over(record_of(self._space, self.name) or self._record)
 
     def __repr__(self) -> str:
         return f"StateTable({self.name!r}, {self.schema})"
+
+    def _take_over(self, record: TableRecord) -> None:
+        """Go on with what is stored of the table: a rollback may have taken a change of its schema back."""
+        if record.to_json() != self._record.to_json():
+            owned = self._keys.owned if self._keys.is_distributed else None
+            self._record, self._codec = record, record.codec()
+            self._keys = _key_space(self.name, record.schema, owned)
+            self._key_of = self._keys.of_row
+            self._seen = Visibility(self._keys)
+            self._may_hide = self._seen.column is not None
+        self._seen.read(self._stored_watermarks())
 
     def _soil(self) -> None:
         """Note the first write since the last commit; refuse it where the table exists no more."""

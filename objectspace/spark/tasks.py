@@ -231,7 +231,10 @@ class Intake:
         return Outbox((one for fragment in self.fragments.values() for one in fragment.all_exits()), 0)
 
     def pushed(self, batches: Iterable[pa.RecordBatch], outbox: Outbox) -> Iterator[int]:
-        """Take the rows of one partition, and yield after each batch how many they were."""
+        """Take the rows of one partition, and yield after each batch how many they were.
+
+        What operators hold back comes out when all rows are taken.
+        """
         running = {
             one.name: Running(self.fragments[one.name], VolatileObjectSpace(), outbox)
             for one in self.inputs
@@ -245,6 +248,8 @@ class Intake:
                     running[one.name].push(0, one.chunk(part, self._first(places[one.name], part.num_rows)))
                     places[one.name] += part.num_rows
             yield batch.num_rows
+        for fragment in running.values():
+            fragment.barrier(self.epoch)
 
     def routed(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the changes for the shuffle; the function of ``mapInArrow``."""

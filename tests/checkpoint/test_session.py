@@ -189,3 +189,9 @@ def test_a_shared_read_that_cannot_end_is_ended_by_the_next_use(
         store.append(run_of({1: "b"}))
         assert not is_holding(store)
         assert read_quickly(store, 2) == {'"b"'}
+
+
+def test_a_writer_is_given_without_ending_what_another_thread_does(store: CheckpointStore) -> None:
+    read_quickly(store)
+    store.writer()
+    assert is_holding(store)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace, VolatileObjectSpace
-from objectspace.operators import Materialize
+from objectspace.operators import Materialize, Pipeline
 from objectspace.operators.materialize import CONFLICTS
 from objectspace.relational import Chunk, Column, InconsistentOperationError, SchemaError, TableSchema
 
@@ -102,3 +102,37 @@ def test_a_checked_view_refuses_what_contradicts_it_and_applies_nothing() -> Non
 def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(SchemaError, match=message):
         Materialize(SCHEMA, **arguments)
+
+
+HANDED_OVER: list[list[Any]] = [
+    [("-", (2, "y")), ("U-", (1, "x")), ("U+", (1, "y"))],
+    [("U-", (1, "x")), ("U+", (1, "y")), ("U-", (2, "y")), ("U+", (2, "x"))],
+    [("U-", (1, "x")), ("U+", (1, "z")), ("-", (1, "z")), ("+", (3, "x"))],
+]
+
+
+@pytest.mark.parametrize("conflict", [None, "check"])
+@pytest.mark.parametrize("changes", HANDED_OVER)
+def test_a_key_goes_from_one_row_to_another_in_one_epoch(changes: list[Any], conflict: str | None) -> None:
+    pipeline = Pipeline()
+    people = pipeline.source("people", {"id": "int64", "name": "string"}, key=["id"])
+    people.materialize("by_name", key=["name"], conflict=conflict)
+    people.materialize("by_id")
+    run = pipeline.run_local([{"people": [(1, "x"), (2, "y")]}, {"people": changes}])
+    assert sorted(run.rows("by_name")) == sorted(run.rows("by_id"))
+
+
+def test_a_key_goes_to_a_row_of_a_later_chunk_of_the_epoch() -> None:
+    """The two sides of a join give their changes one after the other."""
+    pipeline = Pipeline()
+    left, right = (
+        pipeline.source(name, {"id": "int64", "v": "string"}, key=["id"]).select("v", **{name: "id"})
+        for name in ("l", "r")
+    )
+    left.join(right, on="v").materialize("by_value", key=["v"], conflict="check")
+    run = pipeline.run_local(
+        [{"l": [(1, "a")], "r": [(1, "a")]}, {"l": [("-", (1, "a")), ("+", (2, "a"))]}, {"r": [("-", (1, "a"))]}]
+    )
+    assert run.rows("by_value") == []
+    run.step({"r": [("+", (7, "a"))]})
+    assert [set(map(str, row)) for row in run.rows("by_value")] == [{"a", "2", "7"}]

@@ -376,3 +376,39 @@ def test_a_table_larger_than_memory_is_read_and_written() -> None:
     assert list(table.scan()) == [model[key] for key in sorted(model)]
     assert list(table.scan(lower=(2990,), reverse=True)) == [model[key] for key in range(2999, 2989, -1)]
     assert table.get_row((1234,)) == model[1234]
+
+
+def evolved(space: PersistedObjectSpace) -> tuple[StateTable, StateTable]:
+    """Return a table opened before and after it got a column."""
+    table = StateTable(space, "t", TableSchema([Column("k", "int64"), Column("v", "int64")], ["k"]))
+    table.insert_row((1, 1))
+    space.checkpoint(epoch=1)
+    wider = table.schema.with_column(Column("w", "int64", nullable=True))
+    return table, StateTable(space, "t", wider, evolve=True)
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_a_rollback_takes_a_change_of_the_schema_back(is_committed: bool) -> None:
+    space = PersistedObjectSpace.open(":memory:")
+    _, table = evolved(space)
+    if is_committed:
+        space.checkpoint(epoch=2)
+    space.rollback(*[1] * is_committed)
+    assert table.schema.names == ("k", "v")
+    with pytest.raises(RowError, match="a row has 2 values"):
+        table.insert_row((5, 5, 5))
+    table.insert_row((5, 5))
+    space.checkpoint(epoch=2)
+    assert list(StateTable(space, "t").scan()) == list(table.scan()) == [(1, 1), (5, 5)]
+
+
+def test_a_handle_from_before_a_change_of_the_schema_says_so_at_a_row_that_it_cannot_read() -> None:
+    space = PersistedObjectSpace.open(":memory:")
+    old, new = evolved(space)
+    new.insert_row((7, 7, 7))
+    space.checkpoint(epoch=2)
+    assert old.get_row((1,)) == (1, 1)
+    for read in (lambda: list(old.scan()), lambda: old.get_row((7,)), lambda: old.get_rows([(7,)])):
+        with pytest.raises(SchemaMismatchError, match="open it again"):
+            read()
+    assert list(new.scan()) == [(1, 1, None), (7, 7, 7)]

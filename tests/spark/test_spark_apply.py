@@ -139,7 +139,7 @@ def test_an_operator_with_a_key_is_divided_and_divided_anew(frames: Frames, tmp_
         streams["a"].through(Firsts, "firsts", key="k").materialize("found")
         moved = {"a": [(op, (row[0] + 4 * number, *row[1:])) for op, row in changes["a"]], "b": []}
         step(driver, frames, number, moved)
-        (stage, _) = driver.epochs().stages.stages
+        stage = driver.epochs().stages.stages[0]
         assert stage.tasks == shards[number]
     assert sorted(driver.rows("found")) == [(n, "wxyz"[n], n, 0) for n in range(4)]
     counts: Counter[str] = Counter()

@@ -215,3 +215,45 @@ def test_a_dollar_of_another_file_stays(tool: Tool, tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"type":{"$ref":"#/x"}}\n')
     assert tool("import", tmp_path / "new.db", tmp_path / "rows.jsonl", "rows").exit_code == 0
     assert contents(tmp_path / "new.db", "rows") == [{"type": {"$ref": "#/x"}}]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "expected"),
+    [
+        ("a,b\n1,2\n1,3\n", ("--key", "a"), "row 2: 'a' is 1 as in an earlier row"),
+        ("a,b\n1,2\n1,3\n", ("--primary-key", "a"), "row 2: 'a' is 1 as in an earlier row"),
+        ("a,a\n1,2\n", (), "several columns 'a'"),
+    ],
+)
+def test_an_import_that_would_lose_something_is_refused(
+    tool: Tool, tmp_path: Path, text: str, options: tuple[str, ...], expected: str
+) -> None:
+    (tmp_path / "in.csv").write_text(text)
+    found = tool("import", tmp_path / "new.db", tmp_path / "in.csv", "t", *options)
+    assert found.exit_code == 2
+    assert expected in found.stderr
+    assert not (tmp_path / "new.db").exists()
+
+
+def test_the_lines_of_a_diff_tell_none_from_nothing(tool: Tool, tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with PersistedObjectSpace.open(path) as space:
+        space.create_dictionary("d").update(x=1, y=1, z=None)
+        space.checkpoint()
+        space.get_dictionary("d").update(x=None, new=None)
+        del space.get_dictionary("d")["y"]
+        space.checkpoint()
+    lines = map(json.loads, tool("diff", path, 1, 2, "--json").output.splitlines())
+    assert {line["key"]: line["op"] for line in lines if line["table"] == "item"} == {"x": "~", "y": "-", "new": "+"}
+
+
+def test_blame_knows_who_changed_an_object_in_a_slot(tool: Tool, tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with PersistedObjectSpace.open(path) as space:
+        lists = space.create_dictionary("lists", of=list)
+        lists["k"], lists["other"] = [1], [5]
+        space.checkpoint()
+        lists["k"].append(2)
+        space.checkpoint()
+    lines = map(json.loads, tool("blame", path, "lists", "--json").output.splitlines())
+    assert {line["key"]: (line["number"], line["value"]) for line in lines} == {"k": (2, [1, 2]), "other": (1, [5])}

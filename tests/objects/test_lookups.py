@@ -1,0 +1,182 @@
+"""Looking for something gives what it gives in a plain container, wherever the slots are at the moment."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from enum import IntEnum
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from objectspace import EmptyError, PersistedObjectSpace, UnencodableValueError
+from objectspace.objects import limits
+
+
+class Level(IntEnum):
+    LOW = 2
+
+
+class Word(str):
+    pass
+
+
+EQUAL = [np.int64(2), np.float64(1.5), Level.LOW, Word("a"), Fraction(3, 2), (np.int64(1), Word("b")), True]
+"""Keys of types that cannot be stored, but for the last, each equal to one that is stored."""
+
+UNKNOWN = [object(), range(3), Word("nosuch"), np.int64(77), Fraction(1, 3), Decimal("1E+7000"), (object(),)]
+
+
+@pytest.fixture
+def space() -> Iterator[PersistedObjectSpace]:
+    with PersistedObjectSpace.open(":memory:", cache_slots=20) as space:
+        dictionary = space.create_dictionary("dictionary")
+        dictionary.update({number: number for number in range(60)})
+        dictionary.update({"a": "a", 1.5: 1.5, (1, "b"): "tuple"})
+        space.create_set("set").update(dictionary)
+        space.create_sorted_dictionary("sorted").update({number: number for number in range(60)})
+        queue, stack = space.create_queue("queue"), space.create_stack("stack")
+        for number in range(60):
+            queue.enqueue(number)
+            stack.push(number)
+        space.checkpoint()
+        yield space
+
+
+@pytest.fixture(params=["whole", "paged"])
+def stored(request: pytest.FixtureRequest, space: PersistedObjectSpace, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The space with its objects read whole, or slot by slot."""
+    monkeypatch.setattr(limits, "WHOLE_SLOTS", 1000 if request.param == "whole" else 0)
+    space.rollback()
+    return space
+
+
+@pytest.mark.parametrize("key", EQUAL, ids=repr)
+def test_a_key_is_found_by_what_is_equal_to_it(stored: PersistedObjectSpace, key: Any) -> None:
+    dictionary = stored.get_dictionary("dictionary")
+    plain = dictionary.copy()
+    assert key in dictionary
+    assert key in stored.get_set("set")
+    assert dictionary[key] == plain[key]
+    assert dictionary.pop(key) == plain.pop(key)
+    stored.checkpoint()
+    stored.rollback()
+    assert stored.get_dictionary("dictionary").copy() == plain
+
+
+@pytest.mark.parametrize("key", UNKNOWN, ids=lambda key: type(key).__name__)
+def test_what_cannot_be_stored_is_not_there(stored: PersistedObjectSpace, key: Any) -> None:
+    dictionary = stored.get_dictionary("dictionary")
+    assert key not in dictionary
+    assert key not in stored.get_set("set")
+    assert dictionary.get(key, 5) == dictionary.pop(key, 5) == 5
+    stored.checkpoint()
+
+
+def test_an_equal_key_is_set_under_the_one_that_is_there(stored: PersistedObjectSpace) -> None:
+    dictionary = stored.get_dictionary("dictionary")
+    dictionary[np.int64(2)] = "new"
+    stored.checkpoint()
+    stored.rollback()
+    found = [(key, value) for key, value in stored.get_dictionary("dictionary").items() if key == 2]
+    assert found == [(2, "new")]
+    assert type(found[0][0]) is int
+
+
+def test_a_new_key_that_cannot_be_stored_is_refused_at_once_where_slots_are_read_one_by_one(
+    space: PersistedObjectSpace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "WHOLE_SLOTS", 0)
+    space.rollback()
+    with pytest.raises(UnencodableValueError, match=r"np\.int64"):
+        space.get_dictionary("dictionary")[np.int64(77)] = 1
+    space.checkpoint()
+
+
+def test_a_sorted_object_does_not_hold_what_has_no_order_with_its_keys(stored: PersistedObjectSpace) -> None:
+    keys = stored.get_sorted_dictionary("sorted")
+    assert np.int64(3) in keys
+    assert "a" not in keys
+    assert object() not in keys
+
+
+@pytest.mark.parametrize("view", ["items", "values", "keys"])
+def test_views_live_on_when_the_dictionary_comes_into_memory(stored: PersistedObjectSpace, view: str) -> None:
+    dictionary = stored.get_dictionary("dictionary")
+    shown = getattr(dictionary, view)()
+    for key in range(60):
+        assert dictionary[key] == key
+    plain = dictionary.copy()
+    assert list(shown) == list(getattr(plain, view)())
+    assert list(reversed(shown)) == list(reversed(getattr(plain, view)()))
+
+
+def test_items_hold_nothing_but_pairs(stored: PersistedObjectSpace) -> None:
+    items = stored.get_dictionary("dictionary").items()
+    assert (1, 1) in items
+    assert 1 not in items
+    assert [1, 1] not in items
+    assert (1, 2) not in items
+
+
+@pytest.mark.parametrize("kind", ["queue", "stack"])
+def test_the_first_element_is_there_while_clean_ones_are_dropped_from_memory(
+    space: PersistedObjectSpace, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "WHOLE_SLOTS", 0)
+    space.rollback()
+    target, written = space.get(kind), space.create_list("written")
+    expected, failures, is_over = target.peek(), [], threading.Event()
+
+    def _read() -> None:
+        try:
+            while not is_over.is_set():
+                assert target.peek() == expected
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=_read) for _ in range(2)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for number in range(100):
+            written.append(number)
+            space.checkpoint()
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()
+        sys.setswitchinterval(interval)
+    assert failures == []
+
+
+@pytest.mark.parametrize("create", [lambda s: s.create_queue("q"), lambda s: s.create_stack("s")])
+def test_peeking_into_nothing_is_refused(space: PersistedObjectSpace, create: Callable[[Any], Any]) -> None:
+    with pytest.raises(EmptyError, match="peek"):
+        create(space).peek()
+
+
+def test_a_list_that_its_sort_key_changes_is_as_it_was(space: PersistedObjectSpace) -> None:
+    target = space.create_list("list")
+    target.extend([3, 1, 2])
+    space.checkpoint()
+    with pytest.raises(ValueError, match="list modified during sort"):
+        target.sort(key=lambda value: target.append(value) or value)
+    assert list(target) == [3, 1, 2]
+    space.checkpoint()
+    target._check()
+
+
+@pytest.mark.parametrize("epoch", [True, "1", 1.0])
+def test_what_is_no_epoch_drops_no_history(space: PersistedObjectSpace, epoch: Any) -> None:
+    space.checkpoint()
+    for use in (space.rollback, space.at, lambda one: space.store.fork("nowhere", epoch=one)):
+        with pytest.raises(TypeError, match=r"epoch is .*: expected an int"):
+            use(epoch)
+    assert len(space.store.checkpoints()) == 2
