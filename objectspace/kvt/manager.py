@@ -209,7 +209,7 @@ class KeyValueTableManager:
             key_serializer: makes bytes of keys, and keys of bytes; ``BYTES``, ``UTF8``, ``JSON`` or your own.
             value_serializer: the same for values.
             autocommit: commit each call that writes, with everything else that is dirty in the space; as the manager
-                does by default. Where such a commit fails, the write stays in memory for the next checkpoint.
+                does by default. Where such a commit fails, the keys of the call are as they were before it.
 
         Raises:
             NoSuchTableError: there is no such table.

@@ -141,8 +141,8 @@ class AggCall:
 
     def __repr__(self) -> str:
         given: list[str] = [repr(self.kind), *map(repr, self.columns)]
-        shown: dict[str, Any] = {"distinct": self.distinct, "order_by": list(self.order_by), "filter": self.filter}
-        given += [f"{name}={value!r}" for name, value in shown.items() if value]
+        shown: dict[str, Any] = {"distinct": self.distinct or None, "order_by": list(self.order_by) or None}
+        given += [f"{name}={value!r}" for name, value in {**shown, "filter": self.filter}.items() if value is not None]
         return f"AggCall({', '.join(given)})"
 
 

@@ -20,7 +20,7 @@ from objectspace.operators.agg_call import AggCall, call_text
 from objectspace.operators.base import Operator
 from objectspace.operators.computed import Relabel, Select, Where
 from objectspace.operators.dedup import Dedup
-from objectspace.operators.expressions import Expression, col, expression, shown
+from objectspace.operators.expressions import Expression, col, condition, expression, shown
 from objectspace.operators.fingerprints import describe
 from objectspace.operators.hash_agg import HashAgg
 from objectspace.operators.plan import Node, Plan
@@ -31,6 +31,7 @@ from objectspace.operators.top_n import GroupTopN, TopN
 from objectspace.operators.watermark_filter import WatermarkFilter
 from objectspace.operators.windows import Hop, Tumble
 from objectspace.relational import Chunk, Column, SchemaError, TableSchema
+from objectspace.relational.chunk import OP_COLUMN
 from objectspace.relational.schema import KeyPart
 
 if TYPE_CHECKING:
@@ -73,6 +74,11 @@ class Pipeline:
             raise SchemaError(f"the pipeline has a source {name!r}: choose another name")
         found = source_schema(schema, key)
         visible = found.names
+        if OP_COLUMN in visible:
+            raise SchemaError(
+                f"source {name!r}: a column {OP_COLUMN!r} is where changes say what they do: give it another name, or"
+                " pass op_column= with a DataFrame of Spark"
+            )
         if not found.primary_key:
             found = TableSchema([*found.columns, Column(ROW_ID, "int64")], [ROW_ID])
             append_only = True
@@ -143,8 +149,8 @@ class Stream:
                 expressions of pyarrow.
         """
         stream = self
-        for condition in map(expression, conditions):
-            stream = stream.then("Where", str(condition), _maker(Where, stream.schema, condition))
+        for given in map(expression, conditions):
+            stream = stream.then("Where", str(given), _maker(Where, stream.schema, given))
         return stream
 
     def filter_by(self, column: str, comparison: str, other: Stream) -> Stream:
@@ -182,6 +188,8 @@ class Stream:
 
     def drop(self, *names: str) -> Stream:
         """Keep all columns but some."""
+        for name in names:
+            self.schema.place_of(name)
         return self.select(*(name for name in self.columns if name not in names))
 
     def group_by(self, *names: str, **computed: Any) -> Grouped:
@@ -446,8 +454,19 @@ class Grouped:
         return Grouped(self.stream, self.names, on_close=True)
 
     def agg(self, **calls: AggCall) -> Stream:
-        """Aggregate each group into one row: the group columns, then a column for each keyword."""
+        """Aggregate each group into one row: the group columns, then a column for each keyword.
+
+        Raises:
+            SchemaError: a call or a column does not fit, or no watermark closes the groups that wait for one.
+        """
         stream, named = _with_filters(self.stream, calls)
+        watermark = stream.schema.watermark_column
+        if self._on_close and watermark not in self.names:
+            raise SchemaError(
+                f"on_window_close() takes a watermark on a group column ({', '.join(self.names)}): the stream has"
+                f" {'none' if watermark is None else f'one on {watermark!r}'}; take it with watermark(column, delay) on"
+                " what the windows are made of"
+            )
         calls_text = (f"{call_text(call)} as {name}" for name, call in zip(calls, named, strict=True))
         structure = ", ".join([*self.names, *calls_text]) + (", on window close" if self._on_close else "")
         options: dict[str, Any] = {"calls": named, "append_only": stream.node.append_only}
@@ -494,8 +513,10 @@ def _with_filters(stream: Stream, calls: Mapping[str, AggCall]) -> tuple[Stream,
     computed = {}
     named = []
     for name, call in calls.items():
-        condition: Any = call.filter
-        if isinstance(condition, Expression):
-            computed[f"_where_{name}"], condition = condition, (f"_where_{name}", "=", True)
-        named.append(call.renamed(name, condition))
+        if not isinstance(call, AggCall):
+            raise SchemaError(f"agg({name}=...) takes a call such as count() or sum_('v'): found {call!r:.80}")
+        kept: Any = call.filter
+        if isinstance(kept, Expression):
+            computed[f"_where_{name}"], kept = condition(kept), (f"_where_{name}", "=", True)
+        named.append(call.renamed(name, kept))
     return (stream.with_columns(**computed) if computed else stream), named

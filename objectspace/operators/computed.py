@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from itertools import islice
 from typing import Any
 
@@ -11,6 +12,7 @@ from objectspace.operators.bound import Bound
 from objectspace.operators.canonical import dictionary_keys
 from objectspace.operators.chunks import Change, halves, paired
 from objectspace.operators.expressions import Expression, col
+from objectspace.operators.expressions import condition as as_condition
 from objectspace.operators.net import net_changes
 from objectspace.relational import Chunk, Column, DataType, TableSchema
 from objectspace.relational.chunk import is_insert
@@ -28,7 +30,7 @@ class Where(Operator):
 
     def __init__(self, schema: TableSchema, condition: Expression) -> None:
         super().__init__()
-        self._schema, self._bound = schema, condition.bind(schema)
+        self._schema, self._bound = schema, as_condition(condition).bind(schema)
 
     @property
     def schema(self) -> TableSchema:
@@ -241,7 +243,7 @@ def _free(name: str, taken: Mapping[str, Any]) -> str:
 def _widen(kind: DataType) -> Any:
     """Return what makes a value of the branches of an expression one of its type; they may be of narrower ones."""
     if kind.kind in ("float32", "float64"):
-        return lambda value: float(value) if isinstance(value, int) else value
+        return lambda value: float(value) if isinstance(value, int | Decimal) else value
     return None
 
 

@@ -24,6 +24,10 @@ QUOTIENT = Context(prec=38, Emax=MAX_EMAX, Emin=MIN_EMIN)
 """Where decimals are divided: to 38 digits."""
 
 
+SCALE = 18
+"""How many digits an average of decimals has after the point, at least where there are so many."""
+
+
 class Odd(NamedTuple):
     """A total with numbers in it that are not finite: how often each is there."""
 
@@ -137,9 +141,19 @@ def variance(total: Any, squares: Any, rows: int, unit: int, *, sample: bool) ->
 
 
 def quotient(total: Decimal, parts: int) -> Decimal:
-    """Return a quotient of decimals with 38 digits; whole where it is the total itself.
+    """Return a quotient of decimals: 38 digits, at most 18 of them after the point, or as many as the total has.
 
-    >>> quotient(Decimal(1), 4), quotient(Decimal("12.50"), 1)
-    (Decimal('0.25'), Decimal('12.5'))
+    So many has the type in which Arrow and Spark hold a decimal whose scale is not said.
+
+    >>> quotient(Decimal(1), 4), quotient(Decimal("12.50"), 1), quotient(Decimal(2), 3)
+    (Decimal('0.25'), Decimal('12.5'), Decimal('0.666666666666666667'))
     """
-    return shortest(total if parts == 1 else QUOTIENT.divide(total, Decimal(parts)))
+    if parts == 1:
+        return shortest(total)
+    found = QUOTIENT.divide(total, Decimal(parts))
+    if not found.is_finite():
+        return shortest(found)
+    scale = min(-SCALE, int(total.as_tuple().exponent))
+    if int(found.as_tuple().exponent) < scale:
+        found = found.quantize(Decimal(1).scaleb(scale, QUOTIENT), context=QUOTIENT)
+    return shortest(found)

@@ -7,7 +7,8 @@ pyarrow take the same place; a callable is known by its code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -18,11 +19,11 @@ from objectspace.operators.sql_rules import (
     CASTS,
     COMPARISONS,
     FLOATS,
-    MAY_BE_NAN,
     OPERATIONS,
     WIDE_OPERATIONS,
+    caster,
     common_type,
-    rank,
+    comparing,
     result_type,
     to_float,
 )
@@ -132,7 +133,7 @@ class Expression:
         return _logical("or", self, other)
 
     def __invert__(self) -> Expression:
-        return _strict(f"(not {self})", "bool", lambda value: not value, self)
+        return _strict(f"(not {self})", "bool", lambda value: not value, condition(self))
 
     def is_null(self) -> Expression:
         """Return whether it is NULL."""
@@ -143,58 +144,99 @@ class Expression:
         return _any(f"({self} is not null)", "bool", lambda value: value is not None, self)
 
     def is_in(self, values: Iterable[Any]) -> Expression:
-        """Return whether it is one of some values, none of them NULL."""
+        """Return whether it is one of some values, none of them NULL.
+
+        Raises:
+            SchemaError: one of them is NULL, an expression, or of another type; the type is seen when it is bound.
+        """
         # The order of a set is another one in every process.
         known = sorted(values, key=repr) if isinstance(values, set | frozenset) else list(values)
+        for value in known:
+            if value is None or isinstance(value, Expression):
+                raise SchemaError(f"is_in() takes values: found {value}: use == or is_null(), combined with |")
         text = f"({self} in ({', '.join(map(str, map(lit, known)))}))"
-        return _strict(text, "bool", frozenset(known).__contains__, self)
+        kinds = [_kind_of(value) for value in known]
+
+        def _bind(schema: TableSchema) -> Bound:
+            bound = self.bind(schema)
+            for kind in kinds:
+                common_type(bound.type, kind, "is_in()")
+            prepared = [comparing(bound.type, kind) for kind in kinds]
+            found = {prepare: set[Any]() for prepare in prepared}
+            for value, prepare in zip(known, prepared, strict=True):
+                found[prepare].add(value if prepare is None else prepare(value))
+
+            def _value(row: Row) -> Any:
+                value = bound.value(row)
+                if value is None:
+                    return None
+                return any((value if make is None else make(value)) in among for make, among in found.items())
+
+            return Bound(DataType("bool"), bound.nullable, _value)
+
+        return Expression(text, _bind)
 
     def cast(self, kind: str | DataType) -> Expression:
         """Return it as another type: numbers and text into each other, a timestamp into its date.
 
-        Fractions are cut off. Text that is no number is refused when the row comes.
+        Fractions are cut off, but for ``decimal(p,s)``, which rounds. What has no such value, such as text that is no
+        number, is refused when the row comes.
         """
         wanted = parse_type(kind)
         if wanted.kind not in CASTS:
             raise SchemaError(f"{self} cannot be cast to {wanted}: use call(function, {str(wanted)!r}, ...)")
-        return _strict(f"cast({self} as {wanted})", wanted, CASTS[wanted.kind], self)
+        text, plain = f"cast({self} as {wanted})", caster(wanted)
+
+        def _cast(value: Any) -> Any:
+            try:
+                return plain(value)
+            except (ArithmeticError, TypeError, ValueError):
+                raise RowError(f"{text}: {value!r} is no {wanted}: filter such rows out first") from None
+
+        return _strict(text, wanted, _cast, self)
 
     def lower(self) -> Expression:
         """Return text in lower case."""
-        return _strict(f"lower({self})", "string", str.lower, self)
+        return _strict(f"lower({self})", "string", str.lower, self, takes=_TEXT)
 
     def upper(self) -> Expression:
         """Return text in upper case."""
-        return _strict(f"upper({self})", "string", str.upper, self)
+        return _strict(f"upper({self})", "string", str.upper, self, takes=_TEXT)
 
     def length(self) -> Expression:
         """Return the number of characters of text."""
-        return _strict(f"length({self})", "int64", len, self)
+        return _strict(f"length({self})", "int64", len, self, takes=("string", "binary", "list"))
 
     def contains(self, part: str) -> Expression:
         """Return whether text has a part."""
-        return _strict(f"contains({self}, {part!r})", "bool", lambda value: part in value, self)
+        return _strict(f"contains({self}, {_text(part)!r})", "bool", lambda value: part in value, self, takes=_TEXT)
 
     def starts_with(self, part: str) -> Expression:
         """Return whether text begins with a part."""
-        return _strict(f"starts_with({self}, {part!r})", "bool", lambda value: value.startswith(part), self)
+        text = f"starts_with({self}, {_text(part)!r})"
+        return _strict(text, "bool", lambda value: value.startswith(part), self, takes=_TEXT)
 
     def split_part(self, separator: str, place: int) -> Expression:
         """Return a part of text between separators, counted from 0; NULL where there are fewer."""
+        if not _text(separator):
+            raise SchemaError("split_part() takes a separator: found an empty text")
 
         def _part(value: str) -> str | None:
             parts = value.split(separator)
             return parts[place] if place < len(parts) else None
 
-        return _strict(f"split_part({self}, {separator!r}, {place})", "string", _part, self, nullable=True)
+        text = f"split_part({self}, {separator!r}, {place})"
+        return _strict(text, "string", _part, self, nullable=True, takes=_TEXT)
 
     def strftime(self, form: str) -> Expression:
         """Return a date or time as text, in the codes of :meth:`datetime.datetime.strftime`."""
-        return _strict(f"strftime({self}, {form!r})", "string", lambda value: value.strftime(form), self)
+        text = f"strftime({self}, {form!r})"
+        return _strict(text, "string", lambda value: value.strftime(form), self, takes=(*_TIMES, "time"))
 
     def hour(self) -> Expression:
         """Return the hour of a time or timestamp, 0 to 23."""
-        return _strict(f"hour({self})", "int64", lambda value: value.hour, self)
+        kinds = ("time", "timestamp", "timestamptz")
+        return _strict(f"hour({self})", "int64", lambda value: value.hour, self, takes=kinds)
 
 
 def col(name: str) -> Expression:
@@ -240,14 +282,14 @@ def call(function: Callable[..., Any], kind: str | DataType, *arguments: Any, nu
     def _bind(schema: TableSchema) -> Bound:
         if not inputs:
             names = {name: place for place, name in enumerate(schema.names)}
-            return Bound(wanted, nullable, lambda row: function(NamedRow(names, row)))
+            return Bound(wanted, nullable, _as_bool(wanted, lambda row: function(NamedRow(names, row))))
         parts = [one.bind(schema).value for one in inputs]
-        return Bound(wanted, nullable, lambda row: function(*[part(row) for part in parts]))
+        return Bound(wanted, nullable, _as_bool(wanted, lambda row: function(*[part(row) for part in parts])))
 
     return Expression(f"{describe(function)}({', '.join(map(str, inputs))})", _bind)
 
 
-def when(condition: Any, value: Any, otherwise: Any = None) -> Expression:
+def when(test: Any, value: Any, otherwise: Any = None) -> Expression:
     """Return one expression where a condition is true, and another where it is false or NULL.
 
     >>> from objectspace.relational import Column
@@ -255,12 +297,12 @@ def when(condition: Any, value: Any, otherwise: Any = None) -> Expression:
     >>> when(col("a") > 3, lit("big"), lit("small")).bind(schema).value((1,))
     'small'
     """
-    parts = [expression(condition), lit(value), lit(otherwise)]
+    parts = [condition(test), lit(value), lit(otherwise)]
 
     def _bind(schema: TableSchema) -> Bound:
-        test, then, other = [part.bind(schema) for part in parts]
+        decides, then, other = [part.bind(schema) for part in parts]
         kind = common_type(then.type, other.type, "when")
-        f, g, h = test.value, then.value, other.value
+        f, g, h = decides.value, then.value, other.value
         return Bound(kind, then.nullable or other.nullable, lambda row: g(row) if f(row) else h(row))
 
     return Expression(f"(when {parts[0]} then {parts[1]} else {parts[2]})", _bind)
@@ -299,6 +341,19 @@ def expression(given: Any, kind: str | DataType = "bool") -> Expression:
     if type(given).__module__.startswith("pyarrow"):
         return _arrow(given)
     return call(given, kind) if callable(given) else lit(given)
+
+
+def condition(given: Any) -> Expression:
+    """Return the expression for a condition that a user gives, which is refused where it is not of type ``bool``."""
+    made = expression(given)
+
+    def _bind(schema: TableSchema) -> Bound:
+        bound = made.bind(schema)
+        if bound.type is not None and bound.type.kind != "bool":
+            raise SchemaError(f"a condition is of type bool: {made} is {bound.type}: compare it with something")
+        return bound
+
+    return Expression(str(made), _bind, made.column)
 
 
 def shown(name: str, made: Expression) -> str:
@@ -340,10 +395,8 @@ def _comparison(symbol: str, left: Expression, other: Any) -> Expression:
     def _bind(schema: TableSchema) -> Bound:
         a, b = left.bind(schema), right.bind(schema)
         common_type(a.type, b.type, symbol)
-        ranked = {one.type.kind for one in (a, b) if one.type is not None} & MAY_BE_NAN
-        return Bound(
-            DataType("bool"), a.nullable or b.nullable, _both(a.value, b.value, compare, rank if ranked else None)
-        )
+        values = _both(a.value, b.value, compare, comparing(a.type, b.type))
+        return Bound(DataType("bool"), a.nullable or b.nullable, values)
 
     return Expression(f"({left} {symbol} {right})", _bind)
 
@@ -358,8 +411,8 @@ def _both(f: RowFunction, g: RowFunction, function: Callable[[Any, Any], Any], p
     return _value
 
 
-def _logical(word: str, left: Expression, other: Any) -> Expression:
-    right, decides = expression(other), word == "or"
+def _logical(word: str, first: Expression, other: Any) -> Expression:
+    left, right, decides = condition(first), condition(other), word == "or"
 
     def _bind(schema: TableSchema) -> Bound:
         a, b = left.bind(schema), right.bind(schema)
@@ -378,12 +431,20 @@ def _logical(word: str, left: Expression, other: Any) -> Expression:
 
 
 def _strict(
-    text: str, kind: str | DataType, function: Callable[[Any], Any], source: Expression, *, nullable: bool = False
+    text: str,
+    kind: str | DataType,
+    function: Callable[[Any], Any],
+    source: Expression,
+    *,
+    nullable: bool = False,
+    takes: Collection[str] = (),
 ) -> Expression:
-    """Return a function of one expression that is NULL where that is."""
+    """Return a function of one expression that is NULL where that is; of some types only where ``takes`` says so."""
 
     def _bind(schema: TableSchema) -> Bound:
         bound = source.bind(schema)
+        if takes and bound.type is not None and bound.type.kind not in takes:
+            raise SchemaError(f"{text} takes {' or '.join(takes)}: {source} is {bound.type}")
         inner = bound.value
 
         def _value(row: Row) -> Any:
@@ -393,6 +454,29 @@ def _strict(
         return Bound(parse_type(kind), bound.nullable or nullable, _value)
 
     return Expression(text, _bind)
+
+
+def _as_bool(wanted: DataType, function: RowFunction) -> RowFunction:
+    """Return a function whose results are True, False or None, where that is its type: what it returns has a truth."""
+    if wanted.kind != "bool":
+        return function
+
+    def _value(row: Row) -> Any:
+        value = function(row)
+        return None if value is None else bool(value)
+
+    return _value
+
+
+def _text(part: str) -> str:
+    """Return a text that is no expression.
+
+    Raises:
+        SchemaError: it is something else.
+    """
+    if not isinstance(part, str):
+        raise SchemaError(f"expected a text, found {part}")
+    return part
 
 
 def _any(text: str, kind: str, function: Callable[[Any], Any], source: Expression) -> Expression:
@@ -424,7 +508,16 @@ def _arrow(given: Any) -> Expression:
         (column,) = TableSchema.from_arrow(_table([]).schema).columns
         return ArrowBound(column.type, True, lambda row: _values([row])[0], _values)
 
-    return Expression(f"arrow({given})", _bind)
+    return Expression(f"arrow({_whole(given)})", _bind)
+
+
+def _whole(given: Any) -> str:
+    """Return the text of an expression of pyarrow, with a digest where it leaves out a part of a long list."""
+    text = str(given)
+    if "..." not in text:
+        return text
+    _, (content,) = given.__reduce__()
+    return f"{text}#{hashlib.sha256(content).hexdigest()[:16]}"
 
 
 def _kind_of(value: Any) -> DataType | None:
@@ -437,6 +530,8 @@ def _kind_of(value: Any) -> DataType | None:
             return DataType(kind)
     raise SchemaError(f"{value!r} is a {type(value).__name__}: no column type has such values")
 
+
+_TEXT = ("string",)
 
 _TIMES = ("date", "timestamp", "timestamptz")
 

@@ -13,8 +13,9 @@ from typing import Any
 def describe(function: Callable[..., Any]) -> str:
     """Return a name for a callable that changes when its code does: its name and a digest.
 
-    The digest covers its code, its defaults and the values that it closes over, and nothing that it calls. What has no
-    text of its own, such as an object of a class without ``__repr__``, counts by its class.
+    The digest covers its code, its defaults and the values that it closes over, of a method and of an object that can
+    be called the object too, and nothing that it calls. What has no text of its own, such as an object of a class
+    without ``__repr__``, counts by its class.
 
     >>> describe(len), describe(partial(int, base=2))
     ('builtins.len', 'partial(builtins.int, base=2)')
@@ -31,7 +32,13 @@ def _described(function: Callable[..., Any], within: tuple[CodeType, ...]) -> st
     code = getattr(function, "__code__", None)
     name = getattr(function, "__qualname__", type(function).__qualname__).replace("<lambda>", "lambda")
     if code is None:
-        return f"{getattr(function, '__module__', None) or type(function).__module__}.{name}"
+        made = f"{getattr(function, '__module__', None) or type(function).__module__}.{name}"
+        called = getattr(type(function).__call__, "__code__", None)
+        return (
+            made
+            if called is None
+            else f"{made}({_text(function, within)})#{_described(type(function).__call__, within)}"
+        )
     if code in within:
         return name
     digest = hashlib.sha256(_content(function, code, (*within, code)).encode()).hexdigest()
@@ -43,6 +50,8 @@ def _content(function: Callable[..., Any], code: CodeType, within: tuple[CodeTyp
     cells = [_cell(cell, within) for cell in getattr(function, "__closure__", None) or ()]
     named = getattr(function, "__kwdefaults__", None)
     parts = [repr(_code(code)), _text(getattr(function, "__defaults__", None), within), repr(cells)]
+    owner = getattr(function, "__self__", None)
+    parts += [] if owner is None else [_text(owner, within)]
     return f"({', '.join([*parts, _text(named, within)] if named else parts)})"
 
 
@@ -72,6 +81,10 @@ def _text(value: Any, within: tuple[CodeType, ...]) -> str:
         return f"{{{', '.join(f'{_text(one, within)}: {_text(other, within)}' for one, other in value.items())}}}"
     if isinstance(value, partial) or hasattr(value, "__code__"):
         return _described(value, within)
+    if kind.__module__.partition(".")[0] in ("numpy", "pandas", "pyarrow"):
+        for listed in ("tolist", "to_pylist", "to_dict"):  # Their own text leaves out much of what is long.
+            if callable(getattr(value, listed, None)):
+                return f"{kind.__name__}({_text(getattr(value, listed)(), within)})"
     return value.__name__ if isinstance(value, ModuleType) else _ADDRESS.sub("", repr(value))
 
 

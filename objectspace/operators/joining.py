@@ -11,7 +11,7 @@ from objectspace.operators.base import Operator
 from objectspace.operators.builder import Stream
 from objectspace.operators.computed import Select
 from objectspace.operators.dynamic_filter import DynamicFilter
-from objectspace.operators.expressions import Expression, coalesce, col, expression, shown
+from objectspace.operators.expressions import Expression, coalesce, col, condition, expression, shown
 from objectspace.operators.hash_join import HashJoin, JoinKind
 from objectspace.operators.interval_join import IntervalJoin
 from objectspace.operators.plan import Node
@@ -253,7 +253,7 @@ def _condition(left: TableSchema, right: TableSchema, where: Any) -> Any:
     if where is None:
         return None
     both = TableSchema([Column(one.name, one.type, one.nullable) for one in (*left.columns, *right.columns)])
-    return expression(where).bind(both).value
+    return condition(where).bind(both).value
 
 
 def _output(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from datetime import datetime
-from decimal import Context, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
 from objectspace.relational import DataType, SchemaError
@@ -60,6 +60,17 @@ def rank(value: Any) -> Any:
     return (1, 0) if value != value else (0, value)
 
 
+def comparing(a: DataType | None, b: DataType | None) -> Callable[[Any], Any] | None:
+    """Return what makes values of two types comparable as in SQL; None where they are as they come.
+
+    A decimal beside a double is compared as a double: ``0.1`` is the same number in both.
+    """
+    kinds = {one.kind for one in (a, b) if one is not None}
+    if "decimal" in kinds and kinds & set(FLOATS):
+        return lambda value: rank(float(value))
+    return rank if kinds & MAY_BE_NAN else None
+
+
 def to_float(value: Any) -> Any:
     """Return a number as a double."""
     return float(value)
@@ -70,7 +81,8 @@ def _quotient(x: Any, y: Any) -> Any:
     if y == 0:
         return None
     if isinstance(x, float):
-        return float(math.trunc(x / y))
+        found = x / y
+        return float(math.trunc(found)) if math.isfinite(found) else found
     whole = abs(x) // abs(y)
     return whole if (x < 0) == (y < 0) else -whole
 
@@ -80,7 +92,7 @@ def _remainder(x: Any, y: Any) -> Any:
     if y == 0:
         return None
     if isinstance(x, float):
-        return math.fmod(x, y)
+        return math.nan if math.isinf(x) else math.fmod(x, y)
     return (1 if x >= 0 else -1) * (abs(x) % abs(y))
 
 
@@ -109,6 +121,20 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "=": lambda x, y: x == y,
     "!=": lambda x, y: x != y,
 }
+
+
+def caster(wanted: DataType) -> Callable[[Any], Any]:
+    """Return what casts values to a type of :data:`CASTS`; a decimal is rounded to its scale, half away from zero.
+
+    >>> caster(DataType("decimal", 5, 2))("1.005")
+    Decimal('1.01')
+    """
+    plain = CASTS[wanted.kind]
+    if wanted.scale is None:
+        return plain
+    unit = Decimal(1).scaleb(-wanted.scale)
+    return lambda value: plain(value).quantize(unit, ROUND_HALF_UP, _WIDE)
+
 
 CASTS: dict[str, Callable[[Any], Any]] = {
     "int16": int,

@@ -229,6 +229,10 @@ class TableSchema:
                 return f"column {column.name!r} may hold NULL: it cannot become NOT NULL"
         if [old.key_shape(), old.vnode_shape()] != [self.key_shape(), self.vnode_shape()]:
             return "the columns, types and orders of the key, and what is distributed by, stay as they are"
+        if old.watermark_column is not None and old.column(old.watermark_column).id not in mine:
+            return (
+                f"column {old.watermark_column!r} has a watermark: without it the rows that this hides would come back"
+            )
         known = {column.id for column in old.columns}
         for column in self.columns:
             if column.id not in known and not column.nullable and column.default is None:

@@ -190,8 +190,12 @@ class StorageTable:
             if old != new:
                 rows = [None if text is None else self._decoded(after, text) for text in (old, new)]
                 kind = Kind.INSERT if old is None else Kind.DELETE if new is None else Kind.UPDATE
-                if rows[0] != rows[1]:
+                if not self._are_equal(*rows):
                     yield Operation(kind, *rows)
+
+    def _are_equal(self, old: Row | None, new: Row | None) -> bool:
+        """Tell whether two rows hold the same: NaN is the same as NaN, and 1.0 is not 1.00."""
+        return old is not None and new is not None and (old == new or list(map(repr, old)) == list(map(repr, new)))
 
     def _decoded(self, view: _View, text: str) -> Row:
         row = view.codec.decode(text)
@@ -251,6 +255,7 @@ class _View:
         self, prefix: Row, lower: Row | None, upper: Row | None, inclusive: tuple[bool, bool], reverse: bool
     ) -> Iterator[Row]:
         """Yield the rows of a range as SQL sees it."""
+        lower, upper = lower or None, upper or None  # A bound with no column stands for all rows.
         (lower, upper), inclusive = zip(*map(_decided, (lower, upper), inclusive))
         pages = self._pages([] if () in (lower, upper) else self._sql_ranges(prefix, lower, upper, inclusive), reverse)
         rows = (row for page in pages for row in self.codec.decode_all(page))

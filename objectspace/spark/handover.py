@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from decimal import Decimal
 from typing import Any, Self
 from uuid import uuid4
 
@@ -23,7 +24,7 @@ from checkpoint.chain.collect import HANDOVER
 from objectspace import codec
 from objectspace.operators.canonical import dictionary_keys
 from objectspace.operators.net import net_changes
-from objectspace.relational import Chunk, Order, SchemaError, TableSchema, compacted
+from objectspace.relational import Chunk, Column, DataType, Order, SchemaError, TableSchema, compacted
 from objectspace.relational.keys import KeyEncoder
 from objectspace.relational.vnodes import VNODES, column_hasher
 from objectspace.spark.stages import Exit
@@ -204,8 +205,8 @@ def settled(chunk: Chunk) -> Chunk:
 
 
 def to_bytes(chunk: Chunk) -> bytes:
-    """Return a chunk as an Arrow file."""
-    batch, sink = chunk.to_arrow(), pa.BufferOutputStream()
+    """Return a chunk as an Arrow file; decimals of no fixed scale are text in it, which holds them all."""
+    batch, sink = _converted(chunk, _carried(chunk.schema), str).to_arrow(), pa.BufferOutputStream()
     with pa.ipc.new_file(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
         writer.write_batch(batch)
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
@@ -220,9 +221,33 @@ def from_bytes(data: bytes, schema: TableSchema) -> Chunk:
     with pa.ipc.open_file(pa.BufferReader(data)) as reader:
         table = reader.read_all()
     if any(column.type.kind not in _SAME for column in schema.columns):
-        return Chunk.from_arrow(table, schema)
+        return _converted(Chunk.from_arrow(table, _carried(schema)), schema, Decimal)
     ops, *columns = (column.to_pylist() for column in table.columns)
     return Chunk(schema, ops, list(zip(*columns, strict=True)))
+
+
+def _carried(schema: TableSchema) -> TableSchema:
+    """Return a schema with text in the place of decimals of no fixed scale; itself where there are none."""
+    if not any(column.type == _ANY_DECIMAL for column in schema.columns):
+        return schema
+    kinds = [DataType("string") if column.type == _ANY_DECIMAL else column.type for column in schema.columns]
+    columns = [Column(one.name, kind, one.nullable) for one, kind in zip(schema.columns, kinds, strict=True)]
+    return TableSchema(columns, list(schema.primary_key))
+
+
+def _converted(chunk: Chunk, schema: TableSchema, convert: Callable[[Any], Any]) -> Chunk:
+    """Return a chunk with a schema that has other types in some columns, whose values are converted."""
+    pairs = zip(chunk.schema.columns, schema.columns, strict=True)
+    places = [place for place, (before, after) in enumerate(pairs) if before.type != after.type]
+    if not places:
+        return chunk
+    columns = [list(column) for column in zip(*chunk.values, strict=True)] or [[] for _ in schema.columns]
+    for place in places:
+        columns[place] = [None if value is None else convert(value) for value in columns[place]]
+    return Chunk(schema, chunk.ops, list(zip(*columns, strict=True)))
+
+
+_ANY_DECIMAL = DataType("decimal")
 
 
 def write_parcels(location: Location, epoch: int, outbox: Outbox) -> tuple[Parcel, ...]:

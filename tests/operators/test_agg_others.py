@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import random
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from objectspace.operators import AggCall, Dedup, ExpressionError, Filter, HashAgg, Project, SimpleAgg, Union
+from objectspace.operators import (
+    AggCall,
+    Dedup,
+    ExpressionError,
+    Filter,
+    HashAgg,
+    Pipeline,
+    Project,
+    SimpleAgg,
+    Union,
+    avg,
+)
 from objectspace.relational import (
     Chunk,
     EpochError,
@@ -17,6 +29,7 @@ from objectspace.relational import (
     RowError,
     SchemaError,
     SchemaMismatchError,
+    StorageTable,
 )
 from tests.operators.agg_oracle import Log, Running, materialize, permuted, schema_of
 
@@ -270,3 +283,13 @@ def test_a_barrier_writes_one_row_a_touched_group() -> None:
     receipt = running.space.checkpoint(epoch=2)
     assert receipt.objects["op/HashAggState"].slots == 2
     assert running.operator.process(Chunk(SCHEMA, [], [])) == []
+
+
+def test_an_average_of_decimals_has_a_place_in_arrow() -> None:
+    pipeline = Pipeline()
+    prices = pipeline.source("prices", {"id": "int64", "d": "decimal(10,2)"}, key=["id"])
+    prices.agg(mean=avg("d")).materialize("mean")
+    run = pipeline.run_local([{"prices": [(1, Decimal("1.00")), (2, Decimal("1.00")), (3, Decimal("2.00"))]}])
+    assert run.rows("mean") == [(Decimal("1.333333333333333333"),)]
+    table = StorageTable(run.space.store, "mean/table").to_arrow()
+    assert table["mean"].to_pylist() == [Decimal("1.333333333333333333")]

@@ -6,16 +6,19 @@ import math
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from typing import Any
 
 import duckdb
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from objectspace.operators import Expression, call, coalesce, col, lit, when
+from objectspace.operators import Expression, call, coalesce, col, count, lit, when
 from objectspace.operators.computed import Select, Where
 from objectspace.operators.expressions import expression
 from objectspace.operators.fingerprints import describe
@@ -249,3 +252,107 @@ def test_a_column_may_be_called_as_an_expression_is_written() -> None:
     assert made.values == [("S", 1, "s", 7)]
     (made,) = Select(schema, {"s": col("s"), "one": lit(1)}).process(Chunk(schema, ["+"], [(7, "other", "S")]))
     assert made.values == [("S", 1)]
+
+
+NUMBERS = TableSchema(
+    [Column("id", "int64"), Column("x", "float64"), Column("d", "decimal"), Column("s", "string")], ["id"]
+)
+
+
+def kept(condition: Any, *rows: tuple[Any, ...]) -> list[int]:
+    """Return the ids of the rows that a condition lets through."""
+    where = Where(NUMBERS, expression(condition))
+    return [
+        row[0]
+        for chunk in where.process(Chunk.from_rows(NUMBERS, [("+", row) for row in rows]))
+        for row in chunk.values
+    ]
+
+
+ONE, TWO = (1, 1.0, Decimal("0.10"), ""), (2, math.nan, Decimal("0.2"), "x")
+
+
+def test_what_a_function_returns_for_a_bool_has_a_truth() -> None:
+    big = call(lambda x: np.float64(x) > 0.5, "bool", "x")
+    begins = call(lambda s: s and s.startswith("x"), "bool", "s")
+    assert kept(big, ONE, TWO) == kept(big & (col("id") > 0), ONE, TWO) == kept(big | (col("id") > 5), ONE, TWO) == [1]
+    assert kept(~big, ONE, TWO) == [2]
+    assert kept(begins & (col("id") > 0), ONE, TWO) == [2]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [col("id"), col("id") & (col("x") > 0), ~col("id"), when(col("s"), 1, 2) > 1, (col("x") > 0) | col("s")],
+    ids=str,
+)
+def test_a_condition_that_is_no_bool_is_refused_when_it_is_bound(condition: Expression) -> None:
+    with pytest.raises(SchemaError, match="a condition is of type bool"):
+        Where(NUMBERS, condition)
+
+
+def test_is_in_compares_as_equality_does() -> None:
+    assert kept(col("x").is_in([float("nan"), 7]), ONE, TWO) == [2]
+    assert kept(~col("x").is_in([float("nan")]), ONE, TWO) == [1]
+    assert kept(col("d").is_in([0.1]), ONE, TWO) == kept(col("d") == 0.1, ONE, TWO) == [1]
+    assert kept(col("d") == col("x"), (1, 0.1, Decimal("0.1"), ""), TWO) == [1]
+    for values, message in (([None], "found None"), ([col("x")], "found x"), (["1"], "values of one type")):
+        with pytest.raises(SchemaError, match=message):
+            col("x").is_in(values).bind(NUMBERS)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: col("x").lower(), r"lower\(x\) takes string: x is float64"),
+        (lambda: col("id").hour(), r"hour\(id\) takes time or timestamp"),
+        (lambda: col("s").strftime("%Y"), "takes date or timestamp"),
+        (lambda: col("s").contains(None), "expected a text"),
+        (lambda: col("s").split_part("", 0), "takes a separator"),
+    ],
+)
+def test_a_method_of_another_type_is_refused_before_a_row_comes(make: Any, message: str) -> None:
+    with pytest.raises(SchemaError, match=message):
+        make().bind(NUMBERS)
+
+
+def test_what_is_infinite_or_no_number_divides_as_in_sql() -> None:
+    divided = [(col("x") // 1).bind(NUMBERS), (col("x") % 1.0).bind(NUMBERS)]
+    found = {x: [repr(one.value((1, x, None, ""))) for one in divided] for x in (math.inf, -math.inf, math.nan, -2.5)}
+    assert list(found.values()) == [["inf", "nan"], ["-inf", "nan"], ["nan", "nan"], ["-2.0", "-0.5"]]
+
+
+def test_a_cast_names_the_value_that_it_cannot_cast_and_rounds_to_a_scale() -> None:
+    assert col("s").cast("decimal(5,2)").bind(NUMBERS).value((1, 0.0, None, "1.005")) == Decimal("1.01")
+    for kind, column, row in (("int64", "x", TWO), ("int64", "s", TWO), ("decimal", "s", TWO)):
+        with pytest.raises(RowError, match=rf"cast\({column} as {kind}\): .* is no {kind}"):
+            col(column).cast(kind).bind(NUMBERS).value(row)
+
+
+@dataclass
+class Above:
+    least: int
+
+    def holds(self, row: Any) -> bool:
+        return bool(row.id > self.least)
+
+    def __call__(self, row: Any) -> bool:
+        return bool(row.id > self.least)
+
+
+def test_a_function_is_known_by_all_that_decides_what_it_does() -> None:
+    wide, other = np.arange(5000), np.arange(5000)
+    other[2500] = 0
+    pairs = [
+        (Above(5).holds, Above(6).holds),
+        (Above(5), Above(6)),
+        (lambda row: row.id in wide, lambda row: row.id in other),
+    ]
+    for one, another in pairs:
+        assert describe(one) == describe(one) != describe(another)
+    texts = {str(expression(pc.field("id").isin(pa.array(range(number, number + 30))))) for number in (0, 0, 1)}
+    lists = [[*range(30)], [*range(15), 99, *range(16, 30)]]
+    assert len(texts) == len({str(expression(pc.field("id").isin(pa.array(values)))) for values in lists}) == 2
+
+
+def test_a_call_with_an_expression_as_its_filter_can_be_printed() -> None:
+    assert repr(count(filter=col("x") > 1)) == "AggCall('count', filter=Expression((x > 1)))"

@@ -490,3 +490,26 @@ def test_a_watermark_cleans_the_groups_that_it_closes() -> None:
     run.step({})
     kept = StorageTable(run.space, "events.WatermarkFilter.HashAgg/HashAggState").scan()
     assert [row[0] for row in kept] == [50, 55]
+
+
+@pytest.mark.parametrize(("least", "most", "column"), [(None, 0, "t"), (0, None, "u"), (-1, 1, "u"), (None, None, "t")])
+def test_groups_that_no_watermark_closes_are_refused(least: int | None, most: int | None, column: str) -> None:
+    pipeline = Pipeline()
+    left, right = (
+        pipeline.source(name, {"id": "int64", "k": "int64", time: "int64"}, key=["id"]).watermark(time, 0)
+        for name, time in (("left", "t"), ("right", "u"))
+    )
+    near = left.join(right, on="k", within=("t", "u", least, most))
+    with pytest.raises(SchemaError, match="takes a watermark on a group column"):
+        near.window(column, 10).group_by("window_start").on_window_close().agg(n=count())
+
+
+def test_a_source_whose_column_looks_like_the_operations_is_refused() -> None:
+    with pytest.raises(SchemaError, match="'op' is where changes say what they do"):
+        Pipeline().source("s", {"id": "int64", "op": "string?"}, key=["id"])
+
+
+@pytest.mark.parametrize("use", [lambda s: s.agg(n=5), lambda s: s.drop("nosuch")])
+def test_what_is_no_call_and_no_column_is_refused(use: Any) -> None:
+    with pytest.raises(SchemaError, match=r"takes a call|nosuch"):
+        use(Pipeline().source("s", {"id": "int64"}, key=["id"]))

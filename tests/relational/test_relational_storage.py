@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +13,16 @@ import pytest
 
 from checkpoint import CheckpointKind, CheckpointStore, UnknownCheckpointError
 from objectspace import PersistedObjectSpace
-from objectspace.relational import Chunk, Column, RowError, SchemaError, SchemaMismatchError, StateTable, StorageTable
+from objectspace.relational import (
+    Chunk,
+    Column,
+    RowError,
+    SchemaError,
+    SchemaMismatchError,
+    StateTable,
+    StorageTable,
+    TableSchema,
+)
 from tests.relational.helpers import new_space, schema_of
 from tests.relational.samples import EXAMPLES
 
@@ -263,3 +274,32 @@ def test_a_chunk_of_other_data_is_refused() -> None:
         Chunk.from_arrow(pa.table({"op": ["?"], "a": [1], "b": [1], "c": ["x"]}), PEOPLE)
     with pytest.raises(SchemaError, match="no match"):
         Chunk.from_arrow(pa.table({"a": pa.array([1], pa.duration("s"))}))
+
+
+def test_a_change_in_a_column_that_is_not_read_is_no_change_of_a_row_with_nan(tmp_path: Path) -> None:
+    schema = TableSchema([Column("k", "int64"), Column("f", "float64"), Column("other", "int64")], ["k"])
+    with PersistedObjectSpace.open(tmp_path / "state.db") as space:
+        table = StateTable(space, "t", schema)
+        for epoch in (1, 2):
+            table.insert_row((1, math.nan, epoch))
+            space.checkpoint(epoch=epoch)
+        assert list(StorageTable(space.store, "t", ["k", "f"]).changes(2, 2)) == []
+        assert len(list(StorageTable(space.store, "t").changes(2, 2))) == 1
+
+
+def test_a_bound_without_a_column_is_none(tmp_path: Path) -> None:
+    with PersistedObjectSpace.open(tmp_path / "state.db") as space:
+        table = StateTable(space, "t", TableSchema([Column("k", "int64")], ["k"]))
+        table.insert_rows([(1,), (2,)])
+        space.checkpoint()
+        stored = StorageTable(space.store, "t")
+        for bounds in ({"lower": ()}, {"upper": ()}, {"lower": (), "upper": ()}):
+            assert list(stored.scan(**bounds)) == list(table.scan(**bounds)) == [(1,), (2,)]
+
+
+def test_the_column_with_the_watermark_stays(tmp_path: Path) -> None:
+    schema = TableSchema([Column("k", "int64"), Column("at", "int64")], ["k"], watermark_column="at")
+    with PersistedObjectSpace.open(tmp_path / "state.db") as space:
+        StateTable(space, "t", schema)
+        with pytest.raises(SchemaMismatchError, match="'at' has a watermark"):
+            StateTable(space, "t", TableSchema([schema.columns[0]], ["k"]), evolve=True)

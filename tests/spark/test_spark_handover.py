@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 
 from objectspace.operators.net import net_changes
 from objectspace.relational import Chunk, Column, TableSchema
-from objectspace.spark.handover import settled
+from objectspace.spark.handover import from_bytes, settled, to_bytes
 from tests.operators.spellings import SPELLINGS
 
 
@@ -44,3 +46,14 @@ def test_changes_that_cancel_are_dropped_and_the_others_stay(changes: list[list[
     for key in range(4):
         ops = [op for op, row in found if row[0] == key]
         assert ops == sorted(ops, key="-+".index)
+
+
+def test_decimals_of_any_scale_are_handed_over_as_they_are() -> None:
+    schema = TableSchema([Column("k", "int64"), Column("d", "decimal", nullable=True), Column("t", "date")], ["k"])
+    texts = ["1.3333333333333333333333333333333333333", "12345678901234567890123.5", "0.00", "NaN"]
+    values = [*map(Decimal, texts), None]
+    chunk = Chunk.from_rows(schema, [("+", (k, value, date(2026, 1, 1))) for k, value in enumerate(values)])
+    found = from_bytes(to_bytes(chunk), schema)
+    assert repr(found.rows()) == repr(chunk.rows())
+    assert found.schema == schema
+    assert len(from_bytes(to_bytes(Chunk(schema, [], [])), schema)) == 0
