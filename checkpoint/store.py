@@ -401,6 +401,8 @@ class CheckpointStore:
         Time: O(rows of the oldest checkpoint kept and of those before); O(rows) where a quarter of the file is unused.
         Dirties: these rows.
         """
+        if not isinstance(keep, int | None) or not isinstance(older_than, timedelta | None):
+            raise TypeError(f"keep is {keep!r}, older_than {older_than!r}: expected an int and a timedelta")
         if (keep is not None and keep < 1) or (older_than is not None and older_than < timedelta(0)):
             raise ValueError(f"keep is {keep}, older_than {older_than}: keep at least 1, and give an age in the past")
         with self._mutex:

@@ -13,7 +13,7 @@ import click
 from checkpoint.errors import CheckpointError
 from checkpoint.reader import Reader, StoredItem
 from checkpoint.record import CheckpointRecord
-from checkpoint.run import CheckpointKind, Slot, owned_ids
+from checkpoint.run import CheckpointKind, Slot, is_owner, owned_ids
 from checkpoint.store import CheckpointStore
 from checkpoint.tiers import RunNumber
 from checkpoint.tool import printing
@@ -275,7 +275,7 @@ def _blamed(part: Part, state: State, name: str, key: str | None) -> Iterator[Bl
     epochs = {record.number: record.epoch for record in records}
     runs = ",".join(map(str, _finest(part.store, state.reader, records))) or "-1"
     for one in state.partitions(name) or [name]:
-        object_id, _, kind, codec = state.find(one)
+        row = object_id, _, kind, codec = state.find(one)
         is_row = state.row_reader(one) is not None
         slots = [] if is_row or kind in _READ_WHOLE else _slots(key, raw=is_raw(codec))
         only = f" AND slot IN ({','.join('?' * len(slots))})" if slots else ""
@@ -295,7 +295,7 @@ def _blamed(part: Part, state: State, name: str, key: str | None) -> Iterator[Bl
                 words = ["NULL" if cell is None else printing.short(cell) for cell in found.values()]
             shown = ", ".join(words)
             if key is None or slots or {key, f"[{key}]"} & {*words, shown}:
-                written = max(number, _newest_of(part.store, runs, owned_ids([value])))
+                written = max(number, _newest_of(part.store, runs, owned_ids([value]))) if is_owner(row) else number
                 last = int(written)
                 yield Blamed(part.title, last, epochs.get(last), found, shown, entry.value, written != last)
 

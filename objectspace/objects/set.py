@@ -43,10 +43,12 @@ class SetMethods(MutableSet[T]):
         self.discard(value)
 
     def update(self, *others: Iterable[T]) -> None:
-        """Add the elements of all others. Dirties: one item a new element, and the length."""
-        for other in others:
-            for value in list(other):
-                self.add(value)
+        """Add the elements of all others, or none where one is refused.
+
+        Dirties: one item a new element, and the length.
+        """
+        wanted = dict.fromkeys(value for other in others for value in list(other))
+        self._change([value for value in wanted if value not in self], ())
 
     def difference_update(self, *others: Iterable[Any]) -> None:
         """Remove the elements of all others. Dirties: one item an element removed, and the length."""
@@ -61,12 +63,27 @@ class SetMethods(MutableSet[T]):
             self.discard(value)
 
     def symmetric_difference_update(self, other: Iterable[T]) -> None:
-        """Add what only the other has and remove what both have. Dirties: one item an element, and the length."""
-        for value in list(dict.fromkeys(other)):
-            if value in self:
-                self.discard(value)
-            else:
+        """Add what only the other has and remove what both have, or change nothing where an element is refused.
+
+        Dirties: one item an element, and the length.
+        """
+        wanted = dict.fromkeys(other)
+        there = {value: value in self for value in wanted}
+        self._change(*([value for value in wanted if there[value] is is_there] for is_there in (False, True)))
+
+    def _change(self, added: Iterable[T], removed: Iterable[T]) -> None:
+        """Add what is not there and remove what is; where adding fails, all is as it was."""
+        done: list[T] = []
+        try:
+            for value in added:
                 self.add(value)
+                done.append(value)
+        except BaseException:
+            for value in done:
+                self.discard(value)
+            raise
+        for value in removed:
+            self.discard(value)
 
     def union(self, *others: Iterable[Any]) -> set[T]:
         """Return a plain set of the elements of this one and all others."""

@@ -181,7 +181,7 @@ class SortedSetView(SetMethods[T]):
 
         Time: O(log n). Dirties: one item and the length.
         """
-        if self._covers(value):
+        if value in self:
             self._source.discard(value)
 
     def clear(self) -> None:
@@ -223,7 +223,10 @@ class SortedSetView(SetMethods[T]):
         return self._source.irange(start, stop, (is_lower_ours or inclusive[0], is_upper_ours or inclusive[1]), reverse)
 
     def __contains__(self, value: object) -> bool:
-        return self._covers(value) and value in self._source
+        try:
+            return self._covers(value) and value in self._source
+        except TypeError:  # It has no order among the elements.
+            return False
 
     def __iter__(self) -> Iterator[T]:
         return self._source.irange(self._lower, self._upper)

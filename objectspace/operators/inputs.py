@@ -66,6 +66,8 @@ def _change(given: Any) -> Sequence[Any]:
     if isinstance(given, Mapping):
         row = {name: value for name, value in given.items() if name != OP_COLUMN}
         return (given.get(OP_COLUMN, "+"), row)
+    if not isinstance(given, Sequence):
+        raise RowError(f"{given!r:.80} is a {type(given).__name__}: a row is a tuple, a list or a mapping")
     is_pair = len(given) in (2, 3) and isinstance(given[0], str) and given[0] in OPS
     is_pair = is_pair and isinstance(given[1], Sequence | Mapping) and not isinstance(given[1], str | bytes)
     return tuple(given) if is_pair else ("+", given)

@@ -48,6 +48,11 @@ def joined(left: Stream, right: Stream, on: On, how: str, extras: Extras) -> Str
     pairs = [(one, one) if isinstance(one, str) else one for one in ([on] if isinstance(on, str) else on)]
     if not pairs:
         raise SchemaError("join() takes at least one column in on=: rows meet by equal values")
+    for pair in pairs:
+        if len(pair) != 2 or not all(isinstance(name, str) for name in pair):
+            raise SchemaError(
+                f"on= takes names, or pairs of a name of the left side and one of the right: found {pair!r}"
+            )
     _check(extras, left, right)
     shared = [name for name, other in pairs if name == other]
     kind = JOINS.get(how, how)

@@ -48,7 +48,7 @@ class Chunk:
         ops: list[Op] = []
         checked: list[Row] = []
         for entry in rows:
-            if len(entry) not in (2, 3) or entry[0] not in OPS:
+            if not isinstance(entry, Sequence) or len(entry) not in (2, 3) or entry[0] not in OPS:
                 raise RowError(f"expected (operation, row) with one of {', '.join(OPS)}: found {entry!r:.200}")
             if len(entry) == 2 or entry[2]:
                 ops.append(entry[0])

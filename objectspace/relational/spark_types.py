@@ -63,6 +63,7 @@ def _kind(spark: Any) -> DataType:
         return parse_type(spark)
     if isinstance(spark, str) and spark.startswith("time("):
         return DataType("time")
-    if spark not in _FROM_SPARK:
-        raise SchemaError(f"Spark's type {spark} has no match: cast it to one of {', '.join(sorted(_FROM_SPARK))}")
+    if not isinstance(spark, str) or spark not in _FROM_SPARK:
+        name = spark["type"] if isinstance(spark, Mapping) else spark
+        raise SchemaError(f"Spark's type {name} has no match: cast it to one of {', '.join(sorted(_FROM_SPARK))}")
     return DataType(_FROM_SPARK[spark])

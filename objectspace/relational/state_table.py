@@ -10,7 +10,13 @@ from typing import Any
 from objectspace import ObjectSpace
 from objectspace.relational.catalogue import WATERMARKS, TableRecord, open_record, record_of
 from objectspace.relational.chunk import Chunk
-from objectspace.relational.errors import EpochError, InconsistentOperationError, RowError, VnodeNotOwnedError
+from objectspace.relational.errors import (
+    EpochError,
+    InconsistentOperationError,
+    RowError,
+    SchemaError,
+    VnodeNotOwnedError,
+)
 from objectspace.relational.key_space import KeySpace
 from objectspace.relational.keys import KeyRange, next_key
 from objectspace.relational.memtable import Consistency, Kind, MemTable, overlaid
@@ -66,6 +72,8 @@ class StateTable:
         vnodes: Iterable[int] | None = None,
         evolve: bool = False,
     ) -> None:
+        if schema is not None and not isinstance(schema, TableSchema):
+            raise SchemaError(f"table {name!r}: the schema is {schema!r:.80}: expected a TableSchema")
         buffer, owned = MemTable(consistency), None if vnodes is None else VnodeBitmap(vnodes)
         if schema is not None:
             _key_space(name, schema, owned)  # What is refused leaves no table behind.

@@ -49,6 +49,20 @@ def schema_of(frame: DataFrame, op_column: str | None) -> StructType:
     return StructType([one for one in frame.schema.fields if one.name != op_column])
 
 
+def require_plain_names(names: Iterable[str]) -> None:
+    """Make sure that Spark finds columns by their names when it hands rows to Python.
+
+    Raises:
+        SchemaError: a name has a dot or a backtick, which it takes for something else.
+    """
+    for name in names:
+        if "." in name or "`" in name:
+            raise SchemaError(
+                f"column {name!r}: Spark cannot hand a column of this name to Python: rename it, with"
+                " withColumnRenamed() for example"
+            )
+
+
 def require_distinct(name: str, known: Iterable[str]) -> None:
     """Make sure that a source has a name of its own to Spark, too, which does not tell upper from lower case.
 
@@ -101,4 +115,6 @@ def _tagged(source: str, frame: DataFrame, shapes: Mapping[str, StructType]) -> 
 
 def keyed_schema(frame: DataFrame, op_column: str | None, key: Sequence[object]) -> TableSchema:
     """Return the schema of the changes of a source; a key column takes NULL no more than its DataFrame says."""
-    return TableSchema.from_spark(schema_of(frame, op_column), list(key))  # type: ignore[arg-type]
+    found = schema_of(frame, op_column)
+    require_plain_names(found.names)
+    return TableSchema.from_spark(found, list(key))  # type: ignore[arg-type]

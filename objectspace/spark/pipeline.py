@@ -26,7 +26,14 @@ from objectspace.spark.connect import require_classic
 from objectspace.spark.epochs import Epochs
 from objectspace.spark.errors import in_words
 from objectspace.spark.executor import MESSAGE_SCHEMA, Process, open_shard, shard_task
-from objectspace.spark.inputs import Declared, keyed_schema, require_distinct, require_streams, wide
+from objectspace.spark.inputs import (
+    Declared,
+    keyed_schema,
+    require_distinct,
+    require_plain_names,
+    require_streams,
+    wide,
+)
 from objectspace.spark.offsets import offsets_of
 from objectspace.spark.progress import PHASES, EpochProgress, figures_of
 from objectspace.spark.query import PipelineQuery, Status, Watch
@@ -88,6 +95,7 @@ class Operator:
         Dirties: new private run files; nothing shared changes.
         """
         used = rows.select(*self.columns) if self.columns else rows
+        require_plain_names(used.columns)
         shard = shard_expression(used.schema, self.key, plan.shards)
         # The explicit number of partitions keeps adaptive execution from joining small ones into one task.
         tasks = used.repartitionById(plan.shards, shard).mapInArrow(self.task(plan), MESSAGE_SCHEMA)

@@ -180,3 +180,30 @@ def test_what_is_no_epoch_drops_no_history(space: PersistedObjectSpace, epoch: A
         with pytest.raises(TypeError, match=r"epoch is .*: expected an int"):
             use(epoch)
     assert len(space.store.checkpoints()) == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda s: s.update([7, "z"]),
+        lambda s: s.symmetric_difference_update([1, 7, "z"]),
+        lambda s: s.view_between(0, 4).update([4, 50]),
+        lambda s: s.view_between(0, 4).symmetric_difference_update([1, 50]),
+    ],
+)
+def test_a_bulk_change_that_is_refused_changes_nothing(
+    space: PersistedObjectSpace, change: Callable[[Any], Any]
+) -> None:
+    target = space.create_sorted_set("sorted_set")
+    target |= {1, 2, 3}
+    space.checkpoint()
+    with pytest.raises((TypeError, ValueError)):
+        change(target)
+    assert list(target) == [1, 2, 3]
+    assert space.checkpoint().slots == 0
+
+
+def test_a_view_does_not_hold_what_has_no_order_with_it(space: PersistedObjectSpace) -> None:
+    view = space.create_sorted_set("sorted_set").view_between(0, 4)
+    view.discard("a")
+    assert "a" not in view

@@ -513,3 +513,18 @@ def test_a_source_whose_column_looks_like_the_operations_is_refused() -> None:
 def test_what_is_no_call_and_no_column_is_refused(use: Any) -> None:
     with pytest.raises(SchemaError, match=r"takes a call|nosuch"):
         use(Pipeline().source("s", {"id": "int64"}, key=["id"]))
+
+
+@pytest.mark.parametrize("row", [5, None])
+def test_what_is_no_row_is_refused_in_words(row: Any) -> None:
+    pipeline = Pipeline()
+    pipeline.source("s", {"id": "int64"}, key=["id"]).materialize("r")
+    with pytest.raises(RowError, match=r"source 's': .* a row is a tuple, a list or a mapping"):
+        pipeline.run_local([{"s": [row]}])
+
+
+def test_columns_to_join_on_come_one_by_one_or_in_pairs() -> None:
+    pipeline = Pipeline()
+    left, right = (pipeline.source(name, {"id": "int64", "k": "int64"}, key=["id"]) for name in ("left", "right"))
+    with pytest.raises(SchemaError, match="on= takes names, or pairs"):
+        left.join(right, on=[("id", "k", "id")])  # type: ignore[list-item]

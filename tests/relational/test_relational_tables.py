@@ -412,3 +412,12 @@ def test_a_handle_from_before_a_change_of_the_schema_says_so_at_a_row_that_it_ca
         with pytest.raises(SchemaMismatchError, match="open it again"):
             read()
     assert list(new.scan()) == [(1, 1, None), (7, 7, 7)]
+
+
+def test_what_is_no_schema_and_no_change_is_refused_in_words() -> None:
+    with pytest.raises(SchemaError, match="expected a TableSchema"):
+        StateTable(new_space(), "t", 5)  # type: ignore[arg-type]
+    with pytest.raises(RowError, match=r"expected \(operation, row\)"):
+        filled().write_chunk([5])  # type: ignore[list-item]
+    with pytest.raises(SchemaError, match="Spark's type map has no match"):
+        TableSchema.from_spark({"fields": [{"name": "m", "type": {"type": "map"}, "nullable": True}]})

@@ -177,3 +177,11 @@ def test_what_cannot_run_is_refused_in_words(spark: SparkSession, tmp_path: Path
     driver("carrier").run_epoch(spark.createDataFrame([("+", 1, "A", "X", 0)], FLIGHT), 0)
     with pytest.raises(PipelineChangedError, match="start at another location"):
         driver("origin").run_epoch(spark.createDataFrame([("+", 2, "A", "X", 0)], FLIGHT), 1)
+
+
+@pytest.mark.parametrize("name", ["x.y", "x`y"])
+def test_a_column_that_spark_cannot_hand_to_python_is_refused(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    frame = spark.createDataFrame([], "id long, x long").withColumnRenamed("x", name)
+    pipeline = Pipeline(tmp_path / "space", SHARDS)
+    with pytest.raises(SchemaError, match="rename it"):
+        pipeline.source("s", frame, key=["id"])
