@@ -65,8 +65,8 @@ def diff(
     """Show slot by slot what changed from checkpoint A to checkpoint B; from HEAD~1 to HEAD by default.
 
     + is a slot that came, - one that went, ~ one that changed; rows of tables are shown by column names, of a changed
-    row the columns that changed. Of a space all shards are compared. The time depends on what changed, not on the
-    state, as long as the runs between the two are there.
+    row the columns that changed. With --json the sign is the `op`. Of a space all shards are compared. The time depends
+    on what changed, not on the state, as long as the runs between the two are there.
 
     The exit status is 0 where nothing changed, 1 where something did, and 2 for trouble.
 
