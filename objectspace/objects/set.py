@@ -68,8 +68,8 @@ class SetMethods(MutableSet[T]):
         Dirties: one item an element, and the length.
         """
         wanted = dict.fromkeys(other)
-        there = {value: value in self for value in wanted}
-        self._change(*([value for value in wanted if there[value] is is_there] for is_there in (False, True)))
+        there = {value for value in wanted if value in self}
+        self._change([value for value in wanted if value not in there], there)
 
     def _change(self, added: Iterable[T], removed: Iterable[T]) -> None:
         """Add what is not there and remove what is; where adding fails, all is as it was."""

@@ -306,7 +306,7 @@ class SlotTable:
         if rows is None:
             rows = [row for key, stored in self.edits.items() if (row := self._row(key, stored)) is not None]
         object_id = self.owner._id
-        return rows + [(object_id, slot, None, None) for slot in map(self._slot_of, self.gone) if slot is not None]
+        return rows + [(object_id, slot, None, None) for slot in map(self._known_slot, self.gone)]
 
     def _row(self, key: Any, stored: Any) -> ItemRow | None:
         """Return the row of a slot that was set, ``None`` where it holds what is stored."""
@@ -623,6 +623,12 @@ class SlotTable:
                 return self.owner._slot(keys.storable(key))  # type: ignore[no-any-return]
             return None
 
+    def _known_slot(self, key: Any) -> Slot:
+        """Return the slot of a key that is stored or to be stored, or is equal to one."""
+        slot = self._slot_of(key)
+        assert slot is not None, key
+        return slot
+
     def _may_be_stored(self, key: Any) -> bool:
         """Tell whether a key that is not in memory may be in the store: not where it was removed, nor NaN."""
         return bool(key == key) and key not in self.gone and (self.flight is None or key not in self.flight)
@@ -734,8 +740,7 @@ class SlotTable:
     def _overlay(self, lower: Slot | None, upper: Slot | None, reverse: bool) -> list[tuple[Any, Any]]:
         """Return (place, key) of the slots that must come from memory: all of a fresh object, else the changed ones."""
         if self.places is None or self.owner._fresh:
-            slots = ((key, self._slot_of(key)) for key in self._dirty_keys())
-            self.places = SortedDict((order_of(slot), key) for key, slot in slots if slot is not None)
+            self.places = SortedDict((order_of(self._known_slot(key)), key) for key in self._dirty_keys())
         start = None if lower is None else order_of(lower)
         stop = None if upper is None else order_of(upper)
         return [(place, self.places[place]) for place in self.places.irange(start, stop, reverse=reverse)]

@@ -155,22 +155,17 @@ class Expression:
             if value is None or isinstance(value, Expression):
                 raise SchemaError(f"is_in() takes values: found {value}: use == or is_null(), combined with |")
         text = f"({self} in ({', '.join(map(str, map(lit, known)))}))"
-        kinds = [_kind_of(value) for value in known]
+        by_kind: dict[DataType | None, list[Any]] = {}
+        for value in known:
+            by_kind.setdefault(_kind_of(value), []).append(value)
 
         def _bind(schema: TableSchema) -> Bound:
             bound = self.bind(schema)
-            for kind in kinds:
-                common_type(bound.type, kind, "is_in()")
-            prepared = [comparing(bound.type, kind) for kind in kinds]
-            found = {prepare: set[Any]() for prepare in prepared}
-            for value, prepare in zip(known, prepared, strict=True):
-                found[prepare].add(value if prepare is None else prepare(value))
+            groups = [_comparable(bound.type, kind, among) for kind, among in by_kind.items()]
 
             def _value(row: Row) -> Any:
                 value = bound.value(row)
-                if value is None:
-                    return None
-                return any((value if make is None else make(value)) in among for make, among in found.items())
+                return None if value is None else any(prepare(value) in among for prepare, among in groups)
 
             return Bound(DataType("bool"), bound.nullable, _value)
 
@@ -409,6 +404,17 @@ def _both(f: RowFunction, g: RowFunction, function: Callable[[Any, Any], Any], p
         return function(x, y) if prepare is None else function(prepare(x), prepare(y))
 
     return _value
+
+
+def _comparable(a: DataType | None, b: DataType | None, values: Iterable[Any]) -> tuple[Callable[[Any], Any], set[Any]]:
+    """Return what makes values of one type comparable with some of another, and these as it makes them."""
+    common_type(a, b, "is_in()")
+    prepare = comparing(a, b) or _same
+    return prepare, set(map(prepare, values))
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def _logical(word: str, first: Expression, other: Any) -> Expression:

@@ -33,12 +33,10 @@ def _described(function: Callable[..., Any], within: tuple[CodeType, ...]) -> st
     name = getattr(function, "__qualname__", type(function).__qualname__).replace("<lambda>", "lambda")
     if code is None:
         made = f"{getattr(function, '__module__', None) or type(function).__module__}.{name}"
-        called = getattr(type(function).__call__, "__code__", None)
-        return (
-            made
-            if called is None
-            else f"{made}({_text(function, within)})#{_described(type(function).__call__, within)}"
-        )
+        called = type(function).__call__
+        if not hasattr(called, "__code__"):
+            return made
+        return f"{made}({_text(function, within)})#{_described(called, within)}"
     if code in within:
         return name
     digest = hashlib.sha256(_content(function, code, (*within, code)).encode()).hexdigest()

@@ -13,6 +13,7 @@ from checkpoint import CheckpointStore, Reader, UnknownCheckpointError
 from checkpoint.lookup import ReadRow
 from objectspace import PersistedObjectSpace
 from objectspace.relational.catalogue import TABLES, WATERMARKS, TableRecord
+from objectspace.relational.equality import equality
 from objectspace.relational.errors import RowError, SchemaMismatchError
 from objectspace.relational.key_space import KeySpace
 from objectspace.relational.keys import KeyRange
@@ -184,18 +185,16 @@ class StorageTable:
         return f"StorageTable({self.name!r}, epoch {self.epoch}, columns {', '.join(self.columns)})"
 
     def _net(self, before: _View | None, after: _View) -> Iterator[Operation]:
+        schema = after.record.schema
+        are_equal = equality([schema.column(name).type for name in self.columns])
         for key in after.touched(before):
             old = None if before is None else after.visible(key, before.text(key))
             new = after.visible(key, after.text(key))
             if old != new:
                 rows = [None if text is None else self._decoded(after, text) for text in (old, new)]
                 kind = Kind.INSERT if old is None else Kind.DELETE if new is None else Kind.UPDATE
-                if not self._are_equal(*rows):
+                if None in rows or not are_equal(*rows):
                     yield Operation(kind, *rows)
-
-    def _are_equal(self, old: Row | None, new: Row | None) -> bool:
-        """Tell whether two rows hold the same: NaN is the same as NaN, and 1.0 is not 1.00."""
-        return old is not None and new is not None and (old == new or list(map(repr, old)) == list(map(repr, new)))
 
     def _decoded(self, view: _View, text: str) -> Row:
         row = view.codec.decode(text)

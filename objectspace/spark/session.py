@@ -25,7 +25,7 @@ _QUIET = {
     "spark.sql.shuffle.partitions": "2",
     # Planning stage by stage is for large queries: a micro-batch has two stages, and the shards say how they are cut.
     "spark.sql.adaptive.enabled": "false",
-    # On TCP the first rows of a task wait for the acknowledgement of what was sent before them, 40 ms on Linux.
+    # On TCP the first rows of a task wait for the acknowledgement of what was sent before them, which Linux delays.
     "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
 }
 
