@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 
 from checkpoint.chain import Chain, EpochPlan, Manifest, OperatorPlan, ShardSaved, SourcePosition
-from checkpoint.chain.plan import require_one_each
 from objectspace.operators import PipelineChangedError, Plan
 from objectspace.operators.catalogue import compare, note, stored_names
-from objectspace.spark.errors import in_words
-from objectspace.spark.executor import MESSAGE_SCHEMA, open_shard, save_shard
-from objectspace.spark.handover import Parcel, Report
+from objectspace.spark.actions import EpochInTasks
+from objectspace.spark.executor import open_shard, save_shard
+from objectspace.spark.handover import Parcel
+from objectspace.spark.in_driver import EpochInDriver
 from objectspace.spark.inputs import Declared
-from objectspace.spark.progress import figures_of
+from objectspace.spark.placement import runs_code_of_users
 from objectspace.spark.routes import PIPELINE, note_routes
 from objectspace.spark.sinks import Delivery, note_parcels, noted_parcels
 from objectspace.spark.stages import Stage, compiled
-from objectspace.spark.tasks import ROUTED_SCHEMA, SOURCES, Intake, StageTask, intake_task
+from objectspace.spark.tasks import Intake
 
 if TYPE_CHECKING:
     from objectspace.spark.pipeline import Pipeline
@@ -57,6 +56,8 @@ class Epochs:
         self.direct = self._only_reader(declared)
         """The stage that takes the rows of the sources in its own action, where there is one."""
         self._is_first = True
+        self._driver = pipeline.driver
+        self._runs_code_of_users = runs_code_of_users(self.plan.nodes)
 
     def run(self, rows: DataFrame, position: SourcePosition) -> Manifest | None:
         """Process one micro-batch and publish its epoch.
@@ -77,10 +78,20 @@ class Epochs:
         plan = self._begun(rows.sparkSession, position)
         if plan is None:
             return None
-        epoch = _Epoch(self, plan, rows)
-        manifest = epoch.made()
+        epoch, saved = self._worked(plan, rows)
+        manifest = epoch.publish(saved)
         self._delivery.deliver(rows.sparkSession, epoch.results())
         return manifest
+
+    def _worked(self, plan: EpochPlan, rows: DataFrame) -> tuple[EpochInTasks, dict[str, list[ShardSaved]]]:
+        """Return an epoch, and what its shards have saved: worked by the driver where that is quicker, or in tasks."""
+        if not self._runs_code_of_users:
+            near = EpochInDriver(self, plan, rows, self._driver)
+            saved = self._driver.attempt(plan, near.work)
+            if saved is not None:
+                return near, saved
+        epoch = EpochInTasks(self, plan, rows)
+        return epoch, epoch.work()
 
     def _begun(self, spark: SparkSession, position: SourcePosition) -> EpochPlan | None:
         """Begin an epoch, after the functions of the last one were called where nobody knows whether they were."""
@@ -140,103 +151,6 @@ class Epochs:
         return Intake(self._inputs, self.stages.sources, epoch)
 
 
-class _Epoch:
-    """One epoch under way."""
-
-    def __init__(self, epochs: Epochs, plan: EpochPlan, rows: DataFrame) -> None:
-        self._epochs, self._plan, self._rows = epochs, plan, rows
-        self._spark = rows.sparkSession
-        self._parcels: dict[int, list[Parcel]] = {}
-        self._watermarks: dict[int, dict[str, object]] = {}
-        self._figures: dict[str, float] = {}
-        self._source_rows = 0
-
-    def made(self) -> Manifest:
-        """Run all stages, and publish."""
-        started = time.perf_counter()
-        saved: dict[str, list[ShardSaved]] = {}
-        if self._epochs.direct is None:
-            self._take_in()
-        for stage in self._epochs.stages.stages:
-            saved |= self._stage(stage)
-        saved[PIPELINE] = self._epochs.save_state(self._plan.operators[PIPELINE], self.results())
-        figures = {"rows": self._source_rows, "seconds": time.perf_counter() - started}
-        return self._epochs.publish(self._plan, saved, {**self._figures, **figures})
-
-    def results(self) -> dict[str, list[Parcel]]:
-        """Return where the changes of the results lie."""
-        return {name: self._parcels.get(one.number, []) for name, one in self._epochs.stages.results.items()}
-
-    def _take_in(self) -> None:
-        task = intake_task(self._plan.operators[PIPELINE], self._epochs.intake(self._plan.epoch))
-        self._accept(SOURCES, lambda: self._rows.mapInArrow(task, MESSAGE_SCHEMA), None)
-
-    def _stage(self, stage: Stage) -> dict[str, list[ShardSaved]]:
-        plans = tuple(self._plan.operators[name] for name in stage.operators)
-        is_direct = self._epochs.direct is stage
-        parcels = tuple(one for _, number in stage.inputs for one in self._parcels.get(number, ()))
-        promises = tuple(
-            (side, column, value)
-            for side, number in stage.inputs
-            for column, value in self._watermarks.get(number, {}).items()
-        )
-        found: list[ShardSaved] = []
-        if is_direct:
-            task = StageTask(plans, stage, is_routed=True)
-            found = self._accept(stage.name, lambda: self._routed(stage).mapInArrow(task, MESSAGE_SCHEMA), stage)
-        if not found and (parcels or promises or not stage.rests or not any(plans[0].lineages)):
-            task = StageTask(plans, stage, parcels, promises)
-            rows = self._spark.range(0, stage.tasks, 1, stage.tasks)
-            found = self._accept(stage.name, lambda: rows.mapInArrow(task, MESSAGE_SCHEMA), stage)
-        return {plan.operator: self._complete(stage, plan, found) for plan in plans}
-
-    def _complete(self, stage: Stage, plan: OperatorPlan, found: Sequence[ShardSaved]) -> list[ShardSaved]:
-        """Return what the shards of an operator have saved, those too that had nothing to do."""
-        saved = [one for one in found if one.operator == plan.operator]
-        if found:
-            require_one_each(plan.operator, stage.tasks, saved)
-        others = range(stage.tasks if found else 0, plan.shards)
-        return [*saved, *(ShardSaved(plan.operator, shard, None) for shard in others)]
-
-    def _routed(self, stage: Stage) -> DataFrame:
-        changes = self._rows.mapInArrow(self._epochs.intake(self._plan.epoch).routed, ROUTED_SCHEMA)
-        # The explicit number of partitions keeps adaptive execution from joining small ones into one task.
-        return changes.repartitionById(stage.tasks, "shard")
-
-    def _accept(self, name: str, tasks: Callable[[], DataFrame], stage: Stage | None) -> list[ShardSaved]:
-        """Run an action, and take in what its tasks say; return the saved shards."""
-        started = time.perf_counter()
-        with in_words(name, self._plan.epoch):
-            reports = [Report.from_json(row.message) for row in tasks().collect()]
-        for report in reports:
-            for parcel in report.parcels:
-                self._parcels.setdefault(parcel.exit, []).append(parcel)
-        self._promise(reports, stage)
-        self._count(name, reports, (time.perf_counter() - started) * 1000)
-        return [one for report in reports for one in report.saved]
-
-    def _promise(self, reports: Sequence[Report], stage: Stage | None) -> None:
-        """Take promises that every task of a stage gives: the least of what they say holds for all."""
-        given: dict[tuple[int, str], list[object]] = {}
-        for report in reports:
-            for number, column, value in report.watermarks:
-                given.setdefault((number, column), []).append(value)
-        for (number, column), values in given.items():
-            if stage is not None and len(values) == stage.tasks:
-                self._watermarks.setdefault(number, {})[column] = min(values)  # type: ignore[type-var]
-
-    def _count(self, name: str, reports: Sequence[Report], milliseconds: float) -> None:
-        """Add up what the tasks of an action have counted; its time is that of the operator that it is named after."""
-        operators = dict.fromkeys([name, *(one for report in reports for one in report.figures)])
-        for one in operators:
-            total = _summed(report.figures.get(one, {}) for report in reports)
-            self._source_rows += int(total.pop("source_rows", 0))
-            if one == SOURCES:
-                self._source_rows += int(total.pop("rows", 0))
-                total["rows_in"] = self._source_rows
-            self._figures |= figures_of(one, {**total, "ms": milliseconds if one == name else 0.0})
-
-
 def _checked_plan(pipeline: Pipeline, state: OperatorPlan) -> Plan:
     """Return the plan of a pipeline with the names that its operators are stored under.
 
@@ -255,11 +169,3 @@ def _checked_plan(pipeline: Pipeline, state: OperatorPlan) -> Plan:
                 " with the input from its beginning"
             )
     return plan
-
-
-def _summed(figures: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    total: dict[str, float] = {}
-    for one in figures:
-        for name, value in one.items():
-            total[name] = total.get(name, 0) + value
-    return total

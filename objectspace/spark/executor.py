@@ -5,14 +5,15 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from typing import Protocol
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.types import IntegerType, StringType, StructType
 
-from checkpoint import RunWriter
+from checkpoint import Run, RunWriter
 from checkpoint.chain import OperatorPlan, ShardSaved, open_cache, save_run
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
@@ -75,12 +76,39 @@ def save_shard(
         CheckpointError: the location cannot be written.
     Time: O(dirty slots), or O(state) where a full run is due. Dirties: one new file.
     """
-    number = current_shard(plan) if shard is None else shard
-    writer = RunWriter(plan.kind(number))
+    saved, _ = save_shard_run(plan, space, current_shard(plan) if shard is None else shard)
+    return replace(saved, metrics=dict(metrics or {}))
+
+
+def save_shard_run(plan: OperatorPlan, space: PersistedObjectSpace, shard: int) -> tuple[ShardSaved, Run]:
+    """Do what ``save_shard`` does, and return the rows that were saved, too."""
+    writer = RunWriter(plan.kind(shard))
     seal_tables(space, plan.epoch)
     space.save(writer)
     writer.commit()
-    return save_run(plan, number, writer.run, metrics)
+    return save_run(plan, shard, writer.run), writer.run
+
+
+class Shards(Protocol):
+    """Opens shards of operators, and saves them."""
+
+    def open(self, plan: OperatorPlan, shard: int) -> AbstractContextManager[PersistedObjectSpace]:
+        """Open the space of a shard as the plan's lineages say."""
+
+    def save(self, plan: OperatorPlan, space: PersistedObjectSpace, shard: int) -> ShardSaved:
+        """Save what has changed in an open shard into a private run file."""
+
+
+class TaskShards:
+    """Opens shards for as long as a task needs them."""
+
+    def open(self, plan: OperatorPlan, shard: int) -> AbstractContextManager[PersistedObjectSpace]:
+        """Open the space of a shard; see ``open_shard``."""
+        return open_shard(plan, shard)
+
+    def save(self, plan: OperatorPlan, space: PersistedObjectSpace, shard: int) -> ShardSaved:
+        """Save what has changed in an open shard; see ``save_shard``."""
+        return save_shard(plan, space, shard)
 
 
 def shard_task(
@@ -95,25 +123,53 @@ def shard_task(
     """
 
     def _run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        started = time.perf_counter()
-        counted = _Counted(batches)
-        with collecting_seldom(), open_shard(plan) as space:
-            opened = time.perf_counter()
-            process(counted, space)
-            note_keyed(space, keyed or {})
-            processed = time.perf_counter()
-            saved = save_shard(plan, space)
-            ended = time.perf_counter()
-        metrics = {
-            "rows": counted.rows,
-            "task_seconds": ended - started,
-            "open_ms": (opened - started) * 1000,
-            "process_ms": (processed - opened) * 1000,
-            "save_ms": (ended - processed) * 1000,
-        }
-        yield message_batch(replace(saved, metrics=metrics))
+        with collecting_seldom():
+            saved = work_shard(plan, current_shard(plan), batches, process, keyed)
+        yield message_batch(saved)
 
     return _run
+
+
+def work_shard(
+    plan: OperatorPlan,
+    shard: int,
+    batches: Iterator[pa.RecordBatch],
+    process: Process,
+    keyed: Mapping[str, KeyedBy] | None = None,
+    shards: Shards | None = None,
+) -> ShardSaved:
+    """Run an operator over the rows of one shard, and save it.
+
+    Args:
+        plan: the plan of the operator.
+        shard: the number of the shard.
+        batches: its rows.
+        process: what the operator does.
+        keyed: which of its objects have keys that tell how rows are routed, which ``rescale`` asks for.
+        shards: what opens and saves the shard; for this once by default.
+
+    Raises:
+        CheckpointError: the location or the cache folder cannot be used.
+    Dirties: the cache, and one new file of the location.
+    """
+    using: Shards = shards or TaskShards()
+    started = time.perf_counter()
+    counted = _Counted(batches)
+    with using.open(plan, shard) as space:
+        opened = time.perf_counter()
+        process(counted, space)
+        note_keyed(space, keyed or {})
+        processed = time.perf_counter()
+        saved = using.save(plan, space, shard)
+        ended = time.perf_counter()
+    metrics = {
+        "rows": counted.rows,
+        "task_seconds": ended - started,
+        "open_ms": (opened - started) * 1000,
+        "process_ms": (processed - opened) * 1000,
+        "save_ms": (ended - processed) * 1000,
+    }
+    return replace(saved, metrics=metrics)
 
 
 def message_batch(saved: ShardSaved) -> pa.RecordBatch:

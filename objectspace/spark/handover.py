@@ -226,6 +226,13 @@ def from_bytes(data: bytes, schema: TableSchema) -> Chunk:
     return Chunk(schema, ops, list(zip(*columns, strict=True)))
 
 
+def carried(chunk: Chunk) -> Chunk:
+    """Return a chunk as its reader would have it from a file: the values of some types are not in one form before."""
+    if all(column.type.kind in _SAME for column in chunk.schema.columns):
+        return chunk
+    return from_bytes(to_bytes(chunk), chunk.schema)
+
+
 def _carried(schema: TableSchema) -> TableSchema:
     """Return a schema with text in the place of decimals of no fixed scale; itself where there are none."""
     if not any(column.type == _ANY_DECIMAL for column in schema.columns):
@@ -257,10 +264,16 @@ def write_parcels(location: Location, epoch: int, outbox: Outbox) -> tuple[Parce
         CheckpointError: the location cannot be written.
     Dirties: a new file for each exit and shard.
     """
-    return tuple(_written(location, epoch, *entry) for entry in outbox.taken())
+    return tuple(write_parcel(location, epoch, *entry) for entry in outbox.taken())
 
 
-def _written(location: Location, epoch: int, number: int, shard: int, chunk: Chunk) -> Parcel:
+def write_parcel(location: Location, epoch: int, number: int, shard: int, chunk: Chunk) -> Parcel:
+    """Write changes that leave through an exit, and go to a shard, into a private file.
+
+    Raises:
+        CheckpointError: the location cannot be written.
+    Dirties: a new file.
+    """
     data = to_bytes(chunk)
     name = f"{FOLDER}/{epoch:012d}-{uuid4().hex}.arrow"
     location.write(name, data)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from checkpoint.chain import Chain, Location, Manifest, OperatorPlan, ShardSaved, SourcePosition, location_at
+from checkpoint.chain import Chain, EpochPlan, Location, Manifest, OperatorPlan, ShardSaved, SourcePosition, location_at
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators import Pipeline as Builder
@@ -26,6 +26,7 @@ from objectspace.spark.connect import require_classic
 from objectspace.spark.epochs import Epochs
 from objectspace.spark.errors import in_words
 from objectspace.spark.executor import MESSAGE_SCHEMA, Process, open_shard, shard_task
+from objectspace.spark.in_driver import Driver, work_operators
 from objectspace.spark.inputs import (
     Declared,
     keyed_schema,
@@ -35,6 +36,7 @@ from objectspace.spark.inputs import (
     wide,
 )
 from objectspace.spark.offsets import offsets_of
+from objectspace.spark.placement import DRIVER_ROWS
 from objectspace.spark.progress import PHASES, EpochProgress, figures_of
 from objectspace.spark.query import PipelineQuery, Status, Watch
 from objectspace.spark.routes import KeyedBy
@@ -79,9 +81,13 @@ class Operator:
 
     def task(self, plan: OperatorPlan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         """Return the function that runs on the executors, once for each shard."""
+        return shard_task(plan, *self.work())
+
+    def work(self) -> tuple[Process, dict[str, KeyedBy]]:
+        """Return what is done with the rows of a shard, and which objects have keys that tell how rows are routed."""
         process = WholeEpoch(self.process) if isinstance(self.process, Stateful) else self.process
         keyed = self.process.keyed_by(self.key) if isinstance(self.process, RunningAggregate) else {}
-        return shard_task(plan, process, {**keyed, **dict.fromkeys(self.keyed, KeyedBy.whole(len(self.key)))})
+        return process, {**keyed, **dict.fromkeys(self.keyed, KeyedBy.whole(len(self.key)))}
 
     def run(self, plan: OperatorPlan, rows: DataFrame) -> list[ShardSaved]:
         """Run the operator over a micro-batch as one Spark action, and return what its shards have saved.
@@ -119,6 +125,8 @@ class Pipeline(Builder):
             made in the background while a stream runs.
         cache: the folder of the local caches, or None for the default of each machine.
         retention: which epochs are kept; the rest is removed in the background while a stream runs.
+        driver_rows: how many rows an epoch may have for the driver to work it itself, where that is quicker than tasks
+            are and no code of users runs; 0 for never.
 
     Raises:
         CheckpointError: the location cannot be used, or holds a space with another number of shards.
@@ -134,6 +142,7 @@ class Pipeline(Builder):
         full_after: int = 64,
         cache: str | os.PathLike[str] | None = None,
         retention: Retention | None = None,
+        driver_rows: int = DRIVER_ROWS,
     ) -> None:
         super().__init__(location, shards)
         self.chain = Chain.open_or_create(location_at(location, options), shards)
@@ -146,6 +155,7 @@ class Pipeline(Builder):
         self._watch = Watch()
         self._full_after = TASKS_WAIT * full_after
         self._cache = None if cache is None else os.path.abspath(cache)
+        self.driver = Driver(driver_rows)
         self.upkeep = Upkeep(self.chain.location, retention or Retention(), full_after)
 
     def source(
@@ -233,6 +243,7 @@ class Pipeline(Builder):
         if manifest is not None:
             progress = EpochProgress.of(manifest)
             self._watch.progress.append(progress)
+            self.driver.note(progress)
             LOG.info("%s", progress)
             self.upkeep.published(manifest.epoch)
         return manifest
@@ -303,7 +314,8 @@ class Pipeline(Builder):
             self._built()
         self._progress = os.fspath(checkpoint_location)
         writer = rows.writeStream.foreachBatch(self._each(on_epoch)).option("checkpointLocation", self._progress)
-        self._query = PipelineQuery((writer.trigger(**trigger) if trigger else writer).start(), self._watch)
+        query = (writer.trigger(**trigger) if trigger else writer).start()
+        self._query = PipelineQuery(query, self._watch, self.driver.shards.release)
         return self._query
 
     def progress(self) -> list[EpochProgress]:
@@ -396,19 +408,30 @@ class Pipeline(Builder):
         plan = self.chain.begin(position, list(self.operators), self._full_after, self._cache)
         if plan is None:
             return None
-        # One action for each operator: two in one job could see outputs of different attempts when an executor dies.
-        saved: dict[str, list[ShardSaved]] = {}
-        figures: dict[str, float] = {}
-        for name, operator in self.operators.items():
-            since = time.perf_counter()
-            with in_words(name, plan.epoch):
-                saved[name] = operator.run(plan.operators[name], rows)
-            total = {key: sum(one.metrics.get(key, 0) for one in saved[name]) for key in ("rows", *PHASES)}
-            phases = {phase: total[phase] for phase in PHASES if total[phase]}
-            taken = {"rows_in": total["rows"], "ms": (time.perf_counter() - since) * 1000}
-            figures |= figures_of(name, {**taken, **phases})
+        saved = self._worked_in_driver(plan, rows)
+        figures = {} if saved is None else {"driver": 1.0}
+        if saved is None:
+            saved = {}
+            # One action for each operator: two in one job could see outputs of different attempts when one is lost.
+            for name, operator in self.operators.items():
+                since = time.perf_counter()
+                with in_words(name, plan.epoch):
+                    saved[name] = operator.run(plan.operators[name], rows)
+                figures |= _figures_of(name, saved[name], (time.perf_counter() - since) * 1000)
+        else:
+            for name, shards in saved.items():
+                figures |= _figures_of(name, shards, sum(one.metrics["task_seconds"] for one in shards) * 1000)
+        figures["rows"] = max(
+            (sum(one.metrics.get("rows", 0) for one in shards) for shards in saved.values()), default=0
+        )
         figures["seconds"] = time.perf_counter() - started
         return self.chain.publish(plan, saved, figures, self.upkeep.images(plan.epoch))
+
+    def _worked_in_driver(self, plan: EpochPlan, rows: DataFrame) -> dict[str, list[ShardSaved]] | None:
+        """Return what the shards have saved where the driver worked the epoch, None where tasks are to do it."""
+        if not all(isinstance(one.process, RunningAggregate) for one in self.operators.values()):
+            return None
+        return self.driver.attempt(plan, lambda: work_operators(self.operators, plan, rows, self.driver))
 
     def _each(self, on_epoch: Callable[[int, Manifest | None], None] | None) -> Callable[[DataFrame, int], None]:
         watch = self._watch
@@ -420,9 +443,17 @@ class Pipeline(Builder):
                     on_epoch(batch, manifest)
             except BaseException as error:
                 watch.error = error
+                self.driver.shards.release()
                 raise
 
         return _run
+
+
+def _figures_of(operator: str, saved: Sequence[ShardSaved], ms: float) -> dict[str, float]:
+    """Return the figures of an operator that was added, whose action took so long."""
+    total = {key: sum(one.metrics.get(key, 0) for one in saved) for key in ("rows", *PHASES)}
+    phases = {phase: total[phase] for phase in PHASES if total[phase]}
+    return figures_of(operator, {"rows_in": total["rows"], "ms": ms, **phases})
 
 
 def _query_id(rows: DataFrame) -> str:

@@ -54,6 +54,7 @@ class EpochProgress:
         file_bytes: the bytes of the run files.
         ms: how long it took from the micro-batch to the manifest, milliseconds.
         operators: what each operator did.
+        in_driver: whether the driver worked it itself, without tasks.
     """
 
     epoch: int
@@ -66,6 +67,7 @@ class EpochProgress:
     file_bytes: int
     ms: float
     operators: tuple[OperatorProgress, ...] = ()
+    in_driver: bool = False
 
     @classmethod
     def of(cls, manifest: Manifest) -> Self:
@@ -83,6 +85,7 @@ class EpochProgress:
             manifest.file_bytes,
             round(figures.get("seconds", 0.0) * 1000, 3),
             tuple(_operator(manifest, name) for name in names),
+            bool(figures.get("driver")),
         )
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,11 +33,17 @@ class PipelineQuery(StreamingQuery):
     Args:
         query: Spark's query.
         watch: what is known of it.
+        release: gives back what the driver holds for it, once it has ended.
     """
 
-    def __init__(self, query: StreamingQuery, watch: Watch) -> None:
+    def __init__(self, query: StreamingQuery, watch: Watch, release: Callable[[], None] = lambda: None) -> None:
         super().__init__(query._jsq)
-        self._watch = watch
+        self._watch, self._release = watch, release
+
+    def stop(self) -> None:
+        """Stop the query; see Spark's own."""
+        super().stop()
+        self._release()
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:
         """Wait until the query ends; see Spark's own.
@@ -67,6 +74,9 @@ class PipelineQuery(StreamingQuery):
             if known is None:
                 raise
             raise known from None
+        finally:
+            if not self.isActive:
+                self._release()
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +20,7 @@ from objectspace.errors import ObjectSpaceError
 from objectspace.operators import Operator
 from objectspace.relational import Chunk, RowError, TableSchema
 from objectspace.space import ObjectSpace
-from objectspace.spark.executor import collecting_seldom, current_shard, open_shard, save_shard
+from objectspace.spark.executor import Shards, TaskShards, collecting_seldom, current_shard
 from objectspace.spark.handover import (
     Outbox,
     Parcel,
@@ -327,24 +327,40 @@ class StageTask:
             raise
 
     def run(self, shard: int, batches: Iterator[pa.RecordBatch]) -> Report:
-        """Process the changes of one shard, and save it for each operator."""
-        plan, clock = self.plans[0], _Clock(self.stage.operators)
+        """Receive and process the changes of one shard, and save it for each operator."""
+        plan, started = self.plans[0], time.perf_counter()
         chunks, source_rows = self._input(shard, batches)
-        clock.lap(self.stage.name, "receive_ms")
+        received = {"receive_ms": (time.perf_counter() - started) * 1000, "source_rows": source_rows}
+        report = self.work(shard, chunks, TaskShards(), partial(write_parcels, plan.location, plan.epoch))
+        report.figures[self.stage.name] = received | report.figures[self.stage.name]
+        return report
+
+    def work(
+        self, shard: int, chunks: Mapping[str, Chunk], shards: Shards, hand_over: Callable[[Outbox], tuple[Parcel, ...]]
+    ) -> Report:
+        """Process the changes of one shard, and save it for each operator.
+
+        Args:
+            shard: the number of the shard.
+            chunks: the changes of each side that has any.
+            shards: what opens and saves the shard.
+            hand_over: takes what leaves the stage, and returns what of it lies in files.
+        """
+        plan, clock = self.plans[0], _Clock(self.stage.operators)
         outbox = Outbox(self.stage.fragment.all_exits(), shard)
         with ExitStack() as opened:
             spaces = {}
             for one in self.plans:
-                spaces[one.operator] = opened.enter_context(open_shard(one, shard))
+                spaces[one.operator] = opened.enter_context(shards.open(one, shard))
                 clock.lap(one.operator, "open_ms")
             running = Running(self.stage.fragment, spaces[plan.operator], outbox, spaces)
             self._process(running, chunks)
             clock.lap(self.stage.name, "process_ms")
-            parcels = write_parcels(plan.location, plan.epoch, outbox)
+            parcels = hand_over(outbox)
             clock.lap(self.stage.name, "hand_over_ms")
             saved = []
             for one in self.plans:
-                saved.append(save_shard(one, spaces[one.operator], shard))
+                saved.append(shards.save(one, spaces[one.operator], shard))
                 clock.lap(one.operator, "save_ms")
         figures = clock.figures
         for name, work in running.work_by_name().items():
@@ -352,7 +368,7 @@ class StageTask:
             if name != self.stage.name:
                 figures[name]["process_ms"] = work.seconds * 1000
                 figures[self.stage.name]["process_ms"] -= work.seconds * 1000
-        figures[self.stage.name] |= {"source_rows": source_rows, "rows_in": sum(map(len, chunks.values()))}
+        figures[self.stage.name]["rows_in"] = sum(map(len, chunks.values()))
         return Report(tuple(saved), parcels, running.watermarks(), figures)
 
     def _process(self, running: Running, chunks: Mapping[str, Chunk]) -> None:

@@ -1,0 +1,130 @@
+"""Shards that the driver keeps open from one epoch to the next, so that what is in memory need not be read again.
+
+A held space goes on from where it is only where the runs that its shard is made of are those that it has seen, and the
+run that it saved last, if that was accepted. In every other case it is closed, and the shard is opened anew as a task
+would open it. So nothing depends on what is held but time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from checkpoint import Run
+from checkpoint.chain import AcceptedRun, OperatorPlan, ShardSaved, cache_root
+from checkpoint.chain.plan import fingerprint_of
+from objectspace import PersistedObjectSpace
+from objectspace.spark.executor import open_shard, save_shard_run
+
+HELD_EPOCHS = 256
+"""After how many epochs a space is opened anew: each operator that was opened on one leaves a little behind."""
+
+HELD_SLOTS = 200_000
+"""How many clean slots a held space keeps in memory."""
+
+
+@dataclass
+class _Held:
+    """An open space, the runs that it has seen, and the one that it has saved, which may have been accepted or not."""
+
+    space: PersistedObjectSpace
+    opened: ExitStack
+    seen: list[tuple[int, str]]
+    run: Run | None = None
+    saved: AcceptedRun | None = None
+    epochs: int = 0
+
+    def goes_on(self, plan: OperatorPlan, shard: int) -> bool:
+        """Take over the run that was saved, where it was accepted, and tell whether the space is what the plan says."""
+        wanted = fingerprint_of(plan.lineages[shard])
+        self.epochs += 1
+        if self.epochs > HELD_EPOCHS:
+            return False
+        if self.run is None or self.saved is None:
+            return wanted == self.seen
+        if wanted != [*self.seen, (self.saved.epoch, self.saved.digest)]:
+            return False
+        self.space.store.apply(self.run, self.saved.epoch)
+        self.space.on_saved()
+        self.seen, self.run, self.saved = wanted, None, None
+        return True
+
+
+@dataclass
+class HeldShards:
+    """The open shards of a driver. One thread at a time works with them, inside :meth:`turn`."""
+
+    _held: dict[tuple[str, int], _Held] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _is_leaving: bool = False
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Work with the shards: what raises leaves none of them open, since it may have changed them."""
+        with self._lock:
+            self._is_leaving = False
+            try:
+                yield
+            except BaseException:
+                self._close()
+                raise
+            if self._is_leaving:
+                self._close()
+
+    def release(self) -> None:
+        """Close all shards, at the end of the turn where there is one. May be done twice."""
+        self._is_leaving = True
+        if self._lock.acquire(blocking=False):
+            try:
+                self._close()
+            finally:
+                self._lock.release()
+
+    @contextmanager
+    def open(self, plan: OperatorPlan, shard: int) -> Iterator[PersistedObjectSpace]:
+        """Open the space of a shard as ``open_shard`` does, and leave it open.
+
+        Args:
+            plan: the plan of the operator.
+            shard: the number of the shard.
+
+        Raises: as ``open_shard``.
+        """
+        key = plan.operator, shard
+        held = self._held.pop(key, None)
+        if held is not None and not _is_going_on(held, plan, shard):
+            held.opened.close()
+            held = None
+        self._held[key] = held or _opened(plan, shard)
+        yield self._held[key].space
+
+    def save(self, plan: OperatorPlan, space: PersistedObjectSpace, shard: int) -> ShardSaved:
+        """Save what has changed in an open shard into a private run file, as ``save_shard`` does, and remember it."""
+        held = self._held[plan.operator, shard]
+        saved, held.run = save_shard_run(plan, space, shard)
+        held.saved = saved.run
+        return saved
+
+    def _close(self) -> None:
+        while self._held:
+            self._held.popitem()[1].opened.close()
+
+
+def _is_going_on(held: _Held, plan: OperatorPlan, shard: int) -> bool:
+    try:
+        return held.goes_on(plan, shard)
+    except BaseException:
+        held.opened.close()
+        raise
+
+
+def _opened(plan: OperatorPlan, shard: int) -> _Held:
+    # A task that met a cache in use would have to make another one: the driver has caches of its own.
+    folder = Path(plan.cache) if plan.cache else cache_root()
+    own = replace(plan, cache=str(folder / "driver"))
+    opened = ExitStack()
+    space = opened.enter_context(open_shard(own, shard, cache_slots=HELD_SLOTS))
+    return _Held(space, opened, fingerprint_of(plan.lineages[shard]))
