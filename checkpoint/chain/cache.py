@@ -9,6 +9,7 @@ very runs that the image stands for stays as it is: a file beside it notes that 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -40,6 +41,9 @@ Fingerprint = list[tuple[int, str]]
 KEPT_SECONDS = 7 * 86_400
 """How long a cache is kept that nobody opens: that of a space or an operator that is gone, or of a task that died."""
 
+
+LONGEST_NAME = 160
+"""How many characters of the name of an operator the name of a folder has; file systems take 255 bytes."""
 
 PAGED_SLOTS = 100_000
 """A run of more item rows is folded in page by page: in memory they would take some hundred bytes each."""
@@ -227,8 +231,15 @@ def _fresh(folder: Path, plan: OperatorPlan, shard: int) -> CheckpointStore:
 def _folder(plan: OperatorPlan, shard: int) -> Path:
     # A space that was dropped and made again at the same place has another incarnation, and so other caches.
     root = Path(plan.cache) if plan.cache else cache_root()
-    operator = re.sub(r"[^A-Za-z0-9_-]", lambda match: f"%{ord(match[0]):02x}", plan.operator)
-    return _made(root / plan.incarnation / f"{operator}-{shard}")
+    return _made(root / plan.incarnation / f"{_folder_name(plan.operator)}-{shard}")
+
+
+def _folder_name(operator: str) -> str:
+    """Return a name that every file system takes; one that would be too long ends in a digest."""
+    plain = re.sub(r"[^A-Za-z0-9_-]", lambda match: f"%{ord(match[0]):02x}", operator)
+    if len(plain) <= LONGEST_NAME:
+        return plain
+    return f"{plain[: LONGEST_NAME - 33]}-{hashlib.blake2b(operator.encode(), digest_size=16).hexdigest()}"
 
 
 def _made(folder: Path) -> Path:

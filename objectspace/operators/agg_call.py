@@ -170,9 +170,13 @@ def output_schema(
     return TableSchema(columns, list(group_key), watermark_column=watermark_column)
 
 
+_MOST_DIGITS = 38
+"""How many digits a decimal has at most, in Arrow and in Spark."""
+
+
 def _sum_type(kind: DataType) -> DataType:
     if kind.kind == "decimal":
-        return DataType("decimal")
+        return kind if kind.precision is None else DataType("decimal", _MOST_DIGITS, kind.scale)
     return DataType("int64" if kind.kind in INTEGERS else "float64")
 
 

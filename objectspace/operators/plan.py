@@ -179,9 +179,13 @@ def _named(nodes: Sequence[Node], stored: Mapping[str, Sequence[str]]) -> dict[N
     for node in nodes:
         if node not in found:
             path = f"{'+'.join(dict.fromkeys(_path(one, found) for one in node.inputs))}.{node.label}"
-            found[node] = name = _free(path, taken if node.is_stateful else ())
+            found[node] = name = _free(_bounded(path), taken if node.is_stateful else ())
             taken.add(name)
     return found
+
+
+LONGEST_PATH = 400
+"""How many characters of a path the name of an operator has before it is shortened."""
 
 
 def _path(node: Node, names: Mapping[Node, str]) -> str:
@@ -189,6 +193,14 @@ def _path(node: Node, names: Mapping[Node, str]) -> str:
     while not node.is_stateful and len(node.inputs) == 1:
         node = node.inputs[0]
     return names[node]
+
+
+def _bounded(path: str) -> str:
+    """Return a path that does not grow for ever: each round of joining a stream with itself would double it."""
+    if len(path) <= LONGEST_PATH:
+        return path
+    digest = hashlib.sha256(path.encode()).hexdigest()[:16]
+    return f"{path[: LONGEST_PATH // 2]}~{digest}.{path.rpartition('.')[2]}"
 
 
 def _free(name: str, taken: Iterable[str]) -> str:

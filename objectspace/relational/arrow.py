@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -114,12 +115,23 @@ def array_of(values: Iterable[Any], column: Column) -> pa.Array:
         RowError: a value has no place in Arrow's type, for example a NaN in a decimal.
     """
     try:
-        return pa.array(list(values), arrow_type(column.type))
+        return pa.array(_fitting(list(values), column.type), arrow_type(column.type))
     except (pa.ArrowInvalid, OverflowError, TypeError, ValueError) as error:
         raise RowError(
             f"column {column.name!r} ({column.type}) has a value that Arrow's {arrow_type(column.type)} cannot hold:"
             f" {error}"
         ) from None
+
+
+def _fitting(values: list[Any], kind: DataType) -> list[Any]:
+    """Return values as Arrow holds them: of decimals without a fixed scale at most 18 digits after the point."""
+    if kind != _ANY_DECIMAL:
+        return values
+    return [value.quantize(_LEAST, context=_WIDE) if _is_longer(value) else value for value in values]
+
+
+def _is_longer(value: Any) -> bool:
+    return isinstance(value, Decimal) and value.is_finite() and value.as_tuple().exponent < -_PLACES  # type: ignore[operator]
 
 
 def array_of_cells(cells: list[Any], column: Column) -> pa.Array:
@@ -164,6 +176,11 @@ def _kind(arrow: pa.DataType) -> DataType:
             return DataType(kind)
     raise SchemaError(f"Arrow's type {arrow} has no match: cast it to one of {', '.join(map(str, _ARROW.values()))}")
 
+
+_ANY_DECIMAL = DataType("decimal")
+_PLACES = 18
+_LEAST = Decimal(1).scaleb(-_PLACES)
+_WIDE = Context(prec=400, rounding=ROUND_HALF_UP)
 
 _KINDS = (
     (pt.is_boolean, "bool"),

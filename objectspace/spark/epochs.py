@@ -17,7 +17,7 @@ from objectspace.spark.handover import Parcel
 from objectspace.spark.in_driver import EpochInDriver
 from objectspace.spark.inputs import Declared
 from objectspace.spark.placement import runs_code_of_users
-from objectspace.spark.routes import PIPELINE, note_routes
+from objectspace.spark.routes import PIPELINE, note_routes, note_sources, noted_sources
 from objectspace.spark.sinks import Delivery, note_parcels, noted_parcels
 from objectspace.spark.stages import Stage, compiled
 from objectspace.spark.tasks import Intake
@@ -46,7 +46,10 @@ class Epochs:
         self.chain: Chain = pipeline.chain
         self._full_after, self._cache = full_after, cache
         self._images = pipeline.upkeep.images
-        self.plan = _checked_plan(pipeline, self._state_plan())
+        self.plan, noted = _checked_plan(pipeline, self._state_plan())
+        self.sources = noted or [one.name for one in declared]
+        """The sources in the order in which Spark knows them."""
+        self._is_noted = bool(noted)
         wanted = {name: pipeline.results[name] for name in (*pipeline.functions, *pipeline.frames)}
         self.stages = compiled(self.plan, wanted, self.chain.shards)
         self._inputs = tuple(one.input() for one in declared)
@@ -132,16 +135,19 @@ class Epochs:
         self, plan: EpochPlan, saved: Mapping[str, Sequence[ShardSaved]], figures: Mapping[str, float]
     ) -> Manifest:
         """Publish an epoch, and in it the images that were made beside."""
-        return self.chain.publish(plan, saved, figures, self._images(plan.epoch))
+        manifest = self.chain.publish(plan, saved, figures, self._images(plan.epoch))
+        self._is_noted = True
+        return manifest
 
     def save_state(self, plan: OperatorPlan, results: Mapping[str, Sequence[Parcel]]) -> list[ShardSaved]:
         """Save what the driver must know, where it changed."""
         saved = [ShardSaved(PIPELINE, shard, None) for shard in range(plan.shards)]
-        if results or not any(plan.lineages):
+        if results or not self._is_noted:
             with open_shard(plan, 0) as space:
                 if not any(plan.lineages):
                     note(space, self.plan, self.plan.stateful)
                 note_routes(space, self.plan)
+                note_sources(space, self.sources)
                 note_parcels(space, results)
                 saved[0] = save_shard(plan, space, 0)
         return saved
@@ -151,14 +157,14 @@ class Epochs:
         return Intake(self._inputs, self.stages.sources, epoch)
 
 
-def _checked_plan(pipeline: Pipeline, state: OperatorPlan) -> Plan:
-    """Return the plan of a pipeline with the names that its operators are stored under.
+def _checked_plan(pipeline: Pipeline, state: OperatorPlan) -> tuple[Plan, list[str]]:
+    """Return the plan of a pipeline with the names that its operators are stored under, and the order of its sources.
 
     Raises:
         PipelineChangedError: the state is that of another pipeline.
     """
     if not any(state.lineages):
-        return pipeline.plan()
+        return pipeline.plan(), []
     with open_shard(state, 0) as space:
         plan = pipeline.plan(stored_names(space))
         difference = compare(space, plan)
@@ -168,4 +174,11 @@ def _checked_plan(pipeline: Pipeline, state: OperatorPlan) -> Plan:
                 f" {difference.describe(space, plan)}; go back to the pipeline as it was, or start at another location"
                 " with the input from its beginning"
             )
-    return plan
+        noted = noted_sources(space)
+    if noted and set(noted) != set(pipeline.sources):
+        raise PipelineChangedError(
+            f"the state at {state.location.url} is of a pipeline with the sources {', '.join(sorted(noted))}, found"
+            f" {', '.join(sorted(pipeline.sources))}: declare the same ones, or start at another location with the"
+            " input from its beginning"
+        )
+    return plan, noted

@@ -19,7 +19,7 @@ from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.relational import seal_tables
 from objectspace.space import CACHE_SLOTS
-from objectspace.spark.routes import KeyedBy, note_keyed
+from objectspace.spark.routes import KeyedBy, note_keyed, require_operator
 
 Process = Callable[[Iterator[pa.RecordBatch], PersistedObjectSpace], None]
 """What an operator does with the rows of its shard in one epoch: read them, and change objects of the space.
@@ -112,7 +112,7 @@ class TaskShards:
 
 
 def shard_task(
-    plan: OperatorPlan, process: Process, keyed: Mapping[str, KeyedBy] | None = None
+    plan: OperatorPlan, process: Process, keyed: Mapping[str, KeyedBy] | None = None, does: str = ""
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function for ``mapInArrow`` that runs an operator over the rows of one shard.
 
@@ -120,11 +120,12 @@ def shard_task(
         plan: the plan of the operator.
         process: what the operator does.
         keyed: which of its objects have keys that tell how rows are routed, which ``rescale`` asks for.
+        does: what the operator is, as text: state of another one is refused.
     """
 
     def _run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with collecting_seldom():
-            saved = work_shard(plan, current_shard(plan), batches, process, keyed)
+            saved = work_shard(plan, current_shard(plan), batches, process, keyed, does)
         yield message_batch(saved)
 
     return _run
@@ -136,6 +137,7 @@ def work_shard(
     batches: Iterator[pa.RecordBatch],
     process: Process,
     keyed: Mapping[str, KeyedBy] | None = None,
+    does: str = "",
     shards: Shards | None = None,
 ) -> ShardSaved:
     """Run an operator over the rows of one shard, and save it.
@@ -146,16 +148,19 @@ def work_shard(
         batches: its rows.
         process: what the operator does.
         keyed: which of its objects have keys that tell how rows are routed, which ``rescale`` asks for.
+        does: what the operator is, as text; nothing where that does not matter.
         shards: what opens and saves the shard; for this once by default.
 
     Raises:
         CheckpointError: the location or the cache folder cannot be used.
+        PipelineChangedError: the state is that of another operator.
     Dirties: the cache, and one new file of the location.
     """
     using: Shards = shards or TaskShards()
     started = time.perf_counter()
     counted = _Counted(batches)
     with using.open(plan, shard) as space:
+        require_operator(space, plan.operator, does)
         opened = time.perf_counter()
         process(counted, space)
         note_keyed(space, keyed or {})

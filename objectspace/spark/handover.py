@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Self
 from uuid import uuid4
@@ -235,22 +235,43 @@ def carried(chunk: Chunk) -> Chunk:
 
 def _carried(schema: TableSchema) -> TableSchema:
     """Return a schema with text in the place of decimals of no fixed scale; itself where there are none."""
-    if not any(column.type == _ANY_DECIMAL for column in schema.columns):
+    kinds = [_carried_type(column.type) for column in schema.columns]
+    if kinds == [column.type for column in schema.columns]:
         return schema
-    kinds = [DataType("string") if column.type == _ANY_DECIMAL else column.type for column in schema.columns]
     columns = [Column(one.name, kind, one.nullable) for one, kind in zip(schema.columns, kinds, strict=True)]
     return TableSchema(columns, list(schema.primary_key))
 
 
+def _carried_type(kind: DataType) -> DataType:
+    if kind == _ANY_DECIMAL:
+        return DataType("string")
+    if kind.element is not None:
+        return replace(kind, element=_carried_type(kind.element))
+    return replace(kind, fields=tuple((name, _carried_type(field)) for name, field in kind.fields))
+
+
+def _converter(kind: DataType, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return what converts the decimals of no fixed scale in a value of a type that holds some."""
+    if kind == _ANY_DECIMAL:
+        return lambda value: None if value is None else convert(value)
+    if kind.element is not None:
+        within = _converter(kind.element, convert)
+        return lambda value: None if value is None else [within(one) for one in value]
+    fields = {name: _converter(field, convert) for name, field in kind.fields if _carried_type(field) != field}
+    return lambda value: None if value is None else value | {name: of(value[name]) for name, of in fields.items()}
+
+
 def _converted(chunk: Chunk, schema: TableSchema, convert: Callable[[Any], Any]) -> Chunk:
-    """Return a chunk with a schema that has other types in some columns, whose values are converted."""
-    pairs = zip(chunk.schema.columns, schema.columns, strict=True)
+    """Return a chunk with a schema that has text for decimals, or decimals for text, in some columns."""
+    pairs = list(zip(chunk.schema.columns, schema.columns, strict=True))
     places = [place for place, (before, after) in enumerate(pairs) if before.type != after.type]
     if not places:
         return chunk
     columns = [list(column) for column in zip(*chunk.values, strict=True)] or [[] for _ in schema.columns]
     for place in places:
-        columns[place] = [None if value is None else convert(value) for value in columns[place]]
+        before, after = (column.type for column in pairs[place])
+        exact = before if _carried_type(before) != before else after
+        columns[place] = list(map(_converter(exact, convert), columns[place]))
     return Chunk(schema, chunk.ops, list(zip(*columns, strict=True)))
 
 

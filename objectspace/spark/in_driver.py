@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimestampType
 
 from checkpoint.chain import EpochPlan, ShardSaved
@@ -95,7 +94,7 @@ def fetched(rows: DataFrame, most_rows: int) -> pa.Table:
     """
     if _has_instants(rows.schema) and rows.sparkSession.conf.get("spark.sql.session.timeZone") != "UTC":
         raise ObjectSpaceError("the instants of a session with another time zone than UTC are fetched in UTC")
-    table = rows.where(sf.expr(f"(monotonically_increasing_id() & {_PLACE}L) <= {most_rows}L")).toArrow()
+    table = rows.where(f"(monotonically_increasing_id() & {_PLACE}L) <= {most_rows}L").toArrow()
     if table.num_rows > most_rows:
         raise TooManyRowsError(f"the micro-batch has more than {most_rows:,} rows: tasks work it")
     return table
@@ -123,9 +122,9 @@ def work_operators(
     saved = {}
     for route, (name, operator) in zip(routes, operators.items(), strict=True):
         used = table.select(list(operator.columns or rows.columns))
-        process, keyed = operator.work()
+        process, keyed, does = operator.work()
         saved[name] = [
-            work_shard(plan.operators[name], shard, part, process, keyed, driver.shards)
+            work_shard(plan.operators[name], shard, part, process, keyed, does, driver.shards)
             for shard, part in enumerate(_parts(used, table[route], plan.operators[name].shards))
         ]
     return saved

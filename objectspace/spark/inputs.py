@@ -10,6 +10,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
+from checkpoint import CheckpointError
+from checkpoint.chain import Location
 from objectspace.operators import Node
 from objectspace.relational import SchemaError, TableSchema
 from objectspace.spark.tasks import TAG, SourceInput
@@ -35,7 +37,7 @@ class Declared:
 
     def input(self) -> SourceInput:
         """Return what a task must know."""
-        return SourceInput(self.name, self.node.schema, self.op_column, self.is_numbered)
+        return SourceInput(self.name, self.node.schema, self.op_column, self.is_numbered, self.node.append_only)
 
 
 def schema_of(frame: DataFrame, op_column: str | None) -> StructType:
@@ -56,11 +58,22 @@ def require_plain_names(names: Iterable[str]) -> None:
         SchemaError: a name has a dot or a backtick, which it takes for something else.
     """
     for name in names:
-        if "." in name or "`" in name:
-            raise SchemaError(
-                f"column {name!r}: Spark cannot hand a column of this name to Python: rename it, with"
-                " withColumnRenamed() for example"
-            )
+        require_plain_name(name, "column")
+
+
+def require_plain_name(name: str, what: str) -> None:
+    """Make sure that Spark finds a column by a name.
+
+    Args:
+        name: the name.
+        what: what has it: ``column``, or ``source``, whose rows are a column beside those of other sources.
+
+    Raises:
+        SchemaError: it has a dot or a backtick, which Spark takes for something else.
+    """
+    if "." in name or "`" in name:
+        advice = "rename it, with withColumnRenamed() for example" if what == "column" else "choose another name"
+        raise SchemaError(f"{what} {name!r}: Spark cannot hand a column of this name to Python: {advice}")
 
 
 def require_distinct(name: str, known: Iterable[str]) -> None:
@@ -118,3 +131,16 @@ def keyed_schema(frame: DataFrame, op_column: str | None, key: Sequence[object])
     found = schema_of(frame, op_column)
     require_plain_names(found.names)
     return TableSchema.from_spark(found, list(key))  # type: ignore[arg-type]
+
+
+def require_shared(location: Location) -> None:
+    """Make sure that tasks reach a location.
+
+    Raises:
+        CheckpointError: it is the memory of this process.
+    """
+    if location.url.startswith("memory:"):
+        raise CheckpointError(
+            f"location {location.url}: tasks run in other processes, which do not see the memory of this one: use a"
+            " folder, or a URL that all of them reach"
+        )

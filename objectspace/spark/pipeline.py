@@ -31,7 +31,9 @@ from objectspace.spark.inputs import (
     Declared,
     keyed_schema,
     require_distinct,
+    require_plain_name,
     require_plain_names,
+    require_shared,
     require_streams,
     wide,
 )
@@ -39,7 +41,7 @@ from objectspace.spark.offsets import offsets_of
 from objectspace.spark.placement import DRIVER_ROWS
 from objectspace.spark.progress import PHASES, EpochProgress, figures_of
 from objectspace.spark.query import PipelineQuery, Status, Watch
-from objectspace.spark.routes import KeyedBy
+from objectspace.spark.routes import KeyedBy, require_kind
 from objectspace.spark.shards import shard_expression
 from objectspace.spark.sinks import FrameFunction
 from objectspace.spark.stateful import Stateful, WholeEpoch
@@ -83,11 +85,16 @@ class Operator:
         """Return the function that runs on the executors, once for each shard."""
         return shard_task(plan, *self.work())
 
-    def work(self) -> tuple[Process, dict[str, KeyedBy]]:
-        """Return what is done with the rows of a shard, and which objects have keys that tell how rows are routed."""
-        process = WholeEpoch(self.process) if isinstance(self.process, Stateful) else self.process
-        keyed = self.process.keyed_by(self.key) if isinstance(self.process, RunningAggregate) else {}
-        return process, {**keyed, **dict.fromkeys(self.keyed, KeyedBy.whole(len(self.key)))}
+    def work(self) -> tuple[Process, dict[str, KeyedBy], str]:
+        """Return what is done with the rows of a shard, which objects its keys route, and what the operator is.
+
+        What a ``RunningAggregate`` is, as text, is another one where its state would be another one.
+        """
+        whole = dict.fromkeys(self.keyed, KeyedBy.whole(len(self.key)))
+        if isinstance(self.process, RunningAggregate):
+            does = f"{self.process!r} by {', '.join(self.key)}"
+            return self.process, {**self.process.keyed_by(self.key), **whole}, does
+        return WholeEpoch(self.process) if isinstance(self.process, Stateful) else self.process, whole, ""
 
     def run(self, plan: OperatorPlan, rows: DataFrame) -> list[ShardSaved]:
         """Run the operator over a micro-batch as one Spark action, and return what its shards have saved.
@@ -182,7 +189,13 @@ class Pipeline(Builder):
         if not isinstance(schema, DataFrame):
             return super().source(name, schema, key, append_only=bool(append_only))
         require_distinct(name, self._declared)
+        require_plain_name(name, "source")
         found = keyed_schema(schema, op_column, key)
+        if op_column is not None and not found.primary_key:
+            raise SchemaError(
+                f"source {name!r}: op_column={op_column!r} takes rows back, and nothing tells which: name the columns"
+                " that tell its rows apart with key="
+            )
         stream = super().source(name, found, append_only=op_column is None if append_only is None else append_only)
         self._declared[name] = Declared(name, schema, op_column, stream.node, not found.primary_key)
         return stream
@@ -259,7 +272,8 @@ class Pipeline(Builder):
                 "the pipeline has no source: declare one with source(name, df, key=), or pass start() a stream"
             )
         require_streams(list(self._declared.values()))
-        return self.micro_batch({name: one.frame for name, one in self._declared.items()})
+        # To Spark a source is its place in the query, so that its offsets are those of what stood there before.
+        return self.micro_batch({name: self._declared[name].frame for name in self._built().sources})
 
     def micro_batch(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         """Return the rows of some sources as one DataFrame, in the form that ``run_epoch`` takes.
@@ -306,12 +320,16 @@ class Pipeline(Builder):
                 "start() takes a stream for operators that were added, and none where sources are declared; a pipeline"
                 " has the one or the other"
             )
+        if self._query is not None and self._query.isActive:
+            raise ObjectSpaceError(
+                f"a query of this pipeline runs already ({self._query.id}): stop it first; another pipeline needs a"
+                " location of its own"
+            )
+        require_shared(self.chain.location)
         self.chain.refresh()
         self._epochs, self._watch = None, Watch()
         rows = self.stream() if stream is None else stream
         require_classic(rows)
-        if self._declared:
-            self._built()
         self._progress = os.fspath(checkpoint_location)
         writer = rows.writeStream.foreachBatch(self._each(on_epoch)).option("checkpointLocation", self._progress)
         query = (writer.trigger(**trigger) if trigger else writer).start()
@@ -330,13 +348,15 @@ class Pipeline(Builder):
         """
         chain = self.chain.fresh()
         newest, error = chain.newest, self._watch.error
+        if self._query is not None and self._query.exception() is None:
+            error = None  # the query was stopped in the midst of an epoch
         return Status(
             chain.location.url,
             chain.shards,
             chain.epoch,
             self._query is not None and self._query.isActive,
             None if newest is None else EpochProgress.of(newest),
-            None if error is None else str(error),
+            None if error is None else "; ".join([str(error) or type(error).__name__, *_notes(error)]),
         )
 
     def operator_plan(self, operator: str, epoch: int | None = None) -> OperatorPlan:
@@ -394,8 +414,13 @@ class Pipeline(Builder):
         """Go to an executor as nothing: functions that see a stream take its schema, and not the driver's side."""
         return (object, ())
 
+    def _require_kind(self, *, is_built: bool) -> None:
+        newest = self.chain.newest
+        require_kind(newest.lineage if newest else (), self.chain.location.url, is_built=is_built)
+
     def _built(self) -> Epochs:
         if self._epochs is None:
+            self._require_kind(is_built=True)
             declared = list(self._declared.values())
             undeclared = [name for name in self.sources if name not in self._declared]
             if undeclared:
@@ -405,6 +430,7 @@ class Pipeline(Builder):
 
     def _run_added(self, rows: DataFrame, position: SourcePosition) -> Manifest | None:
         started = time.perf_counter()
+        self._require_kind(is_built=False)
         plan = self.chain.begin(position, list(self.operators), self._full_after, self._cache)
         if plan is None:
             return None
@@ -447,6 +473,10 @@ class Pipeline(Builder):
                 raise
 
         return _run
+
+
+def _notes(error: BaseException) -> list[str]:
+    return getattr(error, "__notes__", [])
 
 
 def _figures_of(operator: str, saved: Sequence[ShardSaved], ms: float) -> dict[str, float]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from objectspace import PersistedObjectSpace
+from objectspace.operators import PipelineChangedError
 
 if TYPE_CHECKING:
     from objectspace.operators import Plan
@@ -22,6 +23,13 @@ KINDS = "$kinds"
 
 KEYED = "$keyed"
 """The dictionary of a shard that says which of its objects are keyed by what routes the rows: ``KeyedBy`` by name."""
+
+
+SOURCES_NOTE = "$sources"
+"""The dictionary that says at which place each source of a pipeline stands: to Spark a source is its place."""
+
+OPERATOR_NOTE = "$operator"
+"""The entry of ``$keyed`` that says what the operator is, whose state this is."""
 
 
 @dataclass(frozen=True)
@@ -83,4 +91,56 @@ def note_keyed(space: PersistedObjectSpace, keyed: Mapping[str, KeyedBy]) -> Non
 def noted_keyed(space: PersistedObjectSpace) -> dict[str, KeyedBy]:
     """Return what ``note_keyed`` has noted."""
     stored = space.get_dictionary(KEYED).items() if KEYED in space else ()
-    return {name: KeyedBy(known["parts"], tuple(known["places"])) for name, known in stored}
+    return {name: KeyedBy(known["parts"], tuple(known["places"])) for name, known in stored if name != OPERATOR_NOTE}
+
+
+def require_operator(space: PersistedObjectSpace, name: str, does: str) -> None:
+    """Make sure that the state of a shard is that of an operator, and note it where nothing is noted yet.
+
+    Args:
+        space: the space of the shard.
+        name: the name of the operator.
+        does: what it is, as text; nothing where that does not matter.
+
+    Raises:
+        PipelineChangedError: it is that of another one.
+    Dirties: an item, once.
+    """
+    stored = space.get_dictionary(KEYED).get(OPERATOR_NOTE) if KEYED in space else None
+    if does and stored is None:
+        space.get_or_create_dictionary(KEYED)[OPERATOR_NOTE] = does
+    elif does and stored != does:
+        raise PipelineChangedError(
+            f"operator {name}: its state is that of {stored}, found {does}: go back to what it was, give it another"
+            " name, or start at another location with the input from its beginning"
+        )
+
+
+def note_sources(space: PersistedObjectSpace, names: Sequence[str]) -> None:
+    """Note in which order the sources of a pipeline stand. Dirties: an item a source, once."""
+    space.get_or_create_dictionary(SOURCES_NOTE).update({name: place for place, name in enumerate(names)})
+
+
+def noted_sources(space: PersistedObjectSpace) -> list[str]:
+    """Return the sources of a pipeline in their order; none where that was not noted."""
+    noted = dict(space.get_dictionary(SOURCES_NOTE).items()) if SOURCES_NOTE in space else {}
+    return sorted(noted, key=noted.__getitem__)
+
+
+def require_kind(operators: Iterable[str], url: str, *, is_built: bool) -> None:
+    """Make sure that a space is not fed in two ways, which know nothing of each other.
+
+    Args:
+        operators: the operators that the space keeps state of.
+        url: where it lies.
+        is_built: whether a pipeline with declared sources is to feed it.
+
+    Raises:
+        PipelineChangedError: the space is fed in another way.
+    """
+    known = set(operators)
+    if known and (PIPELINE in known) != is_built:
+        found = "a pipeline with sources of its own" if not is_built else "operators that were added, or written tables"
+        raise PipelineChangedError(
+            f"space at {url} belongs to {found} ({', '.join(sorted(known - {PIPELINE}))}): use another location"
+        )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -75,16 +76,19 @@ class Delivery:
 
         Raises:
             CorruptStoreError: a file is missing or damaged.
+            Exception: what a function has raised, with a note that says which one it was.
         """
         for name, one in self._exits.items():
             parcels = found.get(name, ())
             if parcels and name in self._chunks:
-                chunk = together([read_parcel(self._location, parcel, one.schema) for parcel in parcels])
-                net = compacted([settled(chunk)], strict=False)
+                net = _net(self._location, parcels, one.schema)
                 if len(net):
-                    self._chunks[name](parcels[0].epoch, net)
+                    _call(name, parcels[0].epoch, partial(self._chunks[name], parcels[0].epoch, net))
             for function in self._frames.get(name, ()) if parcels else ():
-                function(self.frame(spark, name, parcels), parcels[0].epoch)
+                frame = self.frame(spark, name, parcels)
+                # What came from several partitions may say nothing together.
+                if one.keys is None or not frame.isEmpty():
+                    _call(name, parcels[0].epoch, partial(function, frame, parcels[0].epoch))
 
     def redeliver(self, spark: SparkSession, found: Mapping[str, Sequence[Parcel]]) -> None:
         """Call the functions for an epoch of which nobody knows whether they were; what is gone is logged.
@@ -120,17 +124,49 @@ class Delivery:
         schema = self._exits[name].schema
         columns = [schema.column(column) for column in self._columns[name]]
         fields = StructType.fromJson(TableSchema(columns).to_spark()).fields
-        read = _reader(self._location, parcels, schema, self._columns[name])
-        rows = spark.range(0, len(parcels), 1, len(parcels))
+        is_net = self._exits[name].keys is None
+        groups = [[one] for one in parcels] if is_net else _by_shard(parcels)
+        read = _reader(self._location, groups, schema, self._columns[name], is_net=is_net)
+        rows = spark.range(0, len(groups), 1, len(groups))
         return rows.mapInArrow(read, StructType([StructField("op", StringType(), False), *fields]))
 
 
+def _call(name: str, epoch: int, function: Callable[[], object]) -> None:
+    """Call the function of a result, and say which one it was where it raises."""
+    try:
+        function()
+    except Exception as error:
+        error.add_note(
+            f"raised by the function of result {name!r} for epoch {epoch}, which is published: mend it and start the"
+            " query again, which calls it for this epoch once more"
+        )
+        raise
+
+
+def _by_shard(parcels: Sequence[Parcel]) -> list[list[Parcel]]:
+    shards = sorted({parcel.shard for parcel in parcels})
+    return [[parcel for parcel in parcels if parcel.shard == shard] for shard in shards]
+
+
+def _net(location: Location, parcels: Sequence[Parcel], schema: TableSchema) -> Chunk:
+    """Return the net change of each key in some files."""
+    chunk = together([read_parcel(location, parcel, schema) for parcel in parcels])
+    return compacted([settled(chunk)], strict=False)
+
+
 def _reader(
-    location: Location, parcels: Sequence[Parcel], schema: TableSchema, columns: Sequence[str]
+    location: Location,
+    groups: Sequence[Sequence[Parcel]],
+    schema: TableSchema,
+    columns: Sequence[str],
+    *,
+    is_net: bool,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def _read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column("id").to_pylist():
-                yield read_parcel(location, parcels[number], schema).to_arrow().select(["op", *columns])
+                found = groups[number]
+                chunk = read_parcel(location, found[0], schema) if is_net else _net(location, found, schema)
+                yield chunk.to_arrow().select(["op", *columns])
 
     return _read

@@ -26,7 +26,8 @@ class Exit:
     Args:
         number: its number in the pipeline.
         schema: the schema of the changes.
-        keys: the columns that say which shard a change goes to; ``()`` where all go to one, ``None`` where each stays.
+        keys: the columns that say which shard a change goes to; ``()`` where all go to one, ``None`` where each stays
+            and has the net change of its keys.
         tasks: how many shards there are at the other end.
     """
 
@@ -156,6 +157,21 @@ def compiled(plan: Plan, results: Mapping[str, Node], shards: int) -> Stages:
     return Stages(sources, [maker.fed(stage) for stage in stages], maker.results)
 
 
+def _meeting(node: Node) -> tuple[str, ...] | None:
+    """Return the columns by which the changes of a result meet in a shard; None where those of a key are together.
+
+    Those of a source may be in any partition of a micro-batch; where rows are only added each key comes once.
+    """
+    if node.append_only or not _meets_source(node):
+        return None
+    return tuple(name for name, _ in node.schema.primary_key)
+
+
+def _meets_source(node: Node) -> bool:
+    """Tell whether rows of a source reach an operator without one that keeps state between."""
+    return node.make is None or (not node.is_stateful and any(map(_meets_source, node.inputs)))
+
+
 def tasks_of(node: Node, shards: int) -> int:
     """Return into how many shards an operator is divided: one, where rows of different keys must meet."""
     return shards if node.keys and all(node.keys) else 1
@@ -249,8 +265,9 @@ class _Compiler:
         for name, wanted in self.wanted.items():
             if wanted is node:
                 # Of a result that several stages feed, each gives a part through the one exit.
-                made = self.results.setdefault(name, self._exit(node.schema, None, self.shards))
-                yield made
+                if name not in self.results:
+                    self.results[name] = self._exit(node.schema, _meeting(node), self.shards)
+                yield self.results[name]
 
     def _exit(self, schema: TableSchema, keys: tuple[str, ...] | None, tasks: int) -> Exit:
         if OP_COLUMN in schema.names:

@@ -71,12 +71,14 @@ class SourceInput:
         schema: the schema of its changes.
         op_column: the column of operations, where it has one.
         is_numbered: whether its rows have no key, so that they are numbered.
+        is_append_only: whether no row is ever changed or taken back.
     """
 
     name: str
     schema: TableSchema
     op_column: str | None
     is_numbered: bool
+    is_append_only: bool = False
 
     @cached_property
     def given(self) -> TableSchema:
@@ -97,9 +99,19 @@ class SourceInput:
             chunk = Chunk.from_arrow(batch, self.given, op_column=self.op_column or "\0")
         except RowError as error:
             raise RowError(f"source {self.name!r}: {error}") from None
+        if self.is_append_only:
+            self._require_additions(chunk)
         if not self.is_numbered:
             return chunk
         return Chunk(self.schema, chunk.ops, [(*row, number) for number, row in enumerate(chunk.values, first)])
+
+    def _require_additions(self, chunk: Chunk) -> None:
+        for op, row in chunk.rows() if self.op_column is not None else ():
+            if op != "+":
+                raise RowError(
+                    f"source {self.name!r} was declared with append_only=True, and {op} {row!r} is no added row:"
+                    " declare it without"
+                )
 
 
 @dataclass

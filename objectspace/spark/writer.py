@@ -22,7 +22,7 @@ from objectspace.operators import Materialize
 from objectspace.relational import Chunk, TableSchema
 from objectspace.spark.executor import current_shard, open_shard, save_shard
 from objectspace.spark.handover import router, settled, together
-from objectspace.spark.routes import KeyedBy, note_keyed
+from objectspace.spark.routes import KeyedBy, note_keyed, require_kind
 from objectspace.spark.stages import Exit
 from objectspace.spark.storage import storage_options
 from objectspace.spark.upkeep import Retention
@@ -112,6 +112,7 @@ class TableWriter(DataSourceStreamArrowWriter):
     def __init__(self, target: Target, rows: StructType) -> None:
         self._target, self._schema = target, target.schema(rows)
         chain = target.chain()
+        require_kind(chain.newest.lineage if chain.newest else (), chain.location.url, is_built=False)
         self._plan: OperatorPlan = chain.operator_plan(target.table)
         self._committed = dict(chain.newest.committed) if chain.newest is not None else {}
 

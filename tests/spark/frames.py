@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext
+from pyspark.sql.types import StructType
 
 Partition = list[pa.RecordBatch]
 Function = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -39,8 +40,12 @@ class Frames:
 
     def installed(self, patch: pytest.MonkeyPatch) -> Frames:
         """Have tasks find their partition where Spark would tell it."""
-        patch.setattr(TaskContext, "get", lambda: SimpleNamespace(partitionId=lambda: self.partition))
+        patch.setattr(TaskContext, "get", self._context)
         return self
+
+    def _context(self) -> Any:
+        """Return the context of the task that runs; None in the driver."""
+        return None if self.partition is None else SimpleNamespace(partitionId=lambda: self.partition)
 
 
 class Frame:
@@ -63,6 +68,19 @@ class Frame:
             self.sparkSession.random.shuffle(partition)
         return Frame(self.sparkSession, found)
 
+    @property
+    def schema(self) -> StructType:
+        """The columns, of which none holds instants."""
+        return StructType()
+
+    def where(self, condition: str) -> Frame:
+        """Return the rows: there are few of them."""
+        return self
+
+    def toArrow(self) -> pa.Table:
+        """Return the rows as a table."""
+        return pa.Table.from_batches([batch for partition in self.partitions for batch in partition])
+
     def collect(self) -> list[Any]:
         """Return the rows."""
         self.sparkSession.actions += 1
@@ -72,6 +90,9 @@ class Frame:
     def _run(self, function: Function, number: int, partition: Partition) -> Partition:
         session = self.sparkSession
         session.partition = number
-        if session.random.random() < 0.2:
-            assert all(batch.num_columns for batch in function(iter(partition)))
-        return list(function(iter(partition)))
+        try:
+            if session.random.random() < 0.2:
+                assert all(batch.num_columns for batch in function(iter(partition)))
+            return list(function(iter(partition)))
+        finally:
+            session.partition = None

@@ -17,7 +17,8 @@ from checkpoint import CheckpointError
 from checkpoint.chain import Location, Manifest, SourcePosition, location_at
 from objectspace.operators import Stream, count, max_, sum_
 from objectspace.spark import Pipeline, Retention, TaskFailedError, Upkeep, rescale
-from objectspace.spark.epochs import Epochs, _Epoch
+from objectspace.spark.actions import EpochInTasks
+from objectspace.spark.epochs import Epochs
 from tests.chain.faulty_location import FaultyLocation
 from tests.tally import TALLY
 
@@ -99,12 +100,12 @@ def test_a_driver_that_dies_between_any_two_operators(
     frames: Frames, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: list[dict[str, list[Any]]]
 ) -> None:
     told, stages = Told({}), len(driver(tmp_path / "another", Told({}))[1].stages.stages)
-    true_stage = _Epoch._stage
+    true_stage = EpochInTasks._stage
     for number, changes in enumerate(EPOCHS[:2]):
         for dies_at in range(1, stages + 1):
             done: list[str] = []
 
-            def stage(self: _Epoch, one: Any, dies_at: int = dies_at, done: list[str] = done) -> Any:
+            def stage(self: EpochInTasks, one: Any, dies_at: int = dies_at, done: list[str] = done) -> Any:
                 found = true_stage(self, one)
                 done.append(one.name)
                 if len(done) == dies_at:
@@ -113,7 +114,7 @@ def test_a_driver_that_dies_between_any_two_operators(
 
             made, epochs = driver(tmp_path, told)
             with monkeypatch.context() as patch, pytest.raises(Lost):
-                patch.setattr(_Epoch, "_stage", stage)
+                patch.setattr(EpochInTasks, "_stage", stage)
                 run(epochs, frames, number, changes)
             assert made.status().epoch == number
             TALLY["drivers that died between operators"] += 1

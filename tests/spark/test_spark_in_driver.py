@@ -1,0 +1,200 @@
+"""Epochs that the driver works itself give what tasks give, whatever comes between them."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from itertools import cycle
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from checkpoint import CheckpointError
+from checkpoint.chain import Chain, EpochPlan, SourcePosition
+from objectspace.operators import Operator as LocalOperator
+from objectspace.operators import Pipeline as Local
+from objectspace.operators import col, count, max_, sum_
+from objectspace.operators.computed import Relabel
+from objectspace.spark import EpochProgress, Operator, Pipeline
+from objectspace.spark import in_driver as module
+from objectspace.spark.placement import DRIVER_ROWS, PAUSE, TRIAL, Placement, runs_code_of_users
+from tests.operators.pipeline_trees import SCHEMA, World
+from tests.spark.drivers import Driver, micro_batch
+from tests.spark.frames import Frames
+from tests.spark.spark_helpers import expected, kept, totals_operator
+
+Make = Callable[..., Pipeline]
+
+NO_STATE = EpochPlan(0, SourcePosition("q", 0), {})
+
+
+def small(spark: SparkSession, number: int, rows: int = 50) -> DataFrame:
+    return spark.createDataFrame([(f"k{n % 13}", n * 7 + number) for n in range(rows)], "key string, value long")
+
+
+def places(pipeline: Pipeline) -> list[bool]:
+    return [one.in_driver for one in pipeline.progress()]
+
+
+def test_small_epochs_are_worked_by_the_driver_and_large_ones_in_tasks(
+    spark: SparkSession, tmp_path: Path, query: Callable[[str], None]
+) -> None:
+    pipeline = Pipeline(tmp_path / "space", 3, cache=tmp_path / "cache", driver_rows=60)
+    pipeline.add(totals_operator())
+    pipeline.driver.placement.worked_in_driver = lambda rows, ms: None  # type: ignore[method-assign]
+    rows = [50, 50, 50, 50, 61, 10, 0, 10]
+    batches = [small(spark, number, count) for number, count in enumerate(rows)]
+    for number, batch in enumerate(batches):
+        manifest = pipeline.run_epoch(batch, number)
+        assert manifest is not None
+        assert kept(pipeline) == expected(batches[: number + 1])
+        assert EpochProgress.of(manifest).rows == rows[number]
+    # Of 61 rows the driver fetches so many that it knows better; after that tasks tell that the next ones are few.
+    assert places(pipeline) == [False, False, True, True, False, False, True, True]
+
+
+def test_code_of_users_runs_in_tasks(spark: SparkSession, tmp_path: Path, query: Callable[[str], None]) -> None:
+    pipeline = Pipeline(tmp_path / "space", 2, cache=tmp_path / "cache")
+    pipeline.add(Operator("mine", ("key",), lambda batches, space: [None for _ in batches] and None))
+    for number in range(TRIAL + 2):
+        pipeline.run_epoch(small(spark, number), number)
+    assert not any(places(pipeline))
+
+
+class Passed(Relabel):
+    """An operator of a user."""
+
+
+def test_what_calls_functions_is_known() -> None:
+    def nodes(build: Callable[[Any], Any]) -> Any:
+        pipeline = Local()
+        build(pipeline.source("s", SCHEMA, key=["id"])).materialize("r")
+        return pipeline.plan().nodes
+
+    def passed(schema: Any) -> LocalOperator:
+        return Passed(schema, {})
+
+    own = [
+        lambda s: s.filter(col("v") > 1).group_by("k").agg(n=count(), most=max_("v")).top_n(3, ["n desc"]),
+        lambda s: s.join(s.select("id", "k", x="v"), on="k", how="full").select("k", y=col("x") + 1, key=col("id")),
+        lambda s: s.window("v", 3).group_by("window_start").agg(total=sum_("v")),
+    ]
+    of_users = [
+        lambda s: s.filter(lambda row: row.v > 1),
+        lambda s: s.agg(n=count(filter=lambda v: v > 1)),
+        lambda s: s.through(passed, "p", key=["k"]),
+    ]
+    assert [runs_code_of_users(nodes(one)) for one in own] == [False] * len(own)
+    assert [runs_code_of_users(nodes(one)) for one in of_users] == [True] * len(of_users)
+
+
+def build(pipeline: Any, streams: dict[str, Any]) -> None:
+    joined = streams["a"].join(streams["b"].select("id", "k", x="v"), on="k", how="left")
+    totals = joined.group_by("k").agg(n=count(), most=max_("v"), all=sum_("x")).materialize("totals")
+    totals.top_n(2, order_by=["n desc", "k"]).materialize("busiest")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_places_taken_in_turn_give_one_state(seed: int, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The driver goes on with what it holds only where nobody else has worked meanwhile."""
+    caplog.set_level(logging.INFO, "objectspace.spark")
+    random, world, local = Random(seed), World(), Local()
+    build(local, {name: local.source(name, SCHEMA, key=["id"]) for name in "ab"})
+    run = local.run_local([])
+    with pytest.MonkeyPatch.context() as patch:
+        frames = Frames(random).installed(patch)
+        turns = cycle([True, True, False])
+        patch.setattr(Placement, "is_in_driver", lambda self, plan: next(turns))
+        made = [_driver(tmp_path) for _ in range(2)]
+        for number in range(8):
+            edits: list[Any] = [
+                (random.choice("ab"), random.randrange(9), random.choice([None, ("xyz"[random.randrange(3)], one, 0)]))
+                for one in range(12)
+            ]
+            changes = world.change(edits)
+            run.step(changes)
+            epochs, driver = made[random.random() < 0.3]
+            driver.chain.refresh()
+            if random.random() < 0.2:
+                with pytest.raises(CheckpointError, match="power"), pytest.MonkeyPatch.context() as failing:
+                    failing.setattr(Chain, "publish", _fail)
+                    epochs.run(micro_batch(frames, changes), SourcePosition("q", number))  # type: ignore[arg-type]
+            rows = micro_batch(frames, changes)
+            assert epochs.run(rows, SourcePosition("q", number)) is not None  # type: ignore[arg-type]
+            for name in ("totals", "busiest"):
+                assert Counter(driver.rows(name)) == Counter(run.rows(name)), (number, name)
+        assert "could not" not in caplog.text
+        assert any("driver" in manifest.metrics for manifest in driver.chain.manifests())
+        assert any("driver" not in manifest.metrics for manifest in driver.chain.manifests())
+
+
+def _driver(folder: Path) -> Any:
+    driver = Driver(folder / "space", 3, cache=folder / "cache")
+    build(driver, {name: driver.declare(name, ["id"]) for name in "ab"})
+    return driver.epochs(), driver
+
+
+def _fail(*_: Any) -> Any:
+    raise CheckpointError("the power failed")
+
+
+def test_what_the_driver_cannot_work_is_worked_in_tasks(
+    spark: SparkSession, make_pipeline: Make, monkeypatch: pytest.MonkeyPatch, query: Callable[[str], None]
+) -> None:
+    pipeline = make_pipeline()
+    monkeypatch.setattr(module, "fetched", _fail)
+    batches = [small(spark, number) for number in range(TRIAL + 2)]
+    for number, batch in enumerate(batches):
+        pipeline.run_epoch(batch, number)
+    assert not any(places(pipeline))
+    assert kept(pipeline) == expected(batches)
+
+
+def test_a_query_that_ends_leaves_no_shard_open(spark: SparkSession, make_pipeline: Make, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    pipeline = make_pipeline()
+    stream = spark.readStream.schema("key string, value long").option("maxFilesPerTrigger", 1)
+    batches = [small(spark, number) for number in range(TRIAL + 2)]
+    for number, batch in enumerate(batches):
+        batch.write.parquet(str(tmp_path / "in" / str(number)))
+    rows = stream.option("recursiveFileLookup", "true").parquet(str(tmp_path / "in"))
+    query = pipeline.start(rows, tmp_path / "checkpoint")
+    query.processAllAvailable()
+    assert any(places(pipeline))
+    assert pipeline.driver.shards._held
+    query.stop()
+    assert not pipeline.driver.shards._held
+    assert kept(pipeline) == expected(batches)
+
+
+def trained(rows: int = 10, ms: float = 300, work_ms: float = 200) -> Placement:
+    placement = Placement(DRIVER_ROWS)
+    for _ in range(TRIAL):
+        assert not placement.is_in_driver(NO_STATE)
+        placement.worked_in_tasks(rows, ms, work_ms)
+    return placement
+
+
+def test_the_driver_works_where_it_is_quicker() -> None:
+    assert trained().is_in_driver(NO_STATE)
+    assert not trained(rows=DRIVER_ROWS + 1).is_in_driver(NO_STATE)
+    assert not trained(work_ms=1_000).is_in_driver(NO_STATE)
+    assert not Placement(0).is_in_driver(NO_STATE)
+
+
+def test_after_two_slow_epochs_tasks_have_the_next_ones() -> None:
+    placement = trained()
+    for ms in (400, 200, 400, 400):
+        assert placement.is_in_driver(NO_STATE)
+        placement.worked_in_driver(10, ms)
+    assert [placement.is_in_driver(NO_STATE) for _ in range(PAUSE)] == [False] * (PAUSE - 1) + [True]
+
+
+def test_many_more_rows_than_tasks_have_seen_are_left_to_them() -> None:
+    placement = trained(rows=10)
+    placement.worked_in_driver(5_000, 100)
+    assert not placement.is_in_driver(NO_STATE)
