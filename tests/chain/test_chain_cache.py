@@ -219,3 +219,12 @@ def test_an_unchanged_shard_writes_no_file(chain: Chain, publish: Publisher, loc
     publish(chain, {})
     assert location.names("run") == before
     assert Run(chain.operator_plan(OPERATOR).kind(0)).is_empty()
+
+
+def test_a_name_that_no_file_system_takes_has_a_cache_all_the_same(location: Location, tmp_path: Path) -> None:
+    plans = [OperatorPlan(location, "space", f"{'a' * 300}{end}", 1, ((),), cache=str(tmp_path)) for end in ("x", "y")]
+    paths = set()
+    for plan in plans:
+        with open_cache(plan, 0) as store:
+            paths.add(Path(store.path).parent)
+    assert len(paths) == 2

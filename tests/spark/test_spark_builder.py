@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import duckdb
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from objectspace.operators import PipelineChangedError, avg, col, count, max_
+from objectspace.operators import PipelineChangedError, avg, col, count, max_, sum_
 from objectspace.relational import SchemaError
 from objectspace.spark import Pipeline, TaskFailedError
 
@@ -126,8 +127,9 @@ def test_after_a_crash_the_functions_get_the_same_changes_again(
         return pipeline
 
     rows = spark.createDataFrame([("+", n, "AB"[n % 2], "X", 1) for n in range(4)], FLIGHT)
-    with pytest.raises(Lost):
+    with pytest.raises(Lost) as lost:
         driver(dies=True).run_epoch(rows, 0)
+    assert "raised by the function of result 'counts' for epoch 1, which is published" in lost.value.__notes__[0]
     assert driver().run_epoch(rows, 0) is None  # The same micro-batch: it is in the state, and handed out once more.
     assert driver().run_epoch(spark.createDataFrame([("-", 0, "A", "X", 1)], FLIGHT), 1) is not None
     query("another")  # Nobody knows whether the last epoch of the query before was handed out to its end.
@@ -177,6 +179,54 @@ def test_what_cannot_run_is_refused_in_words(spark: SparkSession, tmp_path: Path
     driver("carrier").run_epoch(spark.createDataFrame([("+", 1, "A", "X", 0)], FLIGHT), 0)
     with pytest.raises(PipelineChangedError, match="start at another location"):
         driver("origin").run_epoch(spark.createDataFrame([("+", 2, "A", "X", 0)], FLIGHT), 1)
+
+
+def test_a_source_says_what_tells_its_rows_apart(
+    spark: SparkSession, tmp_path: Path, query: Callable[[str], None]
+) -> None:
+    pipeline = Pipeline(tmp_path / "space", SHARDS, cache=tmp_path / "cache")
+    empty = spark.createDataFrame([], FLIGHT)
+    with pytest.raises(SchemaError, match=r"op_column='op' takes rows back, and nothing tells which: .* key="):
+        pipeline.source("flights", empty, op_column="op")
+    with pytest.raises(SchemaError, match=r"source 'db\.flights': .* choose another name"):
+        pipeline.source("db.flights", empty, key=["id"])
+    pipeline.source("flights", empty, key=["id"], op_column="op", append_only=True).materialize("kept")
+    pipeline.run_epoch(spark.createDataFrame([("+", 1, "A", "X", 1)], FLIGHT), 0)
+    with pytest.raises(TaskFailedError, match=r"'flights' was declared with append_only=True, and - \(1, "):
+        pipeline.run_epoch(spark.createDataFrame([("-", 1, "A", "X", 1)], FLIGHT), 1)
+    assert len(pipeline.rows("kept")) == 1
+
+
+def test_changes_straight_from_a_source_are_net_by_key(
+    spark: SparkSession, tmp_path: Path, query: Callable[[str], None]
+) -> None:
+    """They may lie in any partition of the micro-batch."""
+    seen: dict[int, list[Any]] = {}
+    pipeline = Pipeline(tmp_path / "space", SHARDS, cache=tmp_path / "cache")
+    flights = pipeline.source("flights", spark.createDataFrame([], FLIGHT), key=["id"], op_column="op")
+    late = flights.filter(col("delay") > 0).sink("late")
+    pipeline.for_each_epoch(late, lambda changes, epoch: seen.update({epoch: sorted(map(tuple, changes.collect()))}))
+    rows = [("+", 1, 1), ("+", 7, 7), ("-", 1, 1), ("+", 1, 2), ("-", 7, 7), ("-", 1, 2), ("+", 1, 3), ("+", 2, 0)]
+    epochs = [rows, [("-", 1, 3), ("+", 1, 3)], [("-", 1, 3)]]
+    for number, epoch in enumerate(epochs):
+        frame = spark.createDataFrame([(op, key, "A", "X", delay) for op, key, delay in epoch], FLIGHT)
+        pipeline.run_epoch(frame.repartition(len(epoch)), number)
+    assert seen == {1: [("+", 1, "A", "X", 3)], 3: [("-", 1, "A", "X", 3)]}
+
+
+def test_decimals_of_any_size_leave(spark: SparkSession, tmp_path: Path, query: Callable[[str], None]) -> None:
+    """A sum has the scale of what is added up; what has no fixed scale is rounded to 18 places where it leaves."""
+    pipeline = Pipeline(tmp_path / "space", SHARDS, cache=tmp_path / "cache")
+    shape = "id long, x decimal(38,0), y decimal(20,10)"
+    rows = pipeline.source("rows", spark.createDataFrame([], shape), key=["id"])
+    sums = rows.group_by("id").agg(all=sum_("x"), parts=sum_("y"))
+    rows.select("id", product=col("y") * col("y")).materialize("products")
+    sums.materialize("sums")
+    third = Decimal("0.3333333333")
+    pipeline.run_epoch(spark.createDataFrame([(1, Decimal(10) ** 25, third), (1 << 40, None, Decimal(3))], shape), 0)
+    assert table(spark, pipeline, "sums") == Counter([(1, Decimal(10) ** 25, third), (1 << 40, None, Decimal(3))])
+    products = {row[0]: row[1] for row in table(spark, pipeline, "products")}
+    assert products == {1: (third * third).quantize(Decimal("1e-18")), 1 << 40: Decimal(9)}
 
 
 @pytest.mark.parametrize("name", ["x.y", "x`y"])

@@ -57,3 +57,21 @@ def test_decimals_of_any_scale_are_handed_over_as_they_are() -> None:
     assert repr(found.rows()) == repr(chunk.rows())
     assert found.schema == schema
     assert len(from_bytes(to_bytes(Chunk(schema, [], [])), schema)) == 0
+
+
+def test_decimals_of_no_fixed_scale_are_carried_inside_of_others() -> None:
+    schema = TableSchema(
+        [
+            Column("k", "int64"),
+            Column("l", "list<decimal>", True),
+            Column("s", "struct<a:int64, b:list<decimal>>", True),
+        ],
+        ["k"],
+    )
+    long = Decimal("1." + "3" * 30)
+    rows = [
+        ("+", (1, [long, None], {"a": 1, "b": [Decimal(10) ** 30]})),
+        ("+", (2, None, None)),
+        ("+", (3, [], {"a": None, "b": None})),
+    ]
+    assert from_bytes(to_bytes(Chunk.from_rows(schema, rows)), schema).rows() == rows

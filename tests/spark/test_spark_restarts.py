@@ -1,0 +1,149 @@
+"""What goes on from a space must be what the space is of: sources, operators, and the way that it is fed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from checkpoint import CheckpointError
+from objectspace import PersistedObjectSpace
+from objectspace.errors import ObjectSpaceError
+from objectspace.operators import PipelineChangedError, count, sum_
+from objectspace.spark import EpochProgress, Measure, Operator, Pipeline, RunningAggregate, shard_expression
+
+from .spark_helpers import TOTALS, totals_operator
+
+ROWS = "id long, v long"
+
+
+def put(folder: Path, source: str, rows: list[tuple[int, int]]) -> None:
+    """Add a file to a source."""
+    folder.mkdir(exist_ok=True)
+    ids, values = zip(*rows, strict=True)
+    table = pa.table({"id": pa.array(ids, pa.int64()), "v": pa.array(values, pa.int64())})
+    pq.write_table(table, folder / f"{source}-{len(list(folder.iterdir()))}.parquet")
+
+
+def of_files(spark: SparkSession, folder: Path, order: str) -> Pipeline:
+    """Return a pipeline of sources that read the files of their own in one folder."""
+    pipeline = Pipeline(folder.parent / "space", 2, cache=folder.parent / "cache")
+    for name in order:
+        files = spark.readStream.schema(ROWS).option("pathGlobFilter", f"{name}-*.parquet").parquet(str(folder))
+        stream = pipeline.source(name, files, key=["id"])
+        if name != "z":
+            stream.agg(n=count(), all=sum_("v")).materialize(f"of_{name}")
+    return pipeline
+
+
+def run(pipeline: Pipeline, folder: Path) -> None:
+    pipeline.start(checkpoint_location=folder, trigger={"availableNow": True}).awaitTermination()
+
+
+def test_sources_may_be_declared_in_another_order(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark knows a source by its place: each would read what the other one has left."""
+    files = tmp_path / "in"
+    put(files, "a", [(1, 1), (2, 1)])
+    put(files, "b", [(1, 10), (2, 10), (3, 10)])
+    run(of_files(spark, files, "ab"), tmp_path / "progress")
+    put(files, "a", [(9, 1)])
+    again = of_files(spark, files, "ba")
+    run(again, tmp_path / "progress")
+    assert (again.rows("of_a"), again.rows("of_b")) == ([(3, 3)], [(3, 30)])
+    with pytest.raises(PipelineChangedError, match="of a pipeline with the sources a, b, found a, b, z: declare the"):
+        run(of_files(spark, files, "zab"), tmp_path / "progress")
+
+
+def test_a_running_aggregate_of_another_key_or_other_measures_is_refused(
+    spark: SparkSession, tmp_path: Path, query: Callable[[str], None]
+) -> None:
+    rows = spark.createDataFrame([("x", "y", 1)], "key string, other string, value long")
+
+    def epoch(operator: Operator, batch: int) -> Any:
+        pipeline = Pipeline(tmp_path / "space", 2, cache=tmp_path / "cache")
+        pipeline.add(operator)
+        return pipeline.run_epoch(rows, batch)
+
+    more = RunningAggregate("totals", ("key",), (*TOTALS.measures, Measure("most", "max", "value")))
+    wide = RunningAggregate("totals", ("key", "other"), TOTALS.measures)
+    assert epoch(totals_operator(), 0) is not None
+    for changed in (Operator("totals", ("key",), more), Operator("totals", ("key",), wide)):
+        with pytest.raises(ObjectSpaceError, match=r"operator totals: its state is that of RunningAggregate.*go back"):
+            epoch(changed, 1)
+    assert epoch(totals_operator(), 1) is not None
+
+
+def test_each_row_counts_once_however_many_operators_take_it(
+    spark: SparkSession, tmp_path: Path, query: Callable[[str], None]
+) -> None:
+    pipeline = Pipeline(tmp_path / "space", 2, cache=tmp_path / "cache")
+    for name in ("one", "other"):
+        pipeline.add(Operator(name, ("key",), TOTALS))
+    manifest = pipeline.run_epoch(spark.createDataFrame([(f"{n}", n) for n in range(10)], "key string, value long"), 0)
+    assert manifest is not None
+    progress = EpochProgress.of(manifest)
+    assert (progress.rows, [one.rows_in for one in progress.operators]) == (10, [10, 10])
+
+
+def test_a_space_is_fed_in_one_way(spark: SparkSession, tmp_path: Path, query: Callable[[str], None]) -> None:
+    def built(place: str) -> Pipeline:
+        pipeline = Pipeline(tmp_path / place, 2, cache=tmp_path / "cache")
+        pipeline.source("s", spark.createDataFrame([], ROWS), key=["id"]).materialize("r")
+        return pipeline
+
+    def added(place: str) -> Pipeline:
+        pipeline = Pipeline(tmp_path / place, 2, cache=tmp_path / "cache")
+        pipeline.add(Operator("r", ("id",), RunningAggregate("r", ("id",), (Measure("n", "rows"),))))
+        return pipeline
+
+    rows = spark.createDataFrame([(1, 1)], ROWS)
+    built("built").run_epoch(rows, 0)
+    added("added").run_epoch(rows, 0)
+    with pytest.raises(PipelineChangedError, match=r"belongs to a pipeline with sources of its own \(r\)"):
+        added("built").run_epoch(rows, 1)
+    with pytest.raises(PipelineChangedError, match=r"belongs to operators that were added, or written tables \(r\)"):
+        built("added").run_epoch(rows, 1)
+    put(tmp_path / "in", "s", [(1, 1)])
+    stream = spark.readStream.schema(ROWS).parquet(str(tmp_path / "in"))
+    writer = stream.repartitionById(2, shard_expression(stream.schema, ("id",), 2)).writeStream.format("objectspace")
+    options = {"table": "r", "key": "id", "path": str(tmp_path / "built"), "checkpointLocation": str(tmp_path / "w")}
+    with pytest.raises(Exception, match="belongs to a pipeline with sources of its own"):
+        writer.options(**options).trigger(availableNow=True).start().awaitTermination()
+    assert built("built").run_epoch(rows, 1) is not None
+
+
+def endless(spark: SparkSession) -> DataFrame:
+    return spark.readStream.format("rate").option("rowsPerSecond", 1).load().selectExpr("value id", "value v")
+
+
+class Waits:
+    """Takes longer than anybody waits for it."""
+
+    def process(self, batch: pa.RecordBatch, space: PersistedObjectSpace) -> None:
+        time.sleep(60)
+
+
+def test_a_query_that_is_stopped_in_the_midst_of_an_epoch_has_no_error(spark: SparkSession, tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path / "space", 1, cache=tmp_path / "cache")
+    pipeline.add(Operator("waits", ("id",), Waits()))
+    query = pipeline.start(endless(spark), tmp_path / "progress")
+    with pytest.raises(ObjectSpaceError, match=r"a query of this pipeline runs already .* stop it first"):
+        pipeline.start(endless(spark), tmp_path / "other")
+    tracker = spark.sparkContext.statusTracker()
+    while not tracker.getActiveJobsIds():
+        assert query.isActive
+    query.stop()
+    assert (pipeline.status().error, query.exception()) == (None, None)
+
+
+def test_the_memory_of_the_driver_is_no_location(spark: SparkSession) -> None:
+    pipeline = Pipeline("memory://space", 1)
+    pipeline.add(Operator("waits", ("id",), Waits()))
+    with pytest.raises(CheckpointError, match="do not see the memory of this one: use a folder"):
+        pipeline.start(endless(spark), "progress")
