@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from checkpoint import Run
@@ -53,13 +53,16 @@ class _Held:
         return True
 
 
-@dataclass
 class HeldShards:
     """The open shards of a driver. One thread at a time works with them, inside :meth:`turn`."""
 
-    _held: dict[tuple[str, int], _Held] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _is_leaving: bool = False
+    def __init__(self) -> None:
+        self._held: dict[tuple[str, int], _Held] = {}
+        self._lock = threading.Lock()
+        self._is_leaving = False
+
+    def __len__(self) -> int:
+        return len(self._held)
 
     @contextmanager
     def turn(self) -> Iterator[None]:

@@ -178,10 +178,9 @@ class EpochInDriver(EpochInTasks):
 
     def _hand_over(self, outbox: Outbox) -> tuple[Parcel, ...]:
         """Keep what goes to other stages, and write what belongs to results into files."""
-        parcels = []
+        parcels, location = [], self._epochs.chain.location
         for number, shard, chunk in outbox.taken():
             if number in self._results:
-                location = self._plan.operators[next(iter(self._plan.operators))].location
                 parcels.append(write_parcel(location, self._plan.epoch, number, shard, chunk))
             else:
                 self._changes.setdefault(number, {}).setdefault(shard, []).append(carried(chunk))

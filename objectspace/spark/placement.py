@@ -26,7 +26,7 @@ TRIAL = 2
 PAUSE = 256
 """For how many epochs the driver leaves the work to tasks, once that was quicker."""
 
-_HEAD_START = 2
+HEAD_START = 2.0
 """How much longer the tasks may have worked than their action took: what is held open need not be read again."""
 
 _GROWTH = 4
@@ -85,7 +85,7 @@ class Placement:
         self._trials += 1
         self._losses = 0
         self._rows = self._task_rows = rows
-        self._task_ms, self._is_light = ms, work_ms <= _HEAD_START * ms
+        self._task_ms, self._is_light = ms, work_ms <= HEAD_START * ms
 
     def worked_in_driver(self, rows: int, ms: float) -> None:
         """Note an epoch of the driver: where two in a row took longer than tasks did, these have the next ones."""
