@@ -114,7 +114,7 @@ def location_at(url: str | os.PathLike[str] | Location, options: Mapping[str, An
         options: what fsspec passes to the file system, such as an endpoint or credentials.
 
     Raises:
-        CheckpointError: the protocol is unknown, or its package is not installed.
+        CheckpointError: the protocol is unknown, its package is not installed, or it cannot be opened.
     """
     if isinstance(url, Location):
         return url
@@ -245,14 +245,15 @@ class RemoteLocation(Location):
         """Return the file system (one a process: fsspec keeps it) and the folder inside it.
 
         Raises:
-            CheckpointError: the protocol is unknown, or its package is not installed.
+            CheckpointError: the protocol is unknown, its package is not installed, or it cannot be opened.
         """
         try:
             system, folder = fsspec.core.url_to_fs(self.address, **self.options)
-        except (ValueError, ImportError) as error:
+        except Exception as error:
+            # That of HDFS looks for Java as soon as it is made, that of SFTP connects: with errors of their own kinds.
             raise CheckpointError(
-                f"location {self.address}: no file system for this URL ({error}):"
-                " install the fsspec package of its protocol, or use a folder"
+                f"location {self.address}: no file system for this URL ({str(error) or type(error).__name__}):"
+                " install the fsspec package of its protocol and what that needs, or use a folder"
             ) from error
         return system, folder.rstrip("/")
 

@@ -121,3 +121,18 @@ def test_an_error_of_a_client_is_told_as_one_of_the_location() -> None:
     fsspec.register_implementation("unknowing", _WithoutCredentials, clobber=True)
     with pytest.raises(CheckpointError, match=r"cannot read space\.json: no credentials found: check the location"):
         location_at(f"unknowing://{uuid4().hex}").read("space.json")
+
+
+class _WithoutJava(MemoryFileSystem):  # type: ignore[misc]
+    """A file system that lacks something when it is made, as that of HDFS does without libjvm."""
+
+    protocol = "stillborn"
+
+    def __init__(self, **options: object) -> None:
+        raise OSError("Unable to load libjvm")
+
+
+def test_a_file_system_that_cannot_be_made_is_refused_with_the_reason() -> None:
+    fsspec.register_implementation("stillborn", _WithoutJava, clobber=True)
+    with pytest.raises(CheckpointError, match=r"stillborn://x: no file system for this URL \(Unable to load libjvm\)"):
+        location_at("stillborn://x")
