@@ -101,8 +101,10 @@ class Chain:
             CorruptStoreError: a file of the space is damaged.
         Dirties: ``space.json``, where it is absent.
         """
-        if not 1 <= shards <= 256:
-            raise CheckpointError(f"space at {location.url}: expected 1 to 256 shards, found {shards}")
+        if type(shards) is not int or not 1 <= shards <= 256:
+            raise CheckpointError(
+                f"space at {location.url}: expected 1 to 256 shards, found {shards!r}: give their number as an int"
+            )
         location.require_exclusive_create()
         if location.read(_SPACE) is None:
             # Of two drivers that found the space at once one does; both then open what is there.

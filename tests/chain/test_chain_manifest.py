@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -146,8 +147,13 @@ def test_the_number_of_shards_stays(location: Location) -> None:
     with pytest.raises(CheckpointError, match="has 4 shards, found a pipeline with 8: run it with shards=4") as caught:
         Chain.open_or_create(location, 8)
     assert not isinstance(caught.value, FencedError)
-    with pytest.raises(CheckpointError, match="expected 1 to 256 shards, found 257"):
-        Chain.open_or_create(location, 257)
+
+
+@pytest.mark.parametrize("shards", [0, 257, 2.5, True, "2"])
+def test_a_number_of_shards_that_is_none_is_refused(location: Location, shards: Any) -> None:
+    with pytest.raises(CheckpointError, match=f"expected 1 to 256 shards, found {shards!r}: give their number"):
+        Chain.open_or_create(location, shards)
+    assert location.read("space.json") is None
 
 
 def test_a_location_without_a_space_is_refused(location: Location) -> None:
