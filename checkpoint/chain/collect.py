@@ -90,6 +90,8 @@ def remove_runs(
 ) -> int:
     """Remove the run files that are not needed and older than the grace period, and return how many these were.
 
+    What is no file stays where it is.
+
     Args:
         location: where they lie.
         listed: the names of the files.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
@@ -87,7 +88,9 @@ class Location(ABC):
 
     @abstractmethod
     def modified(self, name: str) -> float | None:
-        """Return when a file was written, in seconds since 1970 by the clock of the location; None where there is none.
+        """Return when a file was written, in seconds since 1970 by the clock of the location.
+
+        Where there is none, or a folder has the name, it is None.
 
         Raises:
             CheckpointError: the location cannot be read, or does not tell.
@@ -192,9 +195,10 @@ class LocalLocation(Location):
         """Return when a file was written."""
         with _explained(self, "look at", name):
             try:
-                return (self.root / name).stat().st_mtime
+                found = (self.root / name).stat()
             except FileNotFoundError:
                 return None
+            return found.st_mtime if stat.S_ISREG(found.st_mode) else None
 
     def leftovers(self, folders: Iterable[str]) -> list[str]:
         """Return the names of the files that were to be renamed or linked."""
@@ -308,7 +312,7 @@ class RemoteLocation(Location):
             system.invalidate_cache()
             try:
                 return float(system.modified(f"{folder}/{name}").timestamp())
-            except FileNotFoundError:
+            except (FileNotFoundError, IsADirectoryError):
                 return None
             except NotImplementedError as error:
                 raise CheckpointError(

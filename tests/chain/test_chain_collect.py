@@ -208,3 +208,13 @@ def test_a_space_without_an_epoch_is_rid_of_orphans(location: Location) -> None:
     orphan(chain)
     assert chain.collect(grace_seconds=0) == Collected(1, 0, 1, 0)
     assert location.modified("run/none") is None
+
+
+def test_a_stray_folder_stops_no_collection(tmp_path: Path, publish: Publisher) -> None:
+    chain = make(location_at(tmp_path / "space"), publish, 3)
+    orphan(chain)
+    strays = [tmp_path / "space" / "run" / name for name in ("backup", ".tmp-dead")]
+    for stray in strays:
+        stray.mkdir()
+    assert chain.collect(grace_seconds=0, keep_epochs=3) == Collected(1, 0, 1, 0)
+    assert all(stray.is_dir() for stray in strays)
