@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from objectspace.operators.bound import Bound
 from objectspace.operators.builder import Stream
-from objectspace.operators.computed import Rekeyed
+from objectspace.operators.computed import Select
+from objectspace.operators.distinct import unused
 from objectspace.operators.expressions import Expression, col, lit
 from objectspace.operators.plan import Node
 from objectspace.operators.stateless import Union
@@ -43,16 +44,28 @@ def united(streams: Sequence[Stream]) -> Stream:
 
 
 def _keyed(stream: Stream, place: int) -> Stream:
-    """Return the visible columns with a key that also says which of several streams a row is from."""
+    """Return the visible columns with a key that also says which of several streams a row is from.
+
+    The key columns have names that no visible column has: the same ones in all streams, whose columns are the same.
+    """
     schema = stream.schema
+    branch, key = unused("_branch", stream.columns), unused("_key", stream.columns)
 
     def _bind(_: TableSchema) -> Bound:
         encode, key_of = schema.key_encoder.encode, schema.key_of
         return Bound(DataType("binary"), False, lambda row: encode(key_of(row)))
 
     columns = {name: col(name) for name in stream.columns}
-    columns |= {"_key": Expression(f"key of {place}", _bind), "_branch": lit(place)}
-    return stream.then("Keyed", str(place), lambda: Rekeyed(schema, columns))
+    columns |= {key: Expression(f"key of {place}", _bind), branch: lit(place)}
+    return stream.then("Keyed", str(place), lambda: _Keyed(schema, columns, [branch, key]))
+
+
+class _Keyed(Select):
+    """Computes columns, and takes some of them as the stream key in place of the one that was."""
+
+    def __init__(self, schema: TableSchema, columns: Mapping[str, Expression], key: Sequence[str]) -> None:
+        super().__init__(TableSchema(schema.columns, watermark_column=schema.watermark_column), columns)
+        self._schema = TableSchema(self._schema.columns, key, watermark_column=self._schema.watermark_column)
 
 
 def _union_schema(schemas: Sequence[TableSchema]) -> TableSchema:

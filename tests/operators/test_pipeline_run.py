@@ -407,6 +407,15 @@ class Doubled(Operator):
         return [Chunk(self._schema, [op for op, _ in chunk.rows()], [(k, 2 * v) for _, (k, v) in chunk.rows()])]
 
 
+def test_a_union_leaves_columns_that_are_called_as_its_key() -> None:
+    pipeline = Pipeline()
+    streams = [pipeline.source(name, {"_key": "string", "_branch": "string"}, key=["_key"]) for name in "ab"]
+    streams[0].union(streams[1]).materialize("all")
+    run = pipeline.run_local([{"a": [("x", "y")], "b": [("x", "y"), ("z", "w")]}, {"b": [("-", ("x", "y"))]}])
+    assert sorted(run.rows("all")) == [("x", "y"), ("z", "w")]
+    assert "primary key (__branch asc nulls first, __key asc nulls first)" in pipeline.explain()
+
+
 def test_an_operator_of_ones_own_takes_part(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path / "state.db")
     pipeline = Pipeline()
