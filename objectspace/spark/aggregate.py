@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,11 @@ from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.spark.routes import KeyedBy
 
+Columns = Sequence[pa.ChunkedArray]
+
+Call = tuple[str, Any]
+"""A function of Arrow that takes a figure, and its options."""
+
 
 @dataclass(frozen=True)
 class Measure:
@@ -24,7 +30,7 @@ class Measure:
         name: what the figure is called.
         function: ``rows`` (how many), ``nulls``, ``count`` (of values that are not null), ``sum``, ``min`` or ``max``.
         column: the column it is taken from; not for ``rows``. Sums are of whole numbers, so that no order of the rows
-            can change them.
+            can change them, and exact, however large they become. Of floats NaN is the greatest.
 
     Raises:
         ObjectSpaceError: the function is none of these, or lacks its column.
@@ -48,16 +54,13 @@ class Measure:
             return _present(old, new)
         return _FUNCTIONS[self.function].merge(old, new)
 
-    @property
-    def aggregation(self) -> tuple[Any, ...]:
-        """The aggregation as ``pyarrow.TableGroupBy.aggregate`` takes it."""
-        function = _FUNCTIONS[self.function]
-        return (self.column or [], function.arrow, function.options)
-
 
 @dataclass(frozen=True)
 class _Function:
-    """How a figure is taken from rows, from two figures, and from a column of figures."""
+    """How a figure is taken from rows, from two figures, and from a column of figures.
+
+    Of floats NaN is the greatest, and zero is 0.0, so that neither shows the order of the rows.
+    """
 
     arrow: str
     merge: Callable[[Any, Any], Any]
@@ -65,13 +68,21 @@ class _Function:
     options: Any = None
 
 
+def _lesser(old: Any, new: Any) -> Any:
+    return new if new < old or old != old else old
+
+
+def _greater(old: Any, new: Any) -> Any:
+    return new if new > old or new != new else old
+
+
 _FUNCTIONS = {
     "rows": _Function("count_all", operator.add, "sum"),
     "nulls": _Function("count", operator.add, "sum", pc.CountOptions(mode="only_null")),
     "count": _Function("count", operator.add, "sum", pc.CountOptions(mode="only_valid")),
     "sum": _Function("sum", operator.add, "sum"),
-    "min": _Function("min", min, "min"),
-    "max": _Function("max", max, "max"),
+    "min": _Function("min", _lesser, "min"),
+    "max": _Function("max", _greater, "max"),
 }
 
 
@@ -122,10 +133,11 @@ class RunningAggregate:
             return
         state = space.get_or_create_dictionary(self.dictionary)
         width, names = len(self.key), [measure.name for measure in self.measures]
-        columns = [column.to_pylist() for column in grouped.columns]
-        keys = columns[0] if width == 1 else list(zip(*columns[:width], strict=True))
+        columns = [column.to_pylist() for column in grouped.columns[:width]]
+        keys = columns[0] if width == 1 else list(zip(*columns, strict=True))
         olds = state.get_many(keys)
-        figures = [self._merged(*pair, olds) for pair in zip(self.measures, columns[width:], strict=True)]
+        news = [_values(*pair) for pair in zip(grouped.columns[width:], self.measures, strict=True)]
+        figures = [self._merged(*pair, olds) for pair in zip(self.measures, news, strict=True)]
         rows = map(dict, map(zip, repeat(names), zip(*figures, strict=True)))
         state.update(dict(zip(keys, rows, strict=True)))
 
@@ -156,20 +168,18 @@ class RunningAggregate:
 
     def _group(self, rows: pa.Table) -> pa.Table:
         self._require_whole_sums(rows.schema)
-        grouped = rows.group_by(list(self.key), use_threads=False)
-        found = grouped.aggregate([measure.aggregation for measure in self.measures])
-        # The key comes first; the figures follow in the order in which they were asked for.
-        return found.rename_columns(_places(found.num_columns))
+        used = [_FUNCTIONS[measure.function] for measure in self.measures]
+        figures = [rows[measure.column] if measure.column else None for measure in self.measures]
+        return _aggregated([rows[name] for name in self.key], figures, [(one.arrow, one.options) for one in used])
 
     def _regroup(self, parts: list[pa.Table]) -> pa.Table:
         """Return the groups of several tables as one."""
         if len(parts) == 1:
             return parts[0]
-        places = _places(parts[0].num_columns)
+        columns = [_joined(each) for each in zip(*(part.columns for part in parts), strict=True)]
         width = len(self.key)
-        again = [_FUNCTIONS[measure.function].again for measure in self.measures]
-        grouped = pa.concat_tables(parts).group_by(places[:width], use_threads=False)
-        return grouped.aggregate(list(zip(places[width:], again, strict=True))).rename_columns(places)
+        again = [(_FUNCTIONS[measure.function].again, None) for measure in self.measures]
+        return _aggregated(columns[:width], columns[width:], again)
 
     def _require_whole_sums(self, schema: pa.Schema) -> None:
         for measure in self.measures:
@@ -185,10 +195,71 @@ def _present(old: Any, new: Any) -> Any:
     return new if old is None else old
 
 
+def _aggregated(keys: Columns, figures: Sequence[pa.ChunkedArray | None], functions: Sequence[Call]) -> pa.Table:
+    """Return the keys and, for each, the figures of its rows: exact sums, and NaN as the greatest of floats.
+
+    Args:
+        keys: the columns of the key.
+        figures: what each figure is taken from; of the number of rows nothing.
+        functions: how, in words of Arrow.
+    """
+    arrays, calls = list(keys), []
+    for values, (function, options) in zip(figures, functions, strict=True):
+        calls.append((f"c{len(arrays)}" if values is not None else [], function, options))
+        arrays += [] if values is None else [_prepared(values, function)]
+    names, width = _places(len(arrays)), len(keys)
+    found = pa.table(arrays, names).group_by(names[:width], use_threads=False).aggregate(calls)
+    # The key comes first; the figures follow in the order in which they were asked for.
+    columns = found.columns
+    for place, (values, (function, _)) in enumerate(zip(figures, functions, strict=True), width):
+        if function == "max" and _has_nan(values):
+            columns[place] = _with_nan(keys, values, columns[place])
+    return pa.table(columns, _places(len(columns)))
+
+
+def _with_nan(keys: Columns, values: pa.ChunkedArray, greatest: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the greatest values by key with NaN where it is among the values: Arrow passes over it."""
+    is_nan = _aggregated(keys, [pc.is_nan(values)], [("any", None)]).columns[-1]
+    return pc.if_else(is_nan, pa.scalar(math.nan, greatest.type), greatest)
+
+
+def _prepared(values: pa.ChunkedArray, function: str) -> pa.ChunkedArray:
+    """Return a column as Arrow can take a figure from it: what may add up to more than 64 bits is widened."""
+    if function == "sum" and pa.types.is_integer(values.type):
+        bounds = pc.min_max(values).as_py().values()
+        most = max((abs(bound) for bound in bounds if bound is not None), default=0)
+        return values if most * len(values) < 2**63 else values.cast(_WIDE)
+    if function in ("min", "max") and pa.types.is_floating(values.type):
+        return pc.add(values, pa.scalar(0.0, values.type))  # -0.0 becomes 0.0
+    return values
+
+
+def _has_nan(values: pa.ChunkedArray) -> bool:
+    return pa.types.is_floating(values.type) and bool(pc.any(pc.is_nan(values)).as_py())
+
+
+def _joined(columns: Columns) -> pa.ChunkedArray:
+    """Return columns of the same kind as one, of which some sums may have been widened."""
+    kind = columns[0].type if len({column.type for column in columns}) == 1 else _WIDE
+    alike = [column if column.type == kind else column.cast(kind) for column in columns]
+    return pa.chunked_array([chunk for column in alike for chunk in column.chunks], kind)
+
+
+def _values(column: pa.ChunkedArray, measure: Measure) -> list[Any]:
+    """Return the values of a column of figures; sums are ints, however large."""
+    values = column.to_pylist()
+    if measure.function != "sum" or column.type != _WIDE:
+        return values  # type: ignore[no-any-return]
+    return [None if value is None else int(value) for value in values]
+
+
 def _places(count: int) -> list[str]:
     """Return names for so many columns: those of the input may be equal to each other."""
     return [f"c{place}" for place in range(count)]
 
+
+_WIDE = pa.decimal128(38, 0)
+"""Whole numbers in Arrow that are larger than 64 bits."""
 
 _MANY_GROUPS = 65_536
 """How many rows of groups wait before they are grouped again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
@@ -28,11 +29,13 @@ SCHEMA = pa.schema([("key", pa.string()), ("part", pa.int64()), ("value", pa.int
 Row = dict[str, Any]
 
 
-def _state(aggregate: RunningAggregate, epochs: list[list[list[Row]]]) -> list[tuple[Any, Any]]:
+def _state(
+    aggregate: RunningAggregate, epochs: list[list[list[Row]]], schema: pa.Schema = SCHEMA
+) -> list[tuple[Any, Any]]:
     with CheckpointStore(":memory:") as store:
         space = PersistedObjectSpace(store)
         for batches in epochs:
-            aggregate((pa.RecordBatch.from_pylist(rows, SCHEMA) for rows in batches), space)
+            aggregate((pa.RecordBatch.from_pylist(rows, schema) for rows in batches), space)
             space.checkpoint()
         return list(space.get_or_create_dictionary(aggregate.dictionary).items())
 
@@ -69,6 +72,34 @@ def test_figures_are_those_of_sql() -> None:
         "a": {"rows": 4, "nulls": 2, "count": 2, "sum": 3, "min": -1, "max": 4},
         None: {"rows": 1, "nulls": 1, "count": 0, "sum": None, "min": None, "max": None},
     }
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.uint64()])
+def test_sums_are_exact_however_the_rows_are_cut(kind: pa.DataType) -> None:
+    values = [2**63 - 1, 2**63 - 1, 5, None, 2**62]
+    rows = [{"key": key, "value": value} for value in values for key in "ab"] + [{"key": "c", "value": None}]
+    schema = pa.schema({"key": pa.string(), "value": kind})
+    for epochs in ([[rows]], [[rows[:3], rows[3:6], rows[6:]]], [[rows[:2]], [rows[2:]]], [[rows[:5]], [rows[5:]]]):
+        state = dict(_state(ONE, epochs, schema))
+        assert {key: figures["sum"] for key, figures in state.items()} == {
+            "a": 2**64 + 2**62 + 3,
+            "b": 2**64 + 2**62 + 3,
+            "c": None,
+        }
+        assert type(state["a"]["sum"]) is int
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_nan_is_the_greatest_float_and_zero_is_one_whatever_the_order(kind: pa.DataType) -> None:
+    values = {"a": [1.5, math.nan, None], "b": [math.nan], "c": [-0.0, 0.0], "d": [-1.0, -math.inf], "e": [None]}
+    wanted = {"a": (1.5, math.nan), "b": (math.nan,) * 2, "c": (0.0,) * 2, "d": (-math.inf, -1.0), "e": (None,) * 2}
+    rows = [{"key": key, "value": value} for key, some in values.items() for value in some]
+    schema = pa.schema({"key": pa.string(), "value": kind})
+    aggregate = RunningAggregate("floats", ("key",), (Measure("min", "min", "value"), Measure("max", "max", "value")))
+    for turned in (rows, rows[::-1]):
+        for epochs in ([[turned]], [[[row] for row in turned]], [[[row]] for row in turned]):
+            state = _state(aggregate, epochs, schema)
+            assert repr(sorted((key, (one["min"], one["max"])) for key, one in state)) == repr(sorted(wanted.items()))
 
 
 def test_the_columns_that_are_used() -> None:
