@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -80,11 +79,3 @@ def _checked(schema: TableSchema, bounds: Bounds) -> Bounds:
     except RowError:
         return Bounds()
     return bounds
-
-
-def is_pushing() -> bool:
-    """Tell whether it is Spark's worker for pushing filters that asks for a reader.
-
-    Where ``spark.sql.python.filterPushdown.enabled`` is off another one asks, and refuses readers that take filters.
-    """
-    return any(frame.filename.endswith("data_source_pushdown_filters.py") for frame in inspect.stack(context=0)[:8])

@@ -30,7 +30,7 @@ from objectspace.errors import ObjectSpaceError
 from objectspace.kvt import split_table_key, stored_entries
 from objectspace.operators.apply import OUTPUT
 from objectspace.relational import StorageTable, TableSchema, tables
-from objectspace.spark.pushdown import Bounds, bounds_of, is_pushing
+from objectspace.spark.pushdown import Bounds, bounds_of
 from objectspace.spark.spans import Span, spans_of
 from objectspace.spark.storage import storage_options
 from objectspace.spark.writer import TableWriter, Target
@@ -286,8 +286,8 @@ class ObjectSpaceSource(DataSource):
     A DataFrame stays at the epoch of its ``load()``. ``readStream`` with ``changes=true`` gives what changed in a
     table, with the columns ``op`` and ``epoch`` before its own. Options: one of ``table``, ``object`` and ``kvt``
     (``scope/table``) with a name; ``operator`` where the space has several; ``epoch``; ``columns`` of a table,
-    separated by commas; of a stream ``maxEpochsPerTrigger``; and for the file system any that begin with
-    ``fsspec.``, as text or JSON.
+    separated by commas; ``pushdown=true`` of a table that one filtered query reads; of a stream
+    ``maxEpochsPerTrigger``; and for the file system any that begin with ``fsspec.``, as text or JSON.
     """
 
     @classmethod
@@ -311,7 +311,7 @@ class ObjectSpaceSource(DataSource):
         if self._is_feed():
             raise ObjectSpaceError("changes are a stream: use spark.readStream, or leave the option changes out")
         subject = Subject.of(self.options)
-        return FilteredReader(subject) if subject.kind == "table" and is_pushing() else SpaceReader(subject)
+        return FilteredReader(subject) if subject.kind == "table" and self._is_set("pushdown") else SpaceReader(subject)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader of the change feed.
@@ -336,7 +336,10 @@ class ObjectSpaceSource(DataSource):
         return TableWriter(Target.of(self.options), schema)
 
     def _is_feed(self) -> bool:
-        return self.options.get("changes", "false").lower() == "true"
+        return self._is_set("changes")
+
+    def _is_set(self, name: str) -> bool:
+        return self.options.get(name, "false").lower() == "true"
 
 
 class SpaceReader(DataSourceReader):
@@ -357,7 +360,11 @@ class SpaceReader(DataSourceReader):
 
 
 class FilteredReader(SpaceReader):
-    """Reads of a table only what lies within the bounds that filters set."""
+    """Reads of a table only what lies within the bounds that filters set.
+
+    Spark keeps the reader, with its bounds, for all later queries of the same DataFrame, and tells it nothing of these:
+    so it is there for who asks for it and takes another DataFrame for each filter.
+    """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Take filters, and return all of them: Spark looks at what is left once more."""

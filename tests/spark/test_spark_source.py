@@ -74,20 +74,41 @@ def test_a_table_of_all_shards_at_any_epoch(spark: SparkSession, location: str, 
     assert newest.where("k = 'k3'").agg({"total": "sum"}).collect()[0][0] == sums(batches)["k3"]
 
 
+@pytest.fixture
+def pushing(spark: SparkSession) -> Iterator[None]:
+    """Spark's setting that filters go to the source."""
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    yield
+    spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+@pytest.mark.usefixtures("pushing")
 def test_a_filter_on_the_key_decides_what_is_read(spark: SparkSession, location: str, batches: list[DataFrame]) -> None:
     totals = sums(batches)
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    try:
-        for condition, wanted in (
-            ("k = 'k3'", {"k3"}),
-            ("k > 'k3' AND total > 0", {key for key in totals if key > "k3"}),
-            ("k >= 'k10' AND k < 'k4'", {key for key in totals if "k10" <= key < "k4"}),
-        ):
-            rows = load(spark, location, table="totals").where(condition)
-            assert {row.k: row.total for row in rows.collect()} == {key: totals[key] for key in wanted}
-            assert rows_read(rows) == len(wanted)
-    finally:
-        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+    for condition, wanted in (
+        ("k = 'k3'", {"k3"}),
+        ("k > 'k3' AND total > 0", {key for key in totals if key > "k3"}),
+        ("k >= 'k10' AND k < 'k4'", {key for key in totals if "k10" <= key < "k4"}),
+    ):
+        rows = load(spark, location, table="totals", pushdown="true").where(condition)
+        assert {row.k: row.total for row in rows.collect()} == {key: totals[key] for key in wanted}
+        assert rows_read(rows) == len(wanted)
+
+
+@pytest.mark.usefixtures("pushing")
+def test_the_filter_of_a_query_is_not_that_of_the_next(
+    spark: SparkSession, location: str, batches: list[DataFrame]
+) -> None:
+    totals = load(spark, location, table="totals")
+    assert totals.where("k = 'k3'").count() == 1
+    assert totals.count() == len(sums(batches))
+    assert totals.where("k = 'k3' OR total < 0").count() == 1
+    assert totals.where("k = 'k3'").alias("a").join(totals.alias("b"), "k").count() == 1
+
+
+def test_pushdown_without_the_setting_of_spark_is_refused(spark: SparkSession, location: str) -> None:
+    with pytest.raises(PySparkException, match=r"spark\.sql\.python\.filterPushdown\.enabled"):
+        load(spark, location, table="totals", pushdown="true").collect()
 
 
 def test_objects_and_key_value_tables(spark: SparkSession, location: str, batches: list[DataFrame]) -> None:
