@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
     Filter,
     InputPartition,
 )
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructType
 
 from checkpoint import CheckpointStore
 from checkpoint.chain import Chain, cache_root, fold, location_at, open_cache
@@ -47,6 +47,9 @@ _FIXED = {
     "object": StructType().add("shard", IntegerType()).add("key", StringType()).add("value", StringType()),
 }
 """The schemas of what has no columns of its own."""
+
+_FEED = StructType().add("op", StringType()).add("epoch", LongType())
+"""The columns that a change feed has before those of the table."""
 
 _SUBJECTS = ("table", "object", "kvt")
 
@@ -107,6 +110,10 @@ class Subject:
         number = None if epoch is None else int(epoch)
         subject = options["path"], given[0], options[given[0]], options.get("operator")
         return cls(*subject, names, number, storage_options(options))
+
+    def fixed(self) -> Subject:
+        """Return the same at one epoch: the newest, where none was named."""
+        return self if self.epoch is not None else replace(self, epoch=self.epochs()[1])
 
     @property
     def is_file(self) -> bool:
@@ -283,12 +290,16 @@ class Subject:
 class ObjectSpaceSource(DataSource):
     """State as a data source of Spark.
 
-    A DataFrame stays at the epoch of its ``load()``. ``readStream`` with ``changes=true`` gives what changed in a
-    table, with the columns ``op`` and ``epoch`` before its own. Options: one of ``table``, ``object`` and ``kvt``
-    (``scope/table``) with a name; ``operator`` where the space has several; ``epoch``; ``columns`` of a table,
-    separated by commas; ``pushdown=true`` of a table that one filtered query reads; of a stream
-    ``maxEpochsPerTrigger``; and for the file system any that begin with ``fsspec.``, as text or JSON.
+    A DataFrame stays at the epoch of its ``load()``, unless it is given a schema, with which Spark does not ask for
+    one then. ``readStream`` with ``changes=true`` gives what changed in a table, with the columns ``op`` and ``epoch``
+    before its own. Options: one of ``table``, ``object`` and ``kvt`` (``scope/table``) with a name; ``operator`` where
+    the space has several; ``epoch``; ``columns`` of a table, separated by commas; ``pushdown=true`` of a table that one
+    filtered query reads; of a stream ``maxEpochsPerTrigger``; and for the file system any that begin with ``fsspec.``,
+    as text or JSON.
     """
+
+    _loaded: Subject | None = None
+    """What ``load()`` has found: Spark keeps this object for every reader that the DataFrame needs."""
 
     @classmethod
     def name(cls) -> str:
@@ -297,10 +308,11 @@ class ObjectSpaceSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the schema of what is read; changes have ``op`` and ``epoch`` before the columns."""
-        found = Subject.of(self.options).schema()
-        if not self._is_feed():
-            return found
-        return StructType([StructField("op", StringType()), StructField("epoch", LongType()), *found.fields])
+        subject = Subject.of(self.options)
+        if self._is_feed():
+            return StructType([*_FEED.fields, *subject.schema().fields])
+        self._loaded = subject.fixed()
+        return self._loaded.schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch.
@@ -310,7 +322,7 @@ class ObjectSpaceSource(DataSource):
         """
         if self._is_feed():
             raise ObjectSpaceError("changes are a stream: use spark.readStream, or leave the option changes out")
-        subject = Subject.of(self.options)
+        subject = self._loaded or Subject.of(self.options)
         return FilteredReader(subject) if subject.kind == "table" and self._is_set("pushdown") else SpaceReader(subject)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -346,13 +358,13 @@ class SpaceReader(DataSourceReader):
     """Reads what a space held at one epoch, a partition a shard."""
 
     def __init__(self, subject: Subject) -> None:
-        self._subject = subject
-        self._epoch = subject.epochs()[1] if subject.epoch is None else subject.epoch
+        self._subject = subject.fixed()
         self._bounds = Bounds()
 
     def partitions(self) -> list[InputPartition]:
         """Return a partition for each shard."""
-        return [ShardPartition(shard, 0, self._epoch) for shard in range(self._subject.shards(self._epoch))]
+        epoch = self._subject.epoch or 0
+        return [ShardPartition(shard, 0, epoch) for shard in range(self._subject.shards(epoch))]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Yield what a shard holds."""

@@ -111,6 +111,19 @@ def test_pushdown_without_the_setting_of_spark_is_refused(spark: SparkSession, l
         load(spark, location, table="totals", pushdown="true").collect()
 
 
+@pytest.mark.usefixtures("pushing")
+def test_a_data_frame_stays_at_the_epoch_of_its_load(
+    spark: SparkSession, tmp_path: Path, batches: list[DataFrame], make_pipeline: Callable[..., Pipeline], query: Any
+) -> None:
+    pipeline, place = make_pipeline(Operator("totals", ("key",), keep_totals)), tmp_path / "space"
+    pipeline.run_epoch(batches[0], 0)
+    plain, pushed = load(spark, place, table="totals"), load(spark, place, table="totals", pushdown="true")
+    for number in (1, 2):
+        pipeline.run_epoch(batches[number], number)
+        assert {row.k: row.total for row in plain.collect()} == sums(batches[:1])
+        assert pushed.where("k = 'k3'").head().total == sums(batches[:1])["k3"]
+
+
 def test_objects_and_key_value_tables(spark: SparkSession, location: str, batches: list[DataFrame]) -> None:
     seen = load(spark, location, object="seen")
     assert seen.count() == sum(batch.count() for batch in batches)
