@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 
 from checkpoint import CheckpointStore
 from checkpoint.chain import Chain, cache_root, fold, location_at, open_cache
-from objectspace import PersistedObjectSpace, codec
+from objectspace import PersistedObjectSpace, SparseArray, Tensor, codec
 from objectspace.errors import ObjectSpaceError
 from objectspace.kvt import split_table_key, stored_entries
 from objectspace.operators.apply import OUTPUT
@@ -468,15 +469,32 @@ def _entries(space: PersistedObjectSpace, name: str) -> Iterator[tuple[Any, ...]
 
 def _pairs(target: Any) -> Iterator[tuple[str | None, str]]:
     """Yield the keys and values of an object as JSON."""
-    if hasattr(target, "items"):
-        pairs: Iterable[tuple[Any, Any]] = target.items()
-    elif hasattr(target, "value"):
-        pairs = [(None, target.value)]
-    else:
-        pairs = enumerate(target)
-    for key, value in pairs:
+    for key, value in _contents(target):
         plain = value.copy() if hasattr(value, "_describe") else value
         yield None if key is None else key if isinstance(key, str) else _json(key), _json(plain)
+
+
+def _contents(target: Any) -> Iterable[tuple[Any, Any]]:
+    """Return the keys and values of an object: the places of what has an order, None for a single value."""
+    if isinstance(target, Tensor):
+        return _elements(target)
+    if isinstance(target, SparseArray):
+        return target.assigned()
+    if hasattr(target, "items"):
+        return target.items()  # type: ignore[no-any-return]
+    return [(None, target.value)] if hasattr(target, "value") else enumerate(target)
+
+
+def _elements(tensor: Tensor) -> Iterator[tuple[Any, Any]]:
+    """Yield the places and the elements of a tensor, a row of chunks at a time."""
+    if not tensor.shape:
+        yield None, tensor[()].item()
+        return
+    step, inner = tensor.chunks[0], [range(length) for length in tensor.shape[1:]]
+    for first in range(0, len(tensor), step):
+        rows = tensor[first : first + step]
+        places = product(range(first, first + len(rows)), *inner)
+        yield from zip(places if inner else range(first, first + len(rows)), rows.ravel().tolist(), strict=True)
 
 
 def _json(value: Any) -> str:

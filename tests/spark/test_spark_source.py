@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from objectspace import PersistedObjectSpace
 from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
 from objectspace.relational import Column, StateTable, TableSchema
 from objectspace.spark import Operator, Pipeline
+from objectspace.spark.source import SpaceReader, Subject
 
 from .spark_helpers import SHARDS
 
@@ -153,6 +155,30 @@ def test_a_store_file(spark: SparkSession, tmp_path: Path) -> None:
         space.checkpoint()
     rows = load(spark, tmp_path / "state.db", object="d").collect()
     assert [(row.key, row.value) for row in rows] == [("a", "[1]"), ('{"$tuple":["b",2]}', "[2,3]")]
+
+
+def test_sparse_arrays_and_tensors_give_their_places_and_elements(tmp_path: Path) -> None:
+    with PersistedObjectSpace.open(tmp_path / "state.db") as space:
+        space.create_sparse_array("sparse", default=0)[10**12] = 7
+        space.create_tensor("row", 3, "float64", chunks=[2])[:] = [0.5, math.nan, 2]
+        space.create_tensor("square", (2, 2), "bool")[1, 0] = True
+        space.create_tensor("single", (), "uint8", fill=5)
+        space.checkpoint()
+
+    def read(name: str) -> dict[str | None, str]:
+        reader = SpaceReader(Subject.of({"path": str(tmp_path / "state.db"), "object": name}))
+        rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+        return {row["key"]: row["value"] for row in rows}
+
+    assert read("sparse") == {"1000000000000": "7"}
+    assert read("row") == {"0": "0.5", "1": '{"$float":"nan"}', "2": "2.0"}
+    assert read("square") == {
+        '{"$tuple":[0,0]}': "false",
+        '{"$tuple":[0,1]}': "false",
+        '{"$tuple":[1,0]}': "true",
+        '{"$tuple":[1,1]}': "false",
+    }
+    assert read("single") == {None: "5"}
 
 
 @pytest.mark.parametrize(
