@@ -148,9 +148,23 @@ class Subject:
         """Return the schema of what is read.
 
         Raises:
-            ObjectSpaceError: no shard has the table.
+            ObjectSpaceError: no shard has the table, or it has no such columns.
         """
         return self._columns_of(self.table_schema()) if self.kind == "table" else _FIXED[self.kind]
+
+    def feed_schema(self) -> StructType:
+        """Return the schema of the changes of what is read.
+
+        Raises:
+            ObjectSpaceError: as ``schema``, or a column has the name of one that changes have.
+        """
+        found = self.schema()
+        if taken := [name for name in found.names if name in _FEED.names]:
+            raise ObjectSpaceError(
+                f"table {self.name!r} has a column {taken[0]!r}, which is the name of one that changes have besides:"
+                " choose others with the option columns"
+            )
+        return StructType([*_FEED.fields, *found.fields])
 
     def table_schema(self) -> TableSchema:
         """Return the schema of the table.
@@ -193,6 +207,8 @@ class Subject:
         names = self.columns or tuple(fields)
         if missing := [name for name in names if name not in fields]:
             raise ObjectSpaceError(f"table {self.name!r} has no column {missing[0]!r}: it has {', '.join(fields)}")
+        if len(set(names)) < len(names):
+            raise ObjectSpaceError(f"the option columns is {', '.join(names)}: expected each column once")
         return StructType.fromJson({**struct, "fields": [fields[name] for name in names]})
 
     def batches(self, shard: int, epoch: int, bounds: Bounds) -> Iterator[pa.RecordBatch]:
@@ -308,10 +324,14 @@ class ObjectSpaceSource(DataSource):
         return "objectspace"
 
     def schema(self) -> StructType:
-        """Return the schema of what is read; changes have ``op`` and ``epoch`` before the columns."""
+        """Return the schema of what is read; changes have ``op`` and ``epoch`` before the columns.
+
+        Raises:
+            ObjectSpaceError: the options name nothing that is there, or columns that cannot be told apart.
+        """
         subject = Subject.of(self.options)
         if self._is_feed():
-            return StructType([*_FEED.fields, *subject.schema().fields])
+            return subject.feed_schema()
         self._loaded = subject.fixed()
         return self._loaded.schema()
 

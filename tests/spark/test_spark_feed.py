@@ -11,6 +11,8 @@ import pytest
 
 from checkpoint import UnknownCheckpointError
 from checkpoint.chain import AcceptedRun, Chain, SourcePosition, location_at, write_image
+from objectspace import PersistedObjectSpace
+from objectspace.errors import ObjectSpaceError
 from objectspace.relational import Column, StateTable, TableSchema
 from objectspace.spark import open_shard, rescale, save_shard, shard_of
 from objectspace.spark.source import ChangeReader, ObjectSpaceSource, SpaceReader, Subject
@@ -207,3 +209,14 @@ def test_the_source_gives_the_columns_that_the_stream_has(space: Space) -> None:
     assert source.schema().names == ["op", "epoch", "k", "v"]
     parts = reader.partitions({"epoch": 0}, {"epoch": 1})
     assert [list(reader.read(part)) for part in parts] == [[("+", 1, "a", 1)]]
+
+
+@pytest.mark.parametrize("taken", ["op", "epoch"])
+def test_columns_that_are_called_as_those_of_changes_are_refused(tmp_path: Path, taken: str) -> None:
+    with PersistedObjectSpace.open(tmp_path / "state.db") as space:
+        StateTable(space, "t", TableSchema([Column(taken, "string"), Column("v", "int64")], [taken]))
+        space.checkpoint()
+    options = {"path": str(tmp_path / "state.db"), "table": "t", "changes": "true"}
+    with pytest.raises(ObjectSpaceError, match=f"table 't' has a column '{taken}', .*: choose others with the option"):
+        ObjectSpaceSource(options).schema()
+    assert ObjectSpaceSource({**options, "columns": "v"}).schema().names == ["op", "epoch", "v"]

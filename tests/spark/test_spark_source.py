@@ -187,6 +187,7 @@ def test_sparse_arrays_and_tensors_give_their_places_and_elements(tmp_path: Path
         ({}, "takes one of the options table, object and kvt"),
         ({"table": "nothing"}, "has no table 'nothing'"),
         ({"table": "totals", "columns": "k,price"}, "has no column 'price'"),
+        ({"table": "totals", "columns": "k,total,k"}, "columns is k, total, k: expected each column once"),
         ({"table": "totals", "epoch": "last"}, "expected a number"),
         ({"table": "totals", "operator": "other"}, "name an operator"),
     ],
