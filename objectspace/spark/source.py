@@ -34,9 +34,12 @@ from objectspace.relational import StorageTable, TableSchema, tables
 from objectspace.spark.pushdown import Bounds, bounds_of
 from objectspace.spark.spans import Span, spans_of
 from objectspace.spark.storage import storage_options
-from objectspace.spark.writer import TableWriter, Target
+from objectspace.spark.writer import TableWriter, Target, number_of
 
 BATCH_ROWS = 8192
+
+MOST_EPOCHS = 1000
+"""How many epochs one trigger of a change feed takes, unless ``maxEpochsPerTrigger`` says another number."""
 
 _FIXED = {
     "kvt": StructType()
@@ -105,7 +108,7 @@ class Subject:
         if "path" not in options or len(given) != 1:
             raise ObjectSpaceError("load(location) takes one of the options table, object and kvt: name what to read")
         columns, epoch = options.get("columns"), options.get("epoch")
-        if epoch is not None and not epoch.isdigit():
+        if epoch is not None and not epoch.isdecimal():
             raise ObjectSpaceError(f"the option epoch is {epoch!r}: expected a number")
         names = tuple(name.strip() for name in columns.split(",")) if columns else None
         number = None if epoch is None else int(epoch)
@@ -350,13 +353,14 @@ class ObjectSpaceSource(DataSource):
         """Return the reader of the change feed.
 
         Raises:
-            ObjectSpaceError: it is no table that is read, or the option changes is missing.
+            ObjectSpaceError: it is no table that is read, the option changes is missing, or an option is no number.
         """
         subject = Subject.of(self.options)
         if subject.kind != "table" or not self._is_feed():
             raise ObjectSpaceError("readStream gives the changes of a table: pass the options table and changes=true")
         names = tuple(schema.names[2:])  # those of the start: a later column does not change what the stream has
-        return ChangeReader(replace(subject, columns=names), int(self.options.get("maxEpochsPerTrigger", "1000")))
+        most = number_of(self.options, "maxEpochsPerTrigger") or MOST_EPOCHS
+        return ChangeReader(replace(subject, columns=names), most)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Return the writer of a micro-batch: options ``table``, ``key``, ``op`` and ``shards``.

@@ -79,7 +79,7 @@ class Target:
         if missing:
             raise ObjectSpaceError(f"writeStream to format objectspace takes the option {missing[0]}: found none")
         key = tuple(name.strip() for name in options["key"].split(","))
-        shards, epochs = _number(options, "shards"), _number(options, "retainEpochs") or Retention.epochs
+        shards, epochs = number_of(options, "shards"), number_of(options, "retainEpochs") or Retention.epochs
         return cls(
             options["path"],
             options["table"],
@@ -180,11 +180,16 @@ class TableWriter(DataSourceStreamArrowWriter):
                 )
 
 
-def _number(options: Mapping[str, str], name: str) -> int | None:
+def number_of(options: Mapping[str, str], name: str) -> int | None:
+    """Return a number of at least 1 that an option gives, or None where it is not given.
+
+    Raises:
+        ObjectSpaceError: it is something else.
+    """
     found = options.get(name)
     if found is None:
         return None
-    if not found.isdigit() or not int(found):
+    if not found.isdecimal() or not int(found):
         raise ObjectSpaceError(f"the option {name} is {found!r}: expected a number of at least 1")
     return int(found)
 

@@ -220,3 +220,11 @@ def test_columns_that_are_called_as_those_of_changes_are_refused(tmp_path: Path,
     with pytest.raises(ObjectSpaceError, match=f"table 't' has a column '{taken}', .*: choose others with the option"):
         ObjectSpaceSource(options).schema()
     assert ObjectSpaceSource({**options, "columns": "v"}).schema().names == ["op", "epoch", "v"]
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "abc", "²", "1.5"])
+def test_epochs_a_trigger_that_are_no_number_are_refused(space: Space, text: str) -> None:
+    space.epoch({"a": 1})
+    source = ObjectSpaceSource({"path": space.path, "table": "t", "changes": "true", "maxEpochsPerTrigger": text})
+    with pytest.raises(ObjectSpaceError, match=f"option maxEpochsPerTrigger is '{text}': expected a number of at"):
+        source.streamReader(source.schema())
