@@ -256,10 +256,11 @@ def _made(folder: Path) -> Path:
 def _sweep(root: Path) -> None:
     """Remove what nobody has opened for long: once a process, and only where caches lie."""
     oldest = time.time() - KEPT_SECONDS
-    for path in (*root.glob("*/*/*.db"), *root.glob("*/*/private-*"), *root.glob("private-*")):
-        with suppress(OSError):
-            if path.stat().st_mtime < oldest:
-                _remove(path)
+    for pattern in ("*/*/*.db", "*/*/private-*", "private-*"):
+        with suppress(OSError):  # Another process sweeps, or removes what it is done with, at the same time.
+            for path in root.glob(pattern):
+                if path.stat().st_mtime < oldest:
+                    _remove(path)
 
 
 def _caches(folder: Path) -> list[Path]:

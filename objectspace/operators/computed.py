@@ -123,16 +123,6 @@ class Select(Operator):
         return [(self._names[column], value)] if column in self._names else []
 
 
-class Rekeyed(Select):
-    """Computes columns, and takes ``_branch`` and ``_key`` as the stream key."""
-
-    def __init__(self, schema: TableSchema, columns: Mapping[str, Expression]) -> None:
-        super().__init__(TableSchema(schema.columns, watermark_column=schema.watermark_column), columns)
-        self._schema = TableSchema(
-            self._schema.columns, ["_branch", "_key"], watermark_column=self._schema.watermark_column
-        )
-
-
 class Relabel(Operator):
     """Gives the columns other names, and touches no row."""
 

@@ -156,7 +156,7 @@ def work_shard(
         PipelineChangedError: the state is that of another operator.
     Dirties: the cache, and one new file of the location.
     """
-    using: Shards = shards or TaskShards()
+    using = TaskShards() if shards is None else shards
     started = time.perf_counter()
     counted = _Counted(batches)
     with using.open(plan, shard) as space:
