@@ -88,8 +88,8 @@ class Catalogue:
 
     def tables(self, scope: str) -> list[str]:
         """Return the names of the tables of a scope, in order."""
-        prefix = f"{scope}/"
-        return [path.removeprefix(prefix) for path in self._paths(prefix, f"{scope}0")]
+        prefix, following = f"{scope}/", f"{scope}0"  # "0" is the character after "/", and may be one of another scope
+        return [path.removeprefix(prefix) for path in self._paths(prefix, following)]
 
     def reserve(self, count: int) -> int:
         """Return the first of so many new partition ids. Dirties: one item."""
@@ -98,9 +98,10 @@ class Catalogue:
         return int(following.value - count)
 
     def _paths(self, lower: str | None = None, upper: str | None = None) -> list[str]:
+        """Return the keys from one bound up to the other, which is not included."""
         if NAME not in self._space:
             return []
-        return list(self._space.get_sorted_dictionary(NAME).irange(lower, upper))
+        return list(self._space.get_sorted_dictionary(NAME).irange(lower, upper, (True, False)))
 
 
 def delete_partitions(space: ObjectSpace, path: str, entry: Entry) -> None:

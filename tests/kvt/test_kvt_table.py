@@ -190,3 +190,11 @@ def test_scopes_and_tables_are_listed_and_found(manager: KeyValueTableManager) -
         manager.create_key_value_table("s", "u", 4)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no name for a scope"):
         manager.delete_scope("s/t")
+
+
+def test_a_scope_has_no_part_in_one_whose_name_goes_on(manager: KeyValueTableManager) -> None:
+    assert [manager.create_scope(scope) for scope in ("team", "team0", "team-1", "team.")] == [True] * 4
+    assert manager.create_key_value_table("team0", "t", KeyValueTableConfiguration(1))
+    assert manager.list_key_value_tables("team") == []
+    assert manager.delete_scope("team")
+    assert manager.list_key_value_tables("team0") == ["t"]
