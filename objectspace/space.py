@@ -640,6 +640,8 @@ class PersistedObjectSpace(ObjectSpace):
             self._settle(durable=self._flight.writer.is_in(self._store))
 
     def _settle(self, durable: bool) -> None:
+        """Drop the save in flight, or take it back; where what is stored now cannot be read, it stays in flight."""
+        reader = self._store.reader() if durable else self._reader
         flight, self._flight = self._flight, None
         assert flight is not None
         for target in flight.objects:
@@ -653,7 +655,7 @@ class PersistedObjectSpace(ObjectSpace):
                     self._stored_index.pop(object_id, None)
                 else:
                     self._stored_index[object_id] = entry
-            self._reader = self._store.reader()
+            self._reader = reader
             while flight.objects:
                 target = flight.objects.pop()
                 if not is_dead(target):

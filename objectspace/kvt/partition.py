@@ -7,7 +7,7 @@ dictionaries were there keep their rows as lists, ``[12,"blue"]``, and go on to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from objectspace import ObjectSpace, SortedDictionary, Value
@@ -86,6 +86,8 @@ class Partition:
         self._rows: SortedDictionary[bytes, Any] | None = None
         self._counter: Value[int]
         self._stored_of: Callable[[int, Stored], Any]
+        self._changed: Collection[bytes] = ()
+        """The keys that the last write has changed: they are in memory, so that putting them back reads nothing."""
 
     def __len__(self) -> int:
         rows = self._open()
@@ -138,7 +140,7 @@ class Partition:
 
     def put(self, key: bytes, value: Stored) -> int:
         """Set a key whatever its version, as :meth:`write` does, and return its number."""
-        rows = self._rows
+        rows, self._changed = self._rows, ()
         if rows is None:
             rows = self._created()
         counter, given = self._counter, self._shared.given
@@ -146,12 +148,13 @@ class Partition:
         if given.get(self.id) != number:
             number = self._shared.resume(self.id, number, self._floor)
         number += 1
+        self._changed = (key,)
         rows[key] = self._stored_of(number, value)
         counter.value = given[self.id] = number
         return number
 
     def put_back(self, keys: Sequence[bytes], before: Sequence[Row | None]) -> None:
-        """Undo what was written to some keys; the numbers that it took are not given again.
+        """Undo what the last write did to its keys; the numbers that it took are not given again.
 
         Time: O(keys · log n). Dirties: one slot a key that was changed.
         """
@@ -159,6 +162,8 @@ class Partition:
         if rows is None:
             return
         for key, row in zip(keys, before, strict=True):
+            if key not in self._changed:
+                continue
             if row is None:
                 rows.pop(key, None)
             else:
@@ -195,6 +200,7 @@ class Partition:
         return self._rows
 
     def _apply(self, changes: Sequence[Change]) -> list[int | None]:
+        changed = self._changed = set()
         rows = self._open()
         if rows is None:
             if all(value is None for _, value, _ in changes):
@@ -211,10 +217,14 @@ class Partition:
             for key, value, _ in changes:
                 if value is not None:
                     number += 1
+                    changed.add(key)
                     rows[key] = stored_of(number, value)
                     numbers.append(number)
                 else:
-                    number += rows.pop(key, None) is not None
+                    if key in rows:
+                        number += 1
+                        changed.add(key)
+                        del rows[key]
                     numbers.append(None)
         finally:
             if number != first:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,12 +16,14 @@ from objectspace.kvt import (
     KeyValueTableManager,
     KeyVersion,
     NoSuchTableError,
+    Put,
     Remove,
     TableEntry,
     TableKey,
     TableSealedError,
     stored_entries,
 )
+from objectspace.testing.faults import FAILURES, LASTING, Fault, failing
 
 Table = KeyValueTable[Any, Any]
 
@@ -268,3 +271,24 @@ def test_a_batch_that_is_interrupted_is_undone(space: PersistedObjectSpace, tabl
     partition._rows = rows
     assert dict(table.family("f")) == {b"b": b"old"}
     assert table.put(b"b", b"new", "f") != KeyVersion.NO_VERSION
+
+
+@pytest.mark.parametrize("operation", range(1, 26, 2))
+@pytest.mark.parametrize("autocommit", [False, True])
+def test_a_batch_whose_storage_fails_from_then_on_is_undone(tmp_path: Path, operation: int, autocommit: bool) -> None:
+    old = {b"%d" % place: b"old" for place in range(1_500)}
+    with failing(fault := Fault(10**9, LASTING)):
+        with PersistedObjectSpace.open(tmp_path / "state.db") as space:
+            manager = KeyValueTableManager(space, autocommit=True)
+            manager.create_scope("s")
+            manager.create_key_value_table("s", "t", KeyValueTableConfiguration(1))
+            manager.open_key_value_table("s", "t").put_all("f", old.items())
+        with PersistedObjectSpace.open(tmp_path / "state.db", cache_slots=1) as space:
+            table = KeyValueTableManager(space).open_key_value_table("s", "t", autocommit=autocommit)
+            fault.at = fault.seen + operation
+            try:
+                table.apply("f", [Remove(b"9"), Remove(b"absent"), Put(b"0", b"new"), Put(b"x", b"new"), Remove(b"3")])
+            except FAILURES:
+                fault.at = 10**9
+                space.store.reopen()
+                assert dict(table.family("f")) == old
