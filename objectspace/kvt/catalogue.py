@@ -74,13 +74,13 @@ class Catalogue:
         self.entries = self._space.get_sorted_dictionary(NAME) if NAME in self._space else {}
         return self.entries.get(path)
 
-    def set(self, path: str, entry: Entry) -> None:
-        """Set an entry. Dirties: one item; for a new one also the length."""
-        self._space.get_or_create_sorted_dictionary(NAME)[path] = entry
-
-    def remove(self, path: str) -> None:
-        """Remove an entry. Dirties: one item and the length."""
-        del self._space.get_sorted_dictionary(NAME)[path]
+    def put(self, path: str, entry: Entry | None) -> None:
+        """Set an entry; ``None`` removes it. Dirties: one item; where an entry comes or goes also the length."""
+        entries = self._space.get_or_create_sorted_dictionary(NAME)
+        if entry is None:
+            entries.pop(path, None)
+        else:
+            entries[path] = entry
 
     def scopes(self) -> list[str]:
         """Return the names of all scopes, in order."""

@@ -10,6 +10,7 @@ from objectspace.kvt.catalogue import (
     PARTITIONS,
     SEALED,
     Catalogue,
+    Entry,
     delete_partitions,
     scope_path,
     table_path,
@@ -33,7 +34,8 @@ class KeyValueTableManager:
 
     Args:
         space: the space, or a part of one. A read-only one (``space.at(epoch=7)``) gives tables to read.
-        autocommit: commit each call, of the manager and of the tables that it opens.
+        autocommit: commit each call, of the manager and of the tables that it opens. Where such a commit fails, all is
+            as it was before the call; only a table that was deleted stays so, and deleting it again commits that.
         version_floor: returns a number that no lost version can exceed; see :func:`~objectspace.kvt.clock_floor`, the
             default. ``lambda: 0`` makes versions depend on nothing but the writes, for tasks that are replayed.
 
@@ -57,6 +59,8 @@ class KeyValueTableManager:
         self._space, self._autocommit, self._floor = named, autocommit, version_floor
         self._lock = shared_of(named).lock
         self._catalogue = Catalogue(named)
+        self._deleted: set[str] = set()
+        """The tables whose deletion could not be committed: it is done in memory, and the next call is to commit it."""
 
     def create_scope(self, scope: str) -> bool:
         """Create a scope; return False where it exists.
@@ -70,8 +74,7 @@ class KeyValueTableManager:
         with self._lock:
             is_new = self._catalogue.find(path) is None
             if is_new:
-                self._catalogue.set(path, {})
-                self._changed()
+                self._set(path, {}, None)
         return is_new
 
     def delete_scope(self, scope: str) -> bool:
@@ -84,14 +87,14 @@ class KeyValueTableManager:
         """
         path = scope_path(scope)
         with self._lock:
-            if self._catalogue.find(path) is None:
+            entry = self._catalogue.find(path)
+            if entry is None:
                 return False
             if tables := self._catalogue.tables(scope):
                 raise ScopeNotEmptyError(
                     f"scope {scope!r} holds {len(tables)} tables, {tables[0]!r} first: delete them"
                 )
-            self._catalogue.remove(path)
-            self._changed()
+            self._set(path, None, entry)
         return True
 
     def list_scopes(self) -> list[str]:
@@ -116,8 +119,7 @@ class KeyValueTableManager:
             if is_new:
                 count = configuration.partition_count
                 entry = {PARTITIONS: count, FIRST: self._catalogue.reserve(count), SEALED: False}
-                self._catalogue.set(path, entry)
-                self._changed()
+                self._set(path, entry, None)
         return is_new
 
     def list_key_value_tables(self, scope: str) -> list[str]:
@@ -173,8 +175,7 @@ class KeyValueTableManager:
         with self._lock:
             entry = self._catalogue.find(path)
             if entry is not None and not entry[SEALED]:
-                self._catalogue.set(path, {**entry, SEALED: True})
-                self._changed()
+                self._set(path, {**entry, SEALED: True}, entry)
         return entry is not None
 
     def delete_key_value_table(self, scope: str, table: str) -> bool:
@@ -187,10 +188,14 @@ class KeyValueTableManager:
         with self._lock:
             entry = self._catalogue.find(path)
             if entry is not None:
+                self._catalogue.put(path, None)
                 delete_partitions(self._space, path, entry)
-                self._catalogue.remove(path)
+                self._deleted.add(path)
+            was_there = path in self._deleted
+            if was_there:
                 self._changed()
-        return entry is not None
+            self._deleted.discard(path)
+        return was_there
 
     def open_key_value_table(
         self,
@@ -234,6 +239,15 @@ class KeyValueTableManager:
         """
         with self._lock:
             _persisted(self._space).rollback(epoch)
+
+    def _set(self, path: str, entry: Entry | None, before: Entry | None) -> None:
+        """Set an entry of the catalogue and commit it; where that fails, the entry is as it was before."""
+        try:
+            self._catalogue.put(path, entry)
+            self._changed()
+        except BaseException:
+            self._catalogue.put(path, before)
+            raise
 
     def _changed(self) -> None:
         if self._autocommit:

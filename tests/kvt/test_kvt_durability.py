@@ -134,6 +134,35 @@ def test_an_autocommitting_manager_commits_its_calls_and_those_of_its_tables() -
     assert again.exists(b"k")
 
 
+def test_a_call_of_the_manager_that_cannot_commit_can_be_made_again(space: PersistedObjectSpace) -> None:
+    manager = KeyValueTableManager(space, autocommit=True)
+    calls = [
+        lambda: manager.create_scope("s"),
+        lambda: manager.create_key_value_table("s", "t", KeyValueTableConfiguration(1)),
+        lambda: manager.seal_key_value_table("s", "t"),
+        lambda: manager.delete_key_value_table("s", "t"),
+        lambda: manager.delete_scope("s"),
+    ]
+    for done, call in enumerate(calls, start=1):
+        writer = space.store.writer()
+        space.save(writer)
+        with pytest.raises(CheckpointProtocolError):
+            call()
+        writer.rollback()
+        assert call()
+        assert space.store.checkpoints()[-1].number == done
+    assert not manager.delete_key_value_table("s", "t")
+
+
+def test_a_table_that_could_not_be_sealed_takes_writes(space: PersistedObjectSpace, table: Table) -> None:
+    space.checkpoint()
+    writer = space.store.writer()
+    space.save(writer)
+    with pytest.raises(CheckpointProtocolError):
+        KeyValueTableManager(space, autocommit=True).seal_key_value_table("s", "t")
+    assert table.put(b"k", b"v")
+
+
 def test_a_volatile_space_has_nothing_to_commit_to() -> None:
     with pytest.raises(ValueError, match="PersistedObjectSpace"):
         KeyValueTableManager(VolatileObjectSpace(), autocommit=True)
