@@ -23,6 +23,7 @@ from objectspace.operators.predicates import numbered
 from objectspace.operators.sketches import require_sketches
 from objectspace.relational import Chunk, Column, DataType, InconsistentOperationError, RowError, TableSchema
 from objectspace.relational.equality import equality
+from objectspace.relational.watermarks import is_below
 from objectspace.space import ObjectSpace
 
 ROWS = DataType("int64")
@@ -181,7 +182,7 @@ class Aggregation(Operator):
         if self._window is None or self._closed is None:
             return pairs
         place, closed = self.input.place_of(self._window), self._closed
-        kept = [pair for pair in pairs if pair[1][place] is None or pair[1][place] >= closed]
+        kept = [pair for pair in pairs if not is_below(pair[1][place], closed)]
         self.late_rows += len(pairs) - len(kept)
         return kept
 

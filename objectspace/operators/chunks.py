@@ -52,7 +52,10 @@ def checked_promise(schema: TableSchema, column: str, value: Any) -> Any:
     try:
         if value is None:
             raise BadValue("it is NULL: pass a value")
-        return checker(schema.column(column).type)(value)
+        found = checker(schema.column(column).type)(value)
+        if found != found:
+            raise BadValue("it is NaN: pass a number")
+        return found
     except BadValue as error:
         raise RowError(f"the watermark of {column!r} ({schema.column(column).type}): {error}") from None
 

@@ -10,6 +10,7 @@ from objectspace.operators.canonical import identity
 from objectspace.operators.chunks import check_chunk, checked_promise, refuse_retractions
 from objectspace.relational import Chunk, SchemaError, TableSchema
 from objectspace.relational.schema import Row
+from objectspace.relational.watermarks import is_below
 
 
 class Dedup(Operator):
@@ -121,7 +122,7 @@ class Dedup(Operator):
         place = -1 if self._window is None else self.input.place_of(self._window)
         new: list[tuple[bytes, Row]] = []
         for row in self._found.values():
-            if closed is not None and row[place] is not None and row[place] < closed:
+            if closed is not None and is_below(row[place], closed):
                 self.late_rows += 1
             elif not self._table.exists(key_of(row)):
                 new.append((encode(key_of(row)), row))

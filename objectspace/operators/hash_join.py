@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
 from objectspace.operators.base import Operator, no_collection
+from objectspace.operators.chunks import checked_promise
 from objectspace.operators.join_side import Entry, JoinSide
 from objectspace.operators.net import net_changes
 from objectspace.operators.predicates import COMPARISONS
@@ -193,13 +194,16 @@ class HashJoin(Operator):
     def watermark(self, column: str, value: Any, side: str = "left") -> list[tuple[str, Any]]:
         """Take a promise about the first column of the join key; once both sides have promised, the lesser one holds.
 
+        Raises:
+            RowError: it is no value of the column.
+
         Time: O(1). Dirties: one slot a table at the next barrier, and the rows that are cleaned.
         """
         self._check_side(side)
         key = self._keys[self.sides.index(side)]
         if not self._has_watermarks or not key or column != key[0] or value is None:
             return []
-        self._promise(side, value)
+        self._promise(side, checked_promise(self._sides[side].schema, column, value))
         if len(self._promised) < 2:
             return []
         least = min(self._promised.values())

@@ -10,6 +10,7 @@ from objectspace.operators.canonical import identity, is_plain
 from objectspace.relational import Column, StateTable, TableSchema
 from objectspace.relational.chunk import Op
 from objectspace.relational.schema import Row
+from objectspace.relational.watermarks import is_below
 
 DEGREE = "_degree"
 """The column that holds how many rows of the other side match a row."""
@@ -108,7 +109,7 @@ class JoinSide:
             self.forget()
             return
         firsts = ((known, known if self.is_simple else known[0]) for known in self._groups)
-        for known in [known for known, first in firsts if first is not None and first < watermark]:
+        for known in [known for known, first in firsts if is_below(first, watermark)]:
             del self._groups[known]
 
     def key_of(self, row: Row) -> Row | None:

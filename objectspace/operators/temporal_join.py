@@ -12,6 +12,7 @@ from objectspace.operators.net import net_changes
 from objectspace.relational import Chunk, Column, SchemaError, StateTable, TableSchema
 from objectspace.relational.chunk import Op, is_insert
 from objectspace.relational.schema import Row
+from objectspace.relational.watermarks import is_below
 from objectspace.space import ObjectSpace
 
 TemporalKind = Literal["inner", "left_outer"]
@@ -136,7 +137,7 @@ class TemporalJoin(Operator):
         for op, row in net_changes(chunk):
             if any(row[place] is None for place in places):
                 out.append((op, row))
-            elif mark is not None and row[places[-1]] < mark:
+            elif mark is not None and is_below(row[places[-1]], mark):
                 self._late += 1
             else:
                 self._write(side, op, row)

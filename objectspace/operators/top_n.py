@@ -15,6 +15,7 @@ from objectspace.relational import Chunk, SchemaError, StateTable, TableSchema
 from objectspace.relational.chunk import Op
 from objectspace.relational.equality import Equal
 from objectspace.relational.schema import KeyPart, Row
+from objectspace.relational.watermarks import is_below
 from objectspace.space import ObjectSpace
 
 Rows = dict[bytes, Row]
@@ -201,7 +202,7 @@ class GroupTopN(Operator):
         if column == self._closing and value is not None:
             self._rows.update_watermark(value)
             firsts = ((group, group if len(self._group_places) == 1 else group[0]) for group in self._windows)
-            for group in [group for group, first in firsts if first is not None and first < value]:
+            for group in [group for group, first in firsts if is_below(first, value)]:
                 del self._windows[group]
         return [(column, value)]
 

@@ -10,7 +10,7 @@ from objectspace.relational.keys import KeyRange
 from objectspace.relational.schema import Row
 from objectspace.relational.values import from_cell, to_cell
 from objectspace.relational.vnodes import VnodeBitmap
-from objectspace.relational.watermarks import WatermarkIndex
+from objectspace.relational.watermarks import WatermarkIndex, is_below
 
 
 class Visibility:
@@ -60,8 +60,7 @@ class Visibility:
         if not self.marks:
             return False
         mark, value = self.marks.get(self._keys.vnode_of(key)), row[self._place]
-        # NaN is the greatest of all values, and a decimal one refuses to be compared.
-        return mark is not None and value is not None and bool(value == value and value < mark)
+        return mark is not None and is_below(value, mark)
 
     def parts(self, found: KeyRange) -> list[KeyRange]:
         """Return the parts of a range that may hold visible rows, in key order, as far as keys tell."""

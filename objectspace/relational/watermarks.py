@@ -2,7 +2,7 @@
 
 There is one rule for every read, point or scan, of rows in memory or stored, whatever the position of the column: a row
 whose value in the watermark column is smaller than the committed watermark does not exist. A row that is equal to it
-does, and so does one with NULL. Watermarks only grow.
+does, and so does one with NULL, or with NaN, which is the greatest of all values. Watermarks only grow.
 """
 
 from __future__ import annotations
@@ -61,6 +61,15 @@ class WatermarkIndex:
         for bits, cell in stored:
             index.write(0, VnodeBitmap.from_bits(int(bits, 16)), value(cell))
         return index
+
+
+def is_below(value: Any, watermark: Any) -> bool:
+    """Tell whether a value is below a watermark: NULL is not, nor is NaN; a decimal one refuses to be compared.
+
+    >>> is_below(1.0, 5.0), is_below(None, 5.0), is_below(float("nan"), 5.0)
+    (True, False, False)
+    """
+    return value is not None and bool(value == value and value < watermark)
 
 
 def visible_range(found: KeyRange, kind: DataType, order: Order, watermark: Any) -> list[KeyRange]:

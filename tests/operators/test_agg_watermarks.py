@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import duckdb
@@ -12,8 +14,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from objectspace.operators import AggCall, Dedup, HashAgg, Hop, Pipeline, Tumble, WatermarkFilter
-from objectspace.relational import Chunk, RowError, SchemaError
+from objectspace import VolatileObjectSpace
+from objectspace.operators import (
+    AggCall,
+    Dedup,
+    GroupTopN,
+    HashAgg,
+    HashJoin,
+    Hop,
+    Pipeline,
+    TemporalJoin,
+    Tumble,
+    WatermarkFilter,
+)
+from objectspace.relational import Chunk, RowError, SchemaError, TableSchema
 from tests.operators.agg_oracle import Log, Running, materialize, permuted, schema_of
 
 SCHEMA = schema_of("w int64", "k string", "v int64", "id int64", key=["id"], watermark_column="w")
@@ -200,3 +214,34 @@ def test_a_watermark_before_all_that_its_type_holds_promises_nothing(kind: str, 
     times.group_by("at").agg(n=AggCall("count")).materialize("counts")
     with pipeline.run_local([{"times": [(1, least)]}, {"times": [(2, least)]}]) as run:
         assert run.rows("counts") == [(least, 2)]
+
+
+IN_TIME: list[Callable[[TableSchema], Any]] = [
+    lambda schema: HashAgg(schema, ["w"], [AggCall("count")]),
+    lambda schema: GroupTopN(schema, ["w"], ["id"], 1),
+    lambda schema: Dedup(schema, ["w"]),
+    lambda schema: HashJoin(schema, schema, ["w"], ["w"], "left_outer", watermarks=True),
+    lambda schema: TemporalJoin(schema, schema, ["k"], ["k"], "w", "w", "left_outer"),
+]
+
+
+@pytest.mark.parametrize("number", [float, Decimal])
+@pytest.mark.parametrize("make", IN_TIME)
+def test_nan_is_never_too_late(make: Callable[[TableSchema], Any], number: type) -> None:
+    kind = "float64" if number is float else "decimal"
+    schema = schema_of(f"w {kind}", "k int64", "id int64", key=["id"], watermark_column="w")
+    operator = make(schema)
+    operator.open(VolatileObjectSpace(), "op")
+    given: list[Chunk] = []
+    for epoch, values in enumerate((["1", "NaN"], ["NaN", "2", "7"]), start=1):
+        rows = [("+", (number(value), 0, 10 * epoch + place)) for place, value in enumerate(values)]
+        for side in operator.sides:
+            given += operator.process(Chunk.from_rows(schema, rows), side)
+        for side in operator.sides:
+            with pytest.raises(RowError, match=r"the watermark of 'w'.* is NaN: pass a number"):
+                operator.watermark("w", number("NaN"), side)
+            operator.watermark("w", number(5), side)
+        given += operator.barrier(epoch)
+    assert getattr(operator, "late_rows", len(operator.sides)) == len(operator.sides)
+    if not isinstance(operator, TemporalJoin):
+        assert any(row[0] != row[0] for chunk in given for row in chunk.values)
