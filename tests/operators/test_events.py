@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -78,7 +78,7 @@ def buffered(values: list[Any], count: int, skip: int) -> list[Any]:
     return [values[start : start + count] for start in range(0, len(values), skip)]
 
 
-def at_times(times: list[int]) -> list[Any]:
+def at_times(times: Sequence[float]) -> list[Any]:
     """Return events that come at some times, each with its number."""
     return [lambda op, at=at, n=n: op.on_next(n, at=at) for n, at in enumerate(times)]
 
@@ -189,6 +189,21 @@ def test_windows_by_count_and_time_are_the_buffers(times: list[int], recoveries:
         played(make, [*events, ended], recoveries)[0]
         == played(lambda: Buffer(count=3, duration=6), [*events, ended], set())[0]
     )
+
+
+@settings(max_examples=50, deadline=None)
+@given(times=timed, recoveries=recoveries, unit=st.sampled_from([0.1, 0.05, 0.3, 1 / 3]), length=st.integers(1, 9))
+def test_times_that_are_rounded_lose_no_value(times: list[int], recoveries: set[int], unit: float, length: int) -> None:
+    events, duration = [*at_times([round(time * unit, 2) for time in times]), ended], length * 0.1
+    makes: list[Make] = [
+        lambda: Buffer(duration=duration),
+        lambda: Buffer(count=99, duration=duration),
+        lambda: Window(None, lambda number: Buffer(count=99), duration=duration),
+        lambda: Window(99, lambda number: Buffer(count=99), duration=duration),
+    ]
+    lists, *others = [played(make, events, recoveries)[0] for make in makes]
+    assert [n for values in lists for n in values] == list(range(len(times)))
+    assert others == [lists] * 3
 
 
 def test_the_sequence_of_a_window_hears_of_its_end() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from objectspace.operators.events.base import EventOperator
+from objectspace.operators.events.periods import Periods
 
 
 class Buffer(EventOperator):
@@ -47,8 +48,8 @@ class Buffer(EventOperator):
         super().__init__()
         check_lengths("Buffer", count, skip, duration, shift)
         self._count, self._skip = count, count if skip is None else skip
-        self._duration, self._shift = duration, duration if shift is None else shift
-        self._overlaps = self._skip != count or self._shift != duration
+        self._periods = None if duration is None else Periods(duration, duration if shift is None else shift)
+        self._overlaps = self._skip != count or (self._periods is not None and self._periods.shift != duration)
 
     def _delete_more(self) -> None:
         for number in self._open if self._overlaps else ():
@@ -56,12 +57,14 @@ class Buffer(EventOperator):
                 self._space.delete(self._name_of(number))
 
     def _create(self) -> None:
-        self._clock = self._object("value", "clock") if self._duration is not None else None
+        self._clock = self._object("value", "clock") if self._periods is not None else None
         if self._overlaps:
             self._open = self._object("queue", "open")
             self._seen = self._object("value", "seen", 0)
         else:
             self._list = self._object("list", "values")
+        if not self._overlaps and self._clock is not None:
+            self._period = self._object("value", "period", 0)
 
     def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
         if self._clock is not None:
@@ -88,16 +91,17 @@ class Buffer(EventOperator):
         if self._count is None or len(self._list) < self._count:
             return []
         if self._clock is not None:
-            self._clock.value = at
+            self._clock.value, self._period.value = at, 0
         return self._give()
 
     def _tick_alone(self, at: float) -> list[Any]:
+        """Give the list where its period is over, and go on with the one that holds the time."""
         assert self._clock is not None
-        assert self._duration is not None
-        periods = (at - self._clock.value) // self._duration
-        if periods < 1:
+        assert self._periods is not None
+        period = self._periods.last_at(at, self._clock.value)
+        if period <= self._period.value:
             return []
-        self._clock.value += periods * self._duration
+        self._period.value = period
         return self._give()
 
     def _give(self) -> list[Any]:
@@ -127,20 +131,19 @@ class Buffer(EventOperator):
     def _tick_overlapping(self, at: float) -> list[Any]:
         """Close and open the lists whose times have come, in the order of the times."""
         assert self._clock is not None
-        assert self._duration is not None
-        assert self._shift is not None
+        assert self._periods is not None
         out: list[Any] = []
-        start = self._clock.value
+        periods, first = self._periods, self._clock.value
         while True:
-            opens = start + self._seen.value * self._shift
-            closes = start + self._open.peek() * self._shift + self._duration if len(self._open) else opens
+            opens = periods.start(self._seen.value, first)
+            closes = periods.end(self._open.peek(), first) if len(self._open) else opens
             if min(opens, closes) > at:
                 return out
             if len(self._open) and closes <= opens:
                 out += self._close_list()
-            elif not len(self._open) and at - opens >= self._duration:
+            elif not len(self._open) and at - opens >= periods.duration:
                 # Nothing is open, and no value fell in the lists that opened and closed since.
-                self._seen.value += int((at - opens) // self._shift) or 1
+                self._seen.value += int((at - opens) // periods.shift) or 1
             else:
                 self._open_list()
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from objectspace.operators.events.buffer import check_lengths
 from objectspace.operators.events.nested import Make, Nested
+from objectspace.operators.events.periods import Periods
 
 
 class Window(Nested):
@@ -51,14 +52,16 @@ class Window(Nested):
         super().__init__(make)
         check_lengths("Window", count, skip, duration, shift)
         self._count, self._skip = count, count if skip is None else skip
-        self._duration, self._shift = duration, duration if shift is None else shift
+        self._periods = None if duration is None else Periods(duration, duration if shift is None else shift)
 
     def _create(self) -> None:
         super()._create()
-        self._clock = None if self._duration is None else self._object("value", "clock")
+        self._clock = None if self._periods is None else self._object("value", "clock")
         self._seen = None if self._count is None else self._object("value", "seen", 0)
         if self._clock is not None:
             self._begun = self._object("value", "begun", 0)
+        if self._clock is not None and self._seen is not None:
+            self._period = self._object("value", "period", 0)
 
     def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
         if self._clock is None:
@@ -107,15 +110,11 @@ class Window(Nested):
 
     def _next_timed(self, value: Any, at: float) -> list[Any]:
         assert self._clock is not None
-        assert self._shift is not None
-        last = first = int((at - self._clock.value) // self._shift)
-        while first > self._begun.value and self._end_of(first - 1) > at:
-            first -= 1
+        assert self._periods is not None
         # A window that lies before one that was begun was begun with it, and may have ended by itself.
-        for window in range(max(first, self._begun.value), last + 1):
-            if self._end_of(window) > at:
-                self._start(window)
-                self._begun.value = window + 1
+        for window in self._periods.open_at(at, self._clock.value, self._begun.value):
+            self._start(window)
+            self._begun.value = window + 1
         return self._give_all(value, at)
 
     def _tick_timed(self, at: float) -> list[Any]:
@@ -125,10 +124,8 @@ class Window(Nested):
     def _end_of(self, window: int) -> float:
         """Return when a window ends."""
         assert self._clock is not None
-        assert self._shift is not None
-        assert self._duration is not None
-        end: float = self._clock.value + window * self._shift + self._duration
-        return end
+        assert self._periods is not None
+        return self._periods.end(window, self._clock.value)
 
     def _end_on_time(self, window: int, at: float) -> list[Any]:
         """Tell a window that it is time to end, and end it."""
@@ -146,18 +143,16 @@ class Window(Nested):
         self._seen.value += 1
         out = self._give_all(value, at)
         if self._seen.value == self._count:
-            self._seen.value, self._clock.value = 0, at
+            self._seen.value, self._clock.value, self._period.value = 0, at, 0
             out += self._end_window(self._begun.value - 1)
         return out
 
     def _tick_both(self, at: float) -> list[Any]:
         assert self._clock is not None
         assert self._seen is not None
-        assert self._duration is not None
-        periods = (at - self._clock.value) // self._duration
-        if periods < 1:
+        assert self._periods is not None
+        period, ended = self._periods.last_at(at, self._clock.value), self._period.value
+        if period <= ended:
             return []
-        end = self._clock.value + self._duration
-        self._clock.value += periods * self._duration
-        self._seen.value = 0
-        return self._end_on_time(self._begun.value - 1, end)
+        self._period.value, self._seen.value = period, 0
+        return self._end_on_time(self._begun.value - 1, self._periods.end(ended, self._clock.value))

@@ -1,0 +1,55 @@
+"""Stretches of time of one length, which begin one every so long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Periods:
+    """The stretches of time of lists and windows, numbered from 0.
+
+    A start and an end are computed in one way everywhere, so that no time falls between two periods that follow each
+    other, however floats are rounded.
+
+    Args:
+        duration: how long each lasts.
+        shift: how long after one the next begins.
+
+    >>> tenths = Periods(0.1, 0.1)
+    >>> [tenths.last_at(number * 0.1, 0.0) for number in range(8)]
+    [0, 1, 2, 3, 4, 5, 6, 7]
+    """
+
+    duration: float
+    shift: float
+
+    def start(self, number: int, first: float) -> float:
+        """Return when a period begins, where number 0 begins at ``first``."""
+        return first + number * self.shift
+
+    def end(self, number: int, first: float) -> float:
+        """Return when a period ends: it does not hold that time itself."""
+        if self.duration == self.shift:
+            return self.start(number + 1, first)
+        return self.start(number, first) + self.duration
+
+    def last_at(self, at: float, first: float) -> int:
+        """Return the number of the last period that has begun at a time."""
+        number = int((at - first) // self.shift)
+        while self.start(number + 1, first) <= at:
+            number += 1
+        while self.start(number, first) > at:
+            number -= 1
+        return number
+
+    def open_at(self, at: float, first: float, least: int) -> range:
+        """Return the numbers from ``least`` on of the periods that hold a time.
+
+        Time: O(these periods), however long ago number ``least`` was.
+        """
+        last = self.last_at(at, first)
+        number = last + 1
+        while number > least and self.end(number - 1, first) > at:
+            number -= 1
+        return range(number, last + 1)
