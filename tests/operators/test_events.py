@@ -105,6 +105,15 @@ def test_buffers_by_time(times: list[int], recoveries: set[int], duration: int, 
     assert out == by_time(times, duration, shift)
 
 
+def test_a_silence_costs_nothing() -> None:
+    player = Player(lambda: Buffer(duration=10, shift=1))
+    player.operator.on_next("a", at=0)
+    player.again()
+    assert player.operator.on_next("z", at=10**12) == [["a"]]
+    assert player.space.checkpoint().slots <= 2 * 10 + 3
+    assert player.operator.on_completed() == [["z"]] * 10
+
+
 def test_a_buffer_by_count_and_time_gives_what_comes_first() -> None:
     buffer = Buffer(count=2, duration=10)
     buffer.open(VolatileObjectSpace(), "b")

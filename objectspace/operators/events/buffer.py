@@ -129,23 +129,16 @@ class Buffer(EventOperator):
         return []
 
     def _tick_overlapping(self, at: float) -> list[Any]:
-        """Close and open the lists whose times have come, in the order of the times."""
+        """Close the lists whose times are over, and open those that hold the time: no value fell in others."""
         assert self._clock is not None
         assert self._periods is not None
-        out: list[Any] = []
-        periods, first = self._periods, self._clock.value
-        while True:
-            opens = periods.start(self._seen.value, first)
-            closes = periods.end(self._open.peek(), first) if len(self._open) else opens
-            if min(opens, closes) > at:
-                return out
-            if len(self._open) and closes <= opens:
-                out += self._close_list()
-            elif not len(self._open) and at - opens >= periods.duration:
-                # Nothing is open, and no value fell in the lists that opened and closed since.
-                self._seen.value += int((at - opens) // periods.shift) or 1
-            else:
-                self._open_list()
+        first, out = self._clock.value, []
+        while len(self._open) and self._periods.end(self._open.peek(), first) <= at:
+            out += self._close_list()
+        for number in self._periods.open_at(at, first, self._seen.value):
+            self._seen.value = number
+            self._open_list()
+        return out
 
     def _open_list(self) -> None:
         self._open.enqueue(self._seen.value)
