@@ -170,6 +170,15 @@ def test_select_many_and_group_by(events: list[tuple[int, int]], recoveries: set
     assert sorted(groups) == sorted((key, pair) for key, found in by_key.items() for pair in buffered(found, 2, 2))
 
 
+@pytest.mark.parametrize("make", [lambda: SelectMany(lambda x: Take(2)), lambda: GroupBy(list, lambda key: Take(2))])
+def test_a_key_without_a_hash_is_refused_and_leaves_nothing(make: Make) -> None:
+    player = Player(make)
+    with pytest.raises(TypeError, match="unhashable type: 'list'"):
+        player.operator.on_next([1, 2])
+    player.again()
+    assert list(player.operator._keys) == []  # type: ignore[attr-defined]
+
+
 @settings(max_examples=30, deadline=None)
 @given(values=numbers, recoveries=recoveries, count=st.integers(1, 3), every=st.integers(1, 4))
 def test_windows(values: list[int], recoveries: set[int], count: int, every: int) -> None:

@@ -38,9 +38,15 @@ class Nested(EventOperator):
 
     def _start(self, key: Any) -> int:
         number: int = self._following.value
+        try:
+            self._numbers.setdefault(key, {})[number] = None
+        except TypeError as error:
+            raise TypeError(
+                f"{type(self).__name__} {self.name!r}: {key!r:.80} begins no inner sequence ({error}): use a number,"
+                " text or a tuple of them"
+            ) from None
         self._following.value = number + 1
         self._keys[number] = key
-        self._numbers.setdefault(key, {})[number] = None
         return number
 
     def _inner(self, number: int) -> EventOperator:
