@@ -235,6 +235,14 @@ def test_the_sequence_of_a_window_hears_of_its_end() -> None:
         Window(None, lambda number: Average())
 
 
+@pytest.mark.parametrize(
+    ("kind", "given"), [(CombineLatest, [("a", 1), ("a", 2)]), (Zip, [("a", 1)]), (Concat, ["a", 2])]
+)
+def test_an_input_that_has_ended_gives_nothing_more(kind: type, given: list[Any]) -> None:
+    events = [once(("a", 0)), once((1, 1)), lambda op: op.on_completed(0), once(("late", 0)), once((2, 1))]
+    assert played(lambda: kind(2), events, {3, 4})[0] == given
+
+
 def test_skip_until_and_concat() -> None:
     skip, concat = SkipUntil(), Concat(3)
     space = VolatileObjectSpace()

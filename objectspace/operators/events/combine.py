@@ -38,6 +38,8 @@ class CombineLatest(EventOperator):
         self._missing = sum(slot is None for slot in self._latest)
 
     def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
+        if self._over[source]:
+            return []
         self._missing -= self._latest[source] is None
         self._latest[source] = [value]
         return [] if self._missing else [tuple(slot[0] for slot in self._latest)]
