@@ -264,6 +264,58 @@ def inner(key: str, value: int) -> Any:
     return lambda operator: operator.on_inner(key, value)
 
 
+def pairs_into(make: Make) -> Make:
+    """Return what makes a chain whose first operator gives a value only at the end."""
+    return lambda: Chain(Buffer(count=2), make())
+
+
+def any_list(key: Any) -> EventOperator:
+    return Buffer(count=9)
+
+
+AT_THE_END: list[tuple[Make, list[Any], list[Any]]] = [
+    (pairs_into(lambda: Buffer(duration=60)), at_times([0, 1, 2]), [[[0, 1], [2]]]),
+    (pairs_into(lambda: Buffer(duration=60)), at_times([0]), [[[0]]]),
+    (pairs_into(lambda: Buffer(count=5, duration=60)), at_times([0, 1, 2]), [[[0, 1], [2]]]),
+    (pairs_into(lambda: Buffer(count=1, duration=60)), at_times([0]), [[[0]]]),
+    (pairs_into(lambda: Buffer(duration=60, shift=30)), at_times([0, 1, 40]), [[[0, 1], [2]], [[2]]]),
+    (pairs_into(lambda: Buffer(duration=5, shift=30)), at_times([0, 1, 20]), [[[0, 1]], [[2]]]),
+    (pairs_into(lambda: Buffer(duration=5, shift=30)), at_times([0]), [[[0]]]),
+    (pairs_into(lambda: Window(None, any_list, duration=60)), at_times([0, 1, 2]), [[[0, 1], [2]]]),
+    (pairs_into(lambda: Window(None, any_list, duration=60)), at_times([0, 1, 100]), [[[0, 1]], [[2]]]),
+    (pairs_into(lambda: Window(5, any_list, duration=60)), at_times([0, 1, 2]), [[[0, 1], [2]]]),
+    (pairs_into(lambda: Window(1, any_list, duration=60)), at_times([0]), [[[0]]]),
+    (pairs_into(lambda: Window(5, lambda n: Buffer(duration=60))), at_times([0, 1, 2]), [[[0, 1], [2]]]),
+    (pairs_into(lambda: GroupBy(len, lambda n: Buffer(duration=60))), at_times([0, 1, 2]), [(2, [[0, 1]]), (1, [[2]])]),
+    (pairs_into(lambda: Chain(Where(bool), Buffer(duration=60))), at_times([0, 1, 2]), [[[0, 1], [2]]]),
+    (
+        lambda: Window(None, lambda n: pairs_into(lambda: Buffer(duration=5))(), duration=10),
+        at_times([0, 3, 6, 12]),
+        [[[0, 1]], [[2]], [[3]]],
+    ),
+    (
+        lambda: Chain(SelectMany(lambda key: Buffer(count=2)), Buffer(duration=60)),
+        ["k", *(lambda op, n=n: op.on_inner("k", n, at=n) for n in (0, 1, 2)), lambda op: op.on_inner_completed("k")],
+        [[[0, 1], [2]]],
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "events", "expected"), AT_THE_END)
+def test_what_is_given_at_an_end_goes_into_what_is_open(make: Make, events: list[Any], expected: list[Any]) -> None:
+    assert played(make, [*events, ended], set())[0] == expected
+    assert played(make, [*events, ended], set(range(9)))[0] == expected
+
+
+def test_time_goes_through_a_chain_with_the_values_of_inner_sequences() -> None:
+    make = lambda: Chain(SelectMany(lambda key: Buffer(count=2)), Buffer(duration=60))  # noqa: E731
+    events = ["k", *(lambda op, at=at: op.on_inner("k", at, at=at) for at in (0, 1, 100, 170, 180))]
+    late = lambda op: op.on_inner_completed("k", at=240)  # noqa: E731
+    assert played(make, [*events, late, ended], {3})[0] == [[[0, 1]], [[100, 170]], [[180]]]
+    with pytest.raises(ValueError, match="has a duration: its values come with their times"):
+        played(make, ["k", inner("k", 1), inner("k", 2)], set())
+
+
 CASES: list[tuple[str, Make, list[Any], int]] = [
     ("Buffer", lambda: Buffer(count=3), [1, 2, 3, 4], 3),
     ("Buffer that overlaps", lambda: Buffer(count=5, skip=3), list(range(8)), 8),
@@ -284,6 +336,12 @@ CASES: list[tuple[str, Make, list[Any], int]] = [
         "Window by both",
         lambda: Window(2, lambda number: Average(), duration=60),
         [once((n, 0, n * 40.0)) for n in range(4)],
+        6,
+    ),
+    (
+        "Chain with times",
+        pairs_into(lambda: Buffer(duration=60)),
+        [*(once((n, 0, n * 29.9)) for n in range(5)), ended],
         6,
     ),
     (

@@ -10,6 +10,9 @@ from objectspace.space import ObjectSpace
 
 _ENDED = "ended"
 
+Hand = Callable[["EventOperator", Any], list[Any]]
+"""Hands a value to an operator, and returns what comes out of that."""
+
 
 class EventOperator(ABC):
     """Something that takes single values and gives single values, and keeps what it must in persisted objects.
@@ -19,7 +22,7 @@ class EventOperator(ABC):
     but for one value, which says so until :meth:`delete`. Time comes with the values: no operator looks at a clock.
 
     A class of your own implements :meth:`_next`, and what else it needs of :meth:`_create`, :meth:`_resume`,
-    :meth:`_tick` and :meth:`_finish`; objects come from ``self._object(kind, role)``.
+    :meth:`_tick`, :meth:`_flushed` and :meth:`_finish`; objects come from ``self._object(kind, role)``.
 
     Source: the operators of Nuqleon's reactive engine.
     """
@@ -64,6 +67,13 @@ class EventOperator(ABC):
         out = [] if at is None else self._tick(at)
         return out + self._next(value, source, at)
 
+    def on_flushed(self, value: Any) -> list[Any]:
+        """Take a value that an operator before gives at an end which no time came with, and return what comes out.
+
+        It comes at the last time that the operator has heard of: into what is open, so that none is lost.
+        """
+        return [] if self.has_ended else self._flushed(value)
+
     def on_time(self, at: float) -> list[Any]:
         """Take the news that it is now ``at``, and return what comes out."""
         return [] if self.has_ended else self._tick(at)
@@ -99,6 +109,10 @@ class EventOperator(ABC):
     def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
         """Take a value, and return what comes out."""
 
+    def _flushed(self, value: Any) -> list[Any]:
+        """Take a value of the last known time, and return what comes out; unless told otherwise one of no time."""
+        return self._next(value, 0, None)
+
     def _tick(self, at: float) -> list[Any]:
         """Take the time, and return what comes out."""
         return []
@@ -128,7 +142,8 @@ class EventOperator(ABC):
 class Chain(EventOperator):
     """Operators one after the other: what comes out of one goes into the next.
 
-    The chain ends with the first of its operators that ends; those behind it still give what they hold.
+    The chain ends with the first of its operators that ends; those behind it still give what they hold. What comes out
+    of one has the time at which it came out; at an end without a time it goes into what is open behind it.
 
     State: the objects of its operators.
 
@@ -155,11 +170,11 @@ class Chain(EventOperator):
         Raises:
             TypeError: no operator of the chain has inner sequences.
         """
-        return self._inner("on_inner", key, value, at)
+        return self._inner("on_inner", key, value, at, hand=handing(at), at=at)
 
-    def on_inner_completed(self, key: Any) -> list[Any]:
+    def on_inner_completed(self, key: Any, at: float | None = None) -> list[Any]:
         """End the inner sequences of a key: see :meth:`SelectMany.on_inner_completed`."""
-        return self._inner("on_inner_completed", key)
+        return self._inner("on_inner_completed", key, hand=flush if at is None else handing(at), at=at)
 
     def _create(self) -> None:
         for place, stage in enumerate(self._stages):
@@ -172,36 +187,50 @@ class Chain(EventOperator):
         super().delete()
 
     def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
-        return self._pass(0, lambda stage: stage.on_next(value, source, at), at)
+        return self._pass(0, lambda stage: stage.on_next(value, source, at), handing(at))
+
+    def _flushed(self, value: Any) -> list[Any]:
+        return self._pass(0, lambda stage: stage.on_flushed(value), flush)
 
     def _tick(self, at: float) -> list[Any]:
         out: list[Any] = []
         for place in range(len(self._stages)):
             if not self.has_ended:
-                out += self._pass(place, lambda stage: stage.on_time(at), at)
+                out += self._pass(place, lambda stage: stage.on_time(at), handing(at))
         return out
 
     def _finish(self, source: int) -> list[Any]:
-        return self._pass(0, lambda stage: stage.on_completed(source), None)
+        return self._pass(0, lambda stage: stage.on_completed(source), flush)
 
-    def _inner(self, method: str, *arguments: Any) -> list[Any]:
-        for place, stage in enumerate(self._stages):
-            if hasattr(stage, method):
-                if self.has_ended:
-                    return []
-                return self._pass(place, lambda stage: getattr(stage, method)(*arguments), None)
-        raise TypeError(f"chain {self.name!r} has no operator with inner sequences")
+    def _inner(self, method: str, *arguments: Any, hand: Hand, at: float | None) -> list[Any]:
+        place = next((place for place, stage in enumerate(self._stages) if hasattr(stage, method)), None)
+        if place is None:
+            raise TypeError(f"chain {self.name!r} has no operator with inner sequences")
+        out = [] if at is None else self.on_time(at)
+        if not self.has_ended:
+            out += self._pass(place, lambda stage: getattr(stage, method)(*arguments), hand)
+        return out
 
-    def _pass(self, place: int, give: Callable[[EventOperator], list[Any]], at: float | None) -> list[Any]:
+    def _pass(self, place: int, give: Callable[[EventOperator], list[Any]], hand: Hand) -> list[Any]:
         """Give something to an operator, what comes out to the next, and so on; and the end, where one ends."""
         values, is_over = give(self._stages[place]), self._stages[place].has_ended
         for stage in self._stages[place + 1 :]:
             out: list[Any] = []
             for value in values:
-                out += stage.on_next(value, 0, at)
+                out += hand(stage, value)
             if is_over:
                 out += stage.on_completed()
             values, is_over = out, is_over or stage.has_ended
         if is_over:
             self._end()
         return values
+
+
+def handing(at: float | None) -> Hand:
+    """Return what hands values to operators as values of a time."""
+    return lambda operator, value: operator.on_next(value, 0, at)
+
+
+def flush(operator: EventOperator, value: Any) -> list[Any]:
+    """Hand a value to an operator as one of the last time that it has heard of."""
+    return operator.on_flushed(value)

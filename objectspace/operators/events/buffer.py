@@ -74,6 +74,11 @@ class Buffer(EventOperator):
                 self._begin(at)
         return self._next_overlapping(value) if self._overlaps else self._next_alone(value, at)
 
+    def _flushed(self, value: Any) -> list[Any]:
+        if self._clock is not None and self._overlaps and not len(self._open):
+            self._open_list()
+        return self._next_overlapping(value) if self._overlaps else self._next_alone(value, None)
+
     def _tick(self, at: float) -> list[Any]:
         if self._clock is None or self._clock.value is None:
             return []
@@ -90,7 +95,7 @@ class Buffer(EventOperator):
         self._list.append(value)
         if self._count is None or len(self._list) < self._count:
             return []
-        if self._clock is not None:
+        if self._clock is not None and at is not None:
             self._clock.value, self._period.value = at, 0
         return self._give()
 
@@ -114,7 +119,7 @@ class Buffer(EventOperator):
     def _begin(self, at: float) -> None:
         assert self._clock is not None
         self._clock.value = at
-        if self._overlaps:
+        if self._overlaps and not self._seen.value:
             self._open_list()
 
     def _next_overlapping(self, value: Any) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from objectspace.operators.events.base import Chain, EventOperator
+from objectspace.operators.events.base import Chain, EventOperator, Hand, flush, handing
 
 Make = Callable[..., EventOperator]
 
@@ -67,9 +67,9 @@ class Nested(EventOperator):
         if not self._numbers[key]:
             del self._numbers[key]
 
-    def _give(self, number: int, value: Any, at: float | None) -> list[Any]:
+    def _give(self, number: int, value: Any, hand: Hand) -> list[Any]:
         inner = self._inner(number)
-        out = inner.on_next(value, 0, at)
+        out = hand(inner, value)
         if inner.has_ended:
             self._drop(number)
         return out
@@ -125,7 +125,7 @@ class SelectMany(Nested):
         """Hand a value to the inner sequences of a key, and return what comes out."""
         if self.has_ended:
             return []
-        out = [one for number in list(self._numbers.get(key, ())) for one in self._give(number, value, at)]
+        out = [one for number in list(self._numbers.get(key, ())) for one in self._give(number, value, handing(at))]
         self._end_where_over()
         return out
 
@@ -170,10 +170,16 @@ class GroupBy(Nested):
         self._key = key
 
     def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
+        return self._into_group(value, handing(at))
+
+    def _flushed(self, value: Any) -> list[Any]:
+        return self._into_group(value, flush)
+
+    def _into_group(self, value: Any, hand: Hand) -> list[Any]:
         key = self._key(value)
         if key not in self._numbers:
             self._start(key)
-        return self._shown(key, self._give(next(iter(self._numbers[key])), value, at))
+        return self._shown(key, self._give(next(iter(self._numbers[key])), value, hand))
 
     def _finish(self, source: int) -> list[Any]:
         keys = list(self._keys.items())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from objectspace.operators.events.base import Hand, flush, handing
 from objectspace.operators.events.buffer import check_lengths
 from objectspace.operators.events.nested import Make, Nested
 from objectspace.operators.events.periods import Periods
@@ -65,12 +66,17 @@ class Window(Nested):
 
     def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
         if self._clock is None:
-            return self._next_counted(value, at)
+            return self._next_counted(value, handing(at))
         if at is None:
             raise ValueError(f"Window {self.name!r} has a duration: its values come with their times, at=...")
         if self._clock.value is None:
             self._clock.value = at
-        return self._next_timed(value, at) if self._seen is None else self._next_both(value, at)
+        return self._next_timed(value, at) if self._seen is None else self._next_both(value, handing(at), at)
+
+    def _flushed(self, value: Any) -> list[Any]:
+        if self._seen is None:
+            return self._into_open(value)
+        return self._next_counted(value, flush) if self._clock is None else self._next_both(value, flush, None)
 
     def _tick(self, at: float) -> list[Any]:
         """End the windows whose times are over, and tell the others what time it is."""
@@ -84,8 +90,8 @@ class Window(Nested):
         self._end()
         return out
 
-    def _give_all(self, value: Any, at: float | None) -> list[Any]:
-        return [one for number in list(self._keys) for one in self._give(number, value, at)]
+    def _give_all(self, value: Any, hand: Hand) -> list[Any]:
+        return [one for number in list(self._keys) for one in self._give(number, value, hand)]
 
     def _end_window(self, window: int) -> list[Any]:
         """End a window, unless its sequence has ended by itself."""
@@ -93,14 +99,14 @@ class Window(Nested):
 
     # By count ---------------------------------------------------------------------------------------------------------
 
-    def _next_counted(self, value: Any, at: float | None) -> list[Any]:
+    def _next_counted(self, value: Any, hand: Hand) -> list[Any]:
         assert self._seen is not None
         assert self._count is not None
         assert self._skip is not None
         if self._seen.value % self._skip == 0:
             self._start(self._seen.value // self._skip)
         self._seen.value += 1
-        out = self._give_all(value, at)
+        out = self._give_all(value, hand)
         finished = self._seen.value - self._count
         if finished >= 0 and finished % self._skip == 0:
             out += self._end_window(finished // self._skip)
@@ -115,7 +121,14 @@ class Window(Nested):
         for window in self._periods.open_at(at, self._clock.value, self._begun.value):
             self._start(window)
             self._begun.value = window + 1
-        return self._give_all(value, at)
+        return self._give_all(value, handing(at))
+
+    def _into_open(self, value: Any) -> list[Any]:
+        """Give a value of the last known time to the open windows, and begin the next one where none is open."""
+        if not len(self._keys):
+            self._start(self._begun.value)
+            self._begun.value += 1
+        return self._give_all(value, flush)
 
     def _tick_timed(self, at: float) -> list[Any]:
         due = sorted(window for window in self._numbers if self._end_of(window) <= at)
@@ -134,16 +147,18 @@ class Window(Nested):
 
     # By what comes first ----------------------------------------------------------------------------------------------
 
-    def _next_both(self, value: Any, at: float) -> list[Any]:
+    def _next_both(self, value: Any, hand: Hand, at: float | None) -> list[Any]:
         assert self._clock is not None
         assert self._seen is not None
         if not self._seen.value:
             self._start(self._begun.value)
             self._begun.value += 1
         self._seen.value += 1
-        out = self._give_all(value, at)
+        out = self._give_all(value, hand)
         if self._seen.value == self._count:
-            self._seen.value, self._clock.value, self._period.value = 0, at, 0
+            self._seen.value = 0
+            if at is not None:
+                self._clock.value, self._period.value = at, 0
             out += self._end_window(self._begun.value - 1)
         return out
 
