@@ -380,6 +380,8 @@ class Stream:
             name: its name.
             key: the columns that tell its rows apart; the stream key by default. Other rows of a key are conflicts.
             conflict: what a row does where there is one of its key: see :class:`Materialize`; it overwrites by default.
+                Where it is said, rows of one key that come from a source in one epoch count in the order in which they
+                come; on Spark they have none, and ``"update_if_newer"`` says which of them is the newer one.
             version: the columns that say which of two rows is newer, for ``"update_if_newer"``.
         """
         from objectspace.operators.keeping import kept
@@ -419,6 +421,7 @@ class Stream:
         keys: Sequence[str] | None = None,
         append_only: bool | None = None,
         name: str | None = None,
+        takes_order: bool = False,
     ) -> Stream:
         """Return what one more operator gives."""
         operator = make()
@@ -433,6 +436,7 @@ class Stream:
             operator.state(),
             self.node.append_only and not operator.state() if append_only is None else append_only,
             name,
+            takes_order=takes_order,
         )
         return Stream(self.pipeline, node, self.columns if visible is None else visible)
 

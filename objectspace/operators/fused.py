@@ -86,7 +86,7 @@ class PipelineOperator(Operator):
         Raises:
             RowError: a row does not fit its source.
         """
-        chunks = chunks_of(self.pipeline.sources, batch, number)
+        chunks = chunks_of(self.pipeline.sources, batch, number, self.plan.in_order)
         return [made for side, chunk in chunks.items() for made in self.process(chunk, side)]
 
     def barrier(self, epoch: int) -> list[Chunk]:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from objectspace.operators.canonical import dictionary_keys
 from objectspace.operators.chunks import Change, halves
+from objectspace.operators.net import net_changes
 from objectspace.operators.plan import Node
 from objectspace.operators.sources import ROW_ID
 from objectspace.relational import Chunk, Order, RowError, TableSchema
-from objectspace.relational.chunk import OP_COLUMN, OPS, Op
+from objectspace.relational.chunk import OP_COLUMN, OPS, Op, is_insert
 from objectspace.relational.keys import KeyEncoder
 
 ROWS_AN_EPOCH = 2**32
 """How many rows without a key a source may bring in one epoch."""
 
 
-def chunks_of(sources: Mapping[str, Node], batch: Mapping[str, Any], number: int) -> dict[str, Chunk]:
+def chunks_of(
+    sources: Mapping[str, Node], batch: Mapping[str, Any], number: int, in_order: Collection[Node] = ()
+) -> dict[str, Chunk]:
     """Return the chunk of each source that brings rows in an epoch.
 
     Args:
@@ -24,6 +28,8 @@ def chunks_of(sources: Mapping[str, Node], batch: Mapping[str, Any], number: int
         batch: their rows by their names: a chunk, Arrow data, a pandas data frame, rows (tuples or mappings), or pairs
             (operation, row).
         number: the number of the batch; with the place of a row it is the key of a row that has none.
+        in_order: the sources of which the rows of one key stay in the order in which they came; those of others say
+            together what they say in any order.
 
     Raises:
         RowError: there is no such source, or a row does not fit.
@@ -32,20 +38,22 @@ def chunks_of(sources: Mapping[str, Node], batch: Mapping[str, Any], number: int
         if name not in sources:
             raise RowError(f"the pipeline has no source {name!r}: its sources are {', '.join(sources)}")
     return {
-        name: _named_chunk(name, node, batch[name], number)
+        name: _named_chunk(name, node, batch[name], number, node in in_order)
         for name, node in sources.items()
         if batch.get(name) is not None
     }
 
 
-def _named_chunk(name: str, node: Node, given: Any, number: int) -> Chunk:
+def _named_chunk(name: str, node: Node, given: Any, number: int, in_order: bool) -> Chunk:
     numbered = node.schema.names[-1] == ROW_ID and node.schema.primary_key[0][0] == ROW_ID
     schema = TableSchema(node.schema.columns[:-1]) if numbered else node.schema
     try:
         chunk = _chunk(schema, given)
         if node.append_only:
             _refuse_retractions(chunk)
-        return _numbered(chunk, node.schema, number) if numbered else _ordered(chunk)
+        if numbered:
+            return _numbered(chunk, node.schema, number)
+        return _ordered(chunk if in_order else _net(chunk))
     except RowError as error:
         raise RowError(f"source {name!r}: {error}") from None
 
@@ -79,14 +87,50 @@ def _refuse_retractions(chunk: Chunk) -> None:
             raise RowError(f"{op} {row!r}: its rows are only added: declare it with a key, and without append_only")
 
 
+def _net(chunk: Chunk) -> Chunk:
+    """Return the changes with those of a key whose deletes come after inserts as what they say together, as on Spark.
+
+    Of each key deletes come before inserts then, and what came and went cancels.
+    """
+    if set(chunk.ops) <= {"+"}:
+        return chunk
+    keys_of = dictionary_keys(chunk.schema, chunk.schema.key_places)
+    keys = keys_of(chunk.values)
+    mixed = _mixed(keys, chunk.ops)
+    if not mixed:
+        return chunk
+    keyed = list(zip(keys, chunk.rows(), strict=True))
+    updated = {key for key, (op, _) in keyed if op in _HALVES.values()}
+    net = net_changes(_chunk_of(chunk.schema, [change for key, change in keyed if key in mixed]))
+    changed = zip(keys_of([row for _, row in net]), net, strict=True)
+    kept = [change for key, change in keyed if key not in mixed]
+    return _chunk_of(chunk.schema, kept + [(_HALVES[op] if key in updated else op, row) for key, (op, row) in changed])
+
+
+def _mixed(keys: Sequence[Any], ops: Sequence[Op]) -> set[Any]:
+    """Return the keys of which a row goes after one has come."""
+    come: set[Any] = set()
+    mixed: set[Any] = set()
+    for key, op in zip(keys, ops, strict=True):
+        if is_insert(op):
+            come.add(key)
+        elif key in come:
+            mixed.add(key)
+    return mixed
+
+
+_HALVES: dict[Op, Op] = {"-": "U-", "+": "U+"}
+"""The halves of an update; :func:`_paired` makes those that stay alone plain again."""
+
+
 def _ordered(chunk: Chunk) -> Chunk:
-    """Return the changes by their keys, those of one key as they came: so what follows does not depend on the order.
+    """Return the changes by their keys, those of one key in their order: so what follows depends on no other order.
 
     The halves of an update that changes the key come apart: they are a delete and an insert.
     """
     encode, key_of = chunk.schema.key_encoder.encode, chunk.schema.key_of
     changes = sorted(chunk.rows(), key=lambda change: encode(key_of(change[1])))
-    found = Chunk(chunk.schema, [op for op, _ in changes], [row for _, row in changes])
+    found = _chunk_of(chunk.schema, changes)
     return _paired(found) if "U-" in found.ops or "U+" in found.ops else found
 
 
@@ -99,7 +143,11 @@ def _paired(chunk: Chunk) -> Chunk:
             found.append(old if is_pair else ("-", old[1]))
         if new is not None:
             found.append(new if is_pair else ("+", new[1]))
-    return Chunk(chunk.schema, [op for op, _ in found], [row for _, row in found])
+    return _chunk_of(chunk.schema, found)
+
+
+def _chunk_of(schema: TableSchema, changes: Sequence[Change]) -> Chunk:
+    return Chunk(schema, [op for op, _ in changes], [row for _, row in changes])
 
 
 def _numbered(chunk: Chunk, schema: TableSchema, number: int) -> Chunk:

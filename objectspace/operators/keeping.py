@@ -33,4 +33,5 @@ def kept(
         keys=tuple(column for column, _ in given.primary_key),
         append_only=False,
         name=name,
+        takes_order=conflict not in (None, "check"),
     )

@@ -34,6 +34,7 @@ class Node:
         tables: the role and schema of each table it keeps.
         append_only: whether its output has no retractions.
         name: the name that the user gave it.
+        takes_order: whether of several rows of one key the later one means something else to it.
     """
 
     label: str
@@ -47,6 +48,7 @@ class Node:
     append_only: bool = False
     name: str | None = None
     keeps_state: bool = False
+    takes_order: bool = False
 
     @property
     def is_stateful(self) -> bool:
@@ -89,6 +91,15 @@ class Plan:
     def stateful(self) -> list[Node]:
         """The operators that keep state, inputs before readers."""
         return [node for node in self.nodes if node.is_stateful]
+
+    @cached_property
+    def in_order(self) -> frozenset[Node]:
+        """The sources whose rows count in the order in which they come: an operator that takes order reads them."""
+        found: set[Node] = set()
+        for node in reversed(self.nodes):
+            if node.takes_order or (node in found and not node.is_stateful):
+                found |= set(node.inputs)
+        return frozenset(node for node in found if not node.inputs)
 
     def readers(self, node: Node) -> Iterator[tuple[Node, str]]:
         """Yield each operator that reads from one, with the side that does; one that reads twice comes twice."""

@@ -96,7 +96,7 @@ class LocalRun:
                 f"{self._difference()}: replay batches 1 to {self.position} first; run_local() does it"
             )
         number = self.position + 1
-        chunks = chunks_of(self.pipeline.sources, batch, number)
+        chunks = chunks_of(self.pipeline.sources, batch, number, self.plan.in_order)
         return self._epoch(chunks, number)
 
     def replay(self, batch: Mapping[str, Any], number: int) -> None:
@@ -107,7 +107,7 @@ class LocalRun:
         """
         if number != self._replayed + 1:
             raise EpochError(f"batch {number} is replayed after batch {self._replayed}: replay all from 1, in order")
-        chunks = chunks_of(self.pipeline.sources, batch, number)
+        chunks = chunks_of(self.pipeline.sources, batch, number, self.plan.in_order)
         assert self._shadow is not None
         self._feed(self._shadow, chunks)
         epoch = self.space.store.next_epoch()

@@ -214,6 +214,41 @@ def test_the_rows_of_an_epoch_in_any_order_give_the_same_state_and_changes() -> 
         assert outcome(random.Random(seed).sample(rows, len(rows))) == first
 
 
+ORDERS: list[list[Any]] = [
+    [("-", (1, 4)), ("+", (1, 5))],
+    [("+", (1, 5)), ("-", (1, 4))],
+    [("U-", (1, 4)), ("U+", (1, 5))],
+    [("U+", (1, 5)), ("U-", (1, 4))],
+    [("U-", (1, 4)), ("U+", (1, 9)), ("U-", (1, 9)), ("U+", (1, 5))],
+    [("+", (1, 9)), ("+", (1, 5)), ("-", (1, 9)), ("-", (1, 4))],
+]
+
+
+@pytest.mark.parametrize("batch", ORDERS)
+def test_a_new_row_may_come_before_the_old_one_of_its_key(batch: list[Any]) -> None:
+    pipeline = Pipeline()
+    source = pipeline.source("a", {"id": "int64", "v": "int64"}, key=["id"])
+    source.materialize("rows")
+    source.group_by("v").agg(n=count()).materialize("by_value")
+    source.top_n(1, ["v desc"]).materialize("top", conflict="check")
+    source.sink("log")
+    run = pipeline.run_local([{"a": [(1, 4), (2, 0)]}, {"a": [("-", (2, 0)), *batch, ("+", (2, 3))]}])
+    assert run.rows("rows") == [(1, 5), (2, 3)]
+    assert run.rows("by_value") == [(3, 1), (5, 1)]
+    assert run.rows("top") == [(1, 5)]
+    log = [("U-", (1, 4)), ("U+", (1, 5)), ("U-", (2, 0)), ("U+", (2, 3))]
+    assert run.changes("log")[1][1].rows() == log
+
+
+@pytest.mark.parametrize("conflict", ["overwrite", "ignore"])
+def test_a_conflict_rule_takes_the_rows_of_a_key_as_they_come(conflict: str) -> None:
+    pipeline = Pipeline()
+    source = pipeline.source("a", {"id": "int64", "v": "int64?"}, key=["id"])
+    source.filter(col("id") > 0).materialize("rows", conflict=conflict)
+    run = pipeline.run_local([{"a": [(1, 4), (1, 5), (2, 6), ("-", (2, None)), (3, 7), ("-", (3, None)), (3, 8)]}])
+    assert run.rows("rows") == [(1, 5 if conflict == "overwrite" else 4), (3, 8)]
+
+
 # Changing a pipeline
 
 
