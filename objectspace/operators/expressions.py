@@ -21,6 +21,7 @@ from objectspace.operators.sql_rules import (
     FLOATS,
     OPERATIONS,
     WIDE_OPERATIONS,
+    castable,
     caster,
     common_type,
     comparing,
@@ -172,10 +173,10 @@ class Expression:
         return Expression(text, _bind)
 
     def cast(self, kind: str | DataType) -> Expression:
-        """Return it as another type: numbers and text into each other, a timestamp into its date.
+        """Return it as another type: numbers and text into each other, a timestamp or ``2026-01-31`` into its date.
 
-        Fractions are cut off, but for ``decimal(p,s)``, which rounds. What has no such value, such as text that is no
-        number, is refused when the row comes.
+        Fractions are cut off, but for ``decimal(p,s)``, which rounds; a truth is 1 or 0, or ``true`` or ``false``. What
+        has no such value, such as text that is no number, is refused when the row comes; a type that has none at once.
         """
         wanted = parse_type(kind)
         if wanted.kind not in CASTS:
@@ -188,7 +189,7 @@ class Expression:
             except (ArithmeticError, TypeError, ValueError):
                 raise RowError(f"{text}: {value!r} is no {wanted}: filter such rows out first") from None
 
-        return _strict(text, wanted, _cast, self)
+        return _strict(text, wanted, _cast, self, takes=castable(wanted))
 
     def lower(self) -> Expression:
         """Return text in lower case."""

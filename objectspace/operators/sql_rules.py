@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
-from datetime import datetime
+from datetime import date, datetime
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
@@ -136,13 +137,40 @@ def caster(wanted: DataType) -> Callable[[Any], Any]:
     return lambda value: plain(value).quantize(unit, ROUND_HALF_UP, _WIDE)
 
 
+def _number(value: Any) -> Any:
+    """Return what a number is made of: text in ASCII, without the underscores that Python reads over."""
+    if isinstance(value, str) and ("_" in value or not value.isascii()):
+        raise ValueError("this is no number in SQL")
+    return value
+
+
+def _date(value: Any) -> Any:
+    if isinstance(value, str):
+        if not _DATE.fullmatch(value):
+            raise ValueError("this is no date in SQL")
+        return date.fromisoformat(value.strip())
+    return value.date() if isinstance(value, datetime) else value
+
+
+_DATE = re.compile(r"\s*\d{4}-\d{2}-\d{2}\s*", re.ASCII)
+
 CASTS: dict[str, Callable[[Any], Any]] = {
-    "int16": int,
-    "int32": int,
-    "int64": int,
-    "float32": float,
-    "float64": float,
-    "decimal": lambda value: Decimal(str(value)) if isinstance(value, float) else Decimal(value),
-    "string": str,
-    "date": lambda value: value.date() if isinstance(value, datetime) else value,
+    "int16": lambda value: int(_number(value)),
+    "int32": lambda value: int(_number(value)),
+    "int64": lambda value: int(_number(value)),
+    "float32": lambda value: float(_number(value)),
+    "float64": lambda value: float(_number(value)),
+    "decimal": lambda value: Decimal(str(value)) if isinstance(value, float) else Decimal(_number(value)),
+    "string": lambda value: str(value).lower() if isinstance(value, bool) else str(value),
+    "date": _date,
 }
+
+_TIMES = ("date", "timestamp", "timestamptz")
+
+
+def castable(wanted: DataType) -> tuple[str, ...]:
+    """Return the types whose values can be cast to a type of :data:`CASTS`."""
+    if wanted.kind == "date":
+        return (*_TIMES, "string")
+    numbers = (*NUMBERS, "bool", "string")
+    return (*numbers, "time", *_TIMES) if wanted.kind == "string" else numbers

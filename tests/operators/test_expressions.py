@@ -92,6 +92,10 @@ CASES: list[tuple[Expression, str]] = [
     (col("t").cast("date"), "t::DATE"),
     (col("i").cast("string"), "i::VARCHAR"),
     (col("i").cast("float64") / 2, "i::DOUBLE / 2"),
+    (col("b").cast("string"), "b::VARCHAR"),
+    (col("b").cast("int64") + 1, "b::BIGINT + 1"),
+    (col("t").cast("string"), "t::VARCHAR"),
+    (col("t").strftime(" %Y-%m-%d").cast("date") > date(2025, 6, 1), "t::DATE > '2025-06-01'"),
     (call(lambda i, j: None if i is None else i * (j or 0), "int64", "i", "j"), "i * coalesce(j, 0)"),
     (call(lambda row: row.s is None or row["b"], "bool"), "s IS NULL OR b"),
 ]
@@ -326,6 +330,29 @@ def test_a_cast_names_the_value_that_it_cannot_cast_and_rounds_to_a_scale() -> N
     for kind, column, row in (("int64", "x", TWO), ("int64", "s", TWO), ("decimal", "s", TWO)):
         with pytest.raises(RowError, match=rf"cast\({column} as {kind}\): .* is no {kind}"):
             col(column).cast(kind).bind(NUMBERS).value(row)
+
+
+@pytest.mark.parametrize("text", ["1_000", "\u0661\u0662", "0x10", "1e3", "1.0", "", "one"])
+def test_text_is_a_whole_number_where_sql_says_so(text: str) -> None:
+    assert col("s").cast("int64").bind(NUMBERS).value((1, 0.0, None, f" {-12} ")) == -12
+    with pytest.raises(RowError, match=r"cast\(s as int64\): .* is no int64: filter such rows out first"):
+        col("s").cast("int64").bind(NUMBERS).value((1, 0.0, None, text))
+    if "_" in text or not text.isascii():
+        for kind in ("float64", "decimal"):
+            with pytest.raises(RowError, match=rf"is no {kind}"):
+                col("s").cast(kind).bind(NUMBERS).value((1, 0.0, None, text))
+
+
+@pytest.mark.parametrize("text", ["2026-02-30", "20260131", "2026-W01-1", "2026-1-31", "\u0662026-01-31", "today", ""])
+def test_text_that_is_no_date_is_refused(text: str) -> None:
+    with pytest.raises(RowError, match=r"cast\(s as date\): .* is no date: filter such rows out first"):
+        col("s").cast("date").bind(NUMBERS).value((1, 0.0, None, text))
+
+
+@pytest.mark.parametrize(("column", "kind"), [("i", "date"), ("b", "date"), ("t", "int64"), ("t", "decimal")])
+def test_a_type_that_cannot_be_cast_is_refused_before_there_are_rows(column: str, kind: str) -> None:
+    with pytest.raises(SchemaError, match=rf"cast\({column} as {kind}\) takes .*: {column} is "):
+        col(column).cast(kind).bind(SCHEMA)
 
 
 @dataclass
