@@ -63,12 +63,11 @@ def _columnar(schema: TableSchema, data: Any, module: str) -> Iterable[tuple[Any
     from objectspace.relational import arrow
 
     if module == "pandas":
-        import pyarrow as pa
-
-        data = pa.Table.from_pandas(data, preserve_index=False)
-    if not hasattr(data, "schema"):
+        ops, names, columns = arrow.split_frame(data, OP_COLUMN, schema)
+    elif hasattr(data, "schema"):
+        ops, names, columns = arrow.split(data, OP_COLUMN)
+    else:
         raise RowError(f"expected Arrow data with columns, found a {type(data).__name__}")
-    ops, names, columns = arrow.split(data, OP_COLUMN)
     if unknown := [name for name in names if name not in schema.names]:
         raise SchemaError(f"there is no column {unknown[0]!r}: the columns are {', '.join(schema.names)}")
     return zip(ops, arrow.picked(schema, names, columns), strict=True)

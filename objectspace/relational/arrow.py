@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -13,6 +13,9 @@ from objectspace.relational.errors import RowError, SchemaError
 from objectspace.relational.schema import Column, Row, TableSchema
 from objectspace.relational.types import DataType
 from objectspace.relational.values import from_cell, to_cell
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]
 
 _ARROW = {
     "bool": pa.bool_(),
@@ -80,6 +83,46 @@ def split(data: pa.RecordBatch | pa.Table, op_column: str) -> tuple[list[Any], l
     names = [name for name in data.schema.names if name != op_column]
     ops = data.column(op_column).to_pylist() if op_column in data.schema.names else ["+"] * data.num_rows
     return ops, names, [data.column(name).to_pylist() for name in names]
+
+
+def split_frame(
+    frame: pd.DataFrame, op_column: str, schema: TableSchema
+) -> tuple[list[Any], list[str], list[list[Any]]]:
+    """Return of a data frame what :func:`split` returns, with the whole numbers of a schema as such.
+
+    Where one of them is missing, pandas has them all as floats.
+    """
+    ops, names, columns = split(pa.Table.from_pandas(frame, preserve_index=False), op_column)
+    kinds = {column.name: column.type for column in schema.columns}
+    wholes = [_wholes(kinds[name]) if name in kinds else None for name in names]
+    return (
+        ops,
+        names,
+        [values if whole is None else list(map(whole, values)) for whole, values in zip(wholes, columns, strict=True)],
+    )
+
+
+def _wholes(kind: DataType) -> Callable[[Any], Any] | None:
+    """Return what makes floats whole numbers where a type wants them, ``None`` where it wants none."""
+    if kind.kind in _INTEGERS:
+        return _whole
+    if kind.kind == "list":
+        element = _wholes(kind.element)  # type: ignore[arg-type]
+        return None if element is None else lambda values: values if values is None else list(map(element, values))
+    fields = {name: whole for name, field in kind.fields if (whole := _wholes(field)) is not None}
+    return None if not fields else lambda value: _whole_fields(fields, value)
+
+
+def _whole(value: Any) -> Any:
+    """Return a float as the whole number that it is; beyond 2**53 nobody knows which one it was."""
+    return int(value) if type(value) is float and value.is_integer() and abs(value) <= 2**53 else value
+
+
+def _whole_fields(fields: Mapping[str, Callable[[Any], Any]], value: Any) -> Any:
+    return value if value is None else {**value, **{name: whole(value.get(name)) for name, whole in fields.items()}}
+
+
+_INTEGERS = ("int16", "int32", "int64")
 
 
 def without(schema: pa.Schema, name: str) -> pa.Schema:

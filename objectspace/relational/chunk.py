@@ -72,21 +72,35 @@ class Chunk:
         """
         from objectspace.relational import arrow
 
-        ops, names, columns = arrow.split(data, op_column)
         kind = schema or TableSchema.from_arrow(arrow.without(data.schema, op_column))
-        picked = arrow.picked(kind, names, columns)
-        for op in set(ops) - set(OPS):
-            raise RowError(f"the operation {op!r}: expected one of {', '.join(OPS)}")
-        return cls(kind, ops, [kind.check_row(row) for row in picked])
+        return cls._of_columns(kind, *arrow.split(data, op_column))
 
     @classmethod
     def from_pandas(
         cls, frame: pd.DataFrame, schema: TableSchema | None = None, *, op_column: str = OP_COLUMN
     ) -> Chunk:
-        """Return the chunk of a data frame; the same as :meth:`from_arrow`."""
+        """Return the chunk of a data frame; the same as :meth:`from_arrow`.
+
+        A missing value is NULL; whole numbers, which pandas has as floats where one is missing, are taken as such.
+        """
         import pyarrow as pa
 
-        return cls.from_arrow(pa.Table.from_pandas(frame, preserve_index=False), schema, op_column=op_column)
+        from objectspace.relational import arrow
+
+        if schema is None:
+            return cls.from_arrow(pa.Table.from_pandas(frame, preserve_index=False), op_column=op_column)
+        return cls._of_columns(schema, *arrow.split_frame(frame, op_column, schema))
+
+    @classmethod
+    def _of_columns(
+        cls, schema: TableSchema, ops: list[Any], names: Sequence[str], columns: Sequence[list[Any]]
+    ) -> Chunk:
+        from objectspace.relational import arrow
+
+        picked = arrow.picked(schema, names, columns)
+        for op in set(ops) - set(OPS):
+            raise RowError(f"the operation {op!r}: expected one of {', '.join(OPS)}")
+        return cls(schema, ops, [schema.check_row(row) for row in picked])
 
     def to_arrow(self, *, op_column: str = OP_COLUMN) -> pa.RecordBatch:
         """Return the chunk as a batch whose first column holds the operations. It takes pyarrow."""

@@ -8,6 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pandas as pd  # type: ignore[import-untyped]
 import pyarrow as pa
 import pytest
 
@@ -265,6 +266,20 @@ def test_a_chunk_goes_to_arrow_and_pandas_and_back() -> None:
     whole = Chunk.from_rows(PEOPLE, [("+", (1, 2, "a"))])
     assert Chunk.from_pandas(whole.to_pandas(), PEOPLE) == whole
     assert Chunk.from_rows(PEOPLE, []).to_arrow().num_rows == 0
+
+
+def test_whole_numbers_come_back_from_pandas_where_some_are_missing() -> None:
+    kinds = ["int64", "int16", "list<int64>", "struct<a:int64,b:list<int32>,c:string>", "float64", "bool"]
+    columns = [Column(f"c{place}", kind, nullable=True) for place, kind in enumerate(kinds)]
+    schema = TableSchema([Column("k", "int64"), *columns], ["k"])
+    rows = [(1, 2**53, 7, [1, None], {"a": 1, "b": [None, 2], "c": "x"}, 2.0, True), (2, *[None] * len(kinds))]
+    chunk = Chunk.from_rows(schema, [("+", row) for row in rows])
+    again = Chunk.from_pandas(chunk.to_pandas(), schema)
+    assert again.rows() == chunk.rows()
+    assert [type(value) for value in again.values[0]] == [type(value) for value in chunk.values[0]]
+    for number in (5.5, 2.0**60):
+        with pytest.raises(RowError, match=r"column 'c0' \(int64\): expected int64, found float"):
+            Chunk.from_pandas(pd.DataFrame({"k": [1, 2], "c0": [number, None]}), TableSchema(schema.columns[:2], ["k"]))
 
 
 def test_a_chunk_of_other_data_is_refused() -> None:
