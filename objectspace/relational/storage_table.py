@@ -161,8 +161,8 @@ class StorageTable:
         """Yield the net change of each key from one epoch to another, both included, in key order.
 
         What was inserted and deleted in between does not appear, nor what a watermark hides, nor what changed in other
-        columns only. Both epochs are read with the schema at ``to_epoch``, and rows have the columns of this storage
-        table.
+        columns only, nor a value in the place of one that is equal in SQL, as 1.00 of 1.0. Both epochs are read with
+        the schema at ``to_epoch``, and rows have the columns of this storage table.
 
         Raises:
             RowError: ``from_epoch`` is after ``to_epoch``.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sqlite3
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -245,6 +246,17 @@ def test_changes_go_over_a_change_of_schema() -> None:
     table.insert_row((1, 1, "a", 0))
     space.checkpoint(epoch=2)
     assert changes(space, 2, 2) == [("update", (2, 2, "b", 0), (2, 2, "b", 5))]
+
+
+def test_a_value_that_is_equal_in_sql_is_stored_and_is_no_change() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    columns = [Column("k", "int64"), Column("d", "decimal"), Column("f", "float64")]
+    table = StateTable(space, "t", TableSchema(columns, ["k"]))
+    for epoch, row in enumerate([(1, Decimal("1.0"), 0.0), (1, Decimal("1.00"), -0.0)], start=1):
+        table.insert_row(row)
+        space.checkpoint(epoch=epoch)
+    assert repr(list(StorageTable(space.store, "t").scan())) == "[(1, Decimal('1.00'), -0.0)]"
+    assert changes(space, 2, 2) == []
 
 
 def test_changes_of_merged_epochs_are_refused() -> None:
