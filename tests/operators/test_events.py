@@ -224,6 +224,12 @@ def test_times_that_are_rounded_lose_no_value(times: list[int], recoveries: set[
     assert others == [lists] * 3
 
 
+@pytest.mark.parametrize("make", [lambda: Buffer(duration=0.1), lambda: Window(None, any_list, duration=0.1)])
+def test_times_too_great_for_their_periods_are_refused(make: Make) -> None:
+    with pytest.raises(ValueError, match=r"0\.1 is less than floats tell apart at the time 1e\+18: use whole numbers"):
+        played(make, at_times([1e18, 1e18]), set())
+
+
 def test_the_sequence_of_a_window_hears_of_its_end() -> None:
     window = Window(None, lambda number: Buffer(duration=4), duration=10)
     window.open(VolatileObjectSpace(), "w")

@@ -61,9 +61,9 @@ class Buffer(EventOperator):
         if self._overlaps:
             self._open = self._object("queue", "open")
             self._seen = self._object("value", "seen", 0)
-        else:
-            self._list = self._object("list", "values")
-        if not self._overlaps and self._clock is not None:
+            return
+        self._list = self._object("list", "values")
+        if self._clock is not None:
             self._period = self._object("value", "period", 0)
 
     def _next(self, value: Any, source: int, at: float | None) -> list[Any]:

@@ -35,8 +35,17 @@ class Periods:
         return self.start(number, first) + self.duration
 
     def last_at(self, at: float, first: float) -> int:
-        """Return the number of the last period that has begun at a time."""
+        """Return the number of the last period that has begun at a time.
+
+        Raises:
+            ValueError: the times are so great that floats do not tell a period from the next one.
+        """
         number = int((at - first) // self.shift)
+        if self.start(number, first) == self.start(number + 1, first):
+            raise ValueError(
+                f"{self.shift} is less than floats tell apart at the time {at}: use whole numbers, or count times from"
+                " a later beginning"
+            )
         while self.start(number + 1, first) <= at:
             number += 1
         while self.start(number, first) > at:
