@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 from weakref import WeakMethod
@@ -83,6 +83,9 @@ class Operator(ABC):
         for table in self._tables.values():
             table.commit(epoch)
         return chunks
+
+    def fed_by(self, sides: Collection[str]) -> None:  # noqa: B027 -- few operators without state have several inputs
+        """Say which of the inputs come here, where an engine runs an operator without state in several places."""
 
     def promises(self) -> list[tuple[str, Any]]:
         """Return the promises for the output that the last barrier made, beside those that :meth:`watermark` passes on.

@@ -40,6 +40,8 @@ class Difference:
         lines = []
         for name in self.gone:
             after = f"is now {now[name].describe()}" if name in now else "is there no more, or reads something else"
+            if name in now and now[name].describe() == stored[name]["does"]:
+                after = f"has now other inputs, or other columns: {now[name].schema}"
             lines.append(f"{name!r}, stored as {stored[name]['does']}, {after}")
         lines += [f"{name!r}, {node.describe()}, is new" for name, node in now.items() if name not in self.gone]
         return "; ".join(lines)

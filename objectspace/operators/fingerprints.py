@@ -20,7 +20,17 @@ def describe(function: Callable[..., Any]) -> str:
     >>> describe(len), describe(partial(int, base=2))
     ('builtins.len', 'partial(builtins.int, base=2)')
     """
-    return _described(function, ())
+    name = _described(function, ())
+    _NAMES.add(name)
+    return name
+
+
+def names_function(text: str) -> bool:
+    """Tell whether a text holds the name that :func:`describe` has given to a callable in this process."""
+    return any(name in text for name in _NAMES)
+
+
+_NAMES: set[str] = set()
 
 
 def _described(function: Callable[..., Any], within: tuple[CodeType, ...]) -> str:

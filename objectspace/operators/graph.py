@@ -24,6 +24,7 @@ class Graph:
         self._readers = {node: list(plan.readers(node)) for node in plan.nodes}
         self._results = set(plan.roots)
         self.output: dict[Node, list[Chunk]] = defaultdict(list)
+        self._held: dict[Node, list[tuple[str, Any]]] = defaultdict(list)
 
     def push(self, node: Node, chunk: Chunk) -> None:
         """Pass the output of a node on, all the way through."""
@@ -36,10 +37,9 @@ class Graph:
                 self.push(reader, made)
 
     def watermark(self, node: Node, column: str, value: Any) -> None:
-        """Pass a promise of a node on."""
+        """Give a promise of a node to its readers, which pass theirs on when they have given what they hold back."""
         for reader, side in self._readers.get(node, ()):
-            for named, raised in self.operators[reader].watermark(column, value, side):
-                self.watermark(reader, named, raised)
+            self._held[reader] += self.operators[reader].watermark(column, value, side)
 
     def barrier(self, epoch: int, nodes: Iterable[Node]) -> None:
         """Have the barrier travel: an operator gets it when all its inputs have had it and given their last changes."""
@@ -48,7 +48,7 @@ class Graph:
                 operator = self.operators[node]
                 for chunk in operator.barrier(epoch):
                     self.push(node, chunk)
-                for column, value in operator.promises():
+                for column, value in (*self._held.pop(node, ()), *operator.promises()):
                     self.watermark(node, column, value)
 
     def taken_output(self) -> dict[Node, list[Chunk]]:

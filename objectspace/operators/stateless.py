@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from objectspace.operators.base import Operator
@@ -157,6 +157,7 @@ class Union(Operator):
         self._output = schema if tag is None else _tagged(schema, tag)
         self._marks: dict[str, dict[str, Any]] = {}
         self._given: dict[str, Any] = {}
+        self._fed: Collection[str] = self.sides
 
     @property
     def schema(self) -> TableSchema:
@@ -182,13 +183,17 @@ class Union(Operator):
         self._number(side)
         marks = self._marks.setdefault(column, {})
         marks[side] = max(marks.get(side, value), value)
-        if len(marks) < len(self.sides):
+        if len(marks) < len(self._fed):
             return []
         least = min(marks.values())
         if column in self._given and least <= self._given[column]:
             return []
         self._given[column] = least
         return [(column, least)]
+
+    def fed_by(self, sides: Collection[str]) -> None:
+        """Say which of the inputs come here: no promise of the others is waited for."""
+        self._fed = sides
 
     def open(self, space: ObjectSpace, name: str) -> None:
         """Forget what was promised before; nothing is stored."""

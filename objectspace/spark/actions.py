@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
@@ -40,7 +40,7 @@ class EpochInTasks:
         self._epochs, self._plan, self._rows = epochs, plan, rows
         self._spark = rows.sparkSession
         self._parcels: dict[int, list[Parcel]] = {}
-        self._watermarks: dict[int, dict[str, object]] = {}
+        self._watermarks: dict[int, dict[str, Any]] = {}
         self._figures: dict[str, float] = {}
         self._source_rows = 0
         self._started = time.perf_counter()
@@ -71,13 +71,20 @@ class EpochInTasks:
 
     def _stage(self, stage: Stage) -> dict[str, list[ShardSaved]]:
         plans = tuple(self._plan.operators[name] for name in stage.operators)
-        promises = tuple(
-            (side, column, value)
-            for side, number in stage.inputs
-            for column, value in self._watermarks.get(number, {}).items()
-        )
-        found = self._work_stage(stage, plans, promises)
+        found = self._work_stage(stage, plans, self._promises_to(stage))
         return {plan.operator: self._complete(stage, plan, found) for plan in plans}
+
+    def _promises_to(self, stage: Stage) -> Promises:
+        """Return the promises to each side of a stage: where several stages feed it, the least of what all promise."""
+        given: dict[str, list[dict[str, Any]]] = {}
+        for side, number in stage.inputs:
+            given.setdefault(side, []).append(self._watermarks.get(number, {}))
+        return tuple(
+            (side, column, min(one[column] for one in each))
+            for side, each in given.items()
+            for column in each[0]
+            if all(column in one for one in each)
+        )
 
     def _work_stage(self, stage: Stage, plans: Plans, promises: Promises) -> list[ShardSaved]:
         """Return what the shards of a stage have saved; nothing where it had nothing to do."""
@@ -125,13 +132,13 @@ class EpochInTasks:
 
     def _promise(self, reports: Sequence[Report], stage: Stage | None) -> None:
         """Take promises that every task of a stage gives: the least of what they say holds for all."""
-        given: dict[tuple[int, str], list[object]] = {}
+        given: dict[tuple[int, str], list[Any]] = {}
         for report in reports:
             for number, column, value in report.watermarks:
                 given.setdefault((number, column), []).append(value)
         for (number, column), values in given.items():
             if stage is not None and len(values) == stage.tasks:
-                self._watermarks.setdefault(number, {})[column] = min(values)  # type: ignore[type-var]
+                self._watermarks.setdefault(number, {})[column] = min(values)
 
     def _count(self, name: str, reports: Sequence[Report], milliseconds: float) -> None:
         """Add up what the tasks of an action have counted; its time is that of the operator that it is named after."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -201,13 +202,37 @@ def current_shard(plan: OperatorPlan) -> int:
 
 @contextmanager
 def collecting_seldom() -> Iterator[None]:
-    """Let Python look for cycles more seldom: among values that live to the end of a task that is half its time."""
-    before = gc.get_threshold()
-    gc.set_threshold(1_000_000, 20, 100)
+    """Let Python look for cycles more seldom: among values that live to the end of a task that is half its time.
+
+    The threshold is that of the process: of several threads the first one sets it, and the last one puts it back.
+    """
+    _Threshold.enter()
     try:
         yield
     finally:
-        gc.set_threshold(*before)
+        _Threshold.leave()
+
+
+class _Threshold:
+    """The threshold of the collector, and how many want it high."""
+
+    lock, wanted = threading.Lock(), 0
+    before = gc.get_threshold()
+
+    @classmethod
+    def enter(cls) -> None:
+        with cls.lock:
+            if not cls.wanted:
+                cls.before = gc.get_threshold()
+                gc.set_threshold(1_000_000, 20, 100)
+            cls.wanted += 1
+
+    @classmethod
+    def leave(cls) -> None:
+        with cls.lock:
+            cls.wanted -= 1
+            if not cls.wanted:
+                gc.set_threshold(*cls.before)
 
 
 class _Counted(Iterator[pa.RecordBatch]):

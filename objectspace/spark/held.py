@@ -22,6 +22,9 @@ from objectspace.spark.executor import open_shard, save_shard_run
 HELD_EPOCHS = 256
 """After how many epochs a space is opened anew: each operator that was opened on one leaves a little behind."""
 
+IDLE_SECONDS = 60.0
+"""After how many seconds without an epoch the shards are closed."""
+
 HELD_SLOTS = 200_000
 """How many clean slots a held space keeps in memory."""
 
@@ -60,6 +63,7 @@ class HeldShards:
         self._held: dict[tuple[str, int], _Held] = {}
         self._lock = threading.Lock()
         self._is_leaving = False
+        self._timer: threading.Timer | None = None
 
     def __len__(self) -> int:
         return len(self._held)
@@ -67,15 +71,18 @@ class HeldShards:
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Work with the shards: what raises leaves none of them open, since it may have changed them."""
-        with self._lock:
-            self._is_leaving = False
-            try:
-                yield
-            except BaseException:
-                self._close()
-                raise
+        self._wake()
+        try:
+            with self._lock:
+                try:
+                    yield
+                except BaseException:
+                    self._close()
+                    raise
+        finally:
             if self._is_leaving:
-                self._close()
+                self.release()
+        self._doze()
 
     def release(self) -> None:
         """Close all shards, at the end of the turn where there is one. May be done twice."""
@@ -83,8 +90,19 @@ class HeldShards:
         if self._lock.acquire(blocking=False):
             try:
                 self._close()
+                self._is_leaving = False
             finally:
                 self._lock.release()
+
+    def _wake(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _doze(self) -> None:
+        """Close the shards after a while in which nobody works with them: their query may have ended unnoticed."""
+        self._timer = threading.Timer(IDLE_SECONDS, self.release)
+        self._timer.daemon = True
+        self._timer.start()
 
     @contextmanager
     def open(self, plan: OperatorPlan, shard: int) -> Iterator[PersistedObjectSpace]:

@@ -8,11 +8,11 @@ does alone; code of users runs in tasks, where it can neither end nor block the 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from checkpoint.chain import EpochPlan
 from objectspace.operators import Node
+from objectspace.operators.fingerprints import names_function
 
 DRIVER_ROWS = 10_000
 """How many rows an epoch may have to be worked by the driver."""
@@ -32,9 +32,6 @@ HEAD_START = 2.0
 _GROWTH = 4
 """From how many times as many rows on nothing is known any more of what tasks would take."""
 
-_FUNCTION = re.compile(r"#[0-9a-f]{8}")
-"""How the digest of the code of a function stands in what an operator does."""
-
 
 def runs_code_of_users(nodes: Iterable[Node]) -> bool:
     """Tell whether operators are of users, or call their functions."""
@@ -45,7 +42,7 @@ def _is_of_user(node: Node) -> bool:
     assert node.make is not None
     is_own = type(node.make()).__module__.startswith("objectspace.") and node.label != "Apply"
     # What a sink calls is called by the driver anyway, when the epoch is published.
-    return not is_own or (node.label != "Sink" and _FUNCTION.search(node.structure) is not None)
+    return not is_own or (node.label != "Sink" and names_function(node.structure))
 
 
 class Placement:

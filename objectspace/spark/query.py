@@ -42,8 +42,18 @@ class PipelineQuery(StreamingQuery):
 
     def stop(self) -> None:
         """Stop the query; see Spark's own."""
-        super().stop()
-        self._release()
+        try:
+            super().stop()
+        finally:
+            self._release()
+
+    @property
+    def isActive(self) -> bool:
+        """Whether the query runs."""
+        is_active = bool(super().isActive)
+        if not is_active:
+            self._release()
+        return is_active
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:
         """Wait until the query ends; see Spark's own.
@@ -75,8 +85,7 @@ class PipelineQuery(StreamingQuery):
                 raise
             raise known from None
         finally:
-            if not self.isActive:
-                self._release()
+            _ = self.isActive
 
 
 @dataclass(frozen=True)

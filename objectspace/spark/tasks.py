@@ -148,8 +148,18 @@ class Running:
         for operator, name in zip(self._operators, fragment.names, strict=True):
             if operator is not None:
                 operator.open(spaces.get(name, space), name)
+        self._tell_inputs()
         self.work = {place: Work() for place, name in enumerate(fragment.names) if not place or name in spaces}
         self.promised: dict[tuple[int, str], Any] = {}
+        self._held: dict[int, list[tuple[str, Any]]] = {}
+
+    def _tell_inputs(self) -> None:
+        """Tell the operators behind the first one which of their inputs come from this fragment."""
+        fed: dict[int, list[str]] = {}
+        for reader, side in (link for links in self._fragment.links for link in links):
+            fed.setdefault(reader, []).append(side)
+        for reader, sides in fed.items():
+            self._operator(reader).fed_by(sides)
 
     def take(self, chunk: Chunk, side: str) -> None:
         """Give changes to the first operator."""
@@ -177,8 +187,7 @@ class Running:
 
     def promise(self, column: str, value: Any, side: str) -> None:
         """Give a promise to the first operator."""
-        for named, raised in self._operator(0).watermark(column, value, side):
-            self._pass_on(0, named, raised)
+        self._held.setdefault(0, []).extend(self._operator(0).watermark(column, value, side))
 
     def barrier(self, epoch: int) -> None:
         """End an epoch in all operators, in order."""
@@ -190,7 +199,8 @@ class Running:
                 self.work[source].seconds += time.perf_counter() - started
                 for chunk in chunks:
                     self.push(place, chunk, source)
-                for column, value in operator.promises():
+                # What an operator holds back until the barrier comes before what it promises.
+                for column, value in (*self._held.pop(place, ()), *operator.promises()):
                     self._pass_on(place, column, value)
 
     def work_by_name(self) -> dict[str, Work]:
@@ -215,8 +225,7 @@ class Running:
         for one in self._fragment.exits[place]:
             self.promised[one.number, column] = value
         for reader, side in self._fragment.links[place]:
-            for named, raised in self._operator(reader).watermark(column, value, side):
-                self._pass_on(reader, named, raised)
+            self._held.setdefault(reader, []).extend(self._operator(reader).watermark(column, value, side))
 
     def _operator(self, place: int) -> Operator:
         found = self._operators[place]

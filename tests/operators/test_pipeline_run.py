@@ -572,3 +572,14 @@ def test_columns_to_join_on_come_one_by_one_or_in_pairs() -> None:
     left, right = (pipeline.source(name, {"id": "int64", "k": "int64"}, key=["id"]) for name in ("left", "right"))
     with pytest.raises(SchemaError, match="on= takes names, or pairs"):
         left.join(right, on=[("id", "k", "id")])  # type: ignore[list-item]
+
+
+def test_what_is_held_back_comes_before_the_promise_that_it_would_break() -> None:
+    """The aggregation promises windows from 2 on when it still has to give one of 0: its reader must not forget 0."""
+    pipeline = Pipeline()
+    stream = pipeline.source("s", {"id": "int64", "k": "string", "v": "int64"}, key=["id"])
+    counts = stream.watermark("v", 0).window("v", 4, hop=2).group_by("window_start", "k").agg(n=count())
+    counts.group_by("window_start").top_n(1, ["n desc", "k"]).materialize("r")
+    epochs = [[("+", (0, "x", 2))], [("+", (1, "z", 4)), ("+", (2, "z", 3))]]
+    run = pipeline.run_local([{"s": rows} for rows in epochs])
+    assert sorted(run.rows("r")) == [(0, "x", 1), (2, "z", 2), (4, "z", 1)]

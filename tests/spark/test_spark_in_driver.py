@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import math
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from itertools import cycle
+from operator import methodcaller
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,13 +23,15 @@ from objectspace.operators import Operator as LocalOperator
 from objectspace.operators import Pipeline as Local
 from objectspace.operators import col, count, max_, sum_
 from objectspace.operators.computed import Relabel
-from objectspace.spark import EpochProgress, Operator, Pipeline, placement
+from objectspace.spark import EpochProgress, Operator, Pipeline, RunningAggregate, held, placement
 from objectspace.spark import in_driver as module
+from objectspace.spark.executor import collecting_seldom
+from objectspace.spark.held import HeldShards
 from objectspace.spark.placement import DRIVER_ROWS, PAUSE, TRIAL, Placement, runs_code_of_users
 from tests.operators.pipeline_trees import SCHEMA, World
 from tests.spark.drivers import Driver, micro_batch
 from tests.spark.frames import Frames
-from tests.spark.spark_helpers import expected, kept, totals_operator
+from tests.spark.spark_helpers import TOTALS, expected, kept, totals_operator
 
 Make = Callable[..., Pipeline]
 
@@ -73,6 +78,26 @@ def test_code_of_users_runs_in_tasks(spark: SparkSession, tmp_path: Path, query:
     assert not any(places(pipeline))
 
 
+@cache
+def cached(row: Any) -> int:
+    """A function that has no code of its own."""
+    return int(row.id) * 2
+
+
+class Doubled(RunningAggregate):
+    """An aggregate with code of a user."""
+
+
+def test_an_aggregate_of_a_user_runs_in_tasks(
+    make_pipeline: Make, spark: SparkSession, query: Callable[[str], None]
+) -> None:
+    own = Doubled(*(getattr(TOTALS, name) for name in ("dictionary", "key", "measures")))
+    pipeline = make_pipeline(totals_operator(own))
+    for number in range(TRIAL + 1):
+        pipeline.run_epoch(small(spark, number), number)
+    assert not any(places(pipeline))
+
+
 class Passed(Relabel):
     """An operator of a user."""
 
@@ -92,6 +117,8 @@ def test_what_calls_functions_is_known() -> None:
         lambda s: s.window("v", 3).group_by("window_start").agg(total=sum_("v")),
     ]
     of_users = [
+        lambda s: s.select("id", twice=(cached, "int64")),
+        lambda s: s.filter(methodcaller("__len__")),
         lambda s: s.filter(lambda row: row.v > 1),
         lambda s: s.agg(n=count(filter=lambda v: v > 1)),
         lambda s: s.through(passed, "p", key=["k"]),
@@ -207,3 +234,32 @@ def test_many_more_rows_than_tasks_have_seen_are_left_to_them() -> None:
     made = trained(rows=10)
     made.worked_in_driver(5_000, 100)
     assert not made.is_in_driver(NO_STATE)
+
+
+def test_shards_are_closed_whoever_lets_go_of_them_when(monkeypatch: pytest.MonkeyPatch) -> None:
+    shards, closed = HeldShards(), []
+    monkeypatch.setattr(HeldShards, "_close", lambda self: closed.append(True))
+    with shards.turn():
+        shards.release()
+        assert not closed, "somebody works with them"
+    assert len(closed) == 1
+    with shards.turn():
+        pass
+    assert len(closed) == 1
+    monkeypatch.setattr(held, "IDLE_SECONDS", 0.01)
+    with shards.turn():
+        pass
+    assert shards._timer is not None
+    shards._timer.join(10)
+    assert len(closed) == 2
+
+
+def test_the_collector_is_as_it_was_after_epochs_that_overlap() -> None:
+    before, one, other = gc.get_threshold(), collecting_seldom(), collecting_seldom()
+    for step in (one.__enter__, other.__enter__):
+        step()
+        assert gc.get_threshold() != before
+    one.__exit__(None, None, None)
+    assert gc.get_threshold() != before
+    other.__exit__(None, None, None)
+    assert gc.get_threshold() == before

@@ -69,6 +69,8 @@ def by_time(streams: dict[str, Stream]) -> None:
     left.join(right, on="k", how="left", as_of=("v", "v")).select(*columns).materialize("valid")
     windows = left.window("v", 4).join(right.window("v", 4), on=["k", "window_start"], how="full")
     windows.group_by("k", "window_start").on_window_close().agg(n=count()).materialize("closed")
+    both = left.union(right).window("v", 4).group_by("window_start")
+    both.on_window_close().agg(n=count()).materialize("united")
 
 
 @pytest.mark.parametrize("shards", [1, 3])
@@ -93,10 +95,11 @@ def test_joins_by_time_give_what_they_give_in_one_process(shards: int, tmp_path:
             run.step(changes)
             batch = micro_batch(frames, changes)
             assert driver.epochs().run(batch, SourcePosition("q", number)) is not None  # type: ignore[arg-type]
-            for name in ("near", "valid", "closed"):
+            for name in ("near", "valid", "closed", "united"):
                 assert Counter(driver.rows(name)) == Counter(run.rows(name)), (number, name)
     assert len(run.rows("valid")) == 6
     assert len(run.rows("closed")) == 4
+    assert run.rows("united") == [(0, 7), (4, 4)]
 
 
 @pytest.mark.parametrize("in_order", [False, True])
