@@ -14,7 +14,7 @@ from checkpoint.chain import EpochPlan
 from objectspace.operators import Node
 from objectspace.operators.fingerprints import names_function
 
-DRIVER_ROWS = 10_000
+DRIVER_ROWS = 2_000
 """How many rows an epoch may have to be worked by the driver."""
 
 MOST_STATE_BYTES = 4 << 20

@@ -232,7 +232,7 @@ def test_after_two_slow_epochs_tasks_have_the_next_ones() -> None:
 
 def test_many_more_rows_than_tasks_have_seen_are_left_to_them() -> None:
     made = trained(rows=10)
-    made.worked_in_driver(5_000, 100)
+    made.worked_in_driver(1_500, 100)
     assert not made.is_in_driver(NO_STATE)
 
 
