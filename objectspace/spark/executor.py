@@ -221,6 +221,7 @@ class _Threshold:
 
     @classmethod
     def enter(cls) -> None:
+        """Raise the threshold, unless that is done."""
         with cls.lock:
             if not cls.wanted:
                 cls.before = gc.get_threshold()
@@ -229,6 +230,7 @@ class _Threshold:
 
     @classmethod
     def leave(cls) -> None:
+        """Put the threshold back, unless somebody else still wants it high."""
         with cls.lock:
             cls.wanted -= 1
             if not cls.wanted:
