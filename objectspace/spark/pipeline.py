@@ -434,22 +434,13 @@ class Pipeline(Builder):
         plan = self.chain.begin(position, list(self.operators), self._full_after, self._cache)
         if plan is None:
             return None
-        saved = self._worked_in_driver(plan, rows)
-        figures = {} if saved is None else {"driver": 1.0}
-        if saved is None:
-            saved = {}
-            # One action for each operator: two in one job could see outputs of different attempts when one is lost.
-            for name, operator in self.operators.items():
-                since = time.perf_counter()
-                with in_words(name, plan.epoch):
-                    saved[name] = operator.run(plan.operators[name], rows)
-                figures |= _figures_of(name, saved[name], (time.perf_counter() - since) * 1000)
-        else:
-            for name, shards in saved.items():
-                figures |= _figures_of(name, shards, sum(one.metrics["task_seconds"] for one in shards) * 1000)
-        figures["rows"] = max(
-            (sum(one.metrics.get("rows", 0) for one in shards) for shards in saved.values()), default=0
-        )
+        near = self._worked_in_driver(plan, rows)
+        saved, milliseconds = self._worked_in_tasks(plan, rows) if near is None else (near, _task_milliseconds(near))
+        figures = {} if near is None else {"driver": 1.0}
+        for name, shards in saved.items():
+            figures |= _figures_of(name, shards, milliseconds[name])
+        # Each operator has got all rows.
+        figures["rows"] = max((sum(map(_rows_of, shards)) for shards in saved.values()), default=0)
         figures["seconds"] = time.perf_counter() - started
         return self.chain.publish(plan, saved, figures, self.upkeep.images(plan.epoch))
 
@@ -458,6 +449,20 @@ class Pipeline(Builder):
         if any(type(one.process) is not RunningAggregate for one in self.operators.values()):
             return None  # it is code of users
         return self.driver.attempt(plan, lambda: work_operators(self.operators, plan, rows, self.driver))
+
+    def _worked_in_tasks(
+        self, plan: EpochPlan, rows: DataFrame
+    ) -> tuple[dict[str, list[ShardSaved]], dict[str, float]]:
+        """Return what the shards have saved in tasks, and how long the action of each operator took, milliseconds."""
+        saved: dict[str, list[ShardSaved]] = {}
+        milliseconds: dict[str, float] = {}
+        # One action for each operator: two in one job could see outputs of different attempts when an executor dies.
+        for name, operator in self.operators.items():
+            started = time.perf_counter()
+            with in_words(name, plan.epoch):
+                saved[name] = operator.run(plan.operators[name], rows)
+            milliseconds[name] = (time.perf_counter() - started) * 1000
+        return saved, milliseconds
 
     def _each(self, on_epoch: Callable[[int, Manifest | None], None] | None) -> Callable[[DataFrame, int], None]:
         watch = self._watch
@@ -477,6 +482,15 @@ class Pipeline(Builder):
 
 def _notes(error: BaseException) -> list[str]:
     return getattr(error, "__notes__", [])
+
+
+def _rows_of(saved: ShardSaved) -> float:
+    return saved.metrics.get("rows", 0)
+
+
+def _task_milliseconds(saved: Mapping[str, Sequence[ShardSaved]]) -> dict[str, float]:
+    """Return how long the work on the shards of each operator took, one after the other."""
+    return {name: sum(one.metrics["task_seconds"] for one in shards) * 1000 for name, shards in saved.items()}
 
 
 def _figures_of(operator: str, saved: Sequence[ShardSaved], ms: float) -> dict[str, float]:
