@@ -446,7 +446,9 @@ class Pipeline(Builder):
 
     def _worked_in_driver(self, plan: EpochPlan, rows: DataFrame) -> dict[str, list[ShardSaved]] | None:
         """Return what the shards have saved where the driver worked the epoch, None where tasks are to do it."""
-        if any(type(one.process) is not RunningAggregate for one in self.operators.values()):
+        if any(
+            type(one) is not Operator or type(one.process) is not RunningAggregate for one in self.operators.values()
+        ):
             return None  # it is code of users
         return self.driver.attempt(plan, lambda: work_operators(self.operators, plan, rows, self.driver))
 

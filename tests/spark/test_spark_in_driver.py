@@ -88,11 +88,18 @@ class Doubled(RunningAggregate):
     """An aggregate with code of a user."""
 
 
+class Noted(Operator):
+    """An operator with code of a user."""
+
+
+DOUBLED = Doubled(TOTALS.dictionary, TOTALS.key, TOTALS.measures)
+
+
+@pytest.mark.parametrize("operator", [totals_operator(DOUBLED), Noted("totals", ("key",), TOTALS)])
 def test_an_aggregate_of_a_user_runs_in_tasks(
-    make_pipeline: Make, spark: SparkSession, query: Callable[[str], None]
+    make_pipeline: Make, spark: SparkSession, query: Callable[[str], None], operator: Operator
 ) -> None:
-    own = Doubled(*(getattr(TOTALS, name) for name in ("dictionary", "key", "measures")))
-    pipeline = make_pipeline(totals_operator(own))
+    pipeline = make_pipeline(operator)
     for number in range(TRIAL + 1):
         pipeline.run_epoch(small(spark, number), number)
     assert not any(places(pipeline))
