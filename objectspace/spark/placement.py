@@ -65,11 +65,13 @@ class Placement:
 
     def is_in_driver(self, plan: EpochPlan) -> bool:
         """Tell whether the driver is to work the next epoch."""
-        self._pause = max(0, self._pause - 1)
-        if self._pause or self._trials < TRIAL or not self._is_light:
+        if self._pause:
+            self._pause -= 1
             return False
-        known = self._rows <= self._most_rows and self._rows <= _GROWTH * self._task_rows + 1_000
-        return known and _state_bytes(plan) <= MOST_STATE_BYTES
+        if not self._most_rows or self._trials < TRIAL or not self._is_light:
+            return False
+        is_known = self._rows <= min(self._most_rows, _GROWTH * self._task_rows + 1_000)
+        return is_known and _state_bytes(plan) <= MOST_STATE_BYTES
 
     def worked_in_tasks(self, rows: int, ms: float, work_ms: float) -> None:
         """Note an epoch of tasks.

@@ -214,8 +214,8 @@ def test_a_query_that_ends_leaves_no_shard_open(spark: SparkSession, make_pipeli
     assert kept(pipeline) == expected(batches)
 
 
-def trained(rows: int = 10, ms: float = 300, work_ms: float = 200) -> Placement:
-    made = Placement(DRIVER_ROWS)
+def trained(rows: int = 10, ms: float = 300, work_ms: float = 200, most_rows: int = DRIVER_ROWS) -> Placement:
+    made = Placement(most_rows)
     for _ in range(TRIAL):
         assert not made.is_in_driver(NO_STATE)
         made.worked_in_tasks(rows, ms, work_ms)
@@ -226,7 +226,7 @@ def test_the_driver_works_where_it_is_quicker() -> None:
     assert trained().is_in_driver(NO_STATE)
     assert not trained(rows=DRIVER_ROWS + 1).is_in_driver(NO_STATE)
     assert not trained(work_ms=1_000).is_in_driver(NO_STATE)
-    assert not Placement(0).is_in_driver(NO_STATE)
+    assert not trained(rows=0, most_rows=0).is_in_driver(NO_STATE), "0 is for never, also for no rows"
 
 
 def test_after_two_slow_epochs_tasks_have_the_next_ones() -> None:
@@ -234,7 +234,7 @@ def test_after_two_slow_epochs_tasks_have_the_next_ones() -> None:
     for ms in (400, 200, 400, 400):
         assert made.is_in_driver(NO_STATE)
         made.worked_in_driver(10, ms)
-    assert [made.is_in_driver(NO_STATE) for _ in range(PAUSE)] == [False] * (PAUSE - 1) + [True]
+    assert [made.is_in_driver(NO_STATE) for _ in range(PAUSE + 1)] == [False] * PAUSE + [True]
 
 
 def test_many_more_rows_than_tasks_have_seen_are_left_to_them() -> None:
