@@ -82,17 +82,28 @@ def _write(session: Session, staged: Path, number: int, progress: Progress, orig
         target.execute("BEGIN")
         _copy(target, "setting", _rows(session, "SELECT * FROM setting WHERE key <> ?", (ORIGIN,)))
         target.execute("INSERT INTO setting VALUES (?, ?)", (ORIGIN, _origin(session, number, origin)))
+        sources = list(_sources(session))
         total = sum(
             session.row(f"SELECT count(*) FROM {table} WHERE {column} < ?", (number + 1,))[0]
-            for table, column in NUMBERED
+            for table, column, _ in sources
         )
         done = 0
-        for table, column in NUMBERED:
-            rows = _rows(session, f"SELECT * FROM {table} WHERE {column} < ?", (number + 1,))
+        for table, column, cells in sources:
+            rows = _rows(session, f"SELECT {cells} FROM {table} WHERE {column} < ?", (number + 1,))
             _copy(target, table, _counted(rows, lambda copied: progress(done + copied, total)))  # noqa: B023
             done += target.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
         target.execute("COMMIT")
         target.execute("PRAGMA journal_mode = WAL")
+
+
+def _sources(session: Session) -> Iterator[tuple[str, str, str]]:
+    """Yield each table that has rows by run, with the column that tells which, and what to copy of a row."""
+    is_old = session.row("PRAGMA user_version")[0] == 1
+    for table, column in NUMBERED:
+        if is_old and table == "checkpoint":  # one that is read only is not upgraded before it is copied
+            yield table, column, f"*, iif(run_slots IS NULL, NULL, {schema.FIRST_IN_FORMAT_1})"
+        elif not (is_old and table in ("run", "portion")):
+            yield table, column, "*"
 
 
 def _origin(session: Session, number: int, path: str | None) -> str:

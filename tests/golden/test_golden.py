@@ -24,6 +24,17 @@ def test_the_golden_store_of_format_1_is_read_as_it_is(golden: Path) -> None:
         assert format_1.contents(PersistedObjectSpace(store)) == format_1.SECOND
 
 
+def test_the_golden_store_of_format_1_is_forked_as_it_is(golden: Path, tmp_path: Path) -> None:
+    with CheckpointStore(golden, read_only=True) as store:
+        store.fork(tmp_path / "fork.db", epoch=20)
+        assert store.database.execute("PRAGMA user_version").fetchone() == (1,)
+    firsts = "SELECT number, run_first FROM checkpoint WHERE number < 3"
+    with CheckpointStore(golden) as upgraded, PersistedObjectSpace.open(tmp_path / "fork.db") as fork:
+        assert fork.store.database.execute(firsts).fetchall() == upgraded.database.execute(firsts).fetchall()
+        assert fork.store.verify() == 2
+        assert [format_1.contents(fork.at(epoch)) for epoch in (10, 20)] == [STATES[10], STATES[20]]
+
+
 def test_the_golden_store_of_format_2_reads_at_every_epoch(tmp_path: Path) -> None:
     path = Path(shutil.copy(format_2.PATH, tmp_path / "state.db"))
     with PersistedObjectSpace.open(path) as space:
