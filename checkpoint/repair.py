@@ -67,7 +67,7 @@ def repair(
     lost = [number for number in before if number > newest or number not in sound or not sound.at(number)]
     note_dropped(connection, [number for number in lost if number <= newest and number not in gone])
     _drop_strays(session, connection, found, newest)
-    reused = _mend_next_object(session, connection)
+    reused = _mend_next_object(session, connection, sound)
     return Repair((*damage.values(), *reused), tuple(rebuilt), tuple(lost), newest)
 
 
@@ -139,12 +139,12 @@ def _drop_strays(session: Session, connection: sqlite3.Connection, found: Catalo
         connection.execute(f"DELETE FROM {table} WHERE {column} >= ?", (newest + 1,))
 
 
-def _mend_next_object(session: Session, connection: sqlite3.Connection) -> tuple[str, ...]:
+def _mend_next_object(session: Session, connection: sqlite3.Connection, sound: RunMap) -> tuple[str, ...]:
     """Have new objects get ids that no other one has or had, and return what was wrong."""
     try:
-        verify.check_next_object(session)
+        verify.check_next_object(session, sound)
     except CorruptStoreError as error:
-        following = "(SELECT max(object) + 1 FROM state_index)"
-        connection.execute(f"INSERT OR REPLACE INTO setting VALUES ('next_object_id', {following})")
+        following = 1 + verify.greatest_object(session, sound)
+        connection.execute("INSERT OR REPLACE INTO setting VALUES ('next_object_id', ?)", (following,))
         return (str(error),)
     return ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import chain, zip_longest
+from itertools import chain, product, zip_longest
 
 from checkpoint import catalogue, merge
 from checkpoint.catalogue import Catalogue
@@ -46,7 +46,7 @@ def verify(session: Session, progress: Callable[[int, int], None] = lambda done,
         done += one.slots
         progress(done, total)
     check_no_orphans(session, found)
-    check_next_object(session)
+    check_next_object(session, found.runs)
     check_objects(Reader(session, live), session.path)
     progress(total, total)
     return len(found.runs)
@@ -122,19 +122,25 @@ def check_no_orphans(session: Session, found: Catalogue) -> None:
                 )
 
 
-def check_next_object(session: Session) -> None:
+def check_next_object(session: Session, runs: RunMap) -> None:
     """Check that no object will be given an id that another one has or had: it would show the slots of that one.
 
     Raises:
         CorruptStoreError: the setting ``next_object_id`` is not greater than every id in the store.
     """
-    greatest, following = session.row(
-        "SELECT (SELECT max(object) FROM state_index), (SELECT value FROM setting WHERE key = 'next_object_id')"
-    )
-    if following is None:
-        following = 1
-    if greatest is not None and not (isinstance(following, int) and following > greatest):
+    found = session.row("SELECT value FROM setting WHERE key = 'next_object_id'")
+    following, greatest = found[0] if found else 1, greatest_object(session, runs)
+    if not (isinstance(following, int) and following > greatest):
         raise CorruptStoreError(
             f"{session.path}: the next object would have the id {following!r}, and the ids up to {greatest} are"
             f" used: {ADVICE}"
         )
+
+
+def greatest_object(session: Session, runs: RunMap) -> int:
+    """Return the greatest id of an object in some runs, 0 where there is none; the index has just those with a name."""
+    found = (
+        session.row(f"SELECT max(object) FROM {table.name} WHERE checkpoint = ?", (stored.run,))[0]
+        for table, stored in product(TABLES, runs)
+    )
+    return max(filter(None, found), default=0)

@@ -105,6 +105,19 @@ def test_ids_that_would_be_used_again_are_found_and_mended(tmp_path: Path, damag
         assert (list(space.get_list("new")), list(space.get_list("kept"))) == ([], [2])
 
 
+def test_ids_of_objects_that_others_own_are_not_used_again(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with PersistedObjectSpace.open(path) as space:
+        space.create_dictionary("lists", of=list).update({"full": [1], "empty": []})
+        space.checkpoint()
+        space.store.database.conn.execute("UPDATE setting SET value = 2 WHERE key = 'next_object_id'")
+    with CheckpointStore(path) as store:
+        with pytest.raises(CorruptStoreError, match="would have the id 2, and the ids up to 3 are used"):
+            store.verify()
+        assert len(store.repair().damage) == 1
+        assert (store.verify(), store.next_object_id()) == (1, 4)
+
+
 def test_a_full_checkpoint_is_made_again_from_an_older_base() -> None:
     store = make(":memory:", 5)
     store.append(Run(FULL))
