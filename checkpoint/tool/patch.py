@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import orjson
@@ -12,6 +13,9 @@ from checkpoint.errors import CheckpointError
 
 HEADER = {"patch": 1}
 """The first line of a patch: the version of its format."""
+
+BEGINNING = b'{"patch":'
+"""How every patch begins, whatever its version."""
 
 
 def lines_of(changes: Iterable[Change]) -> Iterator[bytes]:
@@ -38,17 +42,27 @@ def changes_of(lines: Iterable[bytes]) -> Iterator[Change]:
             table, object_id, name, kind, *values, old_rank, new_rank = entry
             slot, old, new = map(_unpacked, values)
             yield Change(Table(table), int(object_id), name, kind, slot, old, new, old_rank, new_rank)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, KeyError) as error:
             raise CheckpointError(f"line {number} of the patch is damaged ({error}): {line[:80]!r}") from None
 
 
 def _packed(field: Any) -> Any:
     if isinstance(field, bytes):
         return {"hex": field.hex()}
+    if isinstance(field, float) and not math.isfinite(field):
+        return {"float": repr(field)}  # JSON has no infinity, and a slot may be one
     return {"index": list(field)} if isinstance(field, IndexEntry) else field
 
 
 def _unpacked(field: Any) -> Any:
     if not isinstance(field, dict):
         return field
-    return bytes.fromhex(field["hex"]) if "hex" in field else IndexEntry(*field["index"])
+    ((tag, value),) = field.items()
+    return _TAGS[tag](value)
+
+
+_TAGS: dict[str, Callable[[Any], Any]] = {
+    "hex": bytes.fromhex,
+    "float": float,
+    "index": lambda entry: IndexEntry(*entry),
+}

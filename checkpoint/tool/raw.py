@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
+import math
 import struct
 from collections.abc import Iterator
-from math import prod
 from typing import Any
 
 import orjson
@@ -55,6 +55,8 @@ def key_and_value(slot: Slot, payload: Payload | None, *, raw: bool = False) -> 
 
 def key_of(slot: Slot) -> Any:
     """Return the key that a slot stands for, as JSON has it; a key of bytes as text where it is UTF-8."""
+    if isinstance(slot, float) and not math.isfinite(slot):
+        return {"$float": repr(slot)}
     if not isinstance(slot, bytes):
         return slot
     return as_text(slot.removeprefix(bytes([BYTES_TAG])))
@@ -110,13 +112,13 @@ def numbers_of(slot: Slot, payload: Payload, codec: str | None) -> tuple[Any, An
     width = struct.calcsize(letter)
     flat = list(struct.unpack(f"<{len(payload) // width}{letter}", payload))
     whole = [min(chunk, extent - start) for chunk, extent, start in zip(chunks, shape, origin, strict=True)]
-    return origin, _nested(flat, whole if prod(whole) == len(flat) else chunks)
+    return origin, _nested(flat, whole if math.prod(whole) == len(flat) else chunks)
 
 
 def _nested(flat: list[Any], shape: list[int]) -> Any:
     if not shape:
         return flat[0] if flat else None
-    step = prod(shape[1:])
+    step = math.prod(shape[1:])
     return [_nested(flat[row * step : (row + 1) * step], shape[1:]) for row in range(shape[0])]
 
 

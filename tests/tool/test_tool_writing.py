@@ -37,6 +37,22 @@ def test_a_patch_goes_onto_another_store(tool: Tool, store: Path, tmp_path: Path
     assert (again.exit_code, "nothing was written" in again.stderr) == (2, True)
 
 
+def test_an_infinite_key_goes_through_a_patch_and_a_file(tool: Tool, tmp_path: Path) -> None:
+    path, patch, rows = tmp_path / "state.db", tmp_path / "p.jsonl", tmp_path / "rows.jsonl"
+    with PersistedObjectSpace.open(path) as space:
+        limits = space.create_sorted_dictionary("limits")
+        space.checkpoint()
+        limits.update({float("inf"): "none", float("-inf"): "all", 0.5: "half"})
+        space.checkpoint()
+    assert tool("diff", path, "--patch", patch).exit_code == 1
+    assert tool("fork", path, tmp_path / "fork.db", 1).exit_code == 0
+    assert tool("apply", tmp_path / "fork.db", patch).exit_code == 0
+    assert contents(tmp_path / "fork.db", "limits") == contents(path, "limits")
+    assert tool("export", path, "limits", rows).exit_code == 0
+    assert tool("import", tmp_path / "new.db", rows, "limits", "--key", "key").exit_code == 0
+    assert contents(tmp_path / "new.db", "limits") == contents(path, "limits")
+
+
 def test_revert_undoes_the_newest_checkpoint_and_refuses_what_changed_since(tool: Tool, store: Path) -> None:
     assert tool("revert", store, 7).output.startswith("checkpoint 8, epoch 71: ")
     assert contents(store, "counts") == {"bob": -6}
