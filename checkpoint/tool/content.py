@@ -25,6 +25,9 @@ SEQUENCES = frozenset({"List", "LinkedList", "Queue", "Stack"})
 
 SETS = frozenset({"Set", "SortedSet"})
 
+RANKED = frozenset({"Dictionary", "Set"})
+"""The kinds that keep the order of insertion."""
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -191,7 +194,7 @@ class State:
 
     def _items(self, name: str, lower: Slot | None = None, upper: Slot | None = None) -> Iterator[Entry]:
         object_id, _, kind, _ = self.find(name)
-        if kind in ("Dictionary", "Set") and lower is None and upper is None:
+        if kind in RANKED and lower is None and upper is None:
             items = self.reader.items_by_rank(object_id)
         else:
             items = self.reader.items(object_id, lower, upper, reverse=kind == "Stack")
@@ -222,16 +225,18 @@ class State:
         if kind == "Tensor":
             return lambda place, item: Entry(*numbers_of(item.slot, item.value, codec), item.slot)
         if kind in SEQUENCES:
-            return lambda place, item: Entry(place, self._expanded(loaded(item.value)), item.slot)
+            return lambda place, item: Entry(place, loaded(item.value), item.slot)
         if kind in SETS:
             return lambda place, item: Entry(key_and_value(item.slot, item.value)[0], True, item.slot)
-        raw = is_raw(codec)
-        return lambda place, item: self.entry(item, raw=raw)
+        raw, owned_kind = is_raw(codec), (loaded(codec) or {}).get("of")
 
-    def entry(self, item: StoredItem, *, raw: bool = False) -> Entry:
-        """Return one stored slot as a key and a value, which are kept as they are where it is a raw one."""
-        key, value = key_and_value(item.slot, item.value, raw=raw)
-        return Entry(key, value if raw else self._expanded(value), item.slot)
+        def _entry(_: int, item: StoredItem) -> Entry:
+            key, value = key_and_value(item.slot, item.value, raw=raw)
+            if owned_kind is not None:
+                value = self._contents(int(value["$object"]), owned_kind)
+            return Entry(key, value, item.slot)
+
+        return _entry
 
     def row_reader(self, name: str) -> Callable[[Slot, Payload], dict[str, Any]] | None:
         """Return what makes a row, by column names, of a stored slot of a table; ``None`` for any other object."""
@@ -286,12 +291,14 @@ class State:
     def _is_kvt(self, name: str) -> bool:
         return self.key_value_table(name) is not None or self._is_partition(name)
 
-    def _expanded(self, value: Any) -> Any:
-        """Return a value, with the contents of an owned object in place of the reference to it."""
-        if isinstance(value, dict) and value.keys() == {"$object"}:
-            items = self.reader.items(int(value["$object"]))
-            pairs = [key_and_value(item.slot, item.value) for item in items]
-            if all(isinstance(key, (int, float)) for key, _ in pairs):
-                return [value for _, value in pairs]
-            return {str(key): value for key, value in pairs}
-        return value
+    def _contents(self, object_id: int, kind: str) -> Any:
+        """Return what an object that another one owns holds, as a value of JSON."""
+        items = self.reader.items_by_rank(object_id) if kind in RANKED else self.reader.items(object_id)
+        pairs = [key_and_value(item.slot, item.value) for item in items]
+        if kind in SEQUENCES:
+            return [value for _, value in pairs]
+        if kind in SETS:
+            return {"$set": [key for key, _ in pairs]}
+        if all(isinstance(key, str) and key[:1] != "$" for key, _ in pairs):
+            return dict(pairs)
+        return {"$dict": [list(pair) for pair in pairs]}

@@ -345,6 +345,31 @@ def test_bars_of_a_large_diff_are_scaled(tool: Tool, tmp_path: Path) -> None:
     assert (many.count("+"), one.count("+")) == (40, 1)
 
 
+@pytest.mark.parametrize(
+    ("of", "held", "expected"),
+    [
+        (list, [5, "a"], [5, "a"]),
+        (list, [], []),
+        (dict, {"b": 1, "a": 2}, {"b": 1, "a": 2}),
+        (dict, {}, {}),
+        (dict, {5: "a", "9": b"b"}, {"$dict": [[5, "a"], ["9", {"$bytes": "Yg=="}]]}),
+        (dict, {"$a": 1}, {"$dict": [["$a", 1]]}),
+        (set, [9, 5], {"$set": [9, 5]}),
+        ("sorted_set", [9, 5], {"$set": [5, 9]}),
+        ("sparse_array", {7: 1}, {"$dict": [[7, 1]]}),
+    ],
+)
+def test_what_an_object_owns_is_shown_as_its_kind_reads(
+    tool: Tool, tmp_path: Path, of: Any, held: Any, expected: Any
+) -> None:
+    with PersistedObjectSpace.open(tmp_path / "state.db") as space:
+        space.create_dictionary("owner", of=of)["x"] = held
+        space.checkpoint()
+    found = tool("show", tmp_path / "state.db", "owner", "--format", "json").output
+    assert json.loads(found) == {"key": "x", "value": expected}
+    assert list(json.loads(found)["value"]) == list(expected)
+
+
 def test_a_tree_of_what_objects_own(tool: Tool, kinds: Path) -> None:
     found = [line.split() for line in tool("ls", kinds, "--tree").output.splitlines()]
     place = next(number for number, row in enumerate(found) if row[0] == "lists")
