@@ -24,11 +24,12 @@ from checkpoint.tool.command import (
     dry_run_option,
     json_option,
     require_folder,
+    require_replaceable,
     takes_source,
 )
 from checkpoint.tool.content import State
 from checkpoint.tool.described import Described, Describer, sign_of
-from checkpoint.tool.patch import changes_of, lines_of
+from checkpoint.tool.patch import BEGINNING, changes_of, lines_of
 from checkpoint.tool.source import EMPTY, Source, find, names_checkpoint, reader_at
 
 COLOURS = {"+": "green", "-": "red", "~": "yellow"}
@@ -83,6 +84,7 @@ def diff(
         if source.is_location:
             raise CheckpointError("a patch is made of a store file: restore the shard into one first")
         require_folder(patch)
+        require_replaceable(patch, BEGINNING)
         found = 0
         for part in source.parts(*points):
             describer = Describer(State(part.readers[0]), State(part.readers[1]))

@@ -139,6 +139,23 @@ def require_folder(target: str) -> None:
         raise CheckpointError(f"{target} cannot be written: the folder {folder} does not exist")
 
 
+def require_replaceable(target: str, beginning: bytes) -> None:
+    """Refuse to write over anything but what a command has written there before, or nothing.
+
+    Args:
+        target: the path to write to.
+        beginning: how all that the command writes begins.
+
+    Raises:
+        CheckpointError: another file is there.
+    """
+    if Path(target).is_file():
+        with Path(target).open("rb") as file:
+            found = file.read(len(beginning))
+        if found not in (b"", beginning):
+            raise CheckpointError(f"{target} exists and is something else: give the path of a new file")
+
+
 def _worded(error: BaseException) -> str:
     """Return what an error says; one of the operating system without its number."""
     if isinstance(error, OSError) and error.strerror:

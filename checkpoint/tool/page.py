@@ -12,6 +12,9 @@ from checkpoint.tool import printing
 from checkpoint.tool.report import Facts, Step
 from checkpoint.tool.treemap import Box, squarified
 
+BEGINNING = b'<!doctype html>\n<html lang="en">\n'
+"""How every page begins."""
+
 _BARS = 60
 """How many bars a chart has at most: older checkpoints share them."""
 

@@ -14,7 +14,7 @@ from checkpoint.record import CheckpointRecord
 from checkpoint.run import CheckpointKind
 from checkpoint.store import CheckpointStore
 from checkpoint.tool import printing
-from checkpoint.tool.command import cli, json_option, require_folder, takes_source
+from checkpoint.tool.command import cli, json_option, require_folder, require_replaceable, takes_source
 from checkpoint.tool.content import State
 from checkpoint.tool.key_values import whole
 from checkpoint.tool.listing import Listed, list_of, merge_listed
@@ -133,9 +133,10 @@ def report(source: Source, target: str, is_json: bool) -> None:
       checkpoint report state.db report.html
       checkpoint report s3://bucket/state report.html
     """
-    from checkpoint.tool.page import page_of
+    from checkpoint.tool.page import BEGINNING, page_of
 
     require_folder(target)
+    require_replaceable(target, BEGINNING)
     facts = collect(source)
     page = page_of(facts)
     Path(target).write_text(page, encoding="utf-8")

@@ -186,6 +186,15 @@ def test_what_is_wrong_is_said(tool: Tool, store: Path, words: list[str], hint: 
     assert hint in found.stderr
 
 
+@pytest.mark.parametrize("words", [["report", "{}", "{}"], ["diff", "{}", "--patch", "{}"]])
+def test_nothing_is_written_over_another_file(tool: Tool, store: Path, words: list[str]) -> None:
+    before = store.read_bytes()
+    require_one_line(tool(*(word.replace("{}", str(store)) for word in words)))
+    assert store.read_bytes() == before
+    for _ in range(2):  # what a command wrote it may write again
+        assert tool(*words[:1], store, *words[2:-1], store.with_name("new")).exit_code in (0, 1)
+
+
 @pytest.mark.parametrize("command", ORDER)
 def test_help_has_examples(tool: Tool, command: str) -> None:
     text = tool(command, "--help").output
