@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import click
@@ -123,9 +124,13 @@ def _write_sqlite(path: Path, contents: Contents, rows: Iterable[Row]) -> int:
     marks = ", ".join("?" * len(contents.header))
     with closing(sqlite3.connect(path)) as database, database:
         database.execute(f"CREATE TABLE {_quoted(contents.name)} ({columns})")
-        cells = ([printing.flat(row.get(column)) for column in contents.header] for row in rows)
+        cells = ([_stored(row.get(column)) for column in contents.header] for row in rows)
         done = database.executemany(f"INSERT INTO {_quoted(contents.name)} VALUES ({marks})", cells)
         return max(0, done.rowcount)
+
+
+def _stored(value: Any) -> Any:
+    return int(value) if isinstance(value, bool) else printing.flat(value)
 
 
 def _quoted(name: str) -> str:

@@ -108,10 +108,16 @@ def _type_of(values: list[Any]) -> str:
     if kinds == {datetime}:
         return "timestamptz" if all(value.tzinfo for value in present) else "timestamp"
     if kinds == {list}:
-        element = _type_of([item for value in present for item in value])
-        is_flat = not any(isinstance(item, (list, dict)) for value in present for item in value)
-        return f"list<{element}>" if is_flat else "string"
+        elements = [item for value in present for item in value]
+        element = _type_of(elements)
+        # What is no list of one type is kept as text: text is the type of a column for all else, but not of an element.
+        is_alike = not element.startswith("list") and (element != "string" or all(map(_is_text, elements)))
+        return f"list<{element}>" if is_alike else "string"
     return "string"
+
+
+def _is_text(value: Any) -> bool:
+    return value is None or isinstance(value, str)
 
 
 def _fitting(value: Any, kind: str) -> Any:

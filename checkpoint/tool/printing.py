@@ -129,8 +129,12 @@ def csv_line(cells: Sequence[Any]) -> str:
 
 
 def flat(value: Any) -> Any:
-    """Return a value that a cell can hold: numbers and text as they are, all else as JSON."""
-    return value if value is None or isinstance(value, (str, int, float)) else as_json(value)
+    """Return a value that a cell can hold: numbers and text as they are, all else as JSON.
+
+    >>> flat(1), flat(True), flat([1, "a"])
+    (1, 'true', '[1,"a"]')
+    """
+    return value if value is None or type(value) in (str, int, float) else as_json(value)
 
 
 def sparkline(numbers: Sequence[int]) -> str:

@@ -227,6 +227,21 @@ def test_a_table_comes_back_with_its_types(tool: Tool, tmp_path: Path, ending: s
     assert seen[0] == seen[1]
 
 
+def test_truth_values_and_mixed_lists_go_through_csv(tool: Tool, tmp_path: Path) -> None:
+    schema = TableSchema([Column("id", "int64"), Column("open", "bool"), Column("tags", "string")], ["id"])
+    with PersistedObjectSpace.open(tmp_path / "old.db") as space:
+        StateTable(space, "t", schema).insert_row((1, True, '[1,"x"]'))
+        space.create_dictionary("d").update({True: False})
+        space.checkpoint()
+    for name in ("t", "d"):
+        assert tool("export", tmp_path / "old.db", name, tmp_path / f"{name}.csv").exit_code == 0
+    assert tool("import", tmp_path / "new.db", tmp_path / "t.csv", "t", "--primary-key", "id").exit_code == 0
+    assert tool("import", tmp_path / "new.db", tmp_path / "d.csv", "d", "--key", "key").exit_code == 0
+    assert contents(tmp_path / "new.db", "d") == {True: False}
+    with CheckpointStore(tmp_path / "new.db", read_only=True) as store:
+        assert list(StorageTable(store, "t").scan()) == [(1, True, '[1,"x"]')]
+
+
 def test_a_dollar_of_another_file_stays(tool: Tool, tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"type":{"$ref":"#/x"}}\n')
     assert tool("import", tmp_path / "new.db", tmp_path / "rows.jsonl", "rows").exit_code == 0
