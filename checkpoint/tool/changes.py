@@ -83,13 +83,14 @@ def diff(
     if patch is not None:
         if source.is_location:
             raise CheckpointError("a patch is made of a store file: restore the shard into one first")
+        if limit:
+            raise CheckpointError("--limit with --patch would leave objects half changed: name an object instead")
         require_folder(patch)
         require_replaceable(patch, BEGINNING)
         found = 0
         for part in source.parts(*points):
             describer = Describer(State(part.readers[0]), State(part.readers[1]))
-            chosen = islice(_chosen(differences(*part.readers), name, describer), limit or None)
-            found = _write_patch(chosen, Path(patch), is_json)
+            found = _write_patch(_chosen(differences(*part.readers), name, describer), Path(patch), is_json)
     else:
         seen = islice(_changes(source, points, name), limit or None)
         found = _print_stat(seen, is_json) if stat else _print(seen, is_json)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from types import NoneType
 from typing import Any
 
 import orjson
@@ -41,9 +42,41 @@ def changes_of(lines: Iterable[bytes]) -> Iterator[Change]:
                 continue
             table, object_id, name, kind, *values, old_rank, new_rank = entry
             slot, old, new = map(_unpacked, values)
-            yield Change(Table(table), int(object_id), name, kind, slot, old, new, old_rank, new_rank)
+            change = Change(Table(table), object_id, name, kind, slot, old, new, old_rank, new_rank)
+            _require_types(change)
+            yield change
         except (ValueError, TypeError, KeyError) as error:
             raise CheckpointError(f"line {number} of the patch is damaged ({error}): {line[:80]!r}") from None
+
+
+def _require_types(change: Change) -> None:
+    """Refuse fields that no store has: SQLite would keep them, and nobody could read the object any more.
+
+    Raises:
+        TypeError: there is one.
+    """
+    slots, values = _TYPES[change.table]
+    entries = [one for one in (change.old, change.new) if isinstance(one, IndexEntry)]
+    fields: tuple[tuple[set[type], list[Any]], ...] = (
+        ({int}, [change.object]),
+        ({str}, [text for entry in entries for text in (entry.name, entry.kind)]),
+        ({str, NoneType}, [change.name, change.kind, *(entry.codec for entry in entries)]),
+        (slots, [change.slot]),
+        ({*values, NoneType}, [change.old, change.new]),
+        ({int, NoneType}, [change.old_rank, change.new_rank]),
+    )
+    for types, found in fields:
+        for field in found:
+            if type(field) not in types or (type(field) is int and not -(2**63) <= field < 2**63):
+                raise TypeError(f"found {field!r}, expected one of {', '.join(sorted(one.__name__ for one in types))}")
+
+
+_TYPES: dict[Table, tuple[set[type], set[type]]] = {
+    Table.INDEX: ({NoneType}, {IndexEntry}),
+    Table.METADATA: ({str}, {str}),
+    Table.ITEM: ({int, float, str, bytes}, {str, bytes}),
+}
+"""The types of slots and of values."""
 
 
 def _packed(field: Any) -> Any:

@@ -86,13 +86,29 @@ def test_revert_of_the_first_checkpoint(tool: Tool, tmp_path: Path) -> None:
     assert tool("ls", tmp_path / "s.db", "--json").output == ""
 
 
-@pytest.mark.parametrize("line", ["[]", "no json", '["item",1]', '["nothing",1,null,null,1,null,"2",null,null]'])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("[]", "no json", '["item",1]', '["nothing",1,null,null,1,null,"2",null,null]'),
+        '["item",1,"d","Dictionary","k",null,5,null,null]',
+        '["item",1,"d","Dictionary","k",null,"5",null,"first"]',
+        '["item",1,"d","Dictionary",true,null,"5",null,1]',
+        '["item",1,"d","Dictionary",{"slot":1},null,"5",null,1]',
+        '["item",1,"d","Dictionary",9223372036854775808,null,"5",null,1]',
+        '["item",1.5,"d","Dictionary","k",null,"5",null,1]',
+        '["metadata",1,"d","Dictionary","length","1",2,null,null]',
+        '["index",9,"z","List",null,null,{"index":["z",null,"{}"]},null,null]',
+        '["index",9,"z","List",null,null,"z",null,null]',
+    ],
+)
 def test_a_damaged_patch_names_its_line(tool: Tool, store: Path, tmp_path: Path, line: str) -> None:
     (tmp_path / "p.jsonl").write_text(f'{{"patch":1}}\n{line}\n')
     found = tool("apply", store, tmp_path / "p.jsonl")
     assert (found.exit_code, "line 2 of the patch is damaged" in found.stderr) == (2, True)
     (tmp_path / "p.jsonl").write_text('{"patch":2}\n')
     assert "no patch of format 1" in tool("apply", store, tmp_path / "p.jsonl").stderr
+    limited = tool("diff", store, "--patch", tmp_path / "p.jsonl", "-n", 1)
+    assert (limited.exit_code, "half changed" in limited.stderr) == (2, True)
 
 
 def test_restore_whole_and_in_part(tool: Tool, store: Path, location: Path, tmp_path: Path) -> None:
