@@ -94,7 +94,7 @@ class Session:
         if self._connection is not None:
             self._disconnect()
         try:
-            self._connection = self._connect("ro" if self.read_only else "rwc")
+            self._connection = self._connect()
             self._begin(self._connection)
         except SQLITE_ERRORS as error:
             self._disconnect()
@@ -360,11 +360,18 @@ class Session:
             found = None
         return None if found is None else (found.st_dev, found.st_ino)
 
-    def _connect(self, mode: str) -> sqlite3.Connection:
-        target = self.path if self.in_memory else f"{Path(self.path).absolute().as_uri()}?mode={mode}"
+    def _connect(self) -> sqlite3.Connection:
+        how = "mode=rwc" if not self.read_only else "immutable=1" if self._lies_still() else "mode=ro"
+        target = self.path if self.in_memory else f"{Path(self.path).absolute().as_uri()}?{how}"
         return sqlite3.connect(
             target, uri=True, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS, factory=self.factory
         )
+
+    def _lies_still(self) -> bool:
+        """Tell whether the file is all there is, in a folder where SQLite cannot make the index of a log."""
+        index = Path(f"{Path(self.path).resolve()}-shm")
+        has_log = index.exists() or (self._log.exists() and self._log.stat().st_size > 0)
+        return not has_log and not os.access(self._log.parent, os.W_OK)
 
     def _begin(self, connection: sqlite3.Connection) -> None:
         if self.read_only:

@@ -85,6 +85,7 @@ def _store(source: Source, advice: list[str]) -> Facts:
             "keep for": str(retention.keep_for or "no age"),
             "records": retention.records,
             **_pragmas(store),
+            "journal": _journal(path),
         }
     log = path.with_name(path.name + "-wal")
     facts["bytes"] = os.path.getsize(path)
@@ -96,10 +97,16 @@ def _store(source: Source, advice: list[str]) -> Facts:
 
 
 def _pragmas(store: CheckpointStore) -> Facts:
-    names = {"format": "user_version", "journal": "journal_mode", "page bytes": "page_size", "pages": "page_count"}
+    names = {"format": "user_version", "page bytes": "page_size", "pages": "page_count"}
     facts: Facts = {title: next(query(store, f"PRAGMA {name}"))[0] for title, name in names.items()}
     facts["unused pages"] = next(query(store, "PRAGMA freelist_count"))[0]
     return facts
+
+
+def _journal(path: Path) -> str:
+    """Return the journal mode of a file; SQLite tells another one of a file that it cannot write."""
+    with path.open("rb") as file:
+        return "wal" if file.read(20)[18:] == b"\2\2" else "rollback"
 
 
 def _advise(path: str, facts: Facts, advice: list[str]) -> None:

@@ -275,9 +275,6 @@ def repair(source: Source, dry_run: bool, is_json: bool) -> None:
 
 def copied(source: Source, path: Path) -> str:
     """Copy a store file with its log, as it is, and return the path of the copy."""
-    with source.open():
-        pass  # refuses what is no store
-    uri = f"{Path(source.path).resolve().as_uri()}?mode=ro"
-    with closing(sqlite3.connect(uri, uri=True)) as old, closing(sqlite3.connect(path)) as new:
-        old.backup(new)
+    with source.open() as store, closing(sqlite3.connect(path)) as new:
+        store._session.connection.backup(new)
     return str(path)

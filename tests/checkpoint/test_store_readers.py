@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +69,25 @@ def test_refreshing_a_writing_store_changes_nothing(path: Path) -> None:
         reader = store.reader()
         store.refresh()
         assert values_in(reader) == values_in(store.reader()) == {1: "a"}
+
+
+def test_a_closed_store_is_read_where_nothing_can_be_written(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = tmp_path / "left.db"
+    with quick_store(path) as store:
+        store.append(run_of({1: "a"}))
+        shutil.copy(path, left)
+        shutil.copy(f"{path}-wal", f"{left}-wal")
+    before = sorted(tmp_path.iterdir())
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with CheckpointStore(path, read_only=True) as store:
+        assert (values_in(store.reader()), store.verify()) == ({1: "a"}, 1)
+        store.refresh()
+        store.fork(tmp_path / "fork.db")
+        assert sorted(tmp_path.iterdir()) == sorted([*before, tmp_path / "fork.db"])
+    with CheckpointStore(left, read_only=True) as store:  # what its log holds is not passed over
+        assert values_in(store.reader()) == {1: "a"}
 
 
 def test_a_read_only_store_refuses_to_write(path: Path) -> None:
