@@ -86,7 +86,12 @@ class Chain:
                 f"location {location.url}: no space here: expected a file {_SPACE}: check the location, or run a"
                 " pipeline on it first"
             )
-        return cls(location, SpaceFile(**unseal(data, f"{_SPACE} of {location.url}")))
+        place = f"{_SPACE} of {location.url}"
+        try:
+            space = SpaceFile(**unseal(data, place))
+        except TypeError as error:
+            raise CorruptStoreError(f"{place} founds no space ({error}): restore it from a backup") from error
+        return cls(location, space)
 
     @classmethod
     def open_or_create(cls, location: Location, shards: int) -> Self:

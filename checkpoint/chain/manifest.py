@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
@@ -152,12 +153,37 @@ class Manifest:
             CheckpointError: the file has a newer format.
         """
         values = unseal(data, place)
-        with_types = {
-            "source": SourcePosition(**values["source"]),
-            "runs": tuple(AcceptedRun.from_dict(run) for run in values["runs"]),
-            "images": tuple(AcceptedRun.from_dict(run) for run in values.get("images", ())),
-        }
-        return cls(**{**values, **with_types})
+        try:
+            with_types = {
+                "source": SourcePosition(**values["source"]),
+                "runs": tuple(AcceptedRun.from_dict(run) for run in values["runs"]),
+                "images": tuple(AcceptedRun.from_dict(run) for run in values.get("images", ())),
+            }
+            found = cls(**{**values, **with_types})
+            found._require_fit()
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            raise CorruptStoreError(f"{place} is no manifest ({error}): restore it from a backup") from error
+        return found
+
+    def _require_fit(self) -> None:
+        """Refuse what no epoch is like, however right its checksum.
+
+        Raises:
+            TypeError, ValueError: it is so.
+        """
+        for operator, begins in self.lineage.items():
+            known = all(type(begin) is int and 0 <= begin <= self.epoch for begin in begins)
+            if len(begins) != self.shards or not known:
+                raise ValueError(f"{self.shards} shards of {operator!r} begin with the epochs {begins}")
+        for run in self.files:
+            # Whoever copies a space writes the file under this name.
+            if run.shard not in range(self.shards) or not _RUN_FILE.fullmatch(run.file):
+                raise ValueError(f"shard {run.shard!r} of {self.shards} has the run file {run.file!r}")
+            if {type(number) for number in (run.epoch, run.slots, run.bytes, run.file_bytes)} != {int}:
+                raise ValueError(f"the epoch and the sizes of the run file {run.file!r} are no numbers")
+
+
+_RUN_FILE = re.compile(r"run/\w[\w.-]*", re.ASCII)
 
 
 def seal(values: Mapping[str, Any]) -> bytes:
@@ -188,9 +214,13 @@ def unseal(data: bytes, place: str) -> dict[str, Any]:
             f"{place} has format {values['format']}: expected at most {FORMAT_VERSION}: upgrade this package to read it"
         )
     expected = values.pop("checksum", None)
-    if _checksum(values) != expected:
+    try:
+        found = _checksum(values)
+    except orjson.JSONEncodeError as error:  # it may be nested more deeply than is ever written
+        raise CorruptStoreError(f"{place} is damaged: {error}: restore it from a backup") from error
+    if found != expected:
         raise CorruptStoreError(
-            f"{place} is damaged: expected checksum {expected}, found {_checksum(values)}: restore it from a backup"
+            f"{place} is damaged: expected checksum {expected}, found {found}: restore it from a backup"
         )
     return values
 

@@ -10,7 +10,7 @@ import pytest
 
 from checkpoint import CheckpointError, CheckpointKind, CorruptStoreError, FencedError, UnknownCheckpointError
 from checkpoint.chain import Chain, Location, ShardSaved, SourcePosition, location_at, save_run
-from checkpoint.chain.manifest import seal
+from checkpoint.chain.manifest import seal, unseal
 from tests.tally import TALLY
 
 from .chain_helpers import OPERATOR, Publisher, run_of
@@ -180,6 +180,36 @@ def test_damage_of_a_file_is_found(location: Location, publish: Publisher, name:
         with pytest.raises(CheckpointError, match=name):
             _ = Chain.open(location).newest
         TALLY["bytes flipped"] += 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"runs": None},
+        {"runs": [{}]},
+        {"runs": [{"file": "../outside.parquet"}]},
+        {"runs": [{"file": "/outside.parquet"}]},
+        {"runs": [{"shard": 1}]},
+        {"runs": [{"slots": "1"}]},
+        {"lineage": {OPERATOR: []}},
+        {"lineage": {OPERATOR: [2]}},
+        {"shards": "1"},
+        {"source": {}},
+        {"unknown": 1},
+    ],
+)
+def test_what_no_epoch_is_like_is_refused(location: Location, publish: Publisher, wrong: dict[str, Any]) -> None:
+    publish(Chain.open_or_create(location, 1), {"a": 1})
+    name = "manifest/000000000001.json"
+    values = unseal(location.read(name) or b"", name)
+    if wrong.get("runs"):
+        wrong = {"runs": [{**values["runs"][0], **run} if run else run for run in wrong["runs"]]}
+    location.write(name, seal({**values, **wrong}))
+    with pytest.raises(CorruptStoreError, match=f"{name}.* is no manifest"):
+        _ = Chain.open(location).newest
+    location.write("space.json", seal({**unseal(location.read("space.json") or b"", ""), "unknown": 1}))
+    with pytest.raises(CorruptStoreError, match=r"space\.json.* founds no space"):
+        Chain.open(location)
 
 
 @pytest.mark.parametrize("name", ["space.json", "manifest/000000000001.json"])
