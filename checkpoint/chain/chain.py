@@ -200,10 +200,13 @@ class Chain:
     def lineage(self, operator: str, shard: int, epoch: int | None = None) -> Lineage:
         """Return the runs that make up a shard at an epoch, the newest by default: a full one, then the others.
 
+        A shard that there was not yet, or no more, has none.
+
         Raises: as ``manifest``.
         """
         at = self._epoch if epoch is None else epoch
-        begin = self.manifest(at).lineage.get(operator, [0] * self.shards_at(at))[shard] if at else 0
+        begins = self.manifest(at).lineage.get(operator, []) if at else []
+        begin = begins[shard] if shard < len(begins) else 0
         if not begin:
             return ()
         # An image that was made beside the epochs holds what its epoch has written, too.

@@ -67,7 +67,7 @@ def fork_space(chain: Chain, target: str, epoch: int, names: Sequence[str], show
     for done, run in enumerate(runs):
         show(done, len(runs))
         location.write(run.file, _read(chain.location, run))
-    space = SpaceFile(str(uuid4()), chain.shards)
+    space = SpaceFile(str(uuid4()), chain.shards_at(epoch))
     if kept[0].epoch > 1:
         raise_floor(location, kept[0].epoch, space.incarnation)
     for manifest in [*older, *kept]:
@@ -128,7 +128,8 @@ def restore_space(
         CheckpointError: something is at the target already, it cannot be written, or no shard has one of the objects.
     """
     location = _founded(target)
-    lineage = {operator: [0] * chain.shards for operator, _ in shards}
+    count = chain.shards_at(epoch)
+    lineage = {operator: [0] * count for operator, _ in shards}
     runs: list[AcceptedRun] = []
     found: set[str] = set()
     objects = 0
@@ -149,7 +150,7 @@ def restore_space(
     require_found(names, found)
     if not runs:
         raise CheckpointError(f"{chain.location.url} holds nothing at epoch {epoch}: choose a later one")
-    space = SpaceFile(str(uuid4()), chain.shards)
+    space = SpaceFile(str(uuid4()), count)
     if epoch > 1:
         raise_floor(location, epoch, space.incarnation)
     like = chain.manifest(epoch)

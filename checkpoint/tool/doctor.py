@@ -158,9 +158,13 @@ def _space(source: Source, advice: list[str]) -> Facts:
     lengths = [len(chain.lineage(operator, shard)) for operator, shard in shards] if chain.epoch else []
     files = chain.location.names(RUNS)
     named = {run.file for manifest in manifests for run in manifest.files}
-    named |= (
-        {run.file for operator, shard in shards for run in chain.lineage(operator, shard)} if chain.epoch else set()
-    )
+    named |= {
+        run.file
+        for manifest in manifests[:1]  # what came before it is part of what it reads
+        for operator in manifest.lineage
+        for shard in range(manifest.shards)
+        for run in chain.lineage(operator, shard, manifest.epoch)
+    }
     leftovers = chain.location.leftovers(("", FLOORS, MANIFESTS, RUNS))
     facts: Facts = {
         "incarnation": chain.incarnation,

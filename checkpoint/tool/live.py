@@ -106,8 +106,9 @@ def _look_at_store(source: Source) -> _Look:
 
 
 def _look_at_space(source: Source) -> _Look:
-    chain, shards = source.chain, source.shards()
+    chain = source.chain
     manifests = list(chain.manifests(max(0, chain.epoch - _RECENT)))
+    shards = source.shards(manifest.epoch for manifest in manifests)
     look = _Look([], Counter(), {}, Counter())
     for manifest in manifests:
         runs = [run for run in manifest.runs if (run.operator, run.shard) in shards]
@@ -116,7 +117,7 @@ def _look_at_space(source: Source) -> _Look:
         if manifest.epoch > chain.epoch - _HOT:
             for run in runs:
                 look.hot[f"{run.operator}/{run.shard}"] += run.slots
-    for operator, shard in shards:
+    for operator, shard in source.shards():
         name = f"{operator}/{shard}"
         lineage = chain.lineage(operator, shard) if chain.epoch else ()
         # What a shard holds is not known without reading it; the slots of its lineage grow where it grows.

@@ -115,9 +115,9 @@ def _written(store: CheckpointStore, shown: Sequence[CheckpointRecord]) -> dict[
 
 
 def _log_space(source: Source, limit: int, objects: bool, is_graph: bool, is_json: bool) -> None:
-    chain, chosen = source.chain, source.shards()
-    manifests = sorted(chain.manifests(), key=lambda manifest: -manifest.epoch)
+    manifests = sorted(source.chain.manifests(), key=lambda manifest: -manifest.epoch)
     shown = manifests[: limit or None]
+    chosen = source.shards(manifest.epoch for manifest in shown)
     if is_graph and not is_json:
         for line in graph.of_space(shown, chosen):
             click.echo(line)

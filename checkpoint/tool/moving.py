@@ -78,7 +78,7 @@ def _restore_store(source: Source, target: str, checkpoint: str | None, names: t
 
 def _restore_shard(source: Source, target: str, checkpoint: str | None, names: tuple[str, ...]) -> tuple[int, int]:
     epoch = find_epoch(source.chain, checkpoint)
-    if len(source.shards()) != 1:
+    if len(source.shards([epoch])) != 1:
         raise CheckpointError(f"{source.path} has several operators: name one with --operator")
     for part in source.parts(checkpoint):
         state = State(part.readers[0])
@@ -117,7 +117,7 @@ def _restore_space(source: Source, target: str, checkpoint: str | None, names: t
 
     epoch = _space_epoch(source, checkpoint)
     with printing.progress("shards") as show:
-        done = restore_space(source.chain, target, epoch, source.shards(), names, show)
+        done = restore_space(source.chain, target, epoch, source.shards([epoch]), names, show)
     text = (
         f"{target}: {printing.count(done.objects, 'object')} in {printing.count(done.files, 'shard')} as of epoch"
         f" {epoch}, {printing.size(done.bytes)}"

@@ -170,8 +170,9 @@ def _steps(source: Source) -> Iterator[Step]:
             for r in store.checkpoints():
                 yield Step(r.number, r.epoch, r.kind.value, r.time, r.slots, r.bytes)
         return
-    shards = source.shards()
-    for manifest in source.chain.manifests():
+    manifests = list(source.chain.manifests())
+    shards = source.shards(manifest.epoch for manifest in manifests)
+    for manifest in manifests:
         runs = [run for run in manifest.runs if (run.operator, run.shard) in shards]
         kinds = {run.kind.value for run in runs} or {"differential"}
         kind = kinds.pop() if len(kinds) == 1 else "mixed"

@@ -109,8 +109,11 @@ Fork = Callable[[_Step, Path], object]
 def _fork_of_space(source: Source) -> Fork:
     from checkpoint.tool.copying import restore_space
 
-    shards = source.shards()
-    return lambda step, path: restore_space(source.chain, str(path), step.epoch, shards, (), lambda done, total: None)
+    def _fork(step: _Step, path: Path) -> None:
+        shards = source.shards([step.epoch])
+        restore_space(source.chain, str(path), step.epoch, shards, (), lambda done, total: None)
+
+    return _fork
 
 
 def _search(span: Sequence[_Step], succeeds: Callable[[_Step], bool]) -> _Step:

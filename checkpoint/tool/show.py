@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -149,10 +150,11 @@ def split_epoch(source: Source, name: str) -> tuple[str, str | None]:
     digits = epoch.removeprefix("-")
     if not at or not digits.isascii() or not digits.isdigit():
         return name, None
-    for part in source.parts(None):
-        if name in State(part.readers[0]):
-            return name, None
-        break
+    with suppress(CheckpointError):  # there may be no such shard any more
+        for part in source.parts(None):
+            if name in State(part.readers[0]):
+                return name, None
+            break
     return head, f"@{epoch}"
 
 

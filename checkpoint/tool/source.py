@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -115,18 +115,22 @@ class Source:
             return
         chain = self.chain
         epochs = [find_epoch(chain, point) for point in points]
-        shards = self.shards()
+        shards = self.shards(epochs)
         for operator, shard in shards:
             with _copy_of(chain, operator, shard, epochs) as part:
                 yield replace(part, is_only=len(shards) == 1)
 
-    def shards(self) -> list[tuple[str, int]]:
-        """Return the operator and number of each chosen shard of a space.
+    def shards(self, epochs: Iterable[int] = ()) -> list[tuple[str, int]]:
+        """Return the operator and number of each chosen shard that a space has at any of some epochs.
+
+        Args:
+            epochs: the epochs, the newest where none is given; the number of shards may have changed between them.
 
         Raises:
             CheckpointError: there is no such operator or shard.
         """
         chain = self.chain
+        count = max(map(chain.shards_at, filter(None, epochs)), default=chain.shards)
         names: list[str] = [] if chain.newest is None else sorted(chain.newest.lineage)
         if self.operator is not None and self.operator not in names:
             near = get_close_matches(self.operator, names, 1)
@@ -134,9 +138,9 @@ class Source:
             raise CheckpointError(
                 f"{self.path}: there is no operator {self.operator!r}: {hint}it has {', '.join(names) or 'none yet'}"
             )
-        if self.shard is not None and not 0 <= self.shard < chain.shards:
-            raise CheckpointError(f"{self.path} has no shard {self.shard}: it has {chain.shards}, counted from 0")
-        numbers = range(chain.shards) if self.shard is None else [self.shard]
+        if self.shard is not None and not 0 <= self.shard < count:
+            raise CheckpointError(f"{self.path} has no shard {self.shard}: it has {count}, counted from 0")
+        numbers = range(count) if self.shard is None else [self.shard]
         return [(name, number) for name in names if self.operator in (None, name) for number in numbers]
 
     @cached_property

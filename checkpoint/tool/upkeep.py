@@ -74,10 +74,11 @@ def _verify_space(source: Source, is_json: bool) -> None:
     needed = {
         run.file: run
         for manifest in manifests[:1]
-        for operator, shard in shards
+        for operator, shard in source.shards([manifest.epoch])
         for run in chain.lineage(operator, shard, manifest.epoch)
     }
-    needed |= {run.file: run for m in manifests for run in m.files if (run.operator, run.shard) in shards}
+    known = source.shards(manifest.epoch for manifest in manifests)
+    needed |= {run.file: run for m in manifests for run in m.files if (run.operator, run.shard) in known}
     with printing.progress("run files") as show:
         for done, run in enumerate(needed.values(), start=1):
             found = read_run(chain.location, run)

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from checkpoint import RunWriter
-from checkpoint.chain import Chain, SourcePosition, location_at, open_cache, save_run
+from checkpoint import CheckpointKind, RunWriter
+from checkpoint.chain import Chain, EpochPlan, SourcePosition, location_at, open_cache, save_run
 from checkpoint.tool.report import collect
 from checkpoint.tool.source import Source
 from objectspace import PersistedObjectSpace
 from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
-from tests.chain.chain_helpers import OPERATOR, Publisher
+from tests.chain.chain_helpers import OPERATOR, Publisher, run_of
 from tests.tool.conftest import Tool
 
 
@@ -256,3 +256,42 @@ def test_a_fork_of_some_objects_of_a_space(tool: Tool, stock: Path, tmp_path: Pa
     missing = tool("fork", stock, tmp_path / "no", "--object", "lgo")
     assert (missing.exit_code, "there is no object 'lgo'" in missing.stderr) == (2, True)
     assert not (tmp_path / "no" / "space.json").exists()
+
+
+@pytest.mark.parametrize(("before", "after"), [(4, 2), (2, 4)])
+def test_a_space_whose_number_of_shards_changed(tool: Tool, tmp_path: Path, before: int, after: int) -> None:
+    path, publish = tmp_path / "space", Publisher(tmp_path / "caches")
+    chain = Chain.open_or_create(location_at(path), before)
+    for epoch in (1, 2):
+        publish(chain, *({f"k{shard}": epoch} for shard in range(before)))
+    older = {f"k{shard}": 2 for shard in range(before)}
+    assert chain.newest is not None
+    plan = EpochPlan(chain.epoch, chain.newest.source, {OPERATOR: chain.operator_plan(OPERATOR)})
+    saved = [
+        save_run(plan.operators[OPERATOR], shard, run_of({f"n{shard}": 3}, CheckpointKind.FULL))
+        for shard in range(after)
+    ]
+    chain.publish_rescaled(plan, {OPERATOR: saved}, after, {})
+    newer = {f"n{shard}": 3 for shard in range(after)}
+
+    assert (state(tool, path, 2), state(tool, path)) == (older, newer)
+    (listed,) = rows(tool, "ls", path, "@2", "--json")
+    assert (listed["length"], listed["shards"]) == (before, before)
+    changes = [row for row in rows(tool, "diff", path, 2, 3, "--json") if row["table"] == "item"]
+    assert {row["key"]: row["new"] for row in changes} == {**dict.fromkeys(older), **newer}
+    assert [row["runs"] for row in rows(tool, "log", path, "--json")] == [after, before, before]
+    assert [step.slots for step in collect(Source(str(path))).steps] == [before, before, after]
+    for command in ("restore", "fork"):
+        assert tool(command, path, tmp_path / command, "@2").exit_code == 0
+        assert state(tool, tmp_path / command) == older
+        assert tool("verify", tmp_path / command).exit_code == 0
+    assert rows(tool, "verify", path, "--json")[0]["run_files"] == 2 * before + after
+    assert tool("show", path, "counts@2", "--shard", before - 1).exit_code == 0
+    assert tool("bisect", path, "--", "sh", "-c", "ls {}/manifest | grep -qv 3").output.endswith("2 3\n")
+
+
+def test_doctor_counts_the_files_that_no_epoch_needs(tool: Tool, long_space: Path) -> None:
+    assert tool("gc", long_space, "--keep-epochs", 12, "--grace", 0).exit_code == 0
+    assert json.loads(tool("doctor", long_space, "--json").output)["run files that no readable epoch names"] == 0
+    (long_space / "run" / "orphan.parquet").touch()
+    assert json.loads(tool("doctor", long_space, "--json").output)["run files that no readable epoch names"] == 1
