@@ -136,8 +136,8 @@ class MergedCheck(Check):
 
     def _compare(self, count: int, digest: str) -> None:
         taken, self._rows = self._rows[:count], self._rows[count:]
-        if digest_of(taken) != digest:
-            what = f"of {self._table} do not have the digest {digest} that was recorded"
+        if (len(taken), digest_of(taken)) != (count, digest):
+            what = f"of {self._table} are not the {count} with the digest {digest} that were recorded"
             raise _damaged(self._session, self.run, what)
 
 

@@ -66,9 +66,9 @@ def repair(
         raise CorruptStoreError(f"{session.path}: no checkpoint can be proved: restore the file from a copy")
     lost = [number for number in before if number > newest or number not in sound or not sound.at(number)]
     note_dropped(connection, [number for number in lost if number <= newest and number not in gone])
-    _drop_strays(session, connection, found, newest)
+    strays = _drop_strays(session, connection, found, newest)
     reused = _mend_next_object(session, connection, sound)
-    return Repair((*damage.values(), *reused), tuple(rebuilt), tuple(lost), newest)
+    return Repair((*damage.values(), *strays, *reused), tuple(rebuilt), tuple(lost), newest)
 
 
 def _damages(session: Session, found: Catalogue, progress: Callable[[int, int], None]) -> dict[RunNumber, str]:
@@ -129,14 +129,17 @@ def _newest_sound(session: Session, sound: RunMap, numbers: list[int], damage: d
     return 0
 
 
-def _drop_strays(session: Session, connection: sqlite3.Connection, found: Catalogue, newest: int) -> None:
-    """Delete the rows that belong to no run, and those of checkpoints after the newest sound one."""
+def _drop_strays(session: Session, connection: sqlite3.Connection, found: Catalogue, newest: int) -> list[str]:
+    """Delete the rows that belong to no run, and those of checkpoints after the newest sound one; return the former."""
     known = {*(run.run for run in found.runs), *found.merging, *found.dropped}
+    strays: list[str] = []
     for table, column in merge.NUMBERED:
         if table != "checkpoint":
             for number in [number for number in merge.numbers_in(session, table, column) if number not in known]:
                 connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (number,))
+                strays.append(f"{session.path}: {table} has rows under {column} {number}, which has no run")
         connection.execute(f"DELETE FROM {table} WHERE {column} >= ?", (newest + 1,))
+    return strays
 
 
 def _mend_next_object(session: Session, connection: sqlite3.Connection, sound: RunMap) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import chain, product, zip_longest
+from itertools import chain, pairwise, product, zip_longest
 
 from checkpoint import catalogue, merge
 from checkpoint.catalogue import Catalogue
@@ -32,6 +32,7 @@ def verify(session: Session, progress: Callable[[int, int], None] = lambda done,
     """
     check_file(session)
     found = catalogue.load(session)
+    check_epochs(session)
     for row in session.rows("SELECT number FROM checkpoint WHERE run_slots IS NOT NULL OR run_digest IS NOT NULL"):
         check_record(session, found.runs, row[0])
     merged = [run for run in found.runs if not is_own(run.run)]
@@ -61,6 +62,21 @@ def check_file(session: Session) -> None:
     damage = session.row("PRAGMA integrity_check(1)")[0]
     if damage != "ok":
         raise CorruptStoreError(f"{session.path} is damaged: SQLite says {damage}; restore it from a copy")
+
+
+def check_epochs(session: Session) -> None:
+    """Check that later checkpoints seal later epochs.
+
+    Raises:
+        CorruptStoreError: one does not.
+    """
+    rows = session.rows("SELECT number, epoch FROM checkpoint ORDER BY number")
+    for (_, before), (number, epoch) in pairwise(rows):
+        if epoch <= before:
+            raise CorruptStoreError(
+                f"{session.path}: checkpoint {number} has the epoch {epoch}, and the one before it {before}: restore"
+                " the file from a copy"
+            )
 
 
 def check_record(session: Session, runs: RunMap, number: int) -> None:

@@ -40,6 +40,7 @@ def merged_runs(store: CheckpointStore) -> list[float]:
         "INSERT INTO state_item VALUES ({run}, 1, 55, '1', NULL)",
         "DELETE FROM portion WHERE run = {run}",
         "UPDATE portion SET rows = 'x' WHERE run = {run}",
+        "UPDATE portion SET rows = rows + 1 WHERE run = {run}",
         "UPDATE portion SET digest = 'x' WHERE run = {run}",
         "UPDATE run SET slots = slots + 1 WHERE run = {run}",
     ],
@@ -60,6 +61,40 @@ def test_a_damaged_merged_run_is_made_again_and_nothing_is_lost(damage: str) -> 
     store.append(run_of({1: "on"}))
     assert len(store.reader().runs) < 20
     assert store.verify() == 41
+
+
+@pytest.mark.parametrize("damage", ["last = 55", "first = 55"])
+def test_a_merged_run_of_what_it_cannot_hold_is_never_read(damage: str) -> None:
+    store = make(":memory:")
+    before, run = images(store), merged_runs(store)[0]
+    store.database.conn.execute(f"UPDATE run SET {damage} WHERE run = {run}")
+    store.reopen()
+    with pytest.raises(CorruptStoreError, match=f"rows under .* {run}, which has no run"):
+        store.verify()
+    expected = dict(before)
+    for number in range(41, 61):
+        store.append(run_of({1: number}))
+        expected[number] = image_of(store.reader())
+    assert {number: image for number, image in images(store).items() if number in expected} == expected
+    report = store.repair()
+    assert report.damage
+    assert report.lost == ()
+    assert store.verify() == 60
+
+
+def test_a_stray_row_is_reported() -> None:
+    store = make(":memory:", 3)
+    store.database.conn.execute("INSERT INTO state_item VALUES (9, 1, 1, '1', NULL)")
+    report = store.repair()
+    assert [text for text in report.damage if "state_item has rows under checkpoint 9" in text] == list(report.damage)
+    assert (len(report.damage), store.verify()) == (1, 3)
+
+
+def test_epochs_out_of_order_are_found() -> None:
+    store = make(":memory:", 3)
+    store.database.conn.execute("UPDATE checkpoint SET epoch = 9 WHERE number = 2")
+    with pytest.raises(CorruptStoreError, match="checkpoint 3 has the epoch 3, and the one before it 9"):
+        store.verify()
 
 
 def test_the_newest_checkpoint_that_can_be_proved_is_kept() -> None:
