@@ -180,7 +180,7 @@ def _print(changes: Iterator[_Seen], is_json: bool) -> int:
             where = {"shard": seen.title} if seen.title else {}
             click.echo(printing.as_json({**where, "op": sign_of(seen.change), **one.fields}))
             continue
-        title = f"{seen.title}: {one.title}" if seen.title else one.title
+        title = f"{printing.plain(seen.title)}: {one.title}" if seen.title else one.title
         if title != last:
             click.secho(title, bold=True)
             last = title

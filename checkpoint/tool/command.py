@@ -16,6 +16,7 @@ import click
 import orjson
 
 from checkpoint.errors import CheckpointError
+from checkpoint.tool import printing
 from checkpoint.tool.source import Source
 
 TROUBLE = 2
@@ -182,7 +183,7 @@ def _damage_of(path: str) -> str | None:
 def _fail(message: str, error: BaseException) -> NoReturn:
     if os.environ.get(_DEBUG):
         raise error
-    click.echo(f"error: {' '.join(message.split())}", err=True)
+    click.echo(f"error: {printing.plain(' '.join(message.split()))}", err=True)
     sys.exit(TROUBLE)
 
 

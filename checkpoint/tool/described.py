@@ -189,7 +189,8 @@ def _with_fields(table: str, name: str, kind: str | None, key: Any, old: Any, ne
 def _line(change: Change, key: Any, old: Any, new: Any) -> str:
     if change.table is Table.INDEX:
         before, after = (entry[0] if entry else None for entry in (old, new))
-        return f"object {after if before is None else before if after in (None, before) else f'{before} → {after}'}"
+        names = after if before is None else before if after in (None, before) else f"{before} → {after}"
+        return f"object {printing.plain(str(names))}"
     if change.table is Table.ITEM and change.kind in SETS:
         return printing.key(key)
     return f"{'' if change.table is Table.ITEM else 'its '}{printing.key(key)} = {_shown(change, old, new)}"
@@ -206,7 +207,7 @@ def _row_line(key: Row, old: Row | None, new: Row | None) -> str:
     if old is None or new is None:
         return _columns(new or old or {})
     changed = [
-        f"{column}: {' → '.join(_cells(old.get(column), new.get(column)))}"
+        f"{printing.plain(column)}: {' → '.join(_cells(old.get(column), new.get(column)))}"
         for column in dict.fromkeys((*old, *new))
         if old.get(column) != new.get(column)
     ]
@@ -214,7 +215,7 @@ def _row_line(key: Row, old: Row | None, new: Row | None) -> str:
 
 
 def _columns(row: Row) -> str:
-    return ", ".join(f"{column}={_cell(value)}" for column, value in row.items())
+    return ", ".join(f"{printing.plain(column)}={_cell(value)}" for column, value in row.items())
 
 
 def _cells(old: Any, new: Any) -> tuple[str, str]:

@@ -49,7 +49,7 @@ def doctor(source: Source, is_json: bool) -> None:
     else:
         for key, value in facts.items():
             for line in value if isinstance(value, list) else [value]:
-                click.echo(f"{key}: {line if isinstance(line, str) else format(line, ',')}")
+                click.echo(f"{key}: {printing.plain(line) if isinstance(line, str) else format(line, ',')}")
     sys.exit(TROUBLE if advice else 0)
 
 

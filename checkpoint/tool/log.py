@@ -46,7 +46,7 @@ def log(source: Source, limit: int, objects: bool, is_graph: bool, others: tuple
     with source.open() as store:
         if (is_graph or others) and not is_json:
             for line in graph.of_store(store, others, limit):
-                click.echo(line)
+                click.echo(printing.plain(line))
             return
         _log_store(store, limit, objects, is_json)
 
@@ -120,7 +120,7 @@ def _log_space(source: Source, limit: int, objects: bool, is_graph: bool, is_jso
     chosen = source.shards(manifest.epoch for manifest in shown)
     if is_graph and not is_json:
         for line in graph.of_space(shown, chosen):
-            click.echo(line)
+            click.echo(printing.plain(line))
         return
     rows: list[list[Any]] = []
     written: list[dict[str, int]] = []

@@ -90,11 +90,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]
     >>> list(table(["name", "kind"], [["数", "List"], ["abc", "Set"]]))
     ['name  kind', '数    List', 'abc   Set']
     """
-    texts = [[_cell(cell) for cell in row] for row in rows]
+    header, texts = [plain(title) for title in header], [[_cell(cell) for cell in row] for row in rows]
     widths = [max(map(_width, column)) for column in zip(header, *texts, strict=True)]
     kinds = [{type(row[column]) for row in rows} - {type(None)} for column in range(len(header))]
     numbers = [bool(found) and found <= {int, float} for found in kinds]
-    for row in [list(header), *texts]:
+    for row in [header, *texts]:
         fills = [" " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)]
         padded = [
             fill + cell if number else cell + fill for cell, fill, number in zip(row, fills, numbers, strict=True)

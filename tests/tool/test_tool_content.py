@@ -14,9 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from checkpoint import CheckpointKind
+from checkpoint.chain import Chain, SourcePosition, location_at, save_run
 from objectspace import PersistedObjectSpace
 from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager, table_key
 from objectspace.relational import Column, StateTable, TableSchema
+from tests.chain.chain_helpers import run_of
 from tests.tool.conftest import Tool
 
 WIDE = TableSchema(
@@ -408,7 +411,26 @@ def test_a_restored_table_opens_with_its_schema_alone(tool: Tool, kinds: Path, t
 def test_what_is_stored_cannot_steer_a_terminal(tool: Tool, tmp_path: Path) -> None:
     with PersistedObjectSpace.open(tmp_path / "s.db") as space:
         space.create_dictionary("evil\x1b[2J").update({"k\x1b]0;x\a": "v\x1b[31m\u202e"})
+        schema = TableSchema([Column("id", "int64"), Column("c\x1b[2J", "string")], ["id"])
+        StateTable(space, "table\x1b[2J", schema).insert_row((1, "x"))
         space.checkpoint()
-    for command in (["ls"], ["show", "evil\x1b[2J"], ["diff"], ["diff", "--stat"], ["blame", "evil\x1b[2J"]):
+        connection = space.store.database.conn
+        connection.execute("UPDATE checkpoint SET time = '\x1b[2J'")
+        connection.commit()
+    for command in (
+        *(["ls"], ["show", "evil\x1b[2J"], ["diff"], ["diff", "--stat"], ["blame", "evil\x1b[2J"]),
+        *(["show", "table\x1b[2J"], ["blame", "evil\x1b[2J[absent]"], ["log", "--graph"]),
+    ):
         output = tool(command[0], tmp_path / "s.db", *command[1:]).output
+        assert all(char.isprintable() or char == "\n" for char in output), command
+
+
+def test_what_a_space_holds_cannot_steer_a_terminal(tool: Tool, tmp_path: Path) -> None:
+    chain, operator = Chain.open_or_create(location_at(tmp_path / "space"), 1), "evil\x1b[2J"
+    plan = chain.begin(SourcePosition("q\x1b[2J", 0), [operator], cache=str(tmp_path / "cache"))
+    assert plan is not None
+    run = run_of({"a": 1}, CheckpointKind.FULL)
+    chain.publish(plan, {operator: [save_run(plan.operators[operator], 0, run)]})
+    for command in (["log", "--graph"], ["diff"], ["doctor"], ["ls", "--operator", "absent"], ["show", "counts"]):
+        output = tool(command[0], tmp_path / "space", *command[1:]).output
         assert all(char.isprintable() or char == "\n" for char in output), command
