@@ -108,7 +108,8 @@ def _sources(session: Session) -> Iterator[tuple[str, str, str]]:
 
 def _origin(session: Session, number: int, path: str | None) -> str:
     found = session.row("SELECT epoch, time FROM checkpoint WHERE number = ?", (number,)) or (None, None)
-    return orjson.dumps({"path": path or session.path, "number": number, "epoch": found[0], "time": found[1]}).decode()
+    text = os.fsencode(path or session.path).decode(errors="replace")  # a path need not be text
+    return orjson.dumps({"path": text, "number": number, "epoch": found[0], "time": found[1]}).decode()
 
 
 def _copy(target: sqlite3.Connection, table: str, rows: Iterator[tuple[Any, ...]]) -> None:

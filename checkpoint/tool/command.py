@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from difflib import get_close_matches
 from functools import wraps
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import unquote, urlsplit
@@ -226,5 +227,11 @@ def load() -> None:
 
 def main() -> None:
     """Run the command."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # It was closed: what is opened first takes its descriptor, and what goes there goes nowhere.
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - until the process ends
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape")  # a path need not be text, and is printed as it is
     load()
     cli(prog_name="checkpoint", color=False if os.environ.get("NO_COLOR") else None)

@@ -138,9 +138,9 @@ def report(source: Source, target: str, is_json: bool) -> None:
     require_folder(target)
     require_replaceable(target, BEGINNING)
     facts = collect(source)
-    page = page_of(facts)
-    Path(target).write_text(page, encoding="utf-8")
-    size = len(page.encode())
+    page = page_of(facts).encode(errors="replace")  # a path need not be text
+    Path(target).write_bytes(page)
+    size = len(page)
     fields = {"target": target, "bytes": size, "only_grow": facts.unbounded()}
     printing.emit(is_json, fields, f"{target}: {printing.size(size)}")
 

@@ -242,6 +242,25 @@ def test_a_reader_that_went_away(store: Path, command: str) -> None:
         assert running.stderr.read() == b""
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(("command", "status"), [("log", 0), ("diff", 1), ("verify", 0), ("compact", 0)])
+def test_streams_that_are_closed(store: Path, command: str, status: int, closed: str) -> None:
+    line = f'exec "$0" -m checkpoint {command} "$1" {closed}'
+    done = subprocess.run(["sh", "-c", line, sys.executable, str(store)], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (status, b"")
+
+
+def test_a_path_need_not_be_text(store: Path) -> None:
+    path = Path(os.fsdecode(os.fsencode(store.parent) + b"/\xff.db"))
+    store.rename(path)
+    for words in (["fork", path, f"{path}.fork"], ["log", f"{path}.fork", "--graph"], ["report", path, f"{path}.html"]):
+        command = [sys.executable, "-m", "checkpoint", *map(str, words)]
+        environment = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
+        done = subprocess.run(command, capture_output=True, env=environment, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert b"\xff.db" in done.stdout or words[0] == "log"
+
+
 @pytest.mark.parametrize(("variables", "has_colours"), [({}, True), ({"NO_COLOR": "1"}, False)])
 def test_a_terminal_has_colours_unless_they_are_not_wanted(
     store: Path, variables: dict[str, str], has_colours: bool
