@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from checkpoint.errors import CheckpointError
-from checkpoint.tool import printing
 
 _SAMPLE = 1000
 """How many rows decide which types the columns of a table have."""
@@ -91,6 +90,13 @@ def _fill_table(space: Any, name: str, rows: Iterator[Any], primary_key: str) ->
     # Strict: it refuses a second row of a key.
     table = relational.StateTable(space, name, relational.TableSchema(columns, keys), "strict")
     for number, row in enumerate(chain(sample, rows), start=1):
+        if not isinstance(row, dict):
+            raise CheckpointError(f"row {number} is {row!r:.80}: a table takes rows with named columns")
+        if unknown := [column for column in row if column not in names]:
+            raise CheckpointError(
+                f"row {number} has a column {unknown[0]!r}, which none of the first {_SAMPLE:,} has: give it to one of"
+                " these, be it null"
+            )
         try:
             table.insert_row(tuple(_fitting(row.get(column), kind) for column, kind in zip(names, kinds, strict=True)))
         except relational.InconsistentOperationError:
@@ -122,8 +128,8 @@ def _is_text(value: Any) -> bool:
 
 def _fitting(value: Any, kind: str) -> Any:
     """Return a cell as its column takes it: text for what is no text, where the values of a column are mixed."""
-    if kind == "string" and value is not None and not isinstance(value, str):
-        return printing.as_json(value)
+    if kind == "string" and not _is_text(value):
+        return importlib.import_module("objectspace.codec").encode(value)
     return value
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import csv
 import importlib
 import io
+import json
+import re
 import sqlite3
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -31,19 +34,18 @@ def _read_jsonl(path: Path, show: Show, table: str | None) -> Iterator[Any]:
             if not line.strip():
                 continue
             try:
-                yield orjson.loads(line)
-            except orjson.JSONDecodeError as error:
+                yield _parsed(line)
+            except (ValueError, RecursionError) as error:
                 raise CheckpointError(f"{path}, line {number} is no JSON: {error}") from None
 
 
 def _read_csv(path: Path, show: Show, table: str | None) -> Iterator[Any]:
     size = path.stat().st_size
+    csv.field_size_limit(sys.maxsize)  # a value may be as long as it likes
     with path.open("rb") as file, io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
         reader = csv.DictReader(text)
         try:
-            header = Counter(reader.fieldnames or ())
-            if header and max(header.values()) > 1:
-                raise CheckpointError(f"{path} has several columns {header.most_common(1)[0][0]!r}: give each a name")
+            _require_names(path, reader.fieldnames or ())
             for number, row in enumerate(reader, start=1):
                 if number % _EVERY == 0:
                     show(file.tell(), size)
@@ -56,6 +58,12 @@ def _read_csv(path: Path, show: Show, table: str | None) -> Iterator[Any]:
             raise CheckpointError(f"{path}, line {reader.line_num} is no CSV in UTF-8: {error}") from None
 
 
+def _require_names(path: Path, names: Iterable[str]) -> None:
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise CheckpointError(f"{path} has several columns {name!r}: give each a name")
+
+
 def guessed(text: str) -> Any:
     """Return the value of a cell: what is JSON as JSON, an empty one as nothing, all else as text.
 
@@ -65,9 +73,18 @@ def guessed(text: str) -> Any:
     if not text:
         return None
     try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
+        return _parsed(text.encode())
+    except (ValueError, RecursionError):
         return text
+
+
+def _parsed(text: bytes) -> Any:
+    """Return a value of JSON, its whole numbers with all their digits: orjson makes floats of those beyond 64 bits."""
+    value = orjson.loads(text)
+    return json.loads(text) if _LONG_NUMBER.search(text) else value
+
+
+_LONG_NUMBER = re.compile(rb"[0-9]{19}")
 
 
 def _read_parquet(path: Path, show: Show, table: str | None) -> Iterator[Any]:
@@ -75,6 +92,7 @@ def _read_parquet(path: Path, show: Show, table: str | None) -> Iterator[Any]:
     parquet = importlib.import_module("pyarrow.parquet")
     try:
         file = parquet.ParquetFile(path)
+        _require_names(path, file.schema_arrow.names)
         yield from _rows_of(file.iter_batches(), show, file.metadata.num_rows)
     except pa.ArrowException as error:
         raise CheckpointError(f"{path} is no Parquet file: {error}") from None
@@ -84,19 +102,22 @@ def _read_arrow(path: Path, show: Show, table: str | None) -> Iterator[Any]:
     pa = arrow()
     with path.open("rb") as file:
         try:
-            reader = _arrow_batches(pa, file)
+            reader = _arrow_batches(pa, path, file)
             yield from _rows_of(reader, show, None)
         except pa.ArrowException as error:
             raise CheckpointError(f"{path} is no Arrow file or stream: {error}") from None
 
 
-def _arrow_batches(pa: Any, file: BinaryIO) -> Iterator[Any]:
+def _arrow_batches(pa: Any, path: Path, file: BinaryIO) -> Iterator[Any]:
     try:
         found = pa.ipc.open_file(file)
     except pa.ArrowException:
         file.seek(0)
-        yield from pa.ipc.open_stream(file)
+        stream = pa.ipc.open_stream(file)
+        _require_names(path, stream.schema.names)
+        yield from stream
         return
+    _require_names(path, found.schema.names)
     for number in range(found.num_record_batches):
         yield found.get_batch(number)
 

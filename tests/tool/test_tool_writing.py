@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
+from contextlib import closing
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from checkpoint import CheckpointStore
@@ -280,6 +283,44 @@ def test_an_import_that_would_lose_something_is_refused(
     assert found.exit_code == 2
     assert expected in found.stderr
     assert not (tmp_path / "new.db").exists()
+
+
+@pytest.mark.parametrize(("last", "expected"), [('{"k":-1,"w":"x"}', "has a column 'w'"), ("[]", "row 1001 is []")])
+def test_a_late_row_that_is_unlike_the_others_is_refused(tool: Tool, tmp_path: Path, last: str, expected: str) -> None:
+    (tmp_path / "in.jsonl").write_text("".join(f'{{"k":{row}}}\n' for row in range(1000)) + last)
+    found = tool("import", tmp_path / "new.db", tmp_path / "in.jsonl", "t", "--primary-key", "k")
+    assert (found.exit_code, expected in found.stderr) == (2, True), found.stderr
+    assert not (tmp_path / "new.db").exists()
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_columns_of_one_name_are_refused(tool: Tool, tmp_path: Path, ending: str) -> None:
+    table = pa.table([pa.array([1]), pa.array([2])], names=["a", "a"])
+    if ending == "parquet":
+        pq.write_table(table, tmp_path / "in.parquet")
+    else:
+        with pa.ipc.new_file(str(tmp_path / "in.arrow"), table.schema) as writer:
+            writer.write_table(table)
+    found = tool("import", tmp_path / "new.db", tmp_path / f"in.{ending}", "t")
+    assert (found.exit_code, "several columns 'a'" in found.stderr) == (2, True), found.stderr
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_long_numbers_and_long_texts_keep_every_digit(tool: Tool, tmp_path: Path, ending: str) -> None:
+    number, text = 123456789012345678901234567890, "x" * 200_000
+    lines = {"csv": f"k,v\n1,{number}\n2,{text}\n", "jsonl": f'{{"k":1,"v":{number}}}\n{{"k":2,"v":"{text}"}}\n'}
+    (tmp_path / f"in.{ending}").write_text(lines[ending])
+    assert tool("import", tmp_path / "new.db", tmp_path / f"in.{ending}", "d", "--key", "k").exit_code == 0
+    assert contents(tmp_path / "new.db", "d") == {1: {"v": number}, 2: {"v": text}}
+
+
+def test_bytes_in_a_column_of_text_are_told_as_elsewhere(tool: Tool, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "in.db")) as database, database:
+        database.execute("CREATE TABLE t (k, v)")
+        database.executemany("INSERT INTO t VALUES (?, ?)", [(1, b"\xff"), (2, "x")])
+    assert tool("import", tmp_path / "new.db", tmp_path / "in.db", "t", "--primary-key", "k").exit_code == 0
+    with CheckpointStore(tmp_path / "new.db", read_only=True) as store:
+        assert list(StorageTable(store, "t").scan()) == [(1, '{"$bytes":"/w=="}'), (2, "x")]
 
 
 def test_the_lines_of_a_diff_tell_none_from_nothing(tool: Tool, tmp_path: Path) -> None:
