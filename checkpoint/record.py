@@ -75,7 +75,11 @@ def write_record(connection: sqlite3.Connection, record: CheckpointRecord) -> No
 
 def timestamp(ago: timedelta = timedelta(0)) -> str:
     """Return the time as records keep it, in UTC, so that the order of texts is the order of times."""
-    return (datetime.now(UTC) - ago).isoformat(timespec="milliseconds")
+    try:
+        then = datetime.now(UTC) - ago
+    except OverflowError:  # longer ago than there are dates
+        then = datetime.min.replace(tzinfo=UTC)
+    return then.isoformat(timespec="milliseconds")
 
 
 _COLUMNS = ", ".join(CheckpointRecord.__dataclass_fields__)

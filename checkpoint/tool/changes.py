@@ -292,6 +292,9 @@ def _of_objects(changes: Iterator[Change], names: tuple[str, ...], before: State
 
 
 def _apply(source: Source, changes: list[Change], dry_run: bool, is_json: bool) -> None:
+    if not changes:
+        click.echo("error: there are no changes: nothing was written", err=True)
+        sys.exit(TROUBLE)
     if dry_run:
         with source.open() as store:
             from checkpoint.diff import run_applying
@@ -304,9 +307,6 @@ def _apply(source: Source, changes: list[Change], dry_run: bool, is_json: bool) 
         text = f"{printing.count(len(changes), 'change')} would be made"
         click.echo(printing.as_json({"changes": len(changes), "dry_run": True}) if is_json else text, err=not is_json)
         return
-    if not changes:
-        click.echo("error: there are no changes: nothing was written", err=True)
-        sys.exit(TROUBLE)
     with source.open_to_write() as store:
         receipt = store.apply_changes(changes)
     fields = {"number": receipt.number, "epoch": receipt.epoch, "slots": receipt.slots, "bytes": receipt.bytes}

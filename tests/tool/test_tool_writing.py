@@ -81,6 +81,14 @@ def test_revert_of_some_objects(tool: Tool, store: Path) -> None:
     assert (contents(store, "lists"), contents(store, "counts")) == ({"x": [1, 2]}, {"bob": 1})
 
 
+def test_a_dry_run_of_nothing_ends_as_the_work_does(tool: Tool, tmp_path: Path) -> None:
+    with PersistedObjectSpace.open(tmp_path / "s.db") as space:
+        space.checkpoint()
+    for dry in ((), ("--dry-run",)):
+        found = tool("revert", tmp_path / "s.db", 1, *dry)
+        assert (found.exit_code, "there are no changes" in found.stderr) == (2, True)
+
+
 def test_revert_of_the_first_checkpoint(tool: Tool, tmp_path: Path) -> None:
     with PersistedObjectSpace.open(tmp_path / "s.db") as space:
         space.create_value("v", 1)
