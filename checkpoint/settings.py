@@ -24,6 +24,9 @@ ROLLBACKS = "rollbacks"
 
 _ROLLBACKS_KEPT = 100
 
+_MOST_SECONDS = timedelta.max // timedelta(seconds=1)
+"""As a float, as which seconds are kept, the longest age is rounded to more than there is."""
+
 
 @dataclass(frozen=True)
 class Retention:
@@ -58,7 +61,7 @@ def read_retention(session: Session) -> Retention:
     try:
         return Retention(
             found.get("history", DEFAULT_HISTORY),
-            None if seconds is None else timedelta(seconds=seconds),
+            None if seconds is None else timedelta(seconds=min(seconds, _MOST_SECONDS)),
             found.get("records", DEFAULT_RECORDS),
         )
     except (ValueError, TypeError, OverflowError) as error:

@@ -117,14 +117,16 @@ def test_pruning_keeps_by_count_and_by_age() -> None:
         store.truncate_after(0)
 
 
-def test_an_age_may_be_longer_than_there_are_dates() -> None:
-    store = make(":memory:", 5)
-    store.configure(history=1, keep_for=timedelta.max)
+def test_an_age_may_be_longer_than_there_are_dates(tmp_path: Path) -> None:
+    with make(tmp_path / "state.db", 5) as store:
+        store.configure(history=1, keep_for=timedelta.max)
+    store = quick_store(tmp_path / "state.db")
     for number in range(40):
         store.append(run_of({number: number}))
     assert store.database["run"].count > 0  # runs are merged as ever
     assert store.prune(older_than=timedelta.max) == 0
     assert len(retained(store)) == 45
+    store.close()
 
 
 def test_pruning_without_arguments_keeps_the_history(tmp_path: Path) -> None:
