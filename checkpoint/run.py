@@ -271,6 +271,8 @@ def _slot_bytes(slots: list[Slot]) -> int:
         return sum((bits + 8) // 8 * count for bits, count in widths.items())
     if types <= {str, bytes}:
         return _payload_bytes(slots)  # type: ignore[arg-type]
+    if strange := types - {int, float, str, bytes}:
+        raise TypeError(f"a slot is a {strange.pop().__name__}: expected a number, text or bytes")
     return sum(8 if isinstance(slot, float) else _slot_bytes([slot]) for slot in slots)
 
 

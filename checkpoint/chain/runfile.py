@@ -126,7 +126,10 @@ def read_run(location: Location, accepted: AcceptedRun) -> Run:
         CorruptStoreError: the file is missing, or not byte for byte what was accepted.
         CheckpointError: the location cannot be read, or the file has a newer format.
     """
-    return decode_run(*_checked(location, accepted))
+    data, place = _checked(location, accepted)
+    run = decode_run(data, place)
+    _require_kind(run.kind, accepted, place)
+    return run
 
 
 def read_pages(location: Location, accepted: AcceptedRun) -> Iterator[Page]:
@@ -145,6 +148,13 @@ def read_pages(location: Location, accepted: AcceptedRun) -> Iterator[Page]:
             yield from ((number, rows) for number, rows in enumerate(tables) if rows)
     except _UNREADABLE as error:
         raise CorruptStoreError(f"{place} is no run file: {error}") from error
+    _require_kind(kind, accepted, place)
+
+
+def _require_kind(kind: CheckpointKind, accepted: AcceptedRun, place: str) -> None:
+    # The digest is that of the rows; what they mean depends on the kind.
+    if kind is not accepted.kind:
+        raise CorruptStoreError(f"{place} holds a {kind} run, and its manifest names a {accepted.kind} one")
 
 
 def _checked(location: Location, accepted: AcceptedRun) -> tuple[bytes, str]:

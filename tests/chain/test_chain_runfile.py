@@ -104,6 +104,15 @@ def test_a_file_of_another_kind_is_no_run_file() -> None:
         decode_run(sink.getvalue())
 
 
+def test_a_run_of_another_kind_than_was_accepted_is_refused(location: Location) -> None:
+    accepted = write_run(location, RUN, "counter", 0, 1)
+    other = replace(accepted, kind=CheckpointKind.DIFFERENTIAL)
+    with pytest.raises(CorruptStoreError, match="holds a full run, and its manifest names a differential one"):
+        read_run(location, other)
+    with pytest.raises(CorruptStoreError, match="holds a full run"):
+        list(runfile.read_pages(location, other))
+
+
 def test_a_newer_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(CheckpointKind.DIFFERENTIAL, items=[(1, slot, f"[{slot}]", None) for slot in range(1_000)])
     monkeypatch.setattr(runfile, "FORMAT_VERSION", 3)

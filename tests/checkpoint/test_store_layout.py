@@ -195,6 +195,7 @@ def test_object_ids_are_never_reused(tmp_path: Path) -> None:
         (1, "\ud800", "0", None),
         (1, None, "0", None),
         (1, [1], "0", None),
+        (1, True, "0", None),
         (1, 1, "\ud800", None),
     ],
 )
