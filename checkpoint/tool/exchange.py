@@ -59,12 +59,22 @@ def export(source: Source, name: str, target: str, checkpoint: str | None, is_js
         with printing.progress("rows") as show:
             rows = printing.watched(contents.rows(), show, contents.length)
             count = WRITERS[kind](staged, contents, rows)
-        os.link(staged, target) if hasattr(os, "link") else staged.rename(target)
+        _publish(staged, Path(target))
     finally:
         for end in ("", "-wal", "-shm", "-journal"):
             with suppress(OSError):
                 staged.with_name(staged.name + end).unlink(missing_ok=True)
     printing.emit(is_json, {"target": target, "rows": count}, f"{target}: {printing.count(count, 'row')}")
+
+
+def _publish(staged: Path, target: Path) -> None:
+    try:
+        os.link(staged, target)
+    except OSError:
+        # Without hard links a rename has to do.
+        if target.exists():
+            raise CheckpointError(f"{target} exists already: give the path of a new file") from None
+        staged.rename(target)
 
 
 def _ending(target: str) -> str:

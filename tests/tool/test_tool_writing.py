@@ -254,6 +254,18 @@ def test_a_table_comes_back_with_its_types(tool: Tool, tmp_path: Path, ending: s
     assert seen[0] == seen[1]
 
 
+def test_without_hard_links_a_rename_does(
+    tool: Tool, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("os.link", refuse)
+    assert tool("export", store, "counts", tmp_path / "counts.csv").exit_code == 0
+    assert "exists already" in tool("export", store, "counts", tmp_path / "counts.csv").stderr
+    assert not list(tmp_path.glob(".*"))
+
+
 def test_truth_values_and_mixed_lists_go_through_csv(tool: Tool, tmp_path: Path) -> None:
     schema = TableSchema([Column("id", "int64"), Column("open", "bool"), Column("tags", "string")], ["id"])
     with PersistedObjectSpace.open(tmp_path / "old.db") as space:
