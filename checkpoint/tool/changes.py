@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from math import ceil
@@ -27,7 +27,7 @@ from checkpoint.tool.command import (
     require_replaceable,
     takes_source,
 )
-from checkpoint.tool.content import State
+from checkpoint.tool.content import TABLES, State
 from checkpoint.tool.described import Described, Describer, sign_of
 from checkpoint.tool.patch import BEGINNING, changes_of, lines_of
 from checkpoint.tool.source import EMPTY, Source, find, names_checkpoint, reader_at
@@ -90,7 +90,8 @@ def diff(
         found = 0
         for part in source.parts(*points):
             describer = Describer(State(part.readers[0]), State(part.readers[1]))
-            found = _write_patch(_chosen(differences(*part.readers), name, describer), Path(patch), is_json)
+            chosen = _whole(differences(*part.readers), (name,) if name is not None else (), describer)
+            found = _write_patch(chosen, Path(patch), is_json)
     else:
         seen = islice(_changes(source, points, name), limit or None)
         found = _print_stat(seen, is_json) if stat else _print(seen, is_json)
@@ -287,8 +288,28 @@ def _of_objects(changes: Iterator[Change], names: tuple[str, ...], before: State
     for name in names:
         if name not in before and name not in after:
             after.find(name)
-    describer = Describer(before, after)
-    return (change for change in changes if not names or describer.names_of(change) & set(names))
+    return _whole(changes, names, Describer(before, after))
+
+
+def _whole(changes: Iterator[Change], names: Collection[str], describer: Describer) -> Iterator[Change]:
+    """Return the changes of some objects, of all where none is named; with a table goes what changed of its schema.
+
+    Raises:
+        CheckpointError: schemas of other tables changed along, so that the dictionary of schemas cannot go as it is.
+    """
+    wanted = {*names}
+    if not wanted or TABLES in wanted:
+        return (change for change in changes if not wanted or describer.names_of(change) & wanted)
+    found = [change for change in changes if change.name == TABLES or describer.names_of(change) & wanted]
+    schemas = {str(change.slot) for change in found if change.name == TABLES and change.table is Table.ITEM}
+    if not schemas & wanted:
+        return (change for change in found if change.name != TABLES)
+    if others := sorted(schemas - wanted):
+        raise CheckpointError(
+            f"the schema of {min(schemas & wanted)!r} changed, and so did that of {', '.join(map(repr, others))}, which"
+            " is kept beside it: name all of these tables, or none"
+        )
+    return iter(found)
 
 
 def _apply(source: Source, changes: list[Change], dry_run: bool, is_json: bool) -> None:

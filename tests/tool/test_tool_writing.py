@@ -89,6 +89,32 @@ def test_a_dry_run_of_nothing_ends_as_the_work_does(tool: Tool, tmp_path: Path) 
         assert (found.exit_code, "there are no changes" in found.stderr) == (2, True)
 
 
+def test_a_table_goes_with_its_schema(tool: Tool, tmp_path: Path) -> None:
+    path, patch = tmp_path / "s.db", tmp_path / "p.jsonl"
+    with PersistedObjectSpace.open(path) as space:
+        StateTable(space, "first", ORDERS)
+        space.checkpoint()
+        StateTable(space, "orders", ORDERS).insert_row((1, "x"))
+        space.create_list("other")
+        space.checkpoint()
+    assert tool("fork", path, tmp_path / "fork.db", 1).exit_code == 0
+    assert tool("diff", path, 1, 2, "orders", "--patch", patch).exit_code == 1
+    assert tool("apply", tmp_path / "fork.db", patch).exit_code == 0
+    with PersistedObjectSpace.open(tmp_path / "fork.db") as space:
+        assert list(StateTable(space, "orders", ORDERS).scan()) == [(1, "x")]
+        assert "other" not in space
+    assert tool("revert", path, 2, "--object", "orders").exit_code == 0
+    assert tool("verify", path).exit_code == 0
+    with PersistedObjectSpace.open(path) as space:
+        assert list(StateTable(space, "orders", ORDERS).scan()) == []  # made anew
+        StateTable(space, "third", ORDERS)
+        space.checkpoint()
+    refused = tool("revert", path, "HEAD", "--object", "orders")
+    assert (refused.exit_code, "so did that of 'third'" in refused.stderr) == (2, True)
+    assert tool("revert", path, "HEAD", "--object", "orders", "--object", "third").exit_code == 0
+    assert tool("verify", path).exit_code == 0
+
+
 def test_revert_of_the_first_checkpoint(tool: Tool, tmp_path: Path) -> None:
     with PersistedObjectSpace.open(tmp_path / "s.db") as space:
         space.create_value("v", 1)
