@@ -31,3 +31,6 @@ QUEUE_SLOTS = 1024
 
 STACK_SLOTS = 1024
 """How many stored elements at most are brought to the top of a stack at once."""
+
+COLUMN_SLOTS = 16
+"""The rows of so many slots and more are made in whole columns where their keys and their values allow it."""

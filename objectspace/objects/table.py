@@ -325,7 +325,7 @@ class SlotTable:
         It does what :meth:`_row` does, in whole columns: a third of the time a slot.
         """
         edits, ranks = self.edits, self.ranks
-        if len(edits) < _COLUMN_SLOTS or not self.owner._is_plain or not _are_slots(edits):
+        if len(edits) < limits.COLUMN_SLOTS or not self.owner._is_plain or not _are_slots(edits):
             return None
         # Neighbours among the slots are often neighbours in memory, too.
         slots = sorted(edits)
@@ -661,14 +661,17 @@ class SlotTable:
         if texts is None:
             pairs = list(starmap(self._slot_and_text, dict.items(self.live)))
             slots, texts = [slot for slot, _ in pairs], [text for _, text in pairs]
+        elif type(next(iter(dict.values(self.live)))) not in ATOMS:
+            self._new_prints = dict(zip(slots, map(hash, texts), strict=True))
         ranks = repeat(None) if self.ranks is None else range(len(slots))
         return list(zip(repeat(self.owner._id), slots, texts, ranks, strict=False))
 
     def _uniform_texts(self) -> list[Payload] | None:
         """Return the texts of all values where all keys are of one simple type and so are all values, else ``None``."""
-        if dict.__len__(self.live) < _COLUMN_SLOTS or not self.owner._is_plain or not _are_slots(dict.keys(self.live)):
+        live = self.live
+        if dict.__len__(live) < limits.COLUMN_SLOTS or not (self.owner._is_plain and _are_slots(dict.keys(live))):
             return None
-        values = list(dict.values(self.live))
+        values = list(dict.values(live))
         kinds = set(map(type, values))
         return _texts(kinds.pop(), values) if len(kinds) == 1 else None
 
@@ -758,8 +761,6 @@ _first, _second, _third = itemgetter(0), itemgetter(1), itemgetter(2)
 
 _WATCHED = ATOMS | {type(ABSENT)}
 
-_COLUMN_SLOTS = 16
-
 
 def _texts(kind: type, values: list[Any]) -> list[Payload] | None:
     """Return the texts of values of one type, ``None`` where that takes a closer look at each."""
@@ -777,7 +778,9 @@ def _flat_texts(values: list[dict[Any, Any]]) -> list[Payload] | None:
     names = set(chain.from_iterable(values))
     if any(type(name) is not str or name.startswith("$") for name in names):
         return None
-    if not _FLAT.issuperset(map(type, chain.from_iterable(map(dict.values, values)))):
+    held = list(chain.from_iterable(map(dict.values, values)))
+    # What has 64 bits without a sign is a number to orjson, and marked as a large one by the codec.
+    if not _FLAT.issuperset(map(type, held)) or max((one for one in held if type(one) is int), default=0) > INT64_MAX:
         return None
     try:
         return list(map(bytes.decode, map(orjson.dumps, values)))

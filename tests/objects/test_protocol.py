@@ -209,6 +209,23 @@ def test_check_mutations_names_what_was_changed_in_place(space: PersistedObjectS
     assert list(PersistedObjectSpace(space.store).get("list")) == [1, [2, 1]]
 
 
+@pytest.mark.parametrize("count", [3, 100])
+def test_rows_changed_in_place_and_assigned_again_are_saved(space: PersistedObjectSpace, count: int) -> None:
+    rows = space.create_dictionary("d")
+    rows.update({key: {"n": 2**63 + key} for key in range(count)})
+    space.checkpoint()
+    assert space.check_mutations() == []
+    for key in range(count):
+        row = rows[key]
+        row["n"] += 1
+        assert space.check_mutations() == [("d", key)]
+        rows[key] = row
+    assert space.checkpoint().slots == count
+    rows.update(rows.copy())
+    assert (space.check_mutations(), space.checkpoint().slots) == ([], 0)
+    assert PersistedObjectSpace(space.store).get("d") == {key: {"n": 2**63 + key + 1} for key in range(count)}
+
+
 def test_names_and_kinds(space: PersistedObjectSpace) -> None:
     space.create_list("l")
     with pytest.raises(NameInUseError):
