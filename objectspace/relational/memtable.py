@@ -207,12 +207,13 @@ class MemTable:
         try:
             yield
         except BaseException:
-            self._order = None
-            self._unsorted.clear()
+            self._journal = None
+            # One after the other, and the order with them: a scan that has begun goes on in it.
             for key, before in journal.items():
-                self._operations.pop(key, None)
-                if before is not None:
-                    self._operations[key] = before
+                if before is None:
+                    self._drop(key)
+                else:
+                    self._put(key, *before)
             raise
         finally:
             self._journal = None

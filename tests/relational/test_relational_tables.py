@@ -71,6 +71,17 @@ def test_the_merged_scan_example() -> None:
     assert [row[0] for row in table.scan()] == [1, 4, 5, 6]
 
 
+def test_a_scan_goes_on_after_a_chunk_that_failed() -> None:
+    table = StateTable(new_space(), "t", ORDERS, "strict")
+    table.insert_rows([(key, 0, 0) for key in range(0, 1000, 2)])
+    scan = table.scan()
+    assert next(scan) == (0, 0, 0)
+    with pytest.raises(InconsistentOperationError):
+        table.write_chunk([("+", (501, 0, 0)), ("-", (501, 0, 0)), ("+", (503, 0, 0)), ("-", (9, 9, 9))])
+    table.delete_row((998, 0, 0))
+    assert [row[0] for row in scan] == list(range(2, 998, 2))
+
+
 # Barriers -------------------------------------------------------------------------------------------------------------
 
 
