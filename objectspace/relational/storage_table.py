@@ -13,7 +13,7 @@ from checkpoint import CheckpointStore, Reader, UnknownCheckpointError
 from checkpoint.lookup import ReadRow
 from objectspace import PersistedObjectSpace
 from objectspace.relational.catalogue import TABLES, WATERMARKS, TableRecord
-from objectspace.relational.equality import equality
+from objectspace.relational.equality import Equal, equality
 from objectspace.relational.errors import RowError, SchemaMismatchError
 from objectspace.relational.key_space import KeySpace
 from objectspace.relational.keys import KeyRange
@@ -21,6 +21,7 @@ from objectspace.relational.memtable import Kind, Operation
 from objectspace.relational.row_store import key_of, slot_of, text_of, texts_of
 from objectspace.relational.schema import Row, TableSchema
 from objectspace.relational.visibility import Visibility
+from objectspace.relational.vnodes import VNODE_BYTES, VNODES, VnodeBitmap
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
@@ -215,6 +216,14 @@ class StorageTable:
             raise RowError(f"table {self.name!r}: {error}") from None
 
 
+class _AnyVnode(VnodeBitmap):
+    """The vnodes in which rows may lie: others have none, and nobody is refused for asking."""
+
+    def require(self, vnode: int, table: str, what: object) -> int:
+        """Return the vnode."""
+        return vnode
+
+
 class _View:
     """One table at one checkpoint."""
 
@@ -231,9 +240,25 @@ class _View:
     def take(self, record: TableRecord, ids: dict[str, int]) -> None:
         """Take over the schema and the watermarks."""
         self.record, self.codec = record, record.codec()
-        self.keys = KeySpace(self.name, record.schema)
         stored = self.reader.item(ids[WATERMARKS], self.name) if WATERMARKS in ids else None
-        self.seen = Visibility(self.keys, None if stored is None else orjson.loads(stored.value))
+        watermarks = None if stored is None else orjson.loads(stored.value)
+        own = record.schema.vnode_column is not None
+        self.keys = KeySpace(self.name, record.schema, self._vnodes(watermarks or []) if own else None)
+        self.seen = Visibility(self.keys, watermarks)
+
+    def _vnodes(self, watermarks: list[Any]) -> VnodeBitmap:
+        """Return the vnodes of a table that says its own: the usual ones, and those that it has used beside them."""
+        bits = VnodeBitmap(range(VNODES)).bits
+        for used, _ in watermarks:
+            bits |= int(used, 16)
+        following = VNODES
+        while True:
+            lead = slot_of(following.to_bytes(VNODE_BYTES, "big"))
+            item = next(self.reader.items(self.object_id, lead, page_rows=1), None)
+            if item is None:
+                return _AnyVnode.from_bits(bits)
+            vnode = int.from_bytes(key_of(item.slot)[:VNODE_BYTES], "big")
+            bits, following = bits | 1 << vnode, vnode + 1
 
     def row(self, values: Row) -> Row | None:
         """Return the row of a key."""
@@ -259,9 +284,11 @@ class _View:
         pages = self._pages([] if () in (lower, upper) else self._sql_ranges(prefix, lower, upper, inclusive), reverse)
         rows = (row for page in pages for row in self.codec.decode_all(page))
         bounds = [bound for bound in (lower, upper) if bound is not None]
+        columns = self.record.schema.columns
         places = self.record.schema.key_places[len(prefix) :][: max(map(len, bounds), default=0)]
-        if any(self.record.schema.columns[place].nullable for place in places):
-            return (row for row in rows if all(_is_known(row, places, bound) for bound in bounds))
+        if any(columns[place].nullable for place in places):
+            tests = [(place, equality([columns[place].type])) for place in places]
+            return (row for row in rows if all(_is_known(row, tests, bound) for bound in bounds))
         return rows
 
     def text_pages(self, size: int) -> Iterator[list[str]]:
@@ -343,12 +370,12 @@ def _decided(bound: Row | None, is_inclusive: bool) -> tuple[Row | None, bool]:
     return bound[: bound.index(None)], False
 
 
-def _is_known(row: Row, places: tuple[int, ...], bound: Row) -> bool:
+def _is_known(row: Row, tests: list[tuple[int, Equal]], bound: Row) -> bool:
     """Tell whether SQL knows how a row compares with a bound: it does not where a NULL decides."""
-    for place, value in zip(places, bound):
+    for (place, equal), value in zip(tests, bound):
         if row[place] is None:
             return False
-        if row[place] != value:
+        if not equal((row[place],), (value,)):
             return True
     return True
 

@@ -25,6 +25,7 @@ from objectspace.relational import (
     StorageTable,
     TableSchema,
 )
+from objectspace.relational.values import nearest_float32
 from tests.relational.helpers import new_space, schema_of
 from tests.relational.samples import EXAMPLES
 
@@ -101,6 +102,16 @@ def test_bounds_of_two_columns_compare_as_rows_of_sql_do(bound: Any, side: str, 
     expected = connection.execute(f"SELECT * FROM t WHERE (a, b) {sign}{'=' * closed} (?, ?) ORDER BY a, b", bound)
     found = StorageTable(space, "t").scan(**{side: bound}, inclusive=(closed, closed))
     assert list(found) == expected.fetchall()
+
+
+def test_a_bound_with_nan_or_a_32_bit_float_leaves_out_what_a_null_behind_it_decides() -> None:
+    schema = schema_of("a float32", "b int64", key=["a", "b"])
+    near = nearest_float32(0.1)
+    space = committed([("+", (a, b)) for a in (near, math.nan) for b in (None, 1, 9)], schema=schema)
+    table = StorageTable(space, "t")
+    assert list(table.scan(upper=(0.1, 5))) == [(near, 1)]
+    assert [b for _, b in table.scan(lower=(0.2,), upper=(math.nan, 5))] == [1]
+    assert [b for _, b in table.scan(lower=(math.nan, 5))] == [9]
 
 
 def test_a_range_over_different_directions_is_refused() -> None:

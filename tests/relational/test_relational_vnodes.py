@@ -251,6 +251,25 @@ def test_watermarks_belong_to_vnodes() -> None:
     assert sorted(StorageTable(space, "t").scan()) == list(one.scan())
 
 
+def test_a_storage_table_reads_every_vnode_that_a_column_names() -> None:
+    space = new_space()
+    schema = schema_of("n int32", "a int64", key=["n", "a"], vnode_column="n", watermark_column="a")
+    table = StateTable(space, "t", schema, vnodes=[5, 300, 9_000, 32_767])
+    rows = [(n, a) for n in (5, 300, 9_000, 32_767) for a in range(3)]
+    table.insert_rows(rows)
+    space.checkpoint(epoch=1)
+    stored = StorageTable(space, "t")
+    assert list(stored.scan()) == list(table.scan()) == rows
+    assert [stored.get_row((300, 1)), stored.get_row((301, 1))] == [(300, 1), None]
+    assert [list(stored.scan(prefix=(n,), lower=(2,))) for n in (9_000, 9_001)] == [[(9_000, 2)], []]
+    table.update_watermark(1)
+    table.delete_row((300, 1))
+    table.delete_row((300, 2))
+    space.checkpoint(epoch=2)
+    assert list(StorageTable(space, "t").scan()) == [(n, a) for n, a in rows if n != 300 and a]
+    assert [change.old for change in stored.changes(2, 2)] == [(300, 1), (300, 2)]
+
+
 @given(
     st.lists(st.tuples(st.integers(1, 9), st.sets(st.integers(0, 5)), st.integers(0, 99))),
     st.integers(0, 5),
