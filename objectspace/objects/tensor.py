@@ -118,6 +118,9 @@ class Tensor(KeyedObject):
         # Assigned to an array first, so that numpy refuses here what it refuses there, and nothing is half applied.
         converted = self._np.empty(self._np.shape(value), self._dtype)
         converted[...] = value
+        surplus = converted.ndim - len(shape)
+        if shape and surplus > 0 and prod(converted.shape[:surplus]) == 1:
+            converted = converted.reshape(converted.shape[surplus:])  # Leading dimensions of one count for nothing.
         values = self._np.broadcast_to(converted, shape).reshape(-1)
         for number, inside, outside in self._by_chunk(places) if values.size else ():
             chunk = self._writable(number)
@@ -141,6 +144,8 @@ class Tensor(KeyedObject):
         return self._np.asarray(self[...])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError(f"{self._describe()} is no array in memory: without a copy it cannot be one")
         return self.copy() if dtype is None else self.copy().astype(dtype)
 
     def __len__(self) -> int:
@@ -161,6 +166,9 @@ class Tensor(KeyedObject):
 
     def __eq__(self, other: object) -> Any:
         return self.copy() == other
+
+    def __ne__(self, other: object) -> Any:
+        return self.copy() != other
 
     def __repr__(self) -> str:
         return f"Tensor({self._name!r}, shape={self._shape}, dtype={self._dtype.name}, chunks={self._chunks})"

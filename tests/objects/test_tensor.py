@@ -65,3 +65,26 @@ def test_a_tensor_without_dimensions_is_indexed_like_an_array(index: Any) -> Non
     assert np.asarray(tensor).tobytes() == array.tobytes()
     with pytest.raises(IndexError):
         _ = tensor[0]
+
+
+@pytest.mark.parametrize(
+    ("index", "shape"),
+    [(slice(None), (1, 4, 3)), ([0, 2], (1, 1, 2, 3)), ((slice(1, 3), 1), (1, 1)), (0, (1, 1)), (..., (1, 1, 1))],
+    ids=str,
+)
+def test_leading_dimensions_of_one_are_passed_over_in_an_assignment(index: Any, shape: tuple[int, ...]) -> None:
+    tensor, array = VolatileObjectSpace().create_tensor("t", (4, 3), chunks=(2, 2)), np.zeros((4, 3))
+    value = np.arange(np.prod(shape)).reshape(shape)
+    tensor[index] = array[index] = value
+    assert np.asarray(tensor).tolist() == array.tolist()
+    with pytest.raises(ValueError, match="dimensions"):
+        tensor[0] = np.ones((2, 1, 3))
+
+
+def test_a_tensor_compares_element_by_element() -> None:
+    tensor = VolatileObjectSpace().create_tensor("t", (3,))
+    tensor[1] = 5
+    assert [(tensor == 5).tolist(), (tensor != 5).tolist()] == [[False, True, False], [True, False, True]]
+    assert not (tensor != np.asarray(tensor)).any()
+    with pytest.raises(ValueError, match="without a copy"):
+        np.asarray(tensor, copy=False)
