@@ -13,12 +13,13 @@ import math
 import struct
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Number
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from checkpoint.run import Slot
 from objectspace.codec import Unencodable, encode
@@ -113,15 +114,61 @@ def is_exact(key: Any) -> bool:
     return kind is bytes or (kind is float and key == key and not bool(key.is_integer()))
 
 
+def as_stored(key: Any, slot: Slot) -> Any:
+    """Return a key that was read from a slot, as one that has this slot.
+
+    Older versions told the second time that a clock shows from the first one, which Python finds equal to it, and did
+    not tell a time that it never shows from another one: such a key comes back as the same moment without the zone.
+    """
+    return _without_zones(key) if _is_unclear(key) and to_slot(key) != slot else key
+
+
+def _without_zones(key: Any) -> Any:
+    if type(key) in (tuple, frozenset):
+        return type(key)(map(_without_zones, key))
+    return key.replace(tzinfo=timezone(key.utcoffset()), fold=0) if _is_unclear(key) else key
+
+
 def keeps_order(key: Any) -> bool:
     """Tell whether the slot of a key sorts among other slots as the key sorts among other keys.
 
     It does not for integers beyond 64 bits and for Decimals: they are equal to numbers that SQLite holds as such, and
-    must share their slots, but cannot lie between them.
+    must share their slots, but cannot lie between them. Nor does it for times that the clocks of their zone show twice
+    or never: Python compares them with others of the zone by what the clocks show.
     """
-    if type(key) is int or (type(key) is float and key.is_integer()):
+    kind = type(key)
+    if kind is int or (kind is float and key.is_integer()):
         return bool(INT64_MIN <= key <= INT64_MAX)
-    return type(key) is not Decimal
+    return kind is not Decimal and not _is_unclear(key)
+
+
+def _is_unclear(key: Any) -> bool:
+    """Tell whether a key is or holds a time that the clocks of its zone show twice or never."""
+    if type(key) in (tuple, frozenset):
+        return any(map(_is_unclear, key))
+    if type(key) is not datetime or key.tzinfo is None:
+        return False
+    return key.replace(fold=0).utcoffset() != key.replace(fold=1).utcoffset()
+
+
+def outside(key: Any, beyond: float) -> Slot:
+    """Return a slot that lies further out than those of all keys up to one that does not keep the order.
+
+    Args:
+        key: the key.
+        beyond: which way is out, positive or negative infinity.
+    """
+    if not _is_unclear(key):
+        return math.nextafter(nearest_double(key), beyond)
+    return to_slot(_a_day_off(key, timedelta(days=math.copysign(1, beyond))))
+
+
+def _a_day_off(key: Any, day: timedelta) -> Any:
+    """Return a key whose first time that is unclear is a day off, which is more than any change of clocks."""
+    if type(key) is not tuple:
+        return key.astimezone(UTC) + day
+    place = next(place for place, item in enumerate(key) if _is_unclear(item))
+    return (*key[:place], _a_day_off(key[place], day))
 
 
 def check_sortable(key: Any) -> None:
@@ -231,8 +278,17 @@ def _microseconds(value: timedelta) -> bytes:
 
 
 def _datetime(key: datetime) -> tuple[str, bytes]:
-    offset, local = key.utcoffset(), key.replace(tzinfo=None) - _EPOCH
-    return ("datetime", _microseconds(local)) if offset is None else ("aware", _microseconds(local - offset))
+    zone, local = key.tzinfo, key.replace(tzinfo=None) - _EPOCH
+    if not isinstance(zone, ZoneInfo) or not zone.key:
+        offset = key.utcoffset()
+        return ("datetime", _microseconds(local)) if offset is None else ("aware", _microseconds(local - offset))
+    # The second of two times that the clocks of a zone show is equal to the first.
+    first, second = key.replace(fold=0).utcoffset(), key.replace(fold=1).utcoffset()
+    assert first is not None
+    assert second is not None
+    moment = _microseconds(local - first)
+    # Where the clocks skip a time, it is the moment of another one, to which it is not equal.
+    return "aware", moment + b"\x01" + _escaped(zone.key.encode()) if first < second else moment
 
 
 def _time(key: time) -> tuple[str, bytes]:

@@ -149,6 +149,6 @@ class KeyedObject(PersistedObject):
         self._table.is_mixed = True
         try:
             pair = orjson.loads(text)
-            return codec.restore(pair[_KEY]), codec.restore(pair[_VALUE])
+            return keys.as_stored(codec.restore(pair[_KEY]), item.slot), codec.restore(pair[_VALUE])
         except DAMAGE as error:
             self._damaged(item.slot, text, error)

@@ -245,7 +245,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
         try:
             stored = orjson.loads(text)
             is_mixed = "$key" in stored
-            key = codec.restore(stored["$key"]) if is_mixed else keys.from_slot(item.slot)
+            key = keys.as_stored(codec.restore(stored["$key"]), item.slot) if is_mixed else keys.from_slot(item.slot)
             object_id = int(stored.get("$value", stored)[OWNED_KEY])
         except DAMAGE as error:
             self._damaged(item.slot, text, error)

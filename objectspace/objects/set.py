@@ -154,7 +154,7 @@ class MemberCodec(KeyedObject):
             return keys.from_slot(item.slot), None
         self._table.is_mixed = True
         try:
-            return codec.restore(orjson.loads(text)["$key"]), None
+            return keys.as_stored(codec.restore(orjson.loads(text)["$key"]), item.slot), None
         except DAMAGE as error:
             self._damaged(item.slot, text, error)
 

@@ -27,8 +27,8 @@ class SortedObject(KeyedObject):
     """An object whose keys are in order.
 
     The keys of one object must be comparable with each other in Python. In the store the order is that of the slots,
-    so that a large object is read in order without being in memory. Integers beyond 64 bits and Decimals have no place
-    in that order: an object that holds one is always read whole.
+    so that a large object is read in order without being in memory. Integers beyond 64 bits, Decimals, and times that
+    the clocks of a zone show twice or never have no place in that order: an object that holds one is always read whole.
     """
 
     _sorted: SortedList
@@ -211,16 +211,19 @@ class SortedObject(KeyedObject):
         raise RuntimeError(f"{self._describe()} changed size during iteration: iterate over a list of its keys")
 
     def _bound(self, key: Any, beyond: float) -> Slot | None:
-        """Return the slot of a bound; for a number that has none in the order of slots one a little further out."""
+        """Return the slot of a bound; where it has none in the order of slots one a little further out."""
         if key is None:
             return None
         self._check_new(key)
-        return self._slot(key) if keys.keeps_order(key) else math.nextafter(keys.nearest_double(key), beyond)
+        return self._slot(key) if keys.keeps_order(key) else keys.outside(key, beyond)
 
     def _check(self) -> None:
         super()._check()
         if self._table.complete:
-            assert list(self._order) == sorted(self._table.live, key=keys.comparable), "the order and the slots differ"
+            wanted = (
+                sorted(self._table.live, key=keys.comparable) if self._in_slot_order else _in_order(self._table.live)
+            )
+            assert list(self._order) == list(wanted), "the order and the slots differ"
         assert self._table.complete or self._in_slot_order, "an object in memory order is whole"
 
 

@@ -1,0 +1,106 @@
+"""Times in zones as keys, where clocks show a time twice or never: Python compares them by what the clocks show."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import product
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from checkpoint import CheckpointStore
+from objectspace import PersistedObjectSpace, keys
+from objectspace.objects import limits
+
+BERLIN = ZoneInfo("Europe/Berlin")
+FIRST = datetime(2013, 10, 27, 2, 30, tzinfo=BERLIN)
+SECOND = FIRST.replace(fold=1)
+TIMES = [
+    datetime(2013, month, day, hour, minute, tzinfo=BERLIN, fold=fold)
+    for month, day in ((3, 31), (10, 27))
+    for hour, minute, fold in product((1, 2, 3), (0, 30, 59), (0, 1))
+]
+"""Times around the hours that are passed over and repeated; of each two that are equal the second has ``fold=1``."""
+
+
+@pytest.fixture(params=["whole", "paged"])
+def space(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> PersistedObjectSpace:
+    monkeypatch.setattr(limits, "WHOLE_SLOTS", 1000 if request.param == "whole" else 0)
+    monkeypatch.setattr(limits, "PROMOTE_SHARE", 0)
+    return PersistedObjectSpace(CheckpointStore(":memory:"))
+
+
+def again(space: PersistedObjectSpace) -> PersistedObjectSpace:
+    space.checkpoint()
+    return PersistedObjectSpace(space.store)
+
+
+@pytest.mark.parametrize("wrap", [lambda key: key, lambda key: ("a", key), lambda key: frozenset({key})])
+def test_the_second_time_that_a_clock_shows_is_the_key_of_the_first(space: PersistedObjectSpace, wrap: Any) -> None:
+    first, second = wrap(FIRST), wrap(SECOND)
+    space.create_dictionary("d").update({first: 1, "other": 0})
+    space.create_set("s").update([first, "other"])
+    space = again(space)
+    assert space.get("d")[second] == 1
+    space.get("d")[second] = 2
+    space.get("s").add(second)
+    space = again(space)
+    assert space.get("d") == {first: 2, "other": 0}
+    assert list(space.get("s")) == [first, "other"]
+    space.get("s").discard(second)
+    del space.get("d")[second]
+    assert [*again(space).get("s"), *space.get("d")] == ["other", "other"]
+
+
+@pytest.mark.parametrize("wrap", [lambda key: key, lambda key: (1, key, 2)])
+def test_sorted_objects_have_the_order_of_python(space: PersistedObjectSpace, wrap: Any) -> None:
+    times = list(map(wrap, TIMES))
+    clear = [key for key in times if keys.keeps_order(key)]
+    assert 0 < len(clear) < len(times)
+    space.create_sorted_set("some").update(clear[::-1])
+    space.create_sorted_set("all").update(times[::-1])
+    space = again(space)
+    for name, expected in (("some", sorted(set(clear))), ("all", sorted(set(times)))):
+        found = space.get(name)
+        assert list(found) == expected
+        for bound in times:
+            assert list(found.irange(bound)) == [key for key in expected if key >= bound]
+            assert list(found.irange(None, bound, (True, False))) == [key for key in expected if key < bound]
+        found._check()
+
+
+def test_a_time_that_no_clock_shows_is_another_key_than_the_moment_that_it_is(space: PersistedObjectSpace) -> None:
+    never = datetime(2013, 3, 31, 2, 30, tzinfo=BERLIN)
+    shown = never.replace(hour=3)
+    assert never.timestamp() == shown.timestamp()
+    times = [never, shown, (never, "a"), (shown, "a"), never.replace(tzinfo=ZoneInfo("Europe/Paris"))]
+    space.create_dictionary("d").update({key: place for place, key in enumerate(times)})
+    space = again(space)
+    for place, key in enumerate(times):
+        assert space.get("d")[key] == place
+        space.get("d")[key] = -place
+    assert again(space).get("d") == {key: -place for place, key in enumerate(times)}
+
+
+def test_a_second_time_that_an_older_version_told_from_the_first_is_read(
+    space: PersistedObjectSpace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def _of_old(key: datetime) -> tuple[str, bytes]:
+        return "aware", keys._microseconds(key.astimezone(UTC).replace(tzinfo=None) - keys._EPOCH)
+
+    with monkeypatch.context() as old:
+        old.setitem(keys._BODIES, datetime, _of_old)
+        space.create_dictionary("d").update({SECOND: 1, (SECOND, "a"): 2})
+        space.create_set("s").add(SECOND)
+        space.create_dictionary("of", of=list)[SECOND] = [3]
+        space = again(space)
+    moment = FIRST.astimezone(UTC) + timedelta(hours=1)
+    assert space.get("d").copy() == {moment: 1, (moment, "a"): 2}
+    assert [list(space.get("s")), space.get("of").copy()] == [[moment], {moment: [3]}]
+    space.get("d")[moment] = 4
+    del space.get("d")[moment, "a"]
+    space.get("s").discard(moment)
+    space.get("of")[moment].append(5)
+    space = again(space)
+    assert [space.get("d").copy(), list(space.get("s")), space.get("of").copy()] == [{moment: 4}, [], {moment: [3, 5]}]
