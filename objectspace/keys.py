@@ -230,7 +230,8 @@ def _number_slot(key: Any) -> Slot:
 
 
 def _is_infinite(key: Any) -> bool:
-    return type(key) in (float, Decimal) and math.isinf(key)
+    # A finite Decimal beyond the doubles is infinite to math.isinf.
+    return key.is_infinite() if type(key) is Decimal else type(key) is float and math.isinf(key)
 
 
 def _check_number(key: Any) -> None:
