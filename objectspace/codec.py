@@ -166,7 +166,7 @@ def _advice(kind: type) -> str:
 
 
 def _sorted_plain(values: Iterable[Any]) -> list[Any]:
-    return sorted((plain(value) for value in values), key=orjson.dumps)
+    return sorted((plain(value) for value in values), key=encode_plain)
 
 
 def _plain_datetime(value: datetime) -> Any:

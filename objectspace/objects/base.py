@@ -242,7 +242,10 @@ class PersistedObject:
             raise self._unencodable("slot", slot, error) from None
 
     def _unencodable(self, what: str, slot: Any, error: Exception) -> UnencodableValueError:
-        return UnencodableValueError(f"{self._describe()}, {what} {slot!r}: {error}")
+        try:
+            return UnencodableValueError(f"{self._describe()}, {what} {slot!r}: {error}")
+        except RecursionError:
+            return UnencodableValueError(f"{self._describe()}, {what} a {type(slot).__name__}: it is nested too deep")
 
     def _decode(self, text: Payload, slot: Any) -> Any:
         try:

@@ -116,7 +116,7 @@ class KeyedObject(PersistedObject):
     def _slot(self, key: Any) -> Slot:
         try:
             return keys.to_slot(key)
-        except codec.Unencodable as error:
+        except (codec.Unencodable, RecursionError) as error:
             raise self._unencodable("key", key, error) from None
 
     def _text(self, key: Any, value: Any) -> str:

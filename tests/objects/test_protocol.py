@@ -183,6 +183,21 @@ def test_a_refused_value_can_be_replaced(space: PersistedObjectSpace) -> None:
     assert space.checkpoint().slots == 2
 
 
+@pytest.mark.parametrize("wrap", [lambda inner: (inner,), lambda inner: frozenset({inner})], ids=["tuple", "frozenset"])
+@pytest.mark.parametrize("depth", [200, 500, 2000])
+def test_what_is_nested_too_deep_is_refused_by_its_place(space: PersistedObjectSpace, wrap: Any, depth: int) -> None:
+    deep: Any = None
+    for _ in range(depth):
+        deep = wrap(deep)
+    for key, value in ((deep, 1), ("k", deep)):
+        items = space.get_or_create_dictionary("d")
+        items[key] = value
+        with pytest.raises(UnencodableValueError, match="Dictionary 'd'"):
+            space.checkpoint()
+        del items[key]
+        space.checkpoint()
+
+
 def test_check_mutations_names_what_was_changed_in_place(space: PersistedObjectSpace) -> None:
     space.create_value("value", [1])
     space.create_list("list").extend([1, [2]])
