@@ -11,6 +11,7 @@ is passed over, a renamed one is found by its id, and a widened one reads the na
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from typing import Any
 
 import orjson
@@ -144,7 +145,9 @@ class RowCodec:
                 fitted.append(stored[column.id])
             else:
                 cell = to_cell(column.type)
-                fitted.append(cell(column.default) if cell else column.default)
+                # A copy each time where somebody could change it in place.
+                default = deepcopy(column.default) if column.type.is_nested else column.default
+                fitted.append(cell(default) if cell else default)
         return fitted
 
 

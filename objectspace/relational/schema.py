@@ -418,7 +418,8 @@ class TableSchema:
 
     def _key_part(self, part: KeyPart) -> tuple[str, Order]:
         if isinstance(part, str):
-            name = part if part in self._places else next((n for n in self.names if part.startswith(f"{n} ")), None)
+            longest = sorted(self.names, key=len, reverse=True)
+            name = part if part in self._places else next((n for n in longest if part.startswith(f"{n} ")), None)
             if name is None:
                 name, _, order = part.partition(" ")
             else:

@@ -153,6 +153,25 @@ def test_a_column_can_be_added_dropped_renamed_and_widened() -> None:
     assert rows_with(space, schema) == [(1, 2**40, date(2021, 1, 1)), (2, 20, date(2020, 1, 1))]
 
 
+@pytest.mark.parametrize(("kind", "default"), [("list<int64>", [1]), ("struct<a:list<int64>>", {"a": [1]})])
+def test_a_row_that_is_changed_in_place_leaves_the_default_of_its_column_alone(kind: str, default: Any) -> None:
+    space = VolatileObjectSpace()
+    table = StateTable(space, "t", TableSchema([Column("k", "int64")], ["k"]))
+    table.insert_rows([(1,), (2,)])
+    table.commit(1)
+    changed = table.schema.with_column(Column("v", kind, default=default))
+    table = StateTable(space, "t", changed, evolve=True)
+    for row in table.scan():
+        (row[1] if isinstance(row[1], list) else row[1]["a"]).append(2)
+    assert list(table.scan()) == [(1, default), (2, default)]
+    assert table.schema.column("v").default == default
+
+
+def test_a_key_column_is_found_by_its_longest_name() -> None:
+    schema = TableSchema([Column("a", "int64"), Column("a b", "int64")], ["a b desc", "a"])
+    assert [name for name, _ in schema.primary_key] == ["a b", "a"]
+
+
 def test_a_dropped_column_does_not_come_back_under_its_name() -> None:
     space, schema = base()
     schema = schema.without_column("w").with_column(Column("w", "string", nullable=True))
