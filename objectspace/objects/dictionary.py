@@ -337,11 +337,9 @@ class _Paged(_Watched[K, V]):
         return StreamedItems(self)
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, dict)
-            and len(self) == len(other)
-            and all(other.get(key, ABSENT) == value for key, value in self.items())
-        )
+        if not isinstance(other, dict):
+            return NotImplemented
+        return len(self) == len(other) and all(other.get(key, ABSENT) == value for key, value in self.items())
 
     def __ne__(self, other: object) -> bool:
         return not self == other

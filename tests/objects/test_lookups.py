@@ -9,6 +9,7 @@ from decimal import Decimal
 from enum import IntEnum
 from fractions import Fraction
 from typing import Any
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
@@ -207,3 +208,13 @@ def test_a_view_does_not_hold_what_has_no_order_with_it(space: PersistedObjectSp
     view = space.create_sorted_set("sorted_set").view_between(0, 4)
     view.discard("a")
     assert "a" not in view
+
+
+def test_a_dictionary_is_compared_by_what_knows_how(stored: PersistedObjectSpace) -> None:
+    numbers = stored.create_dictionary("numbers")
+    numbers.update(stored.get("sorted"))
+    stored.checkpoint()
+    stored.rollback()
+    numbers, ordered = stored.get("numbers"), stored.get("sorted")
+    assert [numbers == ordered, ordered == numbers, numbers != ordered] == [True, True, False]
+    assert [numbers == ANY, numbers == 5, numbers != 5] == [True, False, True]
