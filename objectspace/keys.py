@@ -99,6 +99,21 @@ def storable(key: Any) -> Any:
     raise Unencodable(f"a {type(key).__name__} cannot be stored, nor is it equal to what can")
 
 
+def as_bound(key: Any) -> Any:
+    """Return the bound of a range as an equal key of a type that can be stored, where there is one.
+
+    >>> from fractions import Fraction
+    >>> as_bound(Fraction(3, 2)), as_bound(Fraction(1, 3))
+    (1.5, Fraction(1, 3))
+    """
+    if type(key) is tuple:
+        return tuple(map(as_bound, key))
+    if type(key) not in _SORTABLE:
+        with suppress(Unencodable):
+            return storable(key)
+    return key
+
+
 def from_slot(slot: Slot) -> Any:
     """Return the key of a slot that tells it: one of a key for which :func:`is_exact` holds."""
     return slot[1:] if type(slot) is bytes else slot
@@ -139,7 +154,7 @@ def keeps_order(key: Any) -> bool:
     kind = type(key)
     if kind is int or (kind is float and key.is_integer()):
         return bool(INT64_MIN <= key <= INT64_MAX)
-    return kind is not Decimal and not _is_unclear(key)
+    return kind not in (Decimal, Fraction) and not _is_unclear(key)
 
 
 def _is_unclear(key: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from fractions import Fraction
 from typing import Any, NoReturn
 
 from sortedcontainers import SortedKeyList, SortedList
@@ -139,6 +140,10 @@ class SortedObject(KeyedObject):
     def _check_new(self, key: Any) -> None:
         """Refuse a key that has no place among the others."""
         keys.check_sortable(key)
+        self._compare(key)
+
+    def _compare(self, key: Any) -> None:
+        """Refuse a key that does not compare with the others."""
         if len(self._table):
             if self._sample is ABSENT:
                 self._sample = next(self._keys())
@@ -214,8 +219,11 @@ class SortedObject(KeyedObject):
         """Return the slot of a bound; where it has none in the order of slots one a little further out."""
         if key is None:
             return None
-        self._check_new(key)
-        return self._slot(key) if keys.keeps_order(key) else keys.outside(key, beyond)
+        bound = keys.as_bound(key)
+        if type(bound) is not Fraction:  # Nothing that is stored is equal to it, and yet it has a place.
+            keys.check_sortable(bound)
+        self._compare(bound)
+        return self._slot(bound) if keys.keeps_order(bound) else keys.outside(bound, beyond)
 
     def _check(self) -> None:
         super()._check()

@@ -105,6 +105,36 @@ def test_a_sorted_object_does_not_hold_what_has_no_order_with_its_keys(stored: P
     assert object() not in keys
 
 
+BOUNDS = [
+    np.int64(7),
+    np.float64(6.5),
+    np.float32(6.5),
+    Level.LOW,
+    Fraction(13, 2),
+    Fraction(22, 3),
+    Fraction(2**80, 3),
+]
+
+
+@pytest.mark.parametrize("bound", BOUNDS, ids=repr)
+def test_a_range_is_bounded_by_what_compares_with_the_keys(stored: PersistedObjectSpace, bound: Any) -> None:
+    keys, plain = stored.get_sorted_dictionary("sorted"), range(60)
+    assert list(keys.irange(bound)) == [key for key in plain if key >= bound]
+    assert list(keys.irange(None, bound, (True, False))) == [key for key in plain if key < bound]
+    assert keys.ceiling(bound) == min((key for key in plain if key >= bound), default=None)
+    assert keys.floor(bound) == max(key for key in plain if key <= bound)
+    with pytest.raises(TypeError):
+        list(keys.irange(Word("a")))
+
+
+def test_a_range_is_bounded_by_text_and_tuples_of_other_types(stored: PersistedObjectSpace) -> None:
+    for name, found, bound in (("texts", ["a", "b"], Word("aa")), ("pairs", [(1, "a"), (2, "b")], (np.int64(2),))):
+        stored.create_sorted_set(name).update(found)
+        stored.checkpoint()
+        stored.rollback()
+        assert list(stored.get(name).irange(bound)) == found[1:]
+
+
 @pytest.mark.parametrize("view", ["items", "values", "keys"])
 def test_views_live_on_when_the_dictionary_comes_into_memory(stored: PersistedObjectSpace, view: str) -> None:
     dictionary = stored.get_dictionary("dictionary")
