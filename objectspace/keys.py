@@ -47,6 +47,9 @@ _PLAIN: tuple[tuple[type, Callable[[Any], Any]], ...] = (
     (bytes, bytes),
     (Number, int),
     (Number, float),
+    (datetime, lambda key: datetime.combine(key.date(), key.timetz())),
+    (date, lambda key: date(key.year, key.month, key.day)),
+    (timedelta, lambda key: timedelta(key.days, key.seconds, key.microseconds)),
 )
 """What makes a value of a type of its own a plain one."""
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import IntEnum
 from fractions import Fraction
 from typing import Any
 from unittest.mock import ANY
+from zoneinfo import ZoneInfo
 
 import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
 import pytest
 
 from objectspace import EmptyError, PersistedObjectSpace, UnencodableValueError
@@ -76,6 +79,24 @@ def test_what_cannot_be_stored_is_not_there(stored: PersistedObjectSpace, key: A
     assert key not in stored.get_set("set")
     assert dictionary.get(key, 5) == dictionary.pop(key, 5) == 5
     stored.checkpoint()
+
+
+MOMENTS = [datetime(2020, 1, 2, 3), datetime(2020, 1, 2, 3, tzinfo=ZoneInfo("Europe/Berlin")), timedelta(1, 2, 3)]
+
+
+@pytest.mark.parametrize("moment", MOMENTS, ids=repr)
+def test_a_moment_of_pandas_is_found_and_bounds_a_range(stored: PersistedObjectSpace, moment: Any) -> None:
+    later = moment + timedelta(1)
+    stored.create_dictionary("moments").update({moment: 1, later: 2})
+    stored.create_sorted_set("in order").update([moment, later])
+    stored.checkpoint()
+    stored.rollback()
+    key = (pd.Timestamp if isinstance(moment, datetime) else pd.Timedelta)(later)
+    assert stored.get("moments")[key] == 2
+    assert list(stored.get("in order").irange(key)) == [later]
+    with pytest.raises(UnencodableValueError):
+        stored.get("moments")[key + timedelta(1)] = 3
+        stored.checkpoint()
 
 
 def test_an_equal_key_is_set_under_the_one_that_is_there(stored: PersistedObjectSpace) -> None:
