@@ -201,9 +201,20 @@ def _restore_dataclass(stored: Any) -> Any:
     if name not in _registered:
         raise ValueError(f"a {name} is stored here, and no dataclass of that name is registered")
     restored: Any = object.__new__(_registered[name])
-    for key, value in fields.items():
+    for key, value in {**_defaults(_registered[name]), **fields}.items():
         object.__setattr__(restored, key, value)
     return restored
+
+
+def _defaults(cls: type) -> dict[str, Any]:
+    """Return the defaults of the fields of a dataclass: what was stored before a field was added has none of it."""
+    found = {}
+    for field in dataclasses.fields(cls):
+        if field.default is not dataclasses.MISSING:
+            found[field.name] = field.default
+        elif field.default_factory is not dataclasses.MISSING:
+            found[field.name] = field.default_factory()
+    return found
 
 
 def restore(value: Any) -> Any:

@@ -101,6 +101,20 @@ def test_deep_nesting_is_refused_or_comes_back() -> None:
             assert codec.decode(text) == value
 
 
+def test_a_field_that_was_added_to_a_dataclass_has_its_default() -> None:
+    @register_dataclass
+    @dataclass(slots=True)
+    class Evolved:
+        old: int
+        new: int = 7
+        names: list[str] = field(default_factory=list)
+
+    first, second = (codec.decode('{"$dataclass":["Evolved",{"old":1}]}') for _ in range(2))
+    first.names.append("a")
+    assert [first, second] == [Evolved(1, 7, ["a"]), Evolved(1)]
+    assert codec.decode(codec.encode(first)) == first
+
+
 def test_registered_dataclasses_come_back() -> None:
     value = Registered([1, (2,)], "note")
     found = codec.decode(codec.encode(value))
