@@ -30,15 +30,27 @@ class Extent(NamedTuple):
     high: Slot
 
 
+class Span(NamedTuple):
+    """The least and the greatest slot of an object in one run, as :func:`order_of` says them."""
+
+    object: int
+    low: Any
+    high: Any
+
+
 class Extents:
     """Between which slots the runs of a store have rows of an object: a run that is complete never changes.
 
     Args:
         session: the connection.
+
+    ``asked`` counts the slots that were looked for by name; whoever takes note of it begins anew.
     """
 
     def __init__(self, session: Session) -> None:
+        self.asked = 0
         self._session = session
+        self._spans: dict[RunNumber, list[Span] | None] = {}
         self._known: dict[RunNumber, dict[int, Extent | None]] = {}
         self._objects: set[int] = set()
 
@@ -58,13 +70,42 @@ class Extents:
         found_all = (self._known[run][object_id] for run in runs)
         return [extent for extent in found_all if extent is not None]
 
+    def replacing(self, runs: Sequence[RunNumber]) -> list[RunNumber]:
+        """Return those of some runs, oldest first, whose rows may replace rows of the ones before.
+
+        The others have slots beyond all of those alone, as where objects just grow. A run with rows of many objects
+        counts as one that may replace, and so do all after it.
+
+        Time: O(runs), and some searches for each that is new.
+        """
+        highest: dict[int, Any] = {}
+        found: list[RunNumber] = []
+        for place, run in enumerate(runs):
+            spans = self._spans_of(run)
+            if spans is None:
+                return [*found, *runs[max(1, place) :]]
+            if any(span.object in highest and span.low <= highest[span.object] for span in spans):
+                found.append(run)
+            highest.update({one.object: max(one.high, highest.get(one.object, one.high)) for one in spans})
+        return found
+
+    def _spans_of(self, run: RunNumber) -> list[Span] | None:
+        """Return between which slots a run has rows of each object, ``None`` where the objects are many."""
+        if run not in self._spans:
+            rows = self._session.rows(_SPANS, {"run": run, "most": _MOST_SPANS + 1})
+            spans = [Span(object_id, order_of(low), order_of(high)) for object_id, low, high in rows]
+            self._spans[run] = spans if len(spans) <= _MOST_SPANS else None
+        return self._spans[run]
+
     def keep(self, runs: Container[RunNumber]) -> None:
         """Forget all other runs: another one may have their number one day."""
-        for run in [run for run in self._known if run not in runs]:
-            del self._known[run]
+        for known in (self._known, self._spans):
+            for run in [run for run in known if run not in runs]:
+                del known[run]
 
     def clear(self) -> None:
         """Forget everything."""
+        self._spans.clear()
         self._known.clear()
         self._objects.clear()
 
@@ -91,6 +132,7 @@ class Lookup:
         Time: O(runs that may have it · log n).
         """
         statement = self._point
+        self._extents.asked += 1
         if len(self._runs) > _FEW_RUNS:
             extents = self._apart[object_id] if object_id in self._apart else self._find_apart(object_id)
             if extents is not None:
@@ -114,6 +156,7 @@ class Lookup:
         """
         newest: dict[Slot, ReadRow] = {}
         left, runs = in_order(slots), self._runs
+        self._extents.asked += len(left)
         if len(runs) > 1 and len(left) >= _ASKED[1]:
             left, runs = self._from_the_newest(object_id, left, newest)
         for start in range(0, len(left) if runs else 0, _ASKED[-1]):
@@ -218,6 +261,23 @@ def _extents(runs: Sequence[RunNumber]) -> str:
     return f"SELECT column1, ({first} LIMIT 1), ({first} DESC LIMIT 1) FROM (VALUES {rows})"
 
 
+_SPANS = """
+    WITH RECURSIVE found(object) AS (
+        SELECT min(object) FROM state_item WHERE checkpoint = :run
+        UNION ALL
+        SELECT (SELECT min(object) FROM state_item WHERE checkpoint = :run AND object > found.object) FROM found
+        WHERE found.object IS NOT NULL
+    )
+    SELECT object,
+        (SELECT slot FROM state_item AS item WHERE checkpoint = :run AND item.object = found.object
+            ORDER BY slot LIMIT 1),
+        (SELECT slot FROM state_item AS item WHERE checkpoint = :run AND item.object = found.object
+            ORDER BY slot DESC LIMIT 1)
+    FROM found WHERE object IS NOT NULL LIMIT :most
+"""
+"""The objects of a run with the least and the greatest slot of each: a few searches for each object."""
+
+
 def _in(runs: Sequence[RunNumber]) -> str:
     return "checkpoint = ?" if len(runs) == 1 else f"checkpoint IN ({','.join(map(str, runs))})"
 
@@ -238,6 +298,9 @@ _FEW_RUNS = 3
 
 _READS = 16
 """After so many slots that were read one by one through a reader the extents of their object are looked up."""
+
+_MOST_SPANS = 16
+"""Of a run with more objects than that it is not found out whether it just adds slots."""
 
 _MOST_OBJECTS = 1024
 """How many objects have their extents remembered."""

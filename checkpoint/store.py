@@ -30,7 +30,7 @@ from checkpoint.run import CheckpointKind, Measure, Page, PageMeasure, Run
 from checkpoint.session import IN_MEMORY, Durability, Session, require_usable
 from checkpoint.settings import Retention, note_rollback, read_retention, write_retention
 from checkpoint.tiers import YOUNG, RunNumber
-from checkpoint.upkeep import Upkeep, allowance
+from checkpoint.upkeep import Upkeep
 from checkpoint.verify import verify
 from checkpoint.writer import CheckpointWriter, Receipt
 
@@ -488,7 +488,7 @@ class CheckpointStore:
         """Read what is kept in memory: so no commit has to look at the table of checkpoints."""
         last, following = (read_integers(self._session, statement) for statement in _LOADED)
         found = catalogue.load(self._session)
-        self._runs, self._upkeep = found.runs, Upkeep(self._session, found)
+        self._runs, self._upkeep = found.runs, Upkeep(self._session, found, self._extents)
         self._extents.clear()
         self._last = (last[0][0], last[0][1]) if last else (0, 0)
         self._next_object_id = following[0][0] if following else 1
@@ -594,7 +594,9 @@ class CheckpointStore:
         """Pay for some of the merging and deleting that is due, and copy the log."""
         young = min(self._retention.history, YOUNG)
         self._session.copy_log()
-        if not self._upkeep.owe(allowance(slots, len(self._runs.live))) and not is_full:
+        self._upkeep.note_reads(self._extents.asked, slots)
+        self._extents.asked = 0
+        if not self._upkeep.owe(slots) and not is_full:
             return
         try:
             if self._upkeep.has_work(self._last[0], young, is_full=is_full):

@@ -7,23 +7,34 @@ checkpoint inside of the stretch needs it.
 
 Runs are merged in tiers: a run belongs to the tier of its size, each tier sixteen times as large as the one below, and
 as soon as sixteen neighbours of a tier stand side by side they become one. A row is so rewritten about once for each
-factor of sixteen by which the state grows, and a read at any checkpoint visits a few runs of each tier. When the runs
-above the oldest one, the *base*, have grown as large as the base, all become one: what lies in the file stays within a
-small factor of the state.
+factor of sixteen by which the state grows, and a read at any checkpoint visits a few runs of each tier. When the rows
+above the oldest run, the *base*, are as many as its own, all become one: what lies in the file stays within a small
+factor of the state. Rows of slots beyond all that were there before replace nothing, and count as rows of the base.
+
+Where nobody reads, merging waits for sixty-four neighbours, so that a row is rewritten less often.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from operator import attrgetter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 RunNumber = float
 """What the rows of a run lie under: the number of a checkpoint (an int), or a little more for a merged run."""
 
+Replacing = Callable[[Sequence[RunNumber]], Sequence[RunNumber]]
+"""Returns those of some runs, oldest first, whose rows may replace rows of the ones before."""
+
 FAN_IN = 16
 """How many neighbouring runs of a tier are merged into one."""
+
+UNREAD_FAN_IN = 64
+"""The same for a store of which no slots are read: what a process has in memory costs no reads, however many runs."""
+
+_MOST = 4
+"""When the rows above the base are so many times as many, they are merged with it although nobody reads."""
 
 YOUNG = 8
 """How many of the newest runs are left alone, so that a short history costs no second copy of what is soon dropped."""
@@ -119,16 +130,25 @@ class RunMap:
         self._spans = [run for run in self._spans if run.run in self._by_number]
         self._own = [number for number in self._own if number in self._by_number]
 
-    def due(self, young: int, busy: Collection[RunNumber] = ()) -> tuple[RunNumber, ...]:
+    def due(
+        self,
+        young: int,
+        busy: Collection[RunNumber] = (),
+        fan_in: int = FAN_IN,
+        replacing: Replacing = itemgetter(slice(1, None)),
+    ) -> tuple[RunNumber, ...]:
         """Return the neighbouring runs to merge next, oldest first; nothing where reads visit few runs already.
 
         Args:
             young: how many of the newest runs to leave alone.
             busy: runs that are not to be merged: they already are being.
+            fan_in: how many neighbours of a tier to merge.
+            replacing: tells which of some runs may replace rows of the ones before; all but the first by default.
 
         Time: O(live runs).
         """
-        return next(filter(None, map(self._group, _stretches(self.live[:-young], busy))), ())
+        groups = (self._group(stretch, fan_in, replacing) for stretch in _stretches(self.live[:-young], busy))
+        return next(filter(None, groups), ())
 
     def unneeded(
         self, first: int, pins: Collection[int] = (), held: Collection[RunNumber] = ()
@@ -212,13 +232,21 @@ class RunMap:
         position = bisect_right(self._fulls, number)
         return self._fulls[position - 1] if position else 0
 
-    def _group(self, stretch: Sequence[RunNumber]) -> tuple[RunNumber, ...]:
+    def _group(self, stretch: Sequence[RunNumber], fan_in: int, replacing: Replacing) -> tuple[RunNumber, ...]:
         if len(stretch) < FAN_IN:
             return ()
-        sizes = [self._by_number[run].slots for run in stretch]
-        if stretch[0] == self.live[0] and sum(sizes[1:]) >= sizes[0]:
+        if stretch[0] == self.live[0] and self._is_outgrown(stretch, 1 if len(stretch) >= fan_in else _MOST, replacing):
             return tuple(stretch)
-        return next((tuple(stretch[start : start + FAN_IN]) for start in _crowded(sizes)), ())
+        sizes = [self._by_number[run].slots for run in stretch]
+        return next((tuple(stretch[start : start + fan_in]) for start in _crowded(sizes, fan_in)), ())
+
+    def _is_outgrown(self, stretch: Sequence[RunNumber], times: int, replacing: Replacing) -> bool:
+        """Tell whether the rows that may replace others are so many times as many as the others."""
+        rows, base = self.rows(stretch), self._by_number[stretch[0]].slots
+        if rows - base < times * base:
+            return False
+        replaced = self.rows(replacing(stretch))
+        return replaced >= times * (rows - replaced)
 
 
 def is_own(run: RunNumber) -> bool:
@@ -226,7 +254,7 @@ def is_own(run: RunNumber) -> bool:
     return isinstance(run, int)
 
 
-def _crowded(sizes: Sequence[int]) -> Iterator[int]:
+def _crowded(sizes: Sequence[int], fan_in: int) -> Iterator[int]:
     """Yield where a tier holds enough neighbours to merge, the lowest tier first.
 
     A run that is older than a larger one counts to the tier of the larger one: it has no other neighbours to grow with.
@@ -236,10 +264,10 @@ def _crowded(sizes: Sequence[int]) -> Iterator[int]:
     for start in range(len(sizes) - 1, -1, -1):
         tier = _tier(sizes[start])
         if tier > top:
-            if end - (start + 1) >= FAN_IN:
+            if end - (start + 1) >= fan_in:
                 yield start + 1
             end, top = start + 1, tier
-    if end >= FAN_IN:
+    if end >= fan_in:
         yield 0
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 
+from checkpoint import tiers
 from checkpoint.catalogue import Catalogue, note_dropped, note_gone, note_merging
 from checkpoint.errors import CorruptStoreError
+from checkpoint.lookup import Extents
 from checkpoint.merging import Merge, delete_rows
 from checkpoint.session import Session
 from checkpoint.tiers import FAN_IN, RunNumber, StoredRun
@@ -18,8 +20,11 @@ from checkpoint.tiers import FAN_IN, RunNumber, StoredRun
 LEAST_ROWS = 256
 """How many rows a checkpoint copies at least, where there is something to merge."""
 
-_PACE, _LIVE_RUNS = 2, 16
-"""A checkpoint copies this many rows for each that it wrote, and one more for each so many live runs."""
+_PACE = 2
+"""A checkpoint copies this many rows for each that it wrote, and one more for each 16 runs beyond those that must be."""
+
+_READ_COST, _MOST_READ = 2, 1_000_000
+"""A slot looked for in many runs takes longer by so many rows copied; so many rows are merged early for past reads."""
 
 _BASE_COST = 3
 """A row of the base counts for so many: copying it makes reads no quicker, and room only in the end, so it can wait."""
@@ -31,7 +36,7 @@ _DELETED_AT_ONCE = 4 * FAN_IN
 """The rows of so many runs are deleted together: of small ones the statements cost more than the rows."""
 
 
-def allowance(slots: int, live: int) -> int:
+def allowance(slots: int, live: int, fan_in: int = FAN_IN) -> int:
     """Return how many rows a checkpoint may copy.
 
     Runs that come faster than they are merged raise it, so that their number settles.
@@ -39,11 +44,14 @@ def allowance(slots: int, live: int) -> int:
     Args:
         slots: the item rows that the checkpoint wrote.
         live: the runs that a read visits.
+        fan_in: how many neighbours are merged.
 
     >>> allowance(1, live=9), allowance(2000, live=9), allowance(2000, live=80)
     (256, 4000, 14000)
+    >>> allowance(2000, live=60, fan_in=64), allowance(2000, live=96, fan_in=64)
+    (4000, 10000)
     """
-    return max(LEAST_ROWS, slots * (_PACE + live // _LIVE_RUNS))
+    return max(LEAST_ROWS, slots * (_PACE + max(0, live - (fan_in - FAN_IN)) // FAN_IN))
 
 
 class Upkeep:
@@ -55,11 +63,12 @@ class Upkeep:
     Args:
         session: the connection.
         catalogue: what the file says of its runs.
+        extents: what is known of their slots.
     """
 
-    def __init__(self, session: Session, catalogue: Catalogue) -> None:
+    def __init__(self, session: Session, catalogue: Catalogue, extents: Extents) -> None:
         self.damage: list[CorruptStoreError] = []
-        self._session, self._runs = session, catalogue.runs
+        self._session, self._runs, self._extents = session, catalogue.runs, extents
         self._merges = [self._merge(run, parts) for run, parts in catalogue.merging.items()]
         self._dropped = list(catalogue.dropped)
         self._suspect: set[RunNumber] = set()
@@ -68,6 +77,16 @@ class Upkeep:
         self._finished: list[StoredRun] = []
         self._unneeded: tuple[RunNumber, ...] = ()
         self._due = 0
+        self._read = 0
+
+    @property
+    def fan_in(self) -> int:
+        """How many neighbours are merged: few where slots are read from the file, as the runs make that slow."""
+        return FAN_IN if self._read else tiers.UNREAD_FAN_IN
+
+    def note_reads(self, asked: int, slots: int) -> None:
+        """Take note of the slots that were looked for since the last checkpoint, and of those that this one wrote."""
+        self._read = min(max(0, self._read + _READ_COST * asked - slots), _MOST_READ)
 
     @property
     def merging(self) -> Merge | None:
@@ -77,11 +96,11 @@ class Upkeep:
     def has_work(self, number: int, young: int, *, is_full: bool) -> bool:
         """Tell whether there is anything to do after checkpoint ``number``."""
         is_time = self.is_time(number, is_full=is_full)
-        return bool(is_time or self._merges or self._dropped or self._runs.due(young, self._busy()))
+        return bool(is_time or self._merges or self._dropped or self._next(young))
 
-    def owe(self, rows: int) -> bool:
-        """Add what a checkpoint has to pay, in rows copied, and tell whether earlier ones have not paid it already."""
-        self._due = min(self._due, 0) + rows
+    def owe(self, slots: int) -> bool:
+        """Add what a checkpoint of some slots has to pay, and tell whether earlier ones have not paid it already."""
+        self._due = min(self._due, 0) + allowance(slots, len(self._runs.live), self.fan_in)
         return self._due > 0
 
     def is_time(self, number: int, *, is_full: bool) -> bool:
@@ -92,7 +111,7 @@ class Upkeep:
         """Begin every merge that is due, and give up those that a full checkpoint has made useless."""
         base = self._runs.live[0] if self._runs.live else 0
         self.give_up(connection, [merge for merge in self._merges if merge.run < base])
-        while group := self._runs.due(young, self._busy()):
+        while group := self._next(young):
             self.begin_merge(connection, group)
 
     def begin_merge(self, connection: sqlite3.Connection, parts: Sequence[RunNumber]) -> None:
@@ -164,6 +183,9 @@ class Upkeep:
     def _merge(self, run: RunNumber, parts: Sequence[RunNumber]) -> Merge:
         return Merge(self._session, run, parts, is_base=parts[0] in self._runs.at(int(run))[:1])
 
+    def _next(self, young: int) -> tuple[RunNumber, ...]:
+        return self._runs.due(young, self._busy(), self.fan_in, self._extents.replacing)
+
     def _parts(self) -> set[RunNumber]:
         return {part for merge in self._merges for part in merge.parts}
 
@@ -189,6 +211,11 @@ class Upkeep:
             del self._dropped[: len(runs)]
             yield 1
 
+    def _weight(self, merge: Merge) -> float:
+        """Return what a row of a merge counts for, on the average."""
+        base = self._runs.rows(merge.parts[:1]) if merge.is_base else 0
+        return 1 + (_BASE_COST - 1) * base / max(1, self._runs.rows(merge.parts))
+
     def _merge_some(self, connection: sqlite3.Connection) -> int:
         merge = self.merging
         if merge is None:
@@ -205,4 +232,4 @@ class Upkeep:
         if merge.result is not None:
             self._finished.append(merge.result)
             self._merges.remove(merge)
-        return cost * (_BASE_COST if merge.is_base else 1)
+        return round(cost * self._weight(merge))

@@ -24,6 +24,7 @@ from tests.checkpoint.store_helpers import (
     run_of,
     values_in,
 )
+from tests.conftest import UNREAD_FAN_IN
 
 
 @dataclass
@@ -228,6 +229,65 @@ def test_a_thousand_retained_checkpoints_are_read_through_few_runs() -> None:
     rows = store.database.execute("SELECT checkpoint, count(*) FROM state_item GROUP BY checkpoint").fetchall()
     written = {record.number: record.slots for record in store.checkpoints()[-1000:] if record.slots}
     assert {number: count for number, count in rows if number in written} == written
+
+
+@pytest.mark.usefixtures("unread")
+def test_a_store_that_nobody_reads_merges_later_and_less() -> None:
+    most: dict[int, int] = {}
+    written: dict[int, int] = {}
+    for reads in (0, 200):
+        store = quick_store(":memory:", history=1)
+        store.append(run_of(dict.fromkeys(range(2_000), 0)))
+        before = store.database.conn.total_changes
+        for number in range(1, 300):
+            chance = random.Random(number)
+            store.append(run_of({chance.randrange(2_000): number for _ in range(100)}))
+            reader = store.reader()
+            for _ in range(reads):
+                reader.item(1, chance.randrange(2_000))
+            most[reads] = max(most.get(reads, 0), len(reader.runs))
+        written[reads] = store.database.conn.total_changes - before
+        assert store.verify()
+        assert len(values_in(store.reader())) == 2_000
+        assert store.database["state_item"].count < 10 * 2_000, "the file grows"
+    assert most[200] < 3 * FAN_IN < most[0] < 2 * UNREAD_FAN_IN
+    assert written[0] < 0.85 * written[200]
+
+
+@pytest.mark.usefixtures("unread")
+def test_a_store_merges_soon_where_its_slots_are_read_again() -> None:
+    store = quick_store(":memory:", history=1)
+    store.append(run_of(dict.fromkeys(range(5_000), 0)))
+    for number in range(59):
+        store.append(run_of(dict.fromkeys(range(number, number + 40), number)))
+    assert len(store.reader().runs) == 60, "nobody has read"
+    store.reader().items_at(1, list(range(2_000)))
+    for number in range(60):
+        store.append(run_of({number: number}))
+    assert len(store.reader().runs) < 2 * FAN_IN
+    assert store.verify()
+
+
+@pytest.mark.usefixtures("unread")
+def test_rows_that_replace_all_others_again_and_again_are_merged_although_nobody_reads() -> None:
+    store = quick_store(":memory:", history=1)
+    for number in range(200):
+        store.append(run_of(dict.fromkeys(range(1_000), number)))
+        assert store.database["state_item"].count <= 1_000 * 3 * FAN_IN
+
+
+def test_what_only_grows_is_not_merged_with_all_that_was_there() -> None:
+    store = quick_store(":memory:", history=1)
+    before = store.database.conn.total_changes
+    for number in range(300):
+        store.append(run_of(dict.fromkeys(range(500 * number, 500 * number + 500), 0)))
+    assert len(store.reader().runs) < 3 * FAN_IN
+    assert store.database.conn.total_changes - before < 3.5 * 300 * 500, "written once, merged once, deleted once"
+    for number in range(400):
+        store.append(run_of({random.Random(number * slot).randrange(150_000): number for slot in range(500)}))
+    assert len(values_in(store.reader())) == 150_000
+    assert store.database["state_item"].count < 3 * 150_000
+    assert store.verify()
 
 
 def test_no_checkpoint_pays_for_more_than_a_few_times_what_it_wrote() -> None:
