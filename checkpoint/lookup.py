@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Container, Sequence
 from contextlib import suppress
+from functools import cached_property
 from itertools import repeat
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -44,11 +45,11 @@ class Extents:
     Args:
         session: the connection.
 
-    ``asked`` counts the slots that were looked for by name; whoever takes note of it begins anew.
+    ``searches`` counts the searches for a slot in a run; whoever takes note of it begins anew.
     """
 
     def __init__(self, session: Session) -> None:
-        self.asked = 0
+        self.searches = 0
         self._session = session
         self._spans: dict[RunNumber, list[Span] | None] = {}
         self._known: dict[RunNumber, dict[int, Extent | None]] = {}
@@ -124,21 +125,26 @@ class Lookup:
         self._apart: dict[int, list[Extent] | None] = {}
         self._reads: Counter[int] = Counter()
         self._statements: dict[tuple[RunNumber, ...], str] = {}
-        self._point = _newest_of(runs)
+
+    @cached_property
+    def _point(self) -> str:
+        """The query for a slot in all runs, made when one is looked for: every checkpoint has a reader of its own."""
+        return _newest_of(self._runs)
 
     def one(self, object_id: int, slot: Slot) -> tuple[Payload | None, int | None] | None:
         """Return value and rank of the newest row of a slot, ``None`` where there is none.
 
         Time: O(runs that may have it · log n).
         """
-        statement = self._point
-        self._extents.asked += 1
-        if len(self._runs) > _FEW_RUNS:
+        statement, searches = "", len(self._runs)
+        if searches > _FEW_RUNS:
             extents = self._apart[object_id] if object_id in self._apart else self._find_apart(object_id)
             if extents is not None:
                 with suppress(TypeError):  # A number is not compared with text: then all are asked.
-                    statement = self._statement(tuple([run for run, low, high in extents if low <= slot <= high]))  # type: ignore[operator]
-        return self._session.peek(statement, (object_id, slot))  # type: ignore[no-any-return]
+                    asked = tuple([run for run, low, high in extents if low <= slot <= high])  # type: ignore[operator]
+                    statement, searches = self._statement(asked), len(asked)
+        self._extents.searches += searches
+        return self._session.peek(statement or self._point, (object_id, slot))  # type: ignore[no-any-return]
 
     def _statement(self, runs: tuple[RunNumber, ...]) -> str:
         """Return the query for a slot in some of the runs: few enough different ones for SQLite to keep prepared."""
@@ -156,7 +162,6 @@ class Lookup:
         """
         newest: dict[Slot, ReadRow] = {}
         left, runs = in_order(slots), self._runs
-        self._extents.asked += len(left)
         if len(runs) > 1 and len(left) >= _ASKED[1]:
             left, runs = self._from_the_newest(object_id, left, newest)
         for start in range(0, len(left) if runs else 0, _ASKED[-1]):
@@ -173,6 +178,7 @@ class Lookup:
                 return left, [extent.run for extent in extents[place:]]
             asked = left[_place(bisect_left, left, low) : _place(bisect_right, left, high)]
             found: dict[Slot, ReadRow] = {}
+            self._extents.searches += len(asked)
             dense = self._close_by((run,), object_id, asked)
             if dense is not None:
                 found = _by_slot(dense)
@@ -186,6 +192,7 @@ class Lookup:
 
     def _within(self, runs: Sequence[RunNumber], object_id: int, asked: Sequence[Slot]) -> list[ReadRow]:
         """Return the rows of some slots, run by run, the oldest first."""
+        self._extents.searches += len(runs) * len(asked)
         found = self._close_by(runs, object_id, asked)
         return self._named(runs, object_id, asked) if found is None else found
 

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from functools import wraps
+from functools import cached_property, wraps
 from operator import itemgetter
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
@@ -91,8 +91,14 @@ class Reader:
     def read_from(self, runs: Sequence[RunNumber]) -> None:
         """Read the same state from other runs from now on."""
         self.runs = tuple(sorted(runs, reverse=True))
-        self._in = "= -1" if not runs else f"= {runs[0]}" if len(runs) == 1 else f"IN ({','.join(map(str, self.runs))})"
+        self.__dict__.pop("_in", None)
         self._lookup = Lookup(self._session, self.runs, self._extents)
+
+    @cached_property
+    def _in(self) -> str:
+        """The condition on the number of the run."""
+        runs = self.runs
+        return "= -1" if not runs else f"= {runs[0]}" if len(runs) == 1 else f"IN ({','.join(map(str, runs))})"
 
     @property
     def newest(self) -> int:

@@ -594,8 +594,8 @@ class CheckpointStore:
         """Pay for some of the merging and deleting that is due, and copy the log."""
         young = min(self._retention.history, YOUNG)
         self._session.copy_log()
-        self._upkeep.note_reads(self._extents.asked, slots)
-        self._extents.asked = 0
+        self._upkeep.note_searches(self._extents.searches)
+        self._extents.searches = 0
         if not self._upkeep.owe(slots) and not is_full:
             return
         try:

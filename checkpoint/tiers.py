@@ -11,13 +11,15 @@ factor of sixteen by which the state grows, and a read at any checkpoint visits 
 above the oldest run, the *base*, are as many as its own, all become one: what lies in the file stays within a small
 factor of the state. Rows of slots beyond all that were there before replace nothing, and count as rows of the base.
 
-Where nobody reads, merging waits for sixty-four neighbours, so that a row is rewritten less often.
+Where nobody reads, merging waits for thirty-two neighbours, so that a row is rewritten less often: sixteen are merged
+once the searches in many runs have taken as long as merging these does.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from math import inf
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
@@ -30,8 +32,8 @@ Replacing = Callable[[Sequence[RunNumber]], Sequence[RunNumber]]
 FAN_IN = 16
 """How many neighbouring runs of a tier are merged into one."""
 
-UNREAD_FAN_IN = 64
-"""The same for a store of which no slots are read: what a process has in memory costs no reads, however many runs."""
+UNREAD_FAN_IN = 32
+"""The same where the reads have not paid for it: what a process has in memory is not read, however many runs."""
 
 _MOST = 4
 """When the rows above the base are so many times as many, they are merged with it although nobody reads."""
@@ -134,7 +136,7 @@ class RunMap:
         self,
         young: int,
         busy: Collection[RunNumber] = (),
-        fan_in: int = FAN_IN,
+        paid: float = inf,
         replacing: Replacing = itemgetter(slice(1, None)),
     ) -> tuple[RunNumber, ...]:
         """Return the neighbouring runs to merge next, oldest first; nothing where reads visit few runs already.
@@ -142,12 +144,12 @@ class RunMap:
         Args:
             young: how many of the newest runs to leave alone.
             busy: runs that are not to be merged: they already are being.
-            fan_in: how many neighbours of a tier to merge.
+            paid: how many rows the reads have paid to have merged early.
             replacing: tells which of some runs may replace rows of the ones before; all but the first by default.
 
         Time: O(live runs).
         """
-        groups = (self._group(stretch, fan_in, replacing) for stretch in _stretches(self.live[:-young], busy))
+        groups = (self._group(stretch, paid, replacing) for stretch in _stretches(self.live[:-young], busy))
         return next(filter(None, groups), ())
 
     def unneeded(
@@ -232,13 +234,16 @@ class RunMap:
         position = bisect_right(self._fulls, number)
         return self._fulls[position - 1] if position else 0
 
-    def _group(self, stretch: Sequence[RunNumber], fan_in: int, replacing: Replacing) -> tuple[RunNumber, ...]:
+    def _group(self, stretch: Sequence[RunNumber], paid: float, replacing: Replacing) -> tuple[RunNumber, ...]:
         if len(stretch) < FAN_IN:
             return ()
-        if stretch[0] == self.live[0] and self._is_outgrown(stretch, 1 if len(stretch) >= fan_in else _MOST, replacing):
+        is_early = len(stretch) < UNREAD_FAN_IN and self.rows(stretch) > paid
+        if stretch[0] == self.live[0] and self._is_outgrown(stretch, _MOST if is_early else 1, replacing):
             return tuple(stretch)
-        sizes = [self._by_number[run].slots for run in stretch]
-        return next((tuple(stretch[start : start + fan_in]) for start in _crowded(sizes, fan_in)), ())
+        crowds = list(_crowded([self._by_number[run].slots for run in stretch]))
+        most = [(start, start + UNREAD_FAN_IN) for start, end in crowds if end - start >= UNREAD_FAN_IN]
+        early = [(start, start + FAN_IN) for start, _ in crowds if self.rows(stretch[start : start + FAN_IN]) <= paid]
+        return next((tuple(stretch[start:end]) for start, end in most + early), ())
 
     def _is_outgrown(self, stretch: Sequence[RunNumber], times: int, replacing: Replacing) -> bool:
         """Tell whether the rows that may replace others are so many times as many as the others."""
@@ -254,8 +259,8 @@ def is_own(run: RunNumber) -> bool:
     return isinstance(run, int)
 
 
-def _crowded(sizes: Sequence[int], fan_in: int) -> Iterator[int]:
-    """Yield where a tier holds enough neighbours to merge, the lowest tier first.
+def _crowded(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield where a tier holds enough neighbours to merge, and where it ends, the lowest tier first.
 
     A run that is older than a larger one counts to the tier of the larger one: it has no other neighbours to grow with.
     So tiers never rise from old to new, and few runs are live although some checkpoints are large and others small.
@@ -264,11 +269,11 @@ def _crowded(sizes: Sequence[int], fan_in: int) -> Iterator[int]:
     for start in range(len(sizes) - 1, -1, -1):
         tier = _tier(sizes[start])
         if tier > top:
-            if end - (start + 1) >= fan_in:
-                yield start + 1
+            if end - (start + 1) >= FAN_IN:
+                yield start + 1, end
             end, top = start + 1, tier
-    if end >= fan_in:
-        yield 0
+    if end >= FAN_IN:
+        yield 0, end
 
 
 def _stretches(runs: Sequence[RunNumber], busy: Collection[RunNumber]) -> Iterator[Sequence[RunNumber]]:

@@ -9,22 +9,21 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 
-from checkpoint import tiers
 from checkpoint.catalogue import Catalogue, note_dropped, note_gone, note_merging
 from checkpoint.errors import CorruptStoreError
 from checkpoint.lookup import Extents
 from checkpoint.merging import Merge, delete_rows
 from checkpoint.session import Session
-from checkpoint.tiers import FAN_IN, RunNumber, StoredRun
+from checkpoint.tiers import FAN_IN, UNREAD_FAN_IN, RunNumber, StoredRun
 
 LEAST_ROWS = 256
 """How many rows a checkpoint copies at least, where there is something to merge."""
 
-_PACE = 2
-"""A checkpoint copies this many rows for each that it wrote, and one more for each 16 runs beyond those that must be."""
+_PACE, _LIVE_RUNS = 2, 64
+"""A checkpoint copies this many rows for each that it wrote, and one more for each so many live runs."""
 
-_READ_COST, _MOST_READ = 2, 1_000_000
-"""A slot looked for in many runs takes longer by so many rows copied; so many rows are merged early for past reads."""
+_SEARCHES, _MOST_PAID = 16, 10_000_000
+"""So many searches for a slot in a run take as long as a row copied; they pay for so many rows at most in advance."""
 
 _BASE_COST = 3
 """A row of the base counts for so many: copying it makes reads no quicker, and room only in the end, so it can wait."""
@@ -36,7 +35,7 @@ _DELETED_AT_ONCE = 4 * FAN_IN
 """The rows of so many runs are deleted together: of small ones the statements cost more than the rows."""
 
 
-def allowance(slots: int, live: int, fan_in: int = FAN_IN) -> int:
+def allowance(slots: int, live: int) -> int:
     """Return how many rows a checkpoint may copy.
 
     Runs that come faster than they are merged raise it, so that their number settles.
@@ -44,14 +43,11 @@ def allowance(slots: int, live: int, fan_in: int = FAN_IN) -> int:
     Args:
         slots: the item rows that the checkpoint wrote.
         live: the runs that a read visits.
-        fan_in: how many neighbours are merged.
 
     >>> allowance(1, live=9), allowance(2000, live=9), allowance(2000, live=80)
-    (256, 4000, 14000)
-    >>> allowance(2000, live=60, fan_in=64), allowance(2000, live=96, fan_in=64)
-    (4000, 10000)
+    (256, 4000, 6000)
     """
-    return max(LEAST_ROWS, slots * (_PACE + max(0, live - (fan_in - FAN_IN)) // FAN_IN))
+    return max(LEAST_ROWS, slots * (_PACE + live // _LIVE_RUNS))
 
 
 class Upkeep:
@@ -77,16 +73,11 @@ class Upkeep:
         self._finished: list[StoredRun] = []
         self._unneeded: tuple[RunNumber, ...] = ()
         self._due = 0
-        self._read = 0
+        self._paid = 0
 
-    @property
-    def fan_in(self) -> int:
-        """How many neighbours are merged: few where slots are read from the file, as the runs make that slow."""
-        return FAN_IN if self._read else tiers.UNREAD_FAN_IN
-
-    def note_reads(self, asked: int, slots: int) -> None:
-        """Take note of the slots that were looked for since the last checkpoint, and of those that this one wrote."""
-        self._read = min(max(0, self._read + _READ_COST * asked - slots), _MOST_READ)
+    def note_searches(self, searches: int) -> None:
+        """Take note of how often a slot was looked for in a run since the last checkpoint."""
+        self._paid = min(self._paid + searches // _SEARCHES, _MOST_PAID)
 
     @property
     def merging(self) -> Merge | None:
@@ -100,7 +91,7 @@ class Upkeep:
 
     def owe(self, slots: int) -> bool:
         """Add what a checkpoint of some slots has to pay, and tell whether earlier ones have not paid it already."""
-        self._due = min(self._due, 0) + allowance(slots, len(self._runs.live), self.fan_in)
+        self._due = min(self._due, 0) + allowance(slots, len(self._runs.live))
         return self._due > 0
 
     def is_time(self, number: int, *, is_full: bool) -> bool:
@@ -112,6 +103,8 @@ class Upkeep:
         base = self._runs.live[0] if self._runs.live else 0
         self.give_up(connection, [merge for merge in self._merges if merge.run < base])
         while group := self._next(young):
+            if len(group) < UNREAD_FAN_IN:
+                self._paid = max(0, self._paid - self._runs.rows(group))
             self.begin_merge(connection, group)
 
     def begin_merge(self, connection: sqlite3.Connection, parts: Sequence[RunNumber]) -> None:
@@ -184,7 +177,7 @@ class Upkeep:
         return Merge(self._session, run, parts, is_base=parts[0] in self._runs.at(int(run))[:1])
 
     def _next(self, young: int) -> tuple[RunNumber, ...]:
-        return self._runs.due(young, self._busy(), self.fan_in, self._extents.replacing)
+        return self._runs.due(young, self._busy(), self._paid, self._extents.replacing)
 
     def _parts(self) -> set[RunNumber]:
         return {part for merge in self._merges for part in merge.parts}

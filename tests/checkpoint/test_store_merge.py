@@ -250,17 +250,17 @@ def test_a_store_that_nobody_reads_merges_later_and_less() -> None:
         assert store.verify()
         assert len(values_in(store.reader())) == 2_000
         assert store.database["state_item"].count < 10 * 2_000, "the file grows"
-    assert most[200] < 3 * FAN_IN < most[0] < 2 * UNREAD_FAN_IN
-    assert written[0] < 0.85 * written[200]
+    assert most[200] + 10 < most[0] < 3 * UNREAD_FAN_IN
+    assert written[0] < 0.9 * written[200]
 
 
 @pytest.mark.usefixtures("unread")
 def test_a_store_merges_soon_where_its_slots_are_read_again() -> None:
     store = quick_store(":memory:", history=1)
     store.append(run_of(dict.fromkeys(range(5_000), 0)))
-    for number in range(59):
+    for number in range(29):
         store.append(run_of(dict.fromkeys(range(number, number + 40), number)))
-    assert len(store.reader().runs) == 60, "nobody has read"
+    assert len(store.reader().runs) == 30, "nobody has read"
     store.reader().items_at(1, list(range(2_000)))
     for number in range(60):
         store.append(run_of({number: number}))
