@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint import Reader, Run, UnknownCheckpointError
+from checkpoint import Reader, Run, UnknownCheckpointError, tiers
 from checkpoint.pages import PAGE_ROWS
 from checkpoint.tiers import FAN_IN, RunMap, StoredRun
 from tests.checkpoint.store_helpers import (
@@ -212,7 +212,11 @@ def test_whatever_is_merged_and_dropped_every_kept_checkpoint_is_whole(seed: int
             )
 
 
-def test_a_thousand_retained_checkpoints_are_read_through_few_runs() -> None:
+@pytest.mark.parametrize(("fan_in", "most"), [(FAN_IN, 40), (UNREAD_FAN_IN, 50)])
+def test_a_thousand_retained_checkpoints_are_read_through_few_runs(
+    fan_in: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiers, "UNREAD_FAN_IN", fan_in)
     store, model = quick_store(":memory:", history=1000), Model()
     images = [model.image()]
     for number in range(1, 1101):
@@ -220,10 +224,10 @@ def test_a_thousand_retained_checkpoints_are_read_through_few_runs() -> None:
         model = model.follow(run)
         images.append(model.image())
         store.append(run)
-        assert len(store.reader().runs) <= 40
+        assert len(store.reader().runs) <= most
     assert len([record for record in store.checkpoints() if record.run_slots is not None]) >= 1000
     for number in range(101, 1101):
-        assert len(store.reader(number).runs) <= 40
+        assert len(store.reader(number).runs) <= most
         if number % 13 == 0:
             assert image_of(store.reader(number)) == images[number]
     rows = store.database.execute("SELECT checkpoint, count(*) FROM state_item GROUP BY checkpoint").fetchall()
