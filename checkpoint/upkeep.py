@@ -22,7 +22,7 @@ LEAST_ROWS = 256
 _PACE, _LIVE_RUNS = 2, 64
 """A checkpoint copies this many rows for each that it wrote, and one more for each so many live runs."""
 
-_SEARCHES, _MOST_PAID = 16, 10_000_000
+_SEARCHES, _MOST_PAID = 5, 10_000_000
 """So many searches for a slot in a run take as long as a row copied; they pay for so many rows at most in advance."""
 
 _BASE_COST = 3
