@@ -15,7 +15,7 @@ from itertools import repeat
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from checkpoint.run import Payload, Slot
+from checkpoint.run import Payload, Slot, is_owner
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
 
@@ -75,7 +75,8 @@ class Extents:
         """Return those of some runs, oldest first, whose rows may replace rows of the ones before.
 
         The others have slots beyond all of those alone, as where objects just grow. A run with rows of many objects
-        counts as one that may replace, and so do all after it.
+        counts as one that may replace, and so do all after it; so does one with an object that was deleted or that
+        owns others, whose slots can be out of reach though no row replaces them.
 
         Time: O(runs), and some searches for each that is new.
         """
@@ -91,11 +92,13 @@ class Extents:
         return found
 
     def _spans_of(self, run: RunNumber) -> list[Span] | None:
-        """Return between which slots a run has rows of each object, ``None`` where the objects are many."""
+        """Return between which slots a run has rows of each object, ``None`` where that does not tell enough."""
         if run not in self._spans:
-            rows = self._session.rows(_SPANS, {"run": run, "most": _MOST_SPANS + 1})
+            bounds = {"run": run, "most": _MOST_SPANS + 1}
+            index, rows = (self._session.rows(statement, bounds) for statement in (_INDEX, _SPANS))
+            is_plain = not any(row[2] is None or is_owner(row) for row in index)
             spans = [Span(object_id, order_of(low), order_of(high)) for object_id, low, high in rows]
-            self._spans[run] = spans if len(spans) <= _MOST_SPANS else None
+            self._spans[run] = spans if is_plain and max(len(spans), len(index)) <= _MOST_SPANS else None
         return self._spans[run]
 
     def keep(self, runs: Container[RunNumber]) -> None:
@@ -267,6 +270,8 @@ def _extents(runs: Sequence[RunNumber]) -> str:
     rows = ", ".join(f"({run})" for run in runs)
     return f"SELECT column1, ({first} LIMIT 1), ({first} DESC LIMIT 1) FROM (VALUES {rows})"
 
+
+_INDEX = "SELECT object, name, kind, codec FROM state_index WHERE checkpoint = :run LIMIT :most"
 
 _SPANS = """
     WITH RECURSIVE found(object) AS (

@@ -35,8 +35,8 @@ FAN_IN = 16
 UNREAD_FAN_IN = 32
 """The same where the reads have not paid for it: what a process has in memory is not read, however many runs."""
 
-_MOST = 4
-"""When the rows above the base are so many times as many, they are merged with it although nobody reads."""
+_UNREAD_TIMES = 4
+"""Where nobody reads, the rows that may replace others may be so many times as many as these."""
 
 YOUNG = 8
 """How many of the newest runs are left alone, so that a short history costs no second copy of what is soon dropped."""
@@ -238,7 +238,7 @@ class RunMap:
         if len(stretch) < FAN_IN:
             return ()
         is_early = len(stretch) < UNREAD_FAN_IN and self.rows(stretch) > paid
-        if stretch[0] == self.live[0] and self._is_outgrown(stretch, _MOST if is_early else 1, replacing):
+        if stretch[0] == self.live[0] and self._is_outgrown(stretch, _UNREAD_TIMES if is_early else 1, replacing):
             return tuple(stretch)
         crowds = list(_crowded([self._by_number[run].slots for run in stretch]))
         most = [(start, start + UNREAD_FAN_IN) for start, end in crowds if end - start >= UNREAD_FAN_IN]

@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from checkpoint import Reader, Run, UnknownCheckpointError, tiers
 from checkpoint.pages import PAGE_ROWS
 from checkpoint.tiers import FAN_IN, RunMap, StoredRun
+from objectspace import PersistedObjectSpace
 from tests.checkpoint.store_helpers import (
     DIFFERENTIAL,
     FULL,
@@ -292,6 +294,27 @@ def test_what_only_grows_is_not_merged_with_all_that_was_there() -> None:
     assert len(values_in(store.reader())) == 150_000
     assert store.database["state_item"].count < 3 * 150_000
     assert store.verify()
+
+
+@pytest.mark.parametrize("kind", ["cleared", "deleted", "owned"])
+def test_rows_out_of_reach_go_although_no_row_replaces_them(kind: str, tmp_path: Path) -> None:
+    with PersistedObjectSpace.open(tmp_path / "state.db", durability="normal") as space:
+        kept = space.create_list("kept")
+        groups = space.create_dictionary("groups", of=list)
+        for cycle in range(25):
+            for _ in range(30):
+                names = {"cleared": "one", "deleted": f"some {cycle}"}
+                target = groups.setdefault(cycle, []) if kind == "owned" else space.get_or_create_list(names[kind])
+                target.extend(range(100))
+                kept.append(cycle)
+                space.checkpoint()
+            if kind == "cleared":
+                target.clear()
+            elif kind == "deleted":
+                space.delete(f"some {cycle}")
+            else:
+                del groups[cycle]
+        assert space.store.database["state_item"].count < 0.6 * 25 * 3_000, "it only grows"
 
 
 def test_no_checkpoint_pays_for_more_than_a_few_times_what_it_wrote() -> None:
