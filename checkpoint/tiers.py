@@ -35,8 +35,9 @@ FAN_IN = 16
 UNREAD_FAN_IN = 32
 """The same where the reads have not paid for it: what a process has in memory is not read, however many runs."""
 
-_UNREAD_TIMES = 4
-"""Where nobody reads, the rows that may replace others may be so many times as many as these."""
+_UNREAD_TIMES, _LARGE_ROWS = 4, 16_384
+"""The rows that may replace others may be so many times as many as these where nobody reads, and where runs are few;
+then only so many rows in all are worth a merge."""
 
 YOUNG = 8
 """How many of the newest runs are left alone, so that a short history costs no second copy of what is soon dropped."""
@@ -235,11 +236,14 @@ class RunMap:
         return self._fulls[position - 1] if position else 0
 
     def _group(self, stretch: Sequence[RunNumber], paid: float, replacing: Replacing) -> tuple[RunNumber, ...]:
-        if len(stretch) < FAN_IN:
+        is_few, rows = len(stretch) < FAN_IN, self.rows(stretch)
+        if is_few and rows < _LARGE_ROWS:
             return ()
-        is_early = len(stretch) < UNREAD_FAN_IN and self.rows(stretch) > paid
+        is_early = is_few or (len(stretch) < UNREAD_FAN_IN and rows > paid)
         if stretch[0] == self.live[0] and self._is_outgrown(stretch, _UNREAD_TIMES if is_early else 1, replacing):
             return tuple(stretch)
+        if is_few:
+            return ()
         crowds = list(_crowded([self._by_number[run].slots for run in stretch]))
         most = [(start, start + UNREAD_FAN_IN) for start, end in crowds if end - start >= UNREAD_FAN_IN]
         early = [(start, start + FAN_IN) for start, _ in crowds if self.rows(stretch[start : start + FAN_IN]) <= paid]

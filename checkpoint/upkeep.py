@@ -225,4 +225,6 @@ class Upkeep:
         if merge.result is not None:
             self._finished.append(merge.result)
             self._merges.remove(merge)
+            if merge.is_base:
+                self._next_sweep = 0  # What it was made of is as large as the state, and of use no more.
         return round(cost * self._weight(merge))
