@@ -35,7 +35,7 @@ FAN_IN = 16
 UNREAD_FAN_IN = 32
 """The same where the reads have not paid for it: what a process has in memory is not read, however many runs."""
 
-_UNREAD_TIMES, _LARGE_ROWS = 4, 16_384
+_TIMES, _LARGE_ROWS = 4, 16_384
 """The rows that may replace others may be so many times as many as these where nobody reads, and where runs are few;
 then only so many rows in all are worth a merge."""
 
@@ -236,23 +236,26 @@ class RunMap:
         return self._fulls[position - 1] if position else 0
 
     def _group(self, stretch: Sequence[RunNumber], paid: float, replacing: Replacing) -> tuple[RunNumber, ...]:
-        is_few, rows = len(stretch) < FAN_IN, self.rows(stretch)
-        if is_few and rows < _LARGE_ROWS:
-            return ()
-        is_early = is_few or (len(stretch) < UNREAD_FAN_IN and rows > paid)
-        if stretch[0] == self.live[0] and self._is_outgrown(stretch, _UNREAD_TIMES if is_early else 1, replacing):
+        """Return what is to be merged of a stretch: all of it with the base, or neighbours of a tier, or nothing."""
+        rows = self.rows(stretch)
+        if len(stretch) < FAN_IN:
+            is_due = rows >= _LARGE_ROWS and self._is_outgrown(stretch, _TIMES, replacing)
+            return tuple(stretch) if is_due else ()
+        is_paid = rows <= paid or len(stretch) >= UNREAD_FAN_IN
+        if self._is_outgrown(stretch, 1 if is_paid else _TIMES, replacing):
             return tuple(stretch)
-        if is_few:
-            return ()
         crowds = list(_crowded([self._by_number[run].slots for run in stretch]))
         most = [(start, start + UNREAD_FAN_IN) for start, end in crowds if end - start >= UNREAD_FAN_IN]
         early = [(start, start + FAN_IN) for start, _ in crowds if self.rows(stretch[start : start + FAN_IN]) <= paid]
         return next((tuple(stretch[start:end]) for start, end in most + early), ())
 
     def _is_outgrown(self, stretch: Sequence[RunNumber], times: int, replacing: Replacing) -> bool:
-        """Tell whether the rows that may replace others are so many times as many as the others."""
-        rows, base = self.rows(stretch), self._by_number[stretch[0]].slots
-        if rows - base < times * base:
+        """Tell whether a stretch has the base, and its rows that may replace others are so many times as many as these.
+
+        The second count is asked only where all rows above the base are many.
+        """
+        rows, base = self.rows(stretch), self.rows(stretch[:1])
+        if stretch[:1] != self.live[:1] or rows - base < times * base:
             return False
         replaced = self.rows(replacing(stretch))
         return replaced >= times * (rows - replaced)
