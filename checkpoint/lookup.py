@@ -15,6 +15,7 @@ from itertools import repeat
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from checkpoint.known import Known, KnownSlots
 from checkpoint.run import Payload, Slot, is_owner
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
@@ -45,11 +46,13 @@ class Extents:
     Args:
         session: the connection.
 
-    ``searches`` counts the searches for a slot in a run; whoever takes note of it begins anew.
+    ``searches`` counts the searches for a slot in a run; whoever takes note of it begins anew. ``known`` has the slots
+    of some runs.
     """
 
     def __init__(self, session: Session) -> None:
         self.searches = 0
+        self.known = KnownSlots(session)
         self._session = session
         self._spans: dict[RunNumber, list[Span] | None] = {}
         self._known: dict[RunNumber, dict[int, Extent | None]] = {}
@@ -103,12 +106,14 @@ class Extents:
 
     def keep(self, runs: Container[RunNumber]) -> None:
         """Forget all other runs: another one may have their number one day."""
+        self.known.keep(runs)
         for known in (self._known, self._spans):
             for run in [run for run in known if run not in runs]:
                 del known[run]
 
     def clear(self) -> None:
         """Forget everything."""
+        self.known.clear()
         self._spans.clear()
         self._known.clear()
         self._objects.clear()
@@ -139,23 +144,29 @@ class Lookup:
 
         Time: O(runs that may have it · log n).
         """
-        statement, searches = "", len(self._runs)
-        if searches > _FEW_RUNS:
-            extents = self._apart[object_id] if object_id in self._apart else self._find_apart(object_id)
-            if extents is not None:
-                with suppress(TypeError):  # A number is not compared with text: then all are asked.
-                    asked = tuple([run for run, low, high in extents if low <= slot <= high])  # type: ignore[operator]
-                    statement, searches = self._statement(asked), len(asked)
-        self._extents.searches += searches
-        return self._session.peek(statement or self._point, (object_id, slot))  # type: ignore[no-any-return]
+        runs = self._asked(object_id, slot) if len(self._runs) > _FEW_RUNS else self._runs
+        self._extents.searches += len(runs)
+        return self._session.peek(self._statement(runs), (object_id, slot))  # type: ignore[no-any-return]
 
-    def _statement(self, runs: tuple[RunNumber, ...]) -> str:
+    def _asked(self, object_id: int, slot: Slot) -> Sequence[RunNumber]:
+        """Return the runs that may have a slot, the newest first, up to one that is known to have it."""
+        extents = self._apart[object_id] if object_id in self._apart else self._find_apart(object_id)
+        if extents is not None:
+            with suppress(TypeError):  # A number is not compared with text: then all are asked.
+                return tuple([run for run, low, high in extents if low <= slot <= high])  # type: ignore[operator]
+        known = self._extents.known.searched(object_id, 1, self._runs)
+        return _up_to(known, self._runs, slot) if known else self._runs
+
+    def _statement(self, runs: Sequence[RunNumber]) -> str:
         """Return the query for a slot in some of the runs: few enough different ones for SQLite to keep prepared."""
-        found = self._statements.get(runs)
+        if runs is self._runs:
+            return self._point
+        key = tuple(runs)
+        found = self._statements.get(key)
         if found is None:
             if len(self._statements) >= _STATEMENTS:
                 return self._point
-            found = self._statements[runs] = _newest_of(runs)
+            found = self._statements[key] = _newest_of(key)
         return found
 
     def many(self, object_id: int, slots: Sequence[Slot]) -> list[ReadRow]:
@@ -167,6 +178,10 @@ class Lookup:
         left, runs = in_order(slots), self._runs
         if len(runs) > 1 and len(left) >= _ASKED[1]:
             left, runs = self._from_the_newest(object_id, left, newest)
+        known = self._extents.known.searched(object_id, len(left), self._runs)
+        if known:
+            runs = [run for run in runs if run not in known or not known[run].isdisjoint(left)]
+        self._extents.searches += len(runs) * len(left)
         for start in range(0, len(left) if runs else 0, _ASKED[-1]):
             newest.update(_by_slot(self._within(runs, object_id, left[start : start + _ASKED[-1]])))
         return list(newest.values())
@@ -175,11 +190,15 @@ class Lookup:
         self, object_id: int, left: Sequence[Slot], newest: dict[Slot, ReadRow]
     ) -> tuple[Sequence[Slot], Sequence[RunNumber]]:
         """Note what is found run by run; return what is left when it is little, and the runs that were not asked."""
-        extents = self._extents.of(self._runs, object_id)
+        extents, known = self._extents.of(self._runs, object_id), self._extents.known.of(object_id)
         for place, (run, low, high) in enumerate(extents):
             if len(left) < _ASKED[1]:
                 return left, [extent.run for extent in extents[place:]]
             asked = left[_place(bisect_left, left, low) : _place(bisect_right, left, high)]
+            if run in known:
+                asked = list(filter(known[run].__contains__, asked))
+            else:
+                self._extents.known.searched_in(object_id, len(asked), run)
             found: dict[Slot, ReadRow] = {}
             self._extents.searches += len(asked)
             dense = self._close_by((run,), object_id, asked)
@@ -195,7 +214,6 @@ class Lookup:
 
     def _within(self, runs: Sequence[RunNumber], object_id: int, asked: Sequence[Slot]) -> list[ReadRow]:
         """Return the rows of some slots, run by run, the oldest first."""
-        self._extents.searches += len(runs) * len(asked)
         found = self._close_by(runs, object_id, asked)
         return self._named(runs, object_id, asked) if found is None else found
 
@@ -232,6 +250,18 @@ class Lookup:
         apart = sum(bisect_left(highs, low) + len(spans) - bisect_right(lows, high) for low, high in spans)
         together = len(spans) ** 2 - apart
         return self._apart.setdefault(object_id, extents if 2 * together <= len(self._runs) * len(spans) else None)
+
+
+def _up_to(known: Known, runs: Sequence[RunNumber], slot: Slot) -> Sequence[RunNumber]:
+    """Return those of some runs that may have a slot, up to one that is known to have it."""
+    found: list[RunNumber] = []
+    for run in runs:
+        slots = known.get(run)
+        if slots is None or slot in slots:
+            found.append(run)
+            if slots is not None:
+                break
+    return found
 
 
 def _newest_of(runs: Sequence[RunNumber]) -> str:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from math import inf
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -490,8 +491,13 @@ class CheckpointStore:
         found = catalogue.load(self._session)
         self._runs, self._upkeep = found.runs, Upkeep(self._session, found, self._extents)
         self._extents.clear()
+        self._extents.known.rows_of = self._rows_of
         self._last = (last[0][0], last[0][1]) if last else (0, 0)
         self._next_object_id = following[0][0] if following else 1
+
+    def _rows_of(self, run: RunNumber) -> float:
+        """Return how many item rows a run has; of one that is gone more than anybody reads."""
+        return self._runs[run].slots if run in self._runs else inf
 
     def _record(self, number: int | None, epoch: int | None = None) -> CheckpointRecord:
         column, wanted = ("epoch", epoch) if number is None else ("number", number)
