@@ -33,11 +33,15 @@ class Extent(NamedTuple):
 
 
 class Span(NamedTuple):
-    """The least and the greatest slot of an object in one run, as :func:`order_of` says them."""
+    """The least and the greatest slot of an object in one run, as :func:`order_of` says them.
+
+    ``has_deletions`` tells whether any of its first or last rows deletes a slot, as where a queue has come and gone.
+    """
 
     object: int
     low: Any
     high: Any
+    has_deletions: bool
 
 
 class Extents:
@@ -79,7 +83,8 @@ class Extents:
 
         The others have slots beyond all of those alone, as where objects just grow. A run with rows of many objects
         counts as one that may replace, and so do all after it; so does one with an object that was deleted or that
-        owns others, whose slots can be out of reach though no row replaces them.
+        owns others, whose slots can be out of reach though no row replaces them. Rows of slots that have come and gone
+        replace nothing either, but are of no use.
 
         Time: O(runs), and some searches for each that is new.
         """
@@ -89,7 +94,7 @@ class Extents:
             spans = self._spans_of(run)
             if spans is None:
                 return [*found, *runs[max(1, place) :]]
-            if any(span.object in highest and span.low <= highest[span.object] for span in spans):
+            if place and any(one.has_deletions or one.low <= highest.get(one.object, _BELOW_ALL) for one in spans):
                 found.append(run)
             highest.update({one.object: max(one.high, highest.get(one.object, one.high)) for one in spans})
         return found
@@ -100,7 +105,7 @@ class Extents:
             bounds = {"run": run, "most": _MOST_SPANS + 1}
             index, rows = (self._session.rows(statement, bounds) for statement in (_INDEX, _SPANS))
             is_plain = not any(row[2] is None or is_owner(row) for row in index)
-            spans = [Span(object_id, order_of(low), order_of(high)) for object_id, low, high in rows]
+            spans = [Span(object_id, order_of(low), order_of(high), bool(gone)) for object_id, low, high, gone in rows]
             self._spans[run] = spans if is_plain and max(len(spans), len(index)) <= _MOST_SPANS else None
         return self._spans[run]
 
@@ -314,10 +319,17 @@ _SPANS = """
         (SELECT slot FROM state_item AS item WHERE checkpoint = :run AND item.object = found.object
             ORDER BY slot LIMIT 1),
         (SELECT slot FROM state_item AS item WHERE checkpoint = :run AND item.object = found.object
-            ORDER BY slot DESC LIMIT 1)
+            ORDER BY slot DESC LIMIT 1),
+        (SELECT count(*) > count(value) FROM (SELECT value FROM state_item AS item
+            WHERE checkpoint = :run AND item.object = found.object ORDER BY slot LIMIT 256))
+        OR (SELECT count(*) > count(value) FROM (SELECT value FROM state_item AS item
+            WHERE checkpoint = :run AND item.object = found.object ORDER BY slot DESC LIMIT 256))
     FROM found WHERE object IS NOT NULL LIMIT :most
 """
-"""The objects of a run with the least and the greatest slot of each: a few searches for each object."""
+"""The objects of a run with what a span says of each: a few searches for each object, and some hundred rows."""
+
+_BELOW_ALL = (-1, None)
+"""Less than every slot as :func:`order_of` says it."""
 
 
 def _in(runs: Sequence[RunNumber]) -> str:

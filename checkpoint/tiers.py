@@ -6,13 +6,13 @@ numbers go on to say which of two runs is newer. What a stretch of runs consists
 checkpoint inside of the stretch needs it.
 
 Runs are merged in tiers: a run belongs to the tier of its size, each tier sixteen times as large as the one below, and
-as soon as sixteen neighbours of a tier stand side by side they become one. A row is so rewritten about once for each
-factor of sixteen by which the state grows, and a read at any checkpoint visits a few runs of each tier. When the rows
-above the oldest run, the *base*, are as many as its own, all become one: what lies in the file stays within a small
-factor of the state. Rows of slots beyond all that were there before replace nothing, and count as rows of the base.
+thirty-two neighbours of a tier that stand side by side become one; sixteen, once the searches in many runs have taken
+as long as merging these does. A row is so rewritten about once for each such factor by which the state grows, and a
+read at any checkpoint visits a few runs of each tier.
 
-Where nobody reads, merging waits for thirty-two neighbours, so that a row is rewritten less often: sixteen are merged
-once the searches in many runs have taken as long as merging these does.
+When the rows above the oldest run, the *base*, that may replace others are as many as all others, all become one: so
+what lies in the file stays within a factor of the state. Rows of slots beyond all that were there before replace
+nothing, and count as rows of the base. Where nobody reads, or the runs are few, there may be four times as many.
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ UNREAD_FAN_IN = 32
 _TIMES, _LARGE_ROWS = 4, 16_384
 """The rows that may replace others may be so many times as many as these where nobody reads, and where runs are few;
 then only so many rows in all are worth a merge."""
+
+_MOST_TIMES = 32
+"""When all rows above the base are so many times as many as its own, they are merged with it whatever they are."""
 
 YOUNG = 8
 """How many of the newest runs are left alone, so that a short history costs no second copy of what is soon dropped."""
@@ -257,7 +260,7 @@ class RunMap:
         rows, base = self.rows(stretch), self.rows(stretch[:1])
         if stretch[:1] != self.live[:1] or rows - base < times * base:
             return False
-        replaced = self.rows(replacing(stretch))
+        replaced = rows - base if rows - base >= _MOST_TIMES * base else self.rows(replacing(stretch))
         return replaced >= times * (rows - replaced)
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint import Reader, Run, UnknownCheckpointError, tiers
+from checkpoint import Reader, Run, UnknownCheckpointError, known, tiers
 from checkpoint.pages import PAGE_ROWS
 from checkpoint.tiers import FAN_IN, RunMap, StoredRun
 from objectspace import PersistedObjectSpace
@@ -238,7 +238,8 @@ def test_a_thousand_retained_checkpoints_are_read_through_few_runs(
 
 
 @pytest.mark.usefixtures("unread")
-def test_a_store_that_nobody_reads_merges_later_and_less() -> None:
+def test_a_store_that_nobody_reads_merges_later_and_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known, "STEP", 1_000_000)
     most: dict[int, int] = {}
     written: dict[int, int] = {}
     for reads in (0, 200):
@@ -317,6 +318,20 @@ def test_rows_out_of_reach_go_although_no_row_replaces_them(kind: str, tmp_path:
             else:
                 del groups[cycle]
         assert space.store.database["state_item"].count < 0.6 * 25 * 3_000, "it only grows"
+
+
+@pytest.mark.usefixtures("unread")
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_what_comes_and_goes_beside_a_large_state_does_not_pile_up(newest_first: bool) -> None:
+    store = quick_store(":memory:", history=1)
+    store.append(run_of(dict.fromkeys(range(5_000), 0)))
+    for number in range(400):
+        slots = range(300 * number, 300 * number + 300)
+        store.append(run_of(dict.fromkeys(slots, number), object_id=2))
+        store.append(run_of(dict.fromkeys(slots[30:] if newest_first else slots, None), object_id=2))
+    deletions = store.database.execute("SELECT count(*) FROM state_item WHERE value IS NULL").fetchone()[0]
+    assert deletions < 60_000, f"{deletions} of 120,000"
+    assert store.verify()
 
 
 def test_no_checkpoint_pays_for_more_than_a_few_times_what_it_wrote() -> None:
