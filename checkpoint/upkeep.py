@@ -19,7 +19,7 @@ from checkpoint.tiers import FAN_IN, UNREAD_FAN_IN, RunNumber, StoredRun
 LEAST_ROWS = 256
 """How many rows a checkpoint copies at least, where there is something to merge."""
 
-_PACE, _LIVE_RUNS = 2, 32
+_PACE, _LIVE_RUNS = 2, 16
 """A checkpoint copies this many rows for each that it wrote, and one more for each so many live runs."""
 
 _SEARCHES, _MOST_PAID = 5, 10_000_000
@@ -38,14 +38,14 @@ _DELETED_AT_ONCE = 4 * FAN_IN
 def allowance(slots: int, live: int) -> int:
     """Return how many rows a checkpoint may copy.
 
-    Runs that come faster than they are merged raise it, so that their number settles: at two or three times thirty-two.
+    Runs that come faster than they are merged raise it, so that their number settles.
 
     Args:
         slots: the item rows that the checkpoint wrote.
         live: the runs that a read visits.
 
     >>> allowance(1, live=9), allowance(2000, live=9), allowance(2000, live=80)
-    (256, 4000, 8000)
+    (256, 4000, 14000)
     """
     return max(LEAST_ROWS, slots * (_PACE + live // _LIVE_RUNS))
 
