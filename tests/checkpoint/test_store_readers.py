@@ -151,7 +151,8 @@ def test_a_snapshot_that_is_held_lets_the_log_grow_and_nothing_else(path: Path) 
             assert values_in(reader.reader()) == {1: "a"}
         for _ in range(20):
             store.append(run_of(dict.fromkeys(range(300), "y" * 1000)))
-        assert log_of(path) < 2 * LOG_BYTES
+        # What the last checkpoint has merged may come on top.
+        assert log_of(path) < 3 * LOG_BYTES
     assert log_of(path) == 0
 
 
