@@ -15,12 +15,15 @@ from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
 
 MOST_SLOTS = 262_144
-"""How many slots are kept in memory, of all runs and objects together: some 25 MB."""
+"""How many slots are kept in memory, of all runs and objects together."""
 
 STEP = 1_024
 """After so many slots of an object that were looked for it is seen to what has been paid for."""
 
 _MOST_OBJECTS = 1_024
+
+RowsOf = Callable[[RunNumber], float]
+"""Returns how many rows a run has."""
 
 Known = Mapping[RunNumber, frozenset[Slot]]
 """All slots of an object that a run has rows of, deletions included, by run."""
@@ -50,13 +53,11 @@ class KnownSlots:
 
     Args:
         session: the connection.
-
-    ``rows_of`` tells how many rows a run has; without it nothing is kept.
+        rows_of: tells how many rows a run has; without it nothing is kept.
     """
 
-    def __init__(self, session: Session) -> None:
-        self.rows_of: Callable[[RunNumber], float] | None = None
-        self._session = session
+    def __init__(self, session: Session, rows_of: RowsOf | None = None) -> None:
+        self._session, self._rows_of = session, rows_of
         self._objects: dict[int, _Object] = {}
         self._room = MOST_SLOTS
 
@@ -77,8 +78,8 @@ class KnownSlots:
         """
         found = self._noted(object_id, slots)
         found.searches += slots
-        if found.unseen >= STEP and self.rows_of is not None:
-            self._learn(object_id, found, runs, self.rows_of)
+        if found.unseen >= STEP and self._rows_of is not None:
+            self._learn(object_id, found, runs, self._rows_of)
         return found.slots
 
     def searched_in(self, object_id: int, slots: int, run: RunNumber) -> None:
@@ -107,9 +108,7 @@ class KnownSlots:
         found.unseen += slots
         return found
 
-    def _learn(
-        self, object_id: int, found: _Object, runs: Sequence[RunNumber], rows_of: Callable[[RunNumber], float]
-    ) -> None:
+    def _learn(self, object_id: int, found: _Object, runs: Sequence[RunNumber], rows_of: RowsOf) -> None:
         # What the oldest run has is hardly ever of use: there is none to go on to.
         for run in runs[:-1]:
             # A run that was not there last time has come since.

@@ -15,8 +15,8 @@ from itertools import repeat
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from checkpoint.known import Known, KnownSlots
-from checkpoint.run import Payload, Slot, is_owner
+from checkpoint.known import Known, KnownSlots, RowsOf
+from checkpoint.run import Payload, Slot
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
 
@@ -32,34 +32,20 @@ class Extent(NamedTuple):
     high: Slot
 
 
-class Span(NamedTuple):
-    """The least and the greatest slot of an object in one run, as :func:`order_of` says them.
-
-    ``has_deletions`` tells whether any of its first or last rows deletes a slot, as where a queue has come and gone.
-    """
-
-    object: int
-    low: Any
-    high: Any
-    has_deletions: bool
-
-
 class Extents:
     """Between which slots the runs of a store have rows of an object: a run that is complete never changes.
 
     Args:
         session: the connection.
+        rows_of: tells how many rows a run has; without it no slots are kept in memory.
 
-    ``searches`` counts the searches for a slot in a run; whoever takes note of it begins anew. ``known`` has the slots
-    of some runs.
+    ``known`` has the slots of some runs.
     """
 
-    def __init__(self, session: Session) -> None:
-        self.searches = 0
-        self.known = KnownSlots(session)
+    def __init__(self, session: Session, rows_of: RowsOf | None = None) -> None:
+        self.known = KnownSlots(session, rows_of)
         self._session = session
-        self._spans: dict[RunNumber, list[Span] | None] = {}
-        self._known: dict[RunNumber, dict[int, Extent | None]] = {}
+        self._found: dict[RunNumber, dict[int, Extent | None]] = {}
         self._objects: set[int] = set()
 
     def of(self, runs: Sequence[RunNumber], object_id: int) -> list[Extent]:
@@ -70,57 +56,24 @@ class Extents:
         if object_id not in self._objects and len(self._objects) >= _MOST_OBJECTS:
             self.clear()
         self._objects.add(object_id)
-        unknown = [run for run in runs if object_id not in self._known.get(run, ())]
+        unknown = [run for run in runs if object_id not in self._found.get(run, ())]
         if unknown:
             for run, low, high in self._session.peek_all(_extents(unknown), {"object": object_id}):
                 found = None if low is None else Extent(run, low, high)
-                self._known.setdefault(run, {})[object_id] = found
-        found_all = (self._known[run][object_id] for run in runs)
+                self._found.setdefault(run, {})[object_id] = found
+        found_all = (self._found[run][object_id] for run in runs)
         return [extent for extent in found_all if extent is not None]
-
-    def replacing(self, runs: Sequence[RunNumber]) -> list[RunNumber]:
-        """Return those of some runs, oldest first, whose rows may replace rows of the ones before.
-
-        The others have slots beyond all of those alone, as where objects just grow. A run with rows of many objects
-        counts as one that may replace, and so do all after it; so does one with an object that was deleted or that
-        owns others, whose slots can be out of reach though no row replaces them. Rows of slots that have come and gone
-        replace nothing either, but are of no use.
-
-        Time: O(runs), and some searches for each that is new.
-        """
-        highest: dict[int, Any] = {}
-        found: list[RunNumber] = []
-        for place, run in enumerate(runs):
-            spans = self._spans_of(run)
-            if spans is None:
-                return [*found, *runs[max(1, place) :]]
-            if place and any(one.has_deletions or one.low <= highest.get(one.object, _BELOW_ALL) for one in spans):
-                found.append(run)
-            highest.update({one.object: max(one.high, highest.get(one.object, one.high)) for one in spans})
-        return found
-
-    def _spans_of(self, run: RunNumber) -> list[Span] | None:
-        """Return between which slots a run has rows of each object, ``None`` where that does not tell enough."""
-        if run not in self._spans:
-            bounds = {"run": run, "most": _MOST_SPANS + 1}
-            index, rows = (self._session.rows(statement, bounds) for statement in (_INDEX, _SPANS))
-            is_plain = not any(row[2] is None or is_owner(row) for row in index)
-            spans = [Span(object_id, order_of(low), order_of(high), bool(gone)) for object_id, low, high, gone in rows]
-            self._spans[run] = spans if is_plain and max(len(spans), len(index)) <= _MOST_SPANS else None
-        return self._spans[run]
 
     def keep(self, runs: Container[RunNumber]) -> None:
         """Forget all other runs: another one may have their number one day."""
         self.known.keep(runs)
-        for known in (self._known, self._spans):
-            for run in [run for run in known if run not in runs]:
-                del known[run]
+        for run in [run for run in self._found if run not in runs]:
+            del self._found[run]
 
     def clear(self) -> None:
         """Forget everything."""
         self.known.clear()
-        self._spans.clear()
-        self._known.clear()
+        self._found.clear()
         self._objects.clear()
 
 
@@ -150,7 +103,6 @@ class Lookup:
         Time: O(runs that may have it · log n).
         """
         runs = self._asked(object_id, slot) if len(self._runs) > _FEW_RUNS else self._runs
-        self._extents.searches += len(runs)
         return self._session.peek(self._statement(runs), (object_id, slot))  # type: ignore[no-any-return]
 
     def _asked(self, object_id: int, slot: Slot) -> Sequence[RunNumber]:
@@ -186,7 +138,6 @@ class Lookup:
         known = self._extents.known.searched(object_id, len(left), self._runs)
         if known:
             runs = [run for run in runs if run not in known or not known[run].isdisjoint(left)]
-        self._extents.searches += len(runs) * len(left)
         for start in range(0, len(left) if runs else 0, _ASKED[-1]):
             newest.update(_by_slot(self._within(runs, object_id, left[start : start + _ASKED[-1]])))
         return list(newest.values())
@@ -205,7 +156,6 @@ class Lookup:
             else:
                 self._extents.known.searched_in(object_id, len(asked), run)
             found: dict[Slot, ReadRow] = {}
-            self._extents.searches += len(asked)
             dense = self._close_by((run,), object_id, asked)
             if dense is not None:
                 found = _by_slot(dense)
@@ -306,32 +256,6 @@ def _extents(runs: Sequence[RunNumber]) -> str:
     return f"SELECT column1, ({first} LIMIT 1), ({first} DESC LIMIT 1) FROM (VALUES {rows})"
 
 
-_INDEX = "SELECT object, name, kind, codec FROM state_index WHERE checkpoint = :run LIMIT :most"
-
-_SPANS = """
-    WITH RECURSIVE found(object) AS (
-        SELECT min(object) FROM state_item WHERE checkpoint = :run
-        UNION ALL
-        SELECT (SELECT min(object) FROM state_item WHERE checkpoint = :run AND object > found.object) FROM found
-        WHERE found.object IS NOT NULL
-    )
-    SELECT object,
-        (SELECT slot FROM state_item AS item WHERE checkpoint = :run AND item.object = found.object
-            ORDER BY slot LIMIT 1),
-        (SELECT slot FROM state_item AS item WHERE checkpoint = :run AND item.object = found.object
-            ORDER BY slot DESC LIMIT 1),
-        (SELECT count(*) > count(value) FROM (SELECT value FROM state_item AS item
-            WHERE checkpoint = :run AND item.object = found.object ORDER BY slot LIMIT 256))
-        OR (SELECT count(*) > count(value) FROM (SELECT value FROM state_item AS item
-            WHERE checkpoint = :run AND item.object = found.object ORDER BY slot DESC LIMIT 256))
-    FROM found WHERE object IS NOT NULL LIMIT :most
-"""
-"""The objects of a run with what a span says of each: a few searches for each object, and some hundred rows."""
-
-_BELOW_ALL = (-1, None)
-"""Less than every slot as :func:`order_of` says it."""
-
-
 def _in(runs: Sequence[RunNumber]) -> str:
     return "checkpoint = ?" if len(runs) == 1 else f"checkpoint IN ({','.join(map(str, runs))})"
 
@@ -352,9 +276,6 @@ _FEW_RUNS = 3
 
 _READS = 16
 """After so many slots that were read one by one through a reader the extents of their object are looked up."""
-
-_MOST_SPANS = 16
-"""Of a run with more objects than that it is not found out whether it just adds slots."""
 
 _MOST_OBJECTS = 1024
 """How many objects have their extents remembered."""

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from functools import cached_property, wraps
+from functools import wraps
 from operator import itemgetter
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
@@ -91,14 +91,8 @@ class Reader:
     def read_from(self, runs: Sequence[RunNumber]) -> None:
         """Read the same state from other runs from now on."""
         self.runs = tuple(sorted(runs, reverse=True))
-        self.__dict__.pop("_in", None)
+        self._in = _within(self.runs)
         self._lookup = Lookup(self._session, self.runs, self._extents)
-
-    @cached_property
-    def _in(self) -> str:
-        """The condition on the number of the run."""
-        runs = self.runs
-        return "= -1" if not runs else f"= {runs[0]}" if len(runs) == 1 else f"IN ({','.join(map(str, runs))})"
 
     @property
     def newest(self) -> int:
@@ -430,6 +424,13 @@ class Reader:
     def _allow(self) -> None:
         if self._refusal is not None:
             raise UnknownCheckpointError(self._refusal)
+
+
+def _within(runs: Sequence[RunNumber]) -> str:
+    """Return the condition on the number of the run."""
+    if len(runs) == 1:
+        return f"= {runs[0]}"
+    return f"IN ({','.join(map(str, runs))})" if runs else "= -1"
 
 
 def _overlaid(older: list[ReadRow], page: list[ReadRow], newer: list[ReadRow], *, reverse: bool) -> list[ReadRow]:

@@ -83,7 +83,7 @@ class CheckpointStore:
             require_usable(Path(path), read_only=read_only)
         self._session = Session(self.path, read_only=read_only, durability=durability)
         self._mutex = self._session.mutex
-        self._extents = Extents(self._session)
+        self._extents = Extents(self._session, self._rows_of)
         self._readers: WeakKeyDictionary[Reader, CheckpointRecord | None] = WeakKeyDictionary()
         self._suspected: set[str] = set()
         self._lock = None if read_only or self._session.in_memory else WriterLock(Path(path))
@@ -489,9 +489,8 @@ class CheckpointStore:
         """Read what is kept in memory: so no commit has to look at the table of checkpoints."""
         last, following = (read_integers(self._session, statement) for statement in _LOADED)
         found = catalogue.load(self._session)
-        self._runs, self._upkeep = found.runs, Upkeep(self._session, found, self._extents)
+        self._runs, self._upkeep = found.runs, Upkeep(self._session, found)
         self._extents.clear()
-        self._extents.known.rows_of = self._rows_of
         self._last = (last[0][0], last[0][1]) if last else (0, 0)
         self._next_object_id = following[0][0] if following else 1
 
@@ -600,8 +599,6 @@ class CheckpointStore:
         """Pay for some of the merging and deleting that is due, and copy the log."""
         young = min(self._retention.history, YOUNG)
         self._session.copy_log()
-        self._upkeep.note_searches(self._extents.searches)
-        self._extents.searches = 0
         if not self._upkeep.owe(slots) and not is_full:
             return
         try:

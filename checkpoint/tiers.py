@@ -6,20 +6,18 @@ numbers go on to say which of two runs is newer. What a stretch of runs consists
 checkpoint inside of the stretch needs it.
 
 Runs are merged in tiers: a run belongs to the tier of its size, each tier sixteen times as large as the one below, and
-thirty-two neighbours of a tier that stand side by side become one; sixteen, once the searches in many runs have taken
-as long as merging these does. A row is so rewritten about once for each such factor by which the state grows, and a
-read at any checkpoint visits a few runs of each tier.
+sixteen neighbours of a tier that stand side by side become one. A row is so rewritten about once for each such factor
+by which the state grows, and a read at any checkpoint visits a few runs of each tier.
 
 When the rows above the oldest run, the *base*, that may replace others are as many as all others, all become one: so
 what lies in the file stays within a factor of the state. Rows of slots beyond all that were there before replace
-nothing, and count as rows of the base. Where nobody reads, or the runs are few, there may be four times as many.
+nothing, and count as rows of the base. While the runs are fewer than sixteen, there may be four times as many.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from math import inf
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
@@ -32,12 +30,8 @@ Replacing = Callable[[Sequence[RunNumber]], Sequence[RunNumber]]
 FAN_IN = 16
 """How many neighbouring runs of a tier are merged into one."""
 
-UNREAD_FAN_IN = 32
-"""The same where the reads have not paid for it: what a process has in memory is not read, however many runs."""
-
 _TIMES, _LARGE_ROWS = 4, 16_384
-"""The rows that may replace others may be so many times as many as these where nobody reads, and where runs are few;
-then only so many rows in all are worth a merge."""
+"""While runs are few, the rows that may replace others may be so many times as many as these, and so many in all."""
 
 _MOST_TIMES = 32
 """When all rows above the base are so many times as many as its own, they are merged with it whatever they are."""
@@ -140,7 +134,6 @@ class RunMap:
         self,
         young: int,
         busy: Collection[RunNumber] = (),
-        paid: float = inf,
         replacing: Replacing = itemgetter(slice(1, None)),
     ) -> tuple[RunNumber, ...]:
         """Return the neighbouring runs to merge next, oldest first; nothing where reads visit few runs already.
@@ -148,12 +141,11 @@ class RunMap:
         Args:
             young: how many of the newest runs to leave alone.
             busy: runs that are not to be merged: they already are being.
-            paid: how many rows the reads have paid to have merged early.
             replacing: tells which of some runs may replace rows of the ones before; all but the first by default.
 
         Time: O(live runs).
         """
-        groups = (self._group(stretch, paid, replacing) for stretch in _stretches(self.live[:-young], busy))
+        groups = (self._group(stretch, replacing) for stretch in _stretches(self.live[:-young], busy))
         return next(filter(None, groups), ())
 
     def unneeded(
@@ -238,19 +230,15 @@ class RunMap:
         position = bisect_right(self._fulls, number)
         return self._fulls[position - 1] if position else 0
 
-    def _group(self, stretch: Sequence[RunNumber], paid: float, replacing: Replacing) -> tuple[RunNumber, ...]:
+    def _group(self, stretch: Sequence[RunNumber], replacing: Replacing) -> tuple[RunNumber, ...]:
         """Return what is to be merged of a stretch: all of it with the base, or neighbours of a tier, or nothing."""
-        rows = self.rows(stretch)
         if len(stretch) < FAN_IN:
-            is_due = rows >= _LARGE_ROWS and self._is_outgrown(stretch, _TIMES, replacing)
+            is_due = self.rows(stretch) >= _LARGE_ROWS and self._is_outgrown(stretch, _TIMES, replacing)
             return tuple(stretch) if is_due else ()
-        is_paid = rows <= paid or len(stretch) >= UNREAD_FAN_IN
-        if self._is_outgrown(stretch, 1 if is_paid else _TIMES, replacing):
+        if self._is_outgrown(stretch, 1, replacing):
             return tuple(stretch)
-        crowds = list(_crowded([self._by_number[run].slots for run in stretch]))
-        most = [(start, start + UNREAD_FAN_IN) for start, end in crowds if end - start >= UNREAD_FAN_IN]
-        early = [(start, start + FAN_IN) for start, _ in crowds if self.rows(stretch[start : start + FAN_IN]) <= paid]
-        return next((tuple(stretch[start:end]) for start, end in most + early), ())
+        crowds = _crowded([self._by_number[run].slots for run in stretch])
+        return next((tuple(stretch[start : start + FAN_IN]) for start in crowds), ())
 
     def _is_outgrown(self, stretch: Sequence[RunNumber], times: int, replacing: Replacing) -> bool:
         """Tell whether a stretch has the base, and its rows that may replace others are so many times as many as these.
@@ -269,8 +257,8 @@ def is_own(run: RunNumber) -> bool:
     return isinstance(run, int)
 
 
-def _crowded(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield where a tier holds enough neighbours to merge, and where it ends, the lowest tier first.
+def _crowded(sizes: Sequence[int]) -> Iterator[int]:
+    """Yield where a tier holds enough neighbours to merge, the lowest tier first.
 
     A run that is older than a larger one counts to the tier of the larger one: it has no other neighbours to grow with.
     So tiers never rise from old to new, and few runs are live although some checkpoints are large and others small.
@@ -280,10 +268,10 @@ def _crowded(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
         tier = _tier(sizes[start])
         if tier > top:
             if end - (start + 1) >= FAN_IN:
-                yield start + 1, end
+                yield start + 1
             end, top = start + 1, tier
     if end >= FAN_IN:
-        yield 0, end
+        yield 0
 
 
 def _stretches(runs: Sequence[RunNumber], busy: Collection[RunNumber]) -> Iterator[Sequence[RunNumber]]:

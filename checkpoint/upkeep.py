@@ -11,19 +11,16 @@ from collections.abc import Collection, Iterator, Sequence
 
 from checkpoint.catalogue import Catalogue, note_dropped, note_gone, note_merging
 from checkpoint.errors import CorruptStoreError
-from checkpoint.lookup import Extents
+from checkpoint.growth import Growth
 from checkpoint.merging import Merge, delete_rows
 from checkpoint.session import Session
-from checkpoint.tiers import FAN_IN, UNREAD_FAN_IN, RunNumber, StoredRun
+from checkpoint.tiers import FAN_IN, RunNumber, StoredRun
 
 LEAST_ROWS = 256
 """How many rows a checkpoint copies at least, where there is something to merge."""
 
 _PACE, _LIVE_RUNS = 2, 16
 """A checkpoint copies this many rows for each that it wrote, and one more for each so many live runs."""
-
-_SEARCHES, _MOST_PAID = 5, 10_000_000
-"""So many searches for a slot in a run take as long as a row copied; they pay for so many rows at most in advance."""
 
 _BASE_COST = 3
 """A row of the base counts for so many: copying it makes reads no quicker, and room only in the end, so it can wait."""
@@ -59,12 +56,11 @@ class Upkeep:
     Args:
         session: the connection.
         catalogue: what the file says of its runs.
-        extents: what is known of their slots.
     """
 
-    def __init__(self, session: Session, catalogue: Catalogue, extents: Extents) -> None:
+    def __init__(self, session: Session, catalogue: Catalogue) -> None:
         self.damage: list[CorruptStoreError] = []
-        self._session, self._runs, self._extents = session, catalogue.runs, extents
+        self._session, self._runs, self._growth = session, catalogue.runs, Growth(session)
         self._merges = [self._merge(run, parts) for run, parts in catalogue.merging.items()]
         self._dropped = list(catalogue.dropped)
         self._suspect: set[RunNumber] = set()
@@ -73,11 +69,6 @@ class Upkeep:
         self._finished: list[StoredRun] = []
         self._unneeded: tuple[RunNumber, ...] = ()
         self._due = 0
-        self._paid = 0
-
-    def note_searches(self, searches: int) -> None:
-        """Take note of how often a slot was looked for in a run since the last checkpoint."""
-        self._paid = min(self._paid + searches // _SEARCHES, _MOST_PAID)
 
     @property
     def merging(self) -> Merge | None:
@@ -103,8 +94,6 @@ class Upkeep:
         base = self._runs.live[0] if self._runs.live else 0
         self.give_up(connection, [merge for merge in self._merges if merge.run < base])
         while group := self._next(young):
-            if len(group) < UNREAD_FAN_IN:
-                self._paid = max(0, self._paid - self._runs.rows(group))
             self.begin_merge(connection, group)
 
     def begin_merge(self, connection: sqlite3.Connection, parts: Sequence[RunNumber]) -> None:
@@ -171,13 +160,14 @@ class Upkeep:
         unneeded, self._unneeded = self._unneeded, ()
         if unneeded:
             self._runs.dropped(unneeded)
+            self._growth.keep(self._runs)
         return bool(finished)
 
     def _merge(self, run: RunNumber, parts: Sequence[RunNumber]) -> Merge:
         return Merge(self._session, run, parts, is_base=parts[0] in self._runs.at(int(run))[:1])
 
     def _next(self, young: int) -> tuple[RunNumber, ...]:
-        return self._runs.due(young, self._busy(), self._paid, self._extents.replacing)
+        return self._runs.due(young, self._busy(), self._growth.replacing)
 
     def _parts(self) -> set[RunNumber]:
         return {part for merge in self._merges for part in merge.parts}

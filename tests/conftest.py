@@ -8,7 +8,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
-from checkpoint import tiers
 from tests.tally import TALLY
 
 settings.register_profile("suite", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -31,17 +30,6 @@ class SparkBesideTheRest(LoadFileScheduling):  # type: ignore[misc]
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SparkBesideTheRest:
     """Divide the tests among the processes."""
     return SparkBesideTheRest(config, log)
-
-
-UNREAD_FAN_IN = tiers.UNREAD_FAN_IN
-tiers.UNREAD_FAN_IN = tiers.FAN_IN
-"""Stores merge as early as those that are read, so that short histories meet it, too."""
-
-
-@pytest.fixture
-def unread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let stores of which no slots are read merge as late as they do outside of the tests."""
-    monkeypatch.setattr(tiers, "UNREAD_FAN_IN", UNREAD_FAN_IN)
 
 
 @pytest.fixture

@@ -74,7 +74,7 @@ def test_slots_are_found_after_any_history(steps: list[tuple[str, Any]]) -> None
             assert_finds(store.reader(), states[newest])
             for other in (2, 3):
                 assert store.reader().item(other, 1) is None
-            remembered = [*store._extents._known, *store._extents._spans, *runs_known(store)]
+            remembered = [*store._extents._found, *store._upkeep._growth._spans, *runs_known(store)]
             assert all(run in store._runs for run in remembered), "a run that is gone is remembered"
 
 
@@ -116,7 +116,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         for number in range(1, 30):
             assert [reader.item(number, slot) for slot in (3, 3, 3)] == [(3, "3", None)] * 3
             assert len(reader.items_at(number, range(9))) == 9
-            assert all(len(objects) <= 5 for objects in store._extents._known.values())
+            assert all(len(objects) <= 5 for objects in store._extents._found.values())
 
 
 def asked(store: CheckpointStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:

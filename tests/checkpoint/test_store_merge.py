@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint import Reader, Run, UnknownCheckpointError, known, tiers
+from checkpoint import Reader, Run, UnknownCheckpointError
 from checkpoint.pages import PAGE_ROWS
 from checkpoint.tiers import FAN_IN, RunMap, StoredRun
 from objectspace import PersistedObjectSpace
@@ -26,7 +26,6 @@ from tests.checkpoint.store_helpers import (
     run_of,
     values_in,
 )
-from tests.conftest import UNREAD_FAN_IN
 
 
 @dataclass
@@ -214,11 +213,7 @@ def test_whatever_is_merged_and_dropped_every_kept_checkpoint_is_whole(seed: int
             )
 
 
-@pytest.mark.parametrize(("fan_in", "most"), [(FAN_IN, 40), (UNREAD_FAN_IN, 50)])
-def test_a_thousand_retained_checkpoints_are_read_through_few_runs(
-    fan_in: int, most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tiers, "UNREAD_FAN_IN", fan_in)
+def test_a_thousand_retained_checkpoints_are_read_through_few_runs() -> None:
     store, model = quick_store(":memory:", history=1000), Model()
     images = [model.image()]
     for number in range(1, 1101):
@@ -226,10 +221,10 @@ def test_a_thousand_retained_checkpoints_are_read_through_few_runs(
         model = model.follow(run)
         images.append(model.image())
         store.append(run)
-        assert len(store.reader().runs) <= most
+        assert len(store.reader().runs) <= 40
     assert len([record for record in store.checkpoints() if record.run_slots is not None]) >= 1000
     for number in range(101, 1101):
-        assert len(store.reader(number).runs) <= most
+        assert len(store.reader(number).runs) <= 40
         if number % 13 == 0:
             assert image_of(store.reader(number)) == images[number]
     rows = store.database.execute("SELECT checkpoint, count(*) FROM state_item GROUP BY checkpoint").fetchall()
@@ -237,45 +232,6 @@ def test_a_thousand_retained_checkpoints_are_read_through_few_runs(
     assert {number: count for number, count in rows if number in written} == written
 
 
-@pytest.mark.usefixtures("unread")
-def test_a_store_that_nobody_reads_merges_later_and_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known, "STEP", 1_000_000)
-    most: dict[int, int] = {}
-    written: dict[int, int] = {}
-    for reads in (0, 200):
-        store = quick_store(":memory:", history=1)
-        store.append(run_of(dict.fromkeys(range(2_000), 0)))
-        before = store.database.conn.total_changes
-        for number in range(1, 300):
-            chance = random.Random(number)
-            store.append(run_of({chance.randrange(2_000): number for _ in range(100)}))
-            reader = store.reader()
-            for _ in range(reads):
-                reader.item(1, chance.randrange(2_000))
-            most[reads] = max(most.get(reads, 0), len(reader.runs))
-        written[reads] = store.database.conn.total_changes - before
-        assert store.verify()
-        assert len(values_in(store.reader())) == 2_000
-        assert store.database["state_item"].count < 10 * 2_000, "the file grows"
-    assert most[200] + 10 < most[0] < 3 * UNREAD_FAN_IN
-    assert written[0] < 0.9 * written[200]
-
-
-@pytest.mark.usefixtures("unread")
-def test_a_store_merges_soon_where_its_slots_are_read_again() -> None:
-    store = quick_store(":memory:", history=1)
-    store.append(run_of(dict.fromkeys(range(5_000), 0)))
-    for number in range(29):
-        store.append(run_of(dict.fromkeys(range(number, number + 40), number)))
-    assert len(store.reader().runs) == 30, "nobody has read"
-    store.reader().items_at(1, list(range(2_000)))
-    for number in range(60):
-        store.append(run_of({number: number}))
-    assert len(store.reader().runs) < 2 * FAN_IN
-    assert store.verify()
-
-
-@pytest.mark.usefixtures("unread")
 @pytest.mark.parametrize(("rows", "times"), [(1_000, 32), (5_000, 16)])
 def test_rows_that_replace_all_others_again_and_again_are_soon_merged(rows: int, times: int) -> None:
     store = quick_store(":memory:", history=1)
@@ -320,7 +276,6 @@ def test_rows_out_of_reach_go_although_no_row_replaces_them(kind: str, tmp_path:
         assert space.store.database["state_item"].count < 0.6 * 25 * 3_000, "it only grows"
 
 
-@pytest.mark.usefixtures("unread")
 @pytest.mark.parametrize("newest_first", [False, True])
 def test_what_comes_and_goes_beside_a_large_state_does_not_pile_up(newest_first: bool) -> None:
     store = quick_store(":memory:", history=1)
