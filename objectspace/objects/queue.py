@@ -39,6 +39,7 @@ class Queue(PersistedObject, Generic[T]):
     """
 
     kind = "Queue"
+    __slots__ = ("_front",)  # Found sooner there than in a __dict__ that has methods, too.
     __hash__ = None  # type: ignore[assignment]
 
     def _begin(self, options: dict[str, Any]) -> None:

@@ -182,6 +182,7 @@ class Set(MemberCodec, SetMethods[T]):
     """
 
     kind = "Set"
+    __slots__ = ("_table",)  # Found sooner there than in a __dict__ that has methods, too.
     _is_ranked = True
     __hash__ = None  # type: ignore[assignment]
     __init__ = KeyedObject.__init__

@@ -40,6 +40,7 @@ class Stack(PersistedObject, Generic[T]):
     """
 
     kind = "Stack"
+    __slots__ = ("_top",)  # Found sooner there than in a __dict__ that has methods, too.
     __hash__ = None  # type: ignore[assignment]
 
     def _begin(self, options: dict[str, Any]) -> None:
