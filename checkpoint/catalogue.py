@@ -103,6 +103,7 @@ def note_dropped(connection: sqlite3.Connection, runs: Collection[RunNumber]) ->
         f" ON CONFLICT (run) DO UPDATE SET state = '{_DROPPED}', parts = NULL",
         [(run, int(run), int(run)) for run in runs],
     )
+    connection.executemany("DELETE FROM filter WHERE run = ?", [(run,) for run in runs])
 
 
 def note_gone(connection: sqlite3.Connection, runs: Sequence[RunNumber]) -> None:

@@ -98,11 +98,11 @@ def _write(session: Session, staged: Path, number: int, progress: Progress, orig
 
 def _sources(session: Session) -> Iterator[tuple[str, str, str]]:
     """Yield each table that has rows by run, with the column that tells which, and what to copy of a row."""
-    is_old = session.row("PRAGMA user_version")[0] == 1
-    for table, column in NUMBERED:
-        if is_old and table == "checkpoint":  # one that is read only is not upgraded before it is copied
+    is_first = session.row("PRAGMA user_version")[0] == 1
+    for table, column in NUMBERED:  # One that is read only is not upgraded before it is copied.
+        if is_first and table == "checkpoint":
             yield table, column, f"*, iif(run_slots IS NULL, NULL, {schema.FIRST_IN_FORMAT_1})"
-        elif not (is_old and table in ("run", "portion")):
+        elif session.row("SELECT 1 FROM sqlite_schema WHERE name = ?", (table,)):
             yield table, column, "*"
 
 

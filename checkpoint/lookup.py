@@ -10,12 +10,12 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Container, Sequence
 from contextlib import suppress
-from functools import cached_property
-from itertools import repeat
+from functools import cache
+from itertools import compress, repeat
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from checkpoint.known import Known, KnownSlots, RowsOf
+from checkpoint.filters import Filters, RowsOf, RunFilter, mark_of, marks_of, may_have, passing
 from checkpoint.run import Payload, Slot
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
@@ -37,13 +37,13 @@ class Extents:
 
     Args:
         session: the connection.
-        rows_of: tells how many rows a run has; without it no slots are kept in memory.
+        rows_of: tells how many rows a run has; without it the runs have no filters.
 
-    ``known`` has the slots of some runs.
+    ``filters`` has the filters of some runs.
     """
 
     def __init__(self, session: Session, rows_of: RowsOf | None = None) -> None:
-        self.known = KnownSlots(session, rows_of)
+        self.filters = Filters(session, rows_of)
         self._session = session
         self._found: dict[RunNumber, dict[int, Extent | None]] = {}
         self._objects: set[int] = set()
@@ -66,13 +66,13 @@ class Extents:
 
     def keep(self, runs: Container[RunNumber]) -> None:
         """Forget all other runs: another one may have their number one day."""
-        self.known.keep(runs)
+        self.filters.keep(runs)
         for run in [run for run in self._found if run not in runs]:
             del self._found[run]
 
     def clear(self) -> None:
         """Forget everything."""
-        self.known.clear()
+        self.filters.clear()
         self._found.clear()
         self._objects.clear()
 
@@ -90,12 +90,8 @@ class Lookup:
         self._session, self._runs, self._extents = session, runs, extents
         self._apart: dict[int, list[Extent] | None] = {}
         self._reads: Counter[int] = Counter()
-        self._statements: dict[tuple[RunNumber, ...], str] = {}
-
-    @cached_property
-    def _point(self) -> str:
-        """The query for a slot in all runs, made when one is looked for: every checkpoint has a reader of its own."""
-        return _newest_of(self._runs)
+        self._filters: Sequence[RunFilter] = ()
+        self._changes = 0
 
     def one(self, object_id: int, slot: Slot) -> tuple[Payload | None, int | None] | None:
         """Return value and rank of the newest row of a slot, ``None`` where there is none.
@@ -103,28 +99,27 @@ class Lookup:
         Time: O(runs that may have it · log n).
         """
         runs = self._asked(object_id, slot) if len(self._runs) > _FEW_RUNS else self._runs
-        return self._session.peek(self._statement(runs), (object_id, slot))  # type: ignore[no-any-return]
+        if not runs:
+            return None
+        return self._session.peek(_newest_of(len(runs)), (object_id, slot, *runs))  # type: ignore[no-any-return]
 
     def _asked(self, object_id: int, slot: Slot) -> Sequence[RunNumber]:
-        """Return the runs that may have a slot, the newest first, up to one that is known to have it."""
+        """Return the runs that may have a slot, the newest first."""
         extents = self._apart[object_id] if object_id in self._apart else self._find_apart(object_id)
         if extents is not None:
             with suppress(TypeError):  # A number is not compared with text: then all are asked.
-                return tuple([run for run, low, high in extents if low <= slot <= high])  # type: ignore[operator]
-        known = self._extents.known.searched(object_id, 1, self._runs)
-        return _up_to(known, self._runs, slot) if known else self._runs
+                return [run for run, low, high in extents if low <= slot <= high]  # type: ignore[operator]
+        filters = self._filters_of(1)
+        if not filters:
+            return self._runs
+        return passing(filters, mark_of(object_id, slot))
 
-    def _statement(self, runs: Sequence[RunNumber]) -> str:
-        """Return the query for a slot in some of the runs: few enough different ones for SQLite to keep prepared."""
-        if runs is self._runs:
-            return self._point
-        key = tuple(runs)
-        found = self._statements.get(key)
-        if found is None:
-            if len(self._statements) >= _STATEMENTS:
-                return self._point
-            found = self._statements[key] = _newest_of(key)
-        return found
+    def _filters_of(self, slots: int) -> Sequence[RunFilter]:
+        """Return the filters of the runs, where so many slots are looked for."""
+        changes = self._extents.filters.note(slots, self._runs)
+        if self._changes != changes:
+            self._changes, self._filters = changes, self._extents.filters.of(self._runs)
+        return self._filters
 
     def many(self, object_id: int, slots: Sequence[Slot]) -> list[ReadRow]:
         """Return the newest rows of those of many slots that have any, in any order: quicker than one by one.
@@ -135,9 +130,10 @@ class Lookup:
         left, runs = in_order(slots), self._runs
         if len(runs) > 1 and len(left) >= _ASKED[1]:
             left, runs = self._from_the_newest(object_id, left, newest)
-        known = self._extents.known.searched(object_id, len(left), self._runs)
-        if known:
-            runs = [run for run in runs if run not in known or not known[run].isdisjoint(left)]
+        if len(runs) > 1 and left and (filters := self._filters_of(len(left))):
+            marks = list(marks_of(object_id, left))
+            asked = {one.run for one in filters if any(may_have(one, marks))}
+            runs = [run for run in runs if run in asked]
         for start in range(0, len(left) if runs else 0, _ASKED[-1]):
             newest.update(_by_slot(self._within(runs, object_id, left[start : start + _ASKED[-1]])))
         return list(newest.values())
@@ -146,15 +142,15 @@ class Lookup:
         self, object_id: int, left: Sequence[Slot], newest: dict[Slot, ReadRow]
     ) -> tuple[Sequence[Slot], Sequence[RunNumber]]:
         """Note what is found run by run; return what is left when it is little, and the runs that were not asked."""
-        extents, known = self._extents.of(self._runs, object_id), self._extents.known.of(object_id)
+        extents, marks = self._extents.of(self._runs, object_id), dict[Slot, int]()
         for place, (run, low, high) in enumerate(extents):
             if len(left) < _ASKED[1]:
                 return left, [extent.run for extent in extents[place:]]
             asked = left[_place(bisect_left, left, low) : _place(bisect_right, left, high)]
-            if run in known:
-                asked = list(filter(known[run].__contains__, asked))
-            else:
-                self._extents.known.searched_in(object_id, len(asked), run)
+            found_filter = self._extents.filters.one(run, len(asked)) if run != self._runs[-1] else None
+            if found_filter:
+                marks = marks or dict(zip(left, marks_of(object_id, left), strict=True))
+                asked = list(compress(asked, may_have(found_filter, map(marks.__getitem__, asked))))
             found: dict[Slot, ReadRow] = {}
             dense = self._close_by((run,), object_id, asked)
             if dense is not None:
@@ -207,27 +203,16 @@ class Lookup:
         return self._apart.setdefault(object_id, extents if 2 * together <= len(self._runs) * len(spans) else None)
 
 
-def _up_to(known: Known, runs: Sequence[RunNumber], slot: Slot) -> Sequence[RunNumber]:
-    """Return those of some runs that may have a slot, up to one that is known to have it."""
-    found: list[RunNumber] = []
-    for run in runs:
-        slots = known.get(run)
-        if slots is None or slot in slots:
-            found.append(run)
-            if slots is not None:
-                break
-    return found
-
-
-def _newest_of(runs: Sequence[RunNumber]) -> str:
-    """Return the query for value and rank of a slot in the newest of some runs that has it."""
-    if len(runs) == 1:
-        return f"SELECT value, rank FROM state_item WHERE checkpoint = {runs[0]} AND object = ? AND slot = ?"
+@cache
+def _newest_of(runs: int) -> str:
+    """Return the query for value and rank of a slot in the newest of so many runs that has it."""
+    if runs == 1:
+        return "SELECT value, rank FROM state_item WHERE object = ? AND slot = ? AND checkpoint = ?"
     # The newest run comes first, and the first row ends it. A list after IN would be sorted anew for each slot.
-    newest_first = ", ".join(f"({run})" for run in runs) or "(-1)"
+    newest_first = ", ".join(f"(?{3 + place})" for place in range(runs))
     return (
         f"SELECT value, rank FROM (VALUES {newest_first}) AS run CROSS JOIN state_item"
-        " WHERE checkpoint = run.column1 AND object = ? AND slot = ? LIMIT 1"
+        " WHERE checkpoint = run.column1 AND object = ?1 AND slot = ?2 LIMIT 1"
     )
 
 
@@ -267,9 +252,6 @@ def _one_of(runs: Sequence[RunNumber]) -> Sequence[RunNumber]:
 def _by_slot(rows: list[ReadRow]) -> dict[Slot, ReadRow]:
     return dict(zip(map(_slot, rows), rows, strict=True))
 
-
-_STATEMENTS = 64
-"""For how many combinations of runs a statement is kept: SQLite's module keeps 128 prepared."""
 
 _FEW_RUNS = 3
 """So many runs are asked in less time than it takes to see which of them have a slot."""

@@ -27,6 +27,7 @@ NUMBERED = (
     ("state_item", "checkpoint"),
     ("run", "run"),
     ("portion", "run"),
+    ("filter", "run"),
 )
 """Every table that has rows by run, with the column that tells which."""
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from checkpoint.catalogue import marks, note_merged
 from checkpoint.digests import Check, check_of, check_run
+from checkpoint.filters import STORED_ROWS, FilterMaker
 from checkpoint.merge import insert_rows
 from checkpoint.pages import PAGE_ROWS, TABLES, Table, merged_pages
 from checkpoint.reader import Reader
@@ -32,17 +33,21 @@ class Merge:
         run: the number of the merged run.
         parts: the runs to merge, oldest first; their rows do not change.
         is_base: nothing lies below them, so that what is deleted or out of reach is left out.
+        rows: how many item rows they have.
 
     ``copied`` counts the item rows of the parts that were dealt with, ``checking`` is the part that is being checked,
     and ``result`` is the merged run once it is complete.
     """
 
-    def __init__(self, session: Session, run: RunNumber, parts: Sequence[RunNumber], *, is_base: bool) -> None:
+    def __init__(
+        self, session: Session, run: RunNumber, parts: Sequence[RunNumber], *, is_base: bool, rows: int
+    ) -> None:
         self.run, self.parts = run, tuple(parts)
         self.result: StoredRun | None = None
         self.checking: RunNumber = 0
         self.copied = 0
         self._session, self.is_base = session, is_base
+        self._filter = FilterMaker(rows) if rows in STORED_ROWS and not is_base else None
         self.slices = self._work()
 
     def _work(self) -> Iterator[int]:
@@ -50,6 +55,8 @@ class Merge:
         connection = self._session.connection
         checks: dict[RunNumber, Check] = {}
         is_resumed = connection.execute("SELECT 1 FROM portion WHERE run = ? LIMIT 1", (self.run,)).fetchone()
+        if is_resumed:
+            self._filter = None  # It would lack what was copied before.
         for part in self.parts:
             self.checking = part
             if not is_resumed:
@@ -66,6 +73,8 @@ class Merge:
             yield from self._copy(connection, table, live, checks)
         for self.checking, check in checks.items():
             check.finish()
+        if self._filter:
+            self._filter.store(connection, self.run)
         self.result = note_merged(connection, self.run)
 
     def _copy(
@@ -84,6 +93,8 @@ class Merge:
         for looked_at, rows in merged_pages(self._session, table, self.parts, live, after, seen):
             if rows:
                 insert_rows(connection, table, self.run, rows)
+                if self._filter and table is TABLES[-1]:
+                    self._filter.add(rows)
                 connection.execute(
                     "INSERT INTO portion SELECT ?1, 1 + coalesce(max(number), 0), ?2, ?3, ?4"
                     " FROM portion WHERE run = ?1",

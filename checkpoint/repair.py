@@ -15,6 +15,7 @@ from checkpoint.catalogue import Catalogue, load, note_dropped
 from checkpoint.consistency import check_objects
 from checkpoint.digests import check_run
 from checkpoint.errors import CorruptStoreError
+from checkpoint.filters import find_wrong
 from checkpoint.pages import TABLES
 from checkpoint.reader import Reader
 from checkpoint.run import Run
@@ -67,6 +68,7 @@ def repair(
     lost = [number for number in before if number > newest or number not in sound or not sound.at(number)]
     note_dropped(connection, [number for number in lost if number <= newest and number not in gone])
     strays = _drop_strays(session, connection, found, newest)
+    strays += _drop_filters(session, connection)
     reused = _mend_next_object(session, connection, sound)
     return Repair((*damage.values(), *strays, *reused), tuple(rebuilt), tuple(lost), newest)
 
@@ -140,6 +142,13 @@ def _drop_strays(session: Session, connection: sqlite3.Connection, found: Catalo
                 strays.append(f"{session.path}: {table} has rows under {column} {number}, which has no run")
         connection.execute(f"DELETE FROM {table} WHERE {column} >= ?", (newest + 1,))
     return strays
+
+
+def _drop_filters(session: Session, connection: sqlite3.Connection) -> list[str]:
+    """Delete the filters that are wrong, which costs reads some time only, and return what was wrong."""
+    wrong = list(find_wrong(session))
+    connection.executemany("DELETE FROM filter WHERE run = ?", [(run,) for run, _ in wrong])
+    return [f"{session.path}: {damage}" for _, damage in wrong]
 
 
 def _mend_next_object(session: Session, connection: sqlite3.Connection, sound: RunMap) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ NULL but in a store that format 1 has left: there older runs were merged into ne
 
 ``run`` lists the merged runs, those that are being made, and those whose rows are being deleted; ``portion`` has the
 digests of their rows, some rows at a time, so that a merge can be given up and resumed anywhere.
+
+``filter`` tells of larger runs which slots they do not have; runs that a store of format 2 has left have none.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import sqlite3
 APPLICATION_ID = 0x4F534350
 """The four bytes "OSCP" in the header of the file, by which a store is told from any other SQLite database."""
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """The newest format that this version reads and the one that it writes, kept as ``PRAGMA user_version``."""
 
 MERGED_RUNS = """
@@ -38,6 +40,14 @@ CREATE TABLE portion (
     rows INTEGER NOT NULL,
     digest TEXT NOT NULL,
     PRIMARY KEY (run, number)
+) WITHOUT ROWID;
+"""
+
+FILTERS = """
+CREATE TABLE filter (
+    run PRIMARY KEY,
+    flags BLOB NOT NULL,
+    digest TEXT NOT NULL
 ) WITHOUT ROWID;
 """
 
@@ -135,7 +145,7 @@ def create(connection: sqlite3.Connection) -> None:
     Dirties: the file of ``connection``, which holds nothing yet.
     """
     marks = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT_VERSION};"
-    _execute(connection, f"BEGIN; {TABLES} {MERGED_RUNS} {LIVE} {VIEWS} {marks} COMMIT;")
+    _execute(connection, f"BEGIN; {TABLES} {MERGED_RUNS} {FILTERS} {LIVE} {VIEWS} {marks} COMMIT;")
 
 
 FIRST_IN_FORMAT_1 = """
@@ -147,15 +157,19 @@ CASE kind WHEN 'full' THEN number ELSE 1 + coalesce((
 
 
 def upgrade(connection: sqlite3.Connection) -> None:
-    """Turn a store of format 1 into one of this format in one transaction; no row of a run is touched.
+    """Turn a store of an older format into one of this format in one transaction; no row of a run is touched.
 
-    Time: O(checkpoints). Dirties: the rows of ``checkpoint`` that have a run.
+    Time: O(checkpoints). Dirties: the rows of ``checkpoint`` that have a run, in a store of format 1.
     """
+    is_first = connection.execute("PRAGMA user_version").fetchone()[0] == 1
+    merging = (
+        "ALTER TABLE checkpoint ADD COLUMN run_first INTEGER;"
+        f"UPDATE checkpoint SET run_first = {FIRST_IN_FORMAT_1} WHERE run_slots IS NOT NULL;"
+        f"DROP VIEW live_checkpoint; {MERGED_RUNS} {LIVE}"
+    )
     _execute(
         connection,
-        "BEGIN; ALTER TABLE checkpoint ADD COLUMN run_first INTEGER;"
-        f"UPDATE checkpoint SET run_first = {FIRST_IN_FORMAT_1} WHERE run_slots IS NOT NULL;"
-        f"DROP VIEW live_checkpoint; {MERGED_RUNS} {LIVE} PRAGMA user_version = {FORMAT_VERSION}; COMMIT;",
+        f"BEGIN; {merging if is_first else ''} {FILTERS} PRAGMA user_version = {FORMAT_VERSION}; COMMIT;",
     )
 
 

@@ -392,7 +392,7 @@ class Session:
         connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
         if is_empty:
             schema.create(connection)
-        elif connection.execute("PRAGMA user_version").fetchone()[0] == 1:
+        elif connection.execute("PRAGMA user_version").fetchone()[0] < schema.FORMAT_VERSION:
             schema.upgrade(connection)
 
     def _abandon(self, connection: sqlite3.Connection) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from checkpoint import catalogue, merge, retention
+from checkpoint import catalogue, filters, merge, retention
 from checkpoint.diff import Change, differences, run_applying
 from checkpoint.errors import CheckpointError, EpochTypeError, UnknownCheckpointError
 from checkpoint.fork import fork
@@ -551,6 +551,8 @@ class CheckpointStore:
         merge.insert(connection, number, run)
         if is_partial:
             merge.complete(self._session, number, self._runs.live)
+        elif run.kind is CheckpointKind.DIFFERENTIAL and self._runs.live:
+            filters.store(connection, number, run.items)
         found = merge.measured(connection, number) if is_partial else run.measure()
         tables: tuple[list[Any], ...] = (run.index, run.metadata, run.items)
         return found, max((rows[-1][0] + 1 for rows in tables if rows), default=0)

@@ -22,6 +22,10 @@ LEAST_ROWS = 256
 _PACE, _LIVE_RUNS = 2, 16
 """A checkpoint copies this many rows for each that it wrote, and one more for each so many live runs."""
 
+_MOST_LIVE_RUNS = 64
+"""With more live runs than that a checkpoint ends a merge, whatever it takes: what a process of few checkpoints pays
+may not even do for checking the parts of a merge that another one has begun."""
+
 _BASE_COST = 3
 """A row of the base counts for so many: copying it makes reads no quicker, and room only in the end, so it can wait."""
 
@@ -83,7 +87,7 @@ class Upkeep:
     def owe(self, slots: int) -> bool:
         """Add what a checkpoint of some slots has to pay, and tell whether earlier ones have not paid it already."""
         self._due = min(self._due, 0) + allowance(slots, len(self._runs.live))
-        return self._due > 0
+        return self._due > 0 or self._is_crowded()
 
     def is_time(self, number: int, *, is_full: bool) -> bool:
         """Tell whether to look for what nobody needs after checkpoint ``number``."""
@@ -151,6 +155,8 @@ class Upkeep:
         Dirties: about as many rows.
         """
         self._due -= self.work(connection, self._due)
+        while self._is_crowded() and not self._finished and (cost := self._merge_some(connection)):
+            self._due -= cost
 
     def settle(self) -> bool:
         """Let the map of runs know what was committed, and tell whether a merged run was."""
@@ -164,10 +170,14 @@ class Upkeep:
         return bool(finished)
 
     def _merge(self, run: RunNumber, parts: Sequence[RunNumber]) -> Merge:
-        return Merge(self._session, run, parts, is_base=parts[0] in self._runs.at(int(run))[:1])
+        is_base = parts[0] in self._runs.at(int(run))[:1]
+        return Merge(self._session, run, parts, is_base=is_base, rows=self._runs.rows(parts))
 
     def _next(self, young: int) -> tuple[RunNumber, ...]:
         return self._runs.due(young, self._busy(), self._growth.replacing)
+
+    def _is_crowded(self) -> bool:
+        return len(self._runs.live) > _MOST_LIVE_RUNS
 
     def _parts(self) -> set[RunNumber]:
         return {part for merge in self._merges for part in merge.parts}

@@ -10,6 +10,7 @@ from checkpoint.catalogue import Catalogue
 from checkpoint.consistency import check_objects
 from checkpoint.digests import check_run
 from checkpoint.errors import CorruptStoreError
+from checkpoint.filters import find_wrong
 from checkpoint.pages import TABLES, merged_pages
 from checkpoint.reader import Reader
 from checkpoint.record import read_records
@@ -28,7 +29,7 @@ def verify(session: Session, progress: Callable[[int, int], None] = lambda done,
 
     Raises:
         CorruptStoreError: the first damage found, by number and epoch where it lies in a run.
-    Time: O(rows), up to three times those that lie in merged runs. The rows are streamed.
+    Time: O(rows), up to four times those that lie in merged runs. The rows are streamed.
     """
     check_file(session)
     found = catalogue.load(session)
@@ -47,6 +48,8 @@ def verify(session: Session, progress: Callable[[int, int], None] = lambda done,
         done += one.slots
         progress(done, total)
     check_no_orphans(session, found)
+    for _, damage in find_wrong(session):
+        raise CorruptStoreError(f"{session.path}: {damage}: {ADVICE}")
     check_next_object(session, found.runs)
     check_objects(Reader(session, live), session.path)
     progress(total, total)

@@ -45,9 +45,9 @@ def assert_finds(reader: Reader, state: dict[Any, Any], object_id: int = 1) -> N
     assert all(item.slot == slot for slot, item in one_by_one.items())
 
 
-def runs_known(store: CheckpointStore) -> list[float]:
-    """Return the runs whose slots are in memory."""
-    return [run for found in store._extents.known._objects.values() for run in found.slots]
+def filtered(store: CheckpointStore) -> list[float]:
+    """Return the runs whose filters are in memory."""
+    return list(store._extents.filters._flags)
 
 
 @given(st.lists(STEPS, max_size=24))
@@ -74,7 +74,7 @@ def test_slots_are_found_after_any_history(steps: list[tuple[str, Any]]) -> None
             assert_finds(store.reader(), states[newest])
             for other in (2, 3):
                 assert store.reader().item(other, 1) is None
-            remembered = [*store._extents._found, *store._upkeep._growth._spans, *runs_known(store)]
+            remembered = [*store._extents._found, *store._upkeep._growth._spans, *filtered(store)]
             assert all(run in store._runs for run in remembered), "a run that is gone is remembered"
 
 
@@ -140,44 +140,6 @@ def test_where_keys_grow_with_time_one_run_is_asked(monkeypatch: pytest.MonkeyPa
         assert reader.item(1, "text") is None
         rows = reader.items_at(1, range(0, 4_000, 50))
         assert sorted(row[0] for row in rows) == list(range(0, 4_000, 50))
-
-
-def test_runs_that_were_asked_often_are_asked_no_more_for_what_they_do_not_have(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with quick_store(":memory:", history=100) as store:
-        state = dict.fromkeys(range(9_000), 0)
-        store.append(run_of(state))
-        for number in range(1, 12):
-            store.append(run_of(edits := {slot * 7_919 % 9_000: number for slot in range(number * 100, number * 150)}))
-            state |= edits
-        asked(store, monkeypatch)
-        wanted = [slot * 31 % 9_000 for slot in range(2 * known.STEP)]
-        for slot in wanted[: known.STEP]:
-            store.reader().item(1, slot)
-        assert sorted(runs_known(store)) == list(range(2, 13)), "all but the large one"
-        reader, statements = store.reader(), asked(store, monkeypatch)
-        for slot in wanted:
-            assert reader.item(1, slot) == (slot, str(state[slot]), None)
-        assert sorted(reader.items_at(1, range(9_000))) == [(slot, str(value), None) for slot, value in state.items()]
-        assert not [one for one in statements if "CROSS JOIN" in one], "a slot is looked for in one run"
-        store.append(run_of({1: "new", 31: None}))
-        assert store.reader().item(1, 1) == (1, '"new"', None)
-        assert store.reader().item(1, 31) is None
-        assert store._extents.known._room == known.MOST_SLOTS - 50 * sum(range(1, 12))
-
-
-def test_what_is_known_of_slots_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known, "MOST_SLOTS", 100)
-    with quick_store(":memory:", history=100) as store:
-        for number in range(30):
-            store.append(run_of({slot: slot for slot in range(number, number + 30)}))
-        for slot in range(60):
-            assert store.reader().item(1, slot) == ((slot, str(slot), None) if slot < 59 else None)
-        assert len(runs_known(store)) == 3
-        store.compact()
-        assert store._extents.known._room == 100 - 30 * len(runs_known(store))
-        assert len(runs_known(store)) < 3
 
 
 def test_what_the_newest_runs_have_is_not_looked_for_in_older_ones(monkeypatch: pytest.MonkeyPatch) -> None:

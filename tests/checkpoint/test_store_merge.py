@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint import Reader, Run, UnknownCheckpointError
+from checkpoint import CheckpointStore, Reader, Run, UnknownCheckpointError
 from checkpoint.pages import PAGE_ROWS
 from checkpoint.tiers import FAN_IN, RunMap, StoredRun
 from objectspace import PersistedObjectSpace
@@ -287,6 +287,22 @@ def test_what_comes_and_goes_beside_a_large_state_does_not_pile_up(newest_first:
     deletions = store.database.execute("SELECT count(*) FROM state_item WHERE value IS NULL").fetchone()[0]
     assert deletions < 60_000, f"{deletions} of 120,000"
     assert store.verify()
+
+
+@pytest.mark.parametrize("rows", [1, 100, 1_000])
+def test_runs_stay_few_also_where_each_checkpoint_is_made_by_a_process_of_its_own(rows: int, tmp_path: Path) -> None:
+    state = dict.fromkeys(range(20_000), 0)
+    most = 0
+    for number in range(200):
+        with quick_store(tmp_path / "state.db", history=1) as store:
+            edits = dict.fromkeys(random.Random(number).sample(range(20_000), rows), number) if number else state
+            store.append(run_of(edits))
+            state |= edits
+            most = max(most, len(store.reader().runs))
+    assert most < 70
+    with CheckpointStore(tmp_path / "state.db", read_only=True) as store:
+        assert store.verify()
+        assert values_in(store.reader()) == state
 
 
 def test_no_checkpoint_pays_for_more_than_a_few_times_what_it_wrote() -> None:

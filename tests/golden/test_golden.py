@@ -12,7 +12,7 @@ import pytest
 from checkpoint import CheckpointStore
 from checkpoint.chain import Chain, decode_run, location_at
 from objectspace import PersistedObjectSpace
-from tests.golden import chain_1, format_1, format_2, run_2
+from tests.golden import chain_1, format_1, format_2, format_3, run_2
 
 STATES = {10: format_1.FIRST, 20: format_1.SECOND, 30: format_1.SECOND}
 
@@ -52,6 +52,40 @@ def test_the_golden_store_of_format_2_reads_at_every_epoch(tmp_path: Path) -> No
         assert kept[-5:] == [27, 28, 29, 30, 31]
         assert space.store.verify() == len(kept)
         assert list(space.get_list("log")) == [*format_2.expected(format_2.EPOCHS)["log"], "on"]
+
+
+def test_the_golden_store_of_format_2_is_read_and_forked_as_it_is(tmp_path: Path) -> None:
+    path = Path(shutil.copy(format_2.PATH, tmp_path / "state.db"))
+    with CheckpointStore(path, read_only=True) as store:
+        assert store.database.execute("PRAGMA user_version").fetchone() == (2,)
+        assert store.verify() == 22
+        reader = store.reader()
+        assert [reader.item(2, slot % 30) for slot in range(100)] == [
+            (slot % 30, f'"entry {slot % 30 + 1}"', None) for slot in range(100)
+        ]
+        store.fork(tmp_path / "fork.db", epoch=20)
+    with PersistedObjectSpace.open(tmp_path / "fork.db") as fork:
+        assert fork.store.verify() == 12
+        assert format_2.contents(fork) == format_2.expected(20)
+
+
+def test_the_golden_store_of_format_3_reads_at_every_epoch_and_by_its_filter(tmp_path: Path) -> None:
+    path = Path(shutil.copy(format_3.PATH, tmp_path / "state.db"))
+    with PersistedObjectSpace.open(path, cache_slots=100) as space:
+        kept = [record.epoch for record in space.store.checkpoints() if record.run_slots is not None]
+        assert kept[-10:] == list(range(format_3.EPOCHS - 9, format_3.EPOCHS + 1))
+        assert space.store.verify() == len(kept)
+        assert space.store.database["filter"].count
+        for epoch in kept:
+            assert format_3.contents(space.at(epoch)) == format_3.expected(epoch)
+        ages = space.get_dictionary("ages")
+        assert [ages.get(f"n{number}") for number in range(-9, 500)] == [
+            format_3.expected(format_3.EPOCHS)["ages"].get(f"n{number}") for number in range(-9, 500)
+        ]
+        ages["new"] = 1
+        space.checkpoint()
+        assert space.store.verify()
+        assert dict(space.get_dictionary("ages")) == {**format_3.expected(format_3.EPOCHS)["ages"], "new": 1}
 
 
 @pytest.fixture

@@ -1,0 +1,282 @@
+"""What a run may have: a filter for a run tells most slots that are not in it, so that it is seldom searched in vain.
+
+A filter is a row of flags, a power of two of them, eight to sixteen for each row. The *mark* of a slot says which flag
+it sets: where that is not set, the run does not have the slot. Of the slots that a run does not have, one in eight to
+sixteen finds its flag set by another one, and is searched for in vain. (After Bloom, "Space/time trade-offs in hash
+coding with allowable errors", 1970, with one hash function.)
+
+Larger runs are stored with their filter, in the table ``filter``. Of others it is made in memory, as soon as so many
+slots were looked for that reading those of the run costs no more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import struct
+from bisect import bisect_right
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from itertools import repeat
+from operator import itemgetter
+from typing import Any, NamedTuple
+from zlib import crc32
+
+from checkpoint.run import Slot
+from checkpoint.session import Session
+from checkpoint.tiers import RunNumber
+
+STORED_ROWS = range(4_096, 262_145)
+"""The runs of so many rows are stored with a filter: making one is done in one step."""
+
+MOST_BYTES = 1 << 23
+"""How many bytes of filters are kept in memory."""
+
+STEP = 16
+"""After so many slots that were looked for it is seen to what has been paid for."""
+
+_FLAGS_A_ROW = 16
+
+_LOAD, _MAKE = 512, 8
+"""Loading a filter takes as long as one search for each so many rows of the run, making it as one for each so many."""
+
+_INTEGER, _FLOAT = struct.Struct("<q"), struct.Struct("<d")
+
+_SPREAD, _START = 0x9E3779B1, 0xFFFFFFFF
+"""Where the marks of an object start: those of its neighbours start far away."""
+
+RowsOf = Callable[[RunNumber], float]
+"""Returns how many rows a run has."""
+
+_SLOTS = "SELECT object, slot FROM state_item WHERE checkpoint = ?"
+
+_STORED = "SELECT flags, digest FROM filter WHERE run = ?"
+
+_IS_STORED = "SELECT 1 FROM sqlite_schema WHERE name = 'filter'"
+"""A store of an older format that is only read has no such table."""
+
+
+def mark_of(object_id: int, slot: Slot) -> int:
+    """Return the mark of a slot, an integer of 32 bits: the same in every process, and for slots that are equal."""
+    if isinstance(slot, str):
+        slot = slot.encode(errors="surrogatepass")
+    elif not isinstance(slot, bytes):
+        is_whole = slot // 1 == slot and -(2**63) <= slot < 2**63
+        slot = _INTEGER.pack(int(slot)) if is_whole else _FLOAT.pack(slot)
+    return crc32(slot, object_id * _SPREAD & _START)
+
+
+def marks_of(object_id: int, slots: Sequence[Any]) -> Iterable[int]:
+    """Return the marks of many slots of an object."""
+    kinds = set(map(type, slots))
+    if kinds == {int}:
+        packed = struct.pack(f"<{len(slots)}q", *slots)
+        slots = [packed[start : start + _INTEGER.size] for start in range(0, len(packed), _INTEGER.size)]
+    elif kinds == {str}:
+        slots = [slot.encode(errors="surrogatepass") for slot in slots]
+    elif kinds != {bytes}:
+        return [mark_of(object_id, slot) for slot in slots]
+    return map(crc32, slots, repeat(object_id * _SPREAD & _START))
+
+
+class FilterMaker:
+    """Makes the filter of a run.
+
+    Args:
+        rows: how many item rows the run has at most.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self.flags = bytearray(1 << (max(8, rows * _FLAGS_A_ROW) - 1).bit_length())
+
+    def add(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Take item rows, or just the object and the slot of each, in the order of objects.
+
+        Time: O(rows).
+        """
+        flags, mask, start = self.flags, len(self.flags) - 1, 0
+        while start < len(rows):
+            object_id = rows[start][0]
+            end = bisect_right(rows, object_id, start, key=_object)
+            for mark in marks_of(object_id, list(map(_slot, rows[start:end]))):
+                flags[mark & mask] = 1
+            start = end
+
+    def store(self, connection: sqlite3.Connection, run: RunNumber) -> None:
+        """Write the filter.
+
+        Dirties: one row.
+        """
+        packed = self.packed()
+        connection.execute("INSERT INTO filter VALUES (?, ?, ?)", (run, packed, _digest(run, packed)))
+
+    def packed(self) -> bytes:
+        """Return the flags, eight a byte."""
+        return int(self.flags[::-1].translate(_AS_TEXT), 2).to_bytes(len(self.flags) // 8, "little")
+
+
+def store(connection: sqlite3.Connection, run: RunNumber, rows: Sequence[Sequence[Any]]) -> None:
+    """Write the filter of a run where it is of a size for one.
+
+    Args:
+        connection: inside a transaction.
+        run: the number of the run, which is not the oldest one: that is asked last, and has nearly all slots.
+        rows: its item rows, sorted.
+
+    Time: O(rows). Dirties: one row, or none.
+    """
+    if len(rows) in STORED_ROWS:
+        maker = FilterMaker(len(rows))
+        maker.add(rows)
+        maker.store(connection, run)
+
+
+def find_wrong(session: Session) -> Iterator[tuple[RunNumber, str]]:
+    """Yield each stored filter that is not that of its run, with what is wrong: only these two could tell a lie.
+
+    Time: O(rows of the runs that have one). The rows are streamed.
+    """
+    runs = [run for (run,) in session.rows("SELECT run FROM filter")] if session.row(_IS_STORED) else []
+    for run in runs:
+        stored = _load(session, run) or b""
+        maker = FilterMaker(len(stored) * 8 // _FLAGS_A_ROW)
+        with session.cursor(f"{_SLOTS} ORDER BY object, slot", (run,)) as fetch:
+            while rows := fetch(_PAGE_ROWS):
+                maker.add(rows)
+        if stored != maker.packed():
+            yield run, f"the filter of run {run} is not that of its rows"
+
+
+class RunFilter(NamedTuple):
+    """The filter of a run: its flags, eight a byte, and the mask that makes the number of one of them of a mark."""
+
+    run: RunNumber
+    flags: bytes
+    mask: int
+
+
+def passing(filters: Iterable[RunFilter], mark: int) -> list[RunNumber]:
+    """Return the runs that may have a slot."""
+    bit = 1 << (mark & 7)
+    return [run for run, flags, mask in filters if flags[(mark & mask) >> 3] & bit]
+
+
+def may_have(one: RunFilter, marks: Iterable[int]) -> list[int]:
+    """Tell of each of some marks whether the run may have its slot: not 0."""
+    _, flags, mask = one
+    return [flags[(mark & mask) >> 3] & 1 << (mark & 7) for mark in marks]
+
+
+class Filters:
+    """The filters of the runs of a store, as far as they have been worth having.
+
+    Args:
+        session: the connection.
+        rows_of: tells how many rows a run has; without it there are no filters.
+    """
+
+    def __init__(self, session: Session, rows_of: RowsOf | None = None) -> None:
+        self._session, self._rows_of = session, rows_of
+        self._changes = self._searches = self._seen = 0
+        self.clear()
+
+    def note(self, slots: int, runs: Sequence[RunNumber]) -> int:
+        """Take note that slots are looked for in some runs, and return how often any filter has come or gone.
+
+        Args:
+            slots: how many slots.
+            runs: the runs of a state, the newest first.
+
+        Time: O(1), now and then O(runs), and O(rows) of a run whose filter is made.
+        """
+        self._searches += slots
+        if self._searches >= self._seen + STEP and self._rows_of is not None:
+            self._learn(runs, self._rows_of)
+            self._seen = self._searches
+        return self._changes
+
+    def of(self, runs: Sequence[RunNumber]) -> Sequence[RunFilter]:
+        """Return a filter for each of some runs; nothing where all of them would let every slot pass."""
+        found = [RunFilter(run, flags := self._flags.get(run, _ALWAYS), 8 * len(flags) - 1) for run in runs]
+        return found if any(run in self._flags for run in runs) else ()
+
+    def one(self, run: RunNumber, slots: int) -> RunFilter | None:
+        """Take note that many slots are looked for in one run; return its filter where there is one to be had soon.
+
+        Time: O(1); O(rows) for reading a stored one.
+        """
+        if run not in self._flags and self._rows_of is not None:
+            self._since[run] = self._since.get(run, self._seen) - slots
+            rows = self._rows_of(run)
+            if run not in self._unstored and rows <= min(_LOAD * slots, self._most_rows()):
+                self._find(run, int(rows), is_paid=False)
+        flags = self._flags.get(run)
+        return RunFilter(run, flags, 8 * len(flags) - 1) if flags else None
+
+    def keep(self, runs: Container[RunNumber]) -> None:
+        """Forget all other runs: another one may have their number one day."""
+        for run in [run for run in self._since if run not in runs]:
+            self._changes += 1
+            del self._since[run]
+            self._unstored.discard(run)
+            self._room += len(self._flags.pop(run, b""))
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._changes += 1
+        self._searches = self._seen = 0
+        self._room = MOST_BYTES
+        self._since: dict[RunNumber, int] = {}
+        self._flags: dict[RunNumber, bytes] = {}
+        self._unstored: set[RunNumber] = set()
+
+    def _learn(self, runs: Sequence[RunNumber], rows_of: RowsOf) -> None:
+        # The oldest run is asked last, and has nearly all slots.
+        for run in runs[:-1]:
+            # A run that was not there last time has come since.
+            paid = self._searches - self._since.setdefault(run, self._seen)
+            rows = rows_of(run)
+            if run not in self._flags and rows <= min(_LOAD * paid, self._most_rows()):
+                self._find(run, int(rows), is_paid=rows <= _MAKE * paid)
+
+    def _most_rows(self) -> int:
+        """Return of how many rows a run may be whose filter is still to be kept in memory."""
+        return self._room * 8 // (2 * _FLAGS_A_ROW)
+
+    def _find(self, run: RunNumber, rows: int, *, is_paid: bool) -> None:
+        found = None if run in self._unstored else self._load(run)
+        if found is None:
+            self._unstored.add(run)
+            if not is_paid:
+                return
+            maker = FilterMaker(rows)
+            maker.add(self._session.peek_all(_SLOTS, (run,)))
+            found = maker.packed()
+        self._flags[run] = found
+        self._room -= len(found)
+        self._changes += 1
+
+    def _load(self, run: RunNumber) -> bytes | None:
+        """Return the stored filter of a run; None where there is none that can be trusted."""
+        return _load(self._session, run) if self._session.peek(_IS_STORED, ()) else None
+
+
+def _load(session: Session, run: RunNumber) -> bytes | None:
+    row = session.peek(_STORED, (run,))
+    if row is None or type(row[0]) is not bytes or not row[0] or row[1] != _digest(run, row[0]):
+        return None
+    return row[0]
+
+
+def _digest(run: RunNumber, packed: bytes) -> str:
+    return hashlib.blake2b(packed, digest_size=16, key=str(run).encode()).hexdigest()
+
+
+_AS_TEXT = bytes.maketrans(b"\0\1", b"01")
+
+_ALWAYS = b"\xff"
+"""The filter of a run that has none."""
+
+_PAGE_ROWS = 4_096
+
+_object = itemgetter(0)
+_slot = itemgetter(1)
