@@ -166,6 +166,7 @@ class Stream:
         """
         from objectspace.operators.joining import compared
 
+        self._require_same_pipeline(other)
         return compared(self, column, comparison, other)
 
     def select(self, *names: str, **computed: Any) -> Stream:
@@ -271,6 +272,7 @@ class Stream:
         """
         from objectspace.operators.joining import Extras, joined
 
+        self._require_same_pipeline(other)
         return joined(self, other, on, how, Extras(where, null_safe, suffix, within, as_of))
 
     def window(self, column: str, size: timedelta | int, hop: timedelta | int | None = None) -> Stream:
@@ -321,6 +323,7 @@ class Stream:
         """Put streams with the same columns together; equal rows of several stay several."""
         from objectspace.operators.unions import united
 
+        self._require_same_pipeline(*others)
         return united([self, *others])
 
     def through(self, operator: Callable[[TableSchema], Operator], name: str, key: Sequence[str] | str = ()) -> Stream:
@@ -440,6 +443,13 @@ class Stream:
         )
         return Stream(self.pipeline, node, self.columns if visible is None else visible)
 
+    def _require_same_pipeline(self, *others: Stream) -> None:
+        """Refuse streams whose sources are not fed along with those of this one."""
+        if any(other.pipeline is not self.pipeline for other in others):
+            raise SchemaError(
+                "a stream of another pipeline: its sources get no rows here; begin both with one Pipeline"
+            )
+
 
 class Grouped:
     """A stream whose rows are grouped by columns; by none, all of them are one group."""
@@ -463,6 +473,9 @@ class Grouped:
         Raises:
             SchemaError: a call or a column does not fit, or no watermark closes the groups that wait for one.
         """
+        for name in self.names:
+            if name in calls:
+                raise SchemaError(f"agg({name}=...): the rows are grouped by {name!r} already: choose another name")
         stream, named = _with_filters(self.stream, calls)
         watermark = stream.schema.watermark_column
         if self._on_close and watermark not in self.names:
@@ -493,7 +506,13 @@ class Grouped:
         offset: int = 0,
         with_ties: bool = False,
     ) -> Stream:
-        """Keep the first rows of each group in an order: see :meth:`Stream.top_n`."""
+        """Keep the first rows of each group in an order: see :meth:`Stream.top_n`.
+
+        Raises:
+            SchemaError: an option does not fit, or the groups wait for a watermark, which is for :meth:`agg`.
+        """
+        if self._on_close:
+            raise SchemaError("top_n() does not wait for on_window_close(): leave that out, or aggregate with agg()")
         order = [order_by] if isinstance(order_by, str) else list(order_by)
         options: dict[str, Any] = {"order_by": order, "limit": limit, "offset": offset, "with_ties": with_ties}
         label = "GroupTopN" if self.names else "TopN"
@@ -521,6 +540,9 @@ def _with_filters(stream: Stream, calls: Mapping[str, AggCall]) -> tuple[Stream,
             raise SchemaError(f"agg({name}=...) takes a call such as count() or sum_('v'): found {call!r:.80}")
         kept: Any = call.filter
         if isinstance(kept, Expression):
-            computed[f"_where_{name}"], kept = condition(kept), (f"_where_{name}", "=", True)
+            column = f"_where_{name}"
+            while column in stream.schema.names:
+                column += "_"
+            computed[column], kept = condition(kept), (column, "=", True)
         named.append(call.renamed(name, kept))
     return (stream.with_columns(**computed) if computed else stream), named

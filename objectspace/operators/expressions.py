@@ -216,6 +216,8 @@ class Expression:
         """Return a part of text between separators, counted from 0; NULL where there are fewer."""
         if not _text(separator):
             raise SchemaError("split_part() takes a separator: found an empty text")
+        if not isinstance(place, int) or place < 0:
+            raise SchemaError(f"split_part() counts the parts from 0: found {place!r}")
 
         def _part(value: str) -> str | None:
             parts = value.split(separator)

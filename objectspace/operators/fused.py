@@ -99,8 +99,8 @@ class PipelineOperator(Operator):
         return self._taken()
 
     def _forget(self) -> None:
-        """Drop what was given out and not taken, because an operator behind it failed."""
-        self._graph.taken_output()
+        """Drop what was given out and not taken, and promises on their way, because an operator behind failed."""
+        self._graph.forget()
 
     def _taken(self) -> list[Chunk]:
         found = self._graph.taken_output()

@@ -51,6 +51,10 @@ class Graph:
                 for column, value in (*self._held.pop(node, ()), *operator.promises()):
                     self.watermark(node, column, value)
 
+    def forget(self) -> None:
+        """Drop what an epoch has left that did not end: output that was not taken, promises on their way."""
+        self.output, self._held = defaultdict(list), defaultdict(list)
+
     def taken_output(self) -> dict[Node, list[Chunk]]:
         """Return the changes of the results since the last call."""
         found, self.output = dict(self.output), defaultdict(list)

@@ -13,6 +13,7 @@ from objectspace.operators.sources import ROW_ID
 from objectspace.relational import Chunk, Order, RowError, TableSchema
 from objectspace.relational.chunk import OP_COLUMN, OPS, Op, is_insert
 from objectspace.relational.keys import KeyEncoder
+from objectspace.relational.schema import Row
 
 ROWS_AN_EPOCH = 2**32
 """How many rows without a key a source may bring in one epoch."""
@@ -88,15 +89,15 @@ def _refuse_retractions(chunk: Chunk) -> None:
 
 
 def _net(chunk: Chunk) -> Chunk:
-    """Return the changes with those of a key whose deletes come after inserts as what they say together, as on Spark.
+    """Return the changes with those of a key of which more than one row comes or goes as what they say together.
 
-    Of each key deletes come before inserts then, and what came and went cancels.
+    So it is on Spark. Of each key deletes come before inserts then, and what came and went cancels.
     """
     if set(chunk.ops) <= {"+"}:
         return chunk
     keys_of = dictionary_keys(chunk.schema, chunk.schema.key_places)
     keys = keys_of(chunk.values)
-    mixed = _mixed(keys, chunk.ops)
+    mixed = _mixed(keys, chunk)
     if not mixed:
         return chunk
     keyed = list(zip(keys, chunk.rows(), strict=True))
@@ -107,15 +108,17 @@ def _net(chunk: Chunk) -> Chunk:
     return _chunk_of(chunk.schema, kept + [(_HALVES[op] if key in updated else op, row) for key, (op, row) in changed])
 
 
-def _mixed(keys: Sequence[Any], ops: Sequence[Op]) -> set[Any]:
-    """Return the keys of which a row goes after one has come."""
-    come: set[Any] = set()
+def _mixed(keys: Sequence[Any], chunk: Chunk) -> set[Any]:
+    """Return the keys of which anything else is said than that a row goes, and then perhaps another one comes."""
+    gone: dict[Any, Row | None] = {}
     mixed: set[Any] = set()
-    for key, op in zip(keys, ops, strict=True):
-        if is_insert(op):
-            come.add(key)
-        elif key in come:
+    for key, (op, row) in zip(keys, chunk.rows(), strict=True):
+        if key not in gone:
+            gone[key] = None if is_insert(op) else row
+        elif gone[key] is None or not is_insert(op) or (op == "+" and chunk.schema.equal(gone[key], row)):
             mixed.add(key)
+        else:
+            gone[key] = None
     return mixed
 
 

@@ -162,9 +162,15 @@ class LocalRun:
         return self.plan.explain()
 
     def close(self) -> None:
-        """Close the space, where this run opened it. May be done twice."""
+        """Close the space, where this run opened it. May be done twice.
+
+        Where operators are new and were not fed all that came before, the space goes back to its last checkpoint.
+        """
         if self._owned:
             self.space.close()
+        elif self._new:
+            self._new = ()
+            self.space.rollback()
 
     def __enter__(self) -> LocalRun:
         return self

@@ -176,7 +176,7 @@ class GroupTopN(Operator):
         before: dict[Any, Rows] = {}
         for group, key, (op, row) in zip(groups, keys, changes):
             window = windows[group]
-            if group not in before and self._reaches(window, key):
+            if group not in before and self._reaches(window, key, row):
                 before[group] = self._result(window)
             window.change(op, key, row)
         if self._append_only:
@@ -206,10 +206,13 @@ class GroupTopN(Operator):
                 del self._windows[group]
         return [(column, value)]
 
-    def _reaches(self, window: Window, key: bytes) -> bool:
+    def _reaches(self, window: Window, key: bytes, row: Row) -> bool:
         """Tell whether a change may concern the result."""
         keys, needed = window.keys, self._needed
-        return self.with_ties or len(keys) < needed or (needed > 0 and key <= keys[needed - 1])
+        if len(keys) < needed or not needed:
+            return needed > 0
+        last = keys[needed - 1]
+        return key <= last or (self.with_ties and self._order_of(row) == self._order_of(window.rows[last]))
 
     def _emitted(self, changes: list[Difference]) -> list[Chunk]:
         # What leaves one group may come in another: it leaves first.

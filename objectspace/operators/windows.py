@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from objectspace.operators.base import Operator
-from objectspace.operators.chunks import check_chunk, halves, paired
+from objectspace.operators.chunks import check_chunk, checked_promise, halves, paired
 from objectspace.relational import Chunk, Column, RowError, SchemaError, TableSchema
 
 Span = timedelta | int
@@ -96,8 +96,12 @@ class Hop(Operator):
         """Pass a promise on, and promise that no earlier window than the first one it lies in gets rows."""
         if column != self.time_column:
             return [(column, value)]
-        first = self._starts(value)[0]
-        return [(column, value), (self._names[0], first), (self._names[1], first + self.size)]
+        try:
+            first = self._starts(value)[0]
+            bounds = zip(self._names, (first, first + self.size), strict=True)
+            return [(column, value), *((name, checked_promise(self._output, name, bound)) for name, bound in bounds)]
+        except (OverflowError, RowError):  # The first window begins before the least value: that needs no promise.
+            return [(column, value)]
 
     def _placed(self, op: Any, row: Any) -> dict[Any, Any]:
         """Return a change in each of its windows."""

@@ -216,6 +216,24 @@ def test_a_watermark_before_all_that_its_type_holds_promises_nothing(kind: str, 
         assert run.rows("counts") == [(least, 2)]
 
 
+@pytest.mark.parametrize(
+    ("kind", "delay", "size", "moments"),
+    [
+        ("int16", 5_000, 10_000, (-27_000, 30)),
+        ("timestamp", timedelta(days=8), timedelta(days=7), (datetime(1, 1, 10), datetime(2024, 1, 1))),
+    ],
+)
+def test_a_window_that_begins_before_all_that_its_type_holds_promises_nothing(
+    kind: str, delay: Any, size: Any, moments: Any
+) -> None:
+    pipeline = Pipeline()
+    times = pipeline.source("times", {"id": "int64", "at": kind}, key=["id"]).watermark("at", delay)
+    windows = times.window("at", size).group_by("window_start").on_window_close()
+    windows.agg(n=AggCall("count")).materialize("counts")
+    with pipeline.run_local([{"times": [(1, moments[0])]}, {"times": [(2, moments[1])]}]) as run:
+        assert [row[1] for row in run.rows("counts")] == [1]
+
+
 IN_TIME: list[Callable[[TableSchema], Any]] = [
     lambda schema: HashAgg(schema, ["w"], [AggCall("count")]),
     lambda schema: GroupTopN(schema, ["w"], ["id"], 1),

@@ -312,6 +312,7 @@ def test_is_in_compares_as_equality_does() -> None:
         (lambda: col("s").strftime("%Y"), "takes date or timestamp"),
         (lambda: col("s").contains(None), "expected a text"),
         (lambda: col("s").split_part("", 0), "takes a separator"),
+        (lambda: col("s").split_part(",", -1), "counts the parts from 0"),
     ],
 )
 def test_a_method_of_another_type_is_refused_before_a_row_comes(make: Any, message: str) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -240,6 +241,23 @@ def test_a_new_row_may_come_before_the_old_one_of_its_key(batch: list[Any]) -> N
     assert run.changes("log")[1][1].rows() == log
 
 
+def test_a_batch_means_the_same_in_every_order_of_its_rows() -> None:
+    def outcome(changes: Sequence[Any]) -> Any:
+        pipeline = Pipeline()
+        source = pipeline.source("a", {"id": "int64", "t": "int64"}, key=["id"])
+        source.materialize("rows")
+        source.group_by("t").agg(n=count()).materialize("counts")
+        source.watermark("t", 0).materialize("kept")
+        run = pipeline.run_local([{"a": [(1, 10)]}, {"a": list(changes)}, {"a": [(3, 50)]}])
+        return [run.rows(name) for name in ("rows", "counts", "kept")]
+
+    chain = [("-", (1, 10)), ("+", (1, 100)), ("-", (1, 100)), ("+", (1, 20))]
+    for changes in permutations(chain):
+        assert outcome(changes) == [[(1, 20), (3, 50)], [(20, 1), (50, 1)], [(1, 20), (3, 50)]]
+    came_and_went = [("+", (2, 100)), ("-", (2, 100))]
+    assert outcome(came_and_went) == outcome(came_and_went[::-1]) == outcome([])
+
+
 @pytest.mark.parametrize("conflict", ["overwrite", "ignore"])
 def test_a_conflict_rule_takes_the_rows_of_a_key_as_they_come(conflict: str) -> None:
     pipeline = Pipeline()
@@ -324,6 +342,27 @@ def test_what_is_new_needs_the_batches_from_the_first_one(tmp_path: Path) -> Non
     kept = run_local(built(counted), BATCHES, path)
     assert kept.rows("delays") == [("B6", 1, 40), ("UA", 2, 5)]
     kept.close()
+
+
+@pytest.mark.parametrize("bad", [BATCHES[:1], [*BATCHES[:2], {"flights": [(5, "UA", "late")]}]])
+def test_a_change_that_fails_leaves_a_space_as_it_was(bad: list[Any]) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    run_local(built(counted), BATCHES, space)
+    before = sorted(space)
+
+    def with_more(pipeline: Pipeline) -> None:
+        counted(pipeline)
+        rows = Stream(pipeline, pipeline.sources["flights"], tuple(FLIGHTS))
+        rows.group_by("delay").agg(n=count()).materialize("by_delay")
+
+    with pytest.raises((PipelineChangedError, RowError)):
+        run_local(built(with_more), bad, space)
+    assert sorted(space) == before
+    with LocalRun(built(with_more), space) as run:
+        run.replay(BATCHES[0], 1)
+    assert sorted(space) == before
+    whole = run_local(built(with_more), BATCHES)
+    assert run_local(built(with_more), BATCHES, space).rows("by_delay") == whole.rows("by_delay")
 
 
 def test_what_is_new_goes_through_its_batches_one_after_the_other() -> None:
@@ -551,6 +590,32 @@ def test_groups_that_no_watermark_closes_are_refused(least: int | None, most: in
 def test_a_source_whose_column_looks_like_the_operations_is_refused() -> None:
     with pytest.raises(SchemaError, match="'op' is where changes say what they do"):
         Pipeline().source("s", {"id": "int64", "op": "string?"}, key=["id"])
+
+
+OTHER = Pipeline().source("other", FLIGHTS, key=["id"])
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda s: s.group_by("carrier").agg(carrier=count()), "grouped by 'carrier' already"),
+        (lambda s: s.group_by("carrier").on_window_close().top_n(1, "id"), "does not wait for on_window_close"),
+        (lambda s: s.join(OTHER, on="id"), "a stream of another pipeline"),
+        (lambda s: s.union(OTHER), "a stream of another pipeline"),
+        (lambda s: s.filter_by("id", "<", OTHER.agg(most=max_("id"))), "a stream of another pipeline"),
+    ],
+)
+def test_what_would_be_passed_over_in_silence_is_refused(use: Any, message: str) -> None:
+    with pytest.raises(SchemaError, match=message):
+        use(flights(Pipeline()))
+
+
+def test_a_filter_of_an_aggregate_leaves_columns_that_are_called_as_its_own() -> None:
+    pipeline = Pipeline()
+    rows = flights(pipeline).with_columns(_where_n="delay")
+    rows.group_by("carrier").agg(n=count(filter=col("delay") > 10), most=max_("_where_n")).materialize("r")
+    with pipeline.run_local([{"flights": BATCHES[0]["flights"]}]) as run:
+        assert run.rows("r") == [("B6", 1, 20), ("UA", 1, 90)]
 
 
 @pytest.mark.parametrize("use", [lambda s: s.agg(n=5), lambda s: s.drop("nosuch")])

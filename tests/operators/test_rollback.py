@@ -30,9 +30,10 @@ from objectspace.operators import (
     Union,
     WatermarkFilter,
     count,
+    sum_,
 )
 from objectspace.operators.value_groups import HELD
-from objectspace.relational import Chunk, Column, TableSchema
+from objectspace.relational import Chunk, Column, RowError, TableSchema
 
 SCHEMA = TableSchema([Column("k", "int64"), Column("v", "int64"), Column("id", "int64")], ["id"], watermark_column="k")
 VALUE = TableSchema([Column("v", "int64")])
@@ -155,6 +156,30 @@ def test_rows_that_wait_to_be_added_up_are_dropped() -> None:
     it.give([(1, 1, number) for number in range(HELD + 1)])
     it.space.rollback()
     assert it.end(2) == [[]]
+
+
+def test_promises_of_an_epoch_that_was_refused_are_dropped() -> None:
+    def made() -> Operator:
+        found = Pipeline()
+        rows = found.source("rows", {"id": "int64", "t": "int64", "v": "int64"}, key=["id"]).watermark("t", 0)
+        rows.agg(total=sum_("v")).sink("total")
+        rows.window("t", 10).group_by("window_start").on_window_close().agg(n=count()).sink("closed")
+        return found.as_operator()
+
+    def outcome(*bad: list[tuple[int, int, int]]) -> list[Any]:
+        space, it, given = PersistedObjectSpace(CheckpointStore(":memory:")), made(), []
+        it.open(space, "it")
+        for epoch, rows in enumerate([[(1, 1, 5)], *bad, [(2, 12, 7)], [(3, 15, 1), (4, 25, 1)], [(5, 40, 1)]], 1):
+            number = epoch - (len(bad) if epoch > 2 else 0)
+            try:
+                given.append([it.take({"rows": rows}, number), it.barrier(number)])
+            except RowError:
+                space.rollback()
+                continue
+            space.checkpoint(epoch=number)
+        return given
+
+    assert outcome([(2, 1000, 2**63 - 1)]) == outcome()
 
 
 def test_what_came_out_of_a_pipeline_that_failed_half_way_is_dropped() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -90,6 +91,18 @@ def test_it_is_what_sorting_gives(shape: Any, append_only: bool, cache: int, ste
         beside.step(new, [] if append_only else gone)
         assert sorted(beside.shown) == beside.expected()
         beside.end(epoch, restarts)
+
+
+def test_what_comes_behind_rows_that_are_tied_costs_nothing_for_each_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    beside = Beside(1, 0, True, False, 100)
+    beside.step([(0, 9)] * 500, [])
+    looks: list[Row] = []
+    order_of = GroupTopN._order_of
+    monkeypatch.setattr(GroupTopN, "_order_of", lambda self, row: looks.append(row) or order_of(self, row))
+    beside.step([(0, 1), (0, 2)], [])
+    assert len(looks) < 10
+    beside.step([(0, 9)], [])
+    assert len(beside.shown) == 501
 
 
 def test_it_reads_on_when_a_window_runs_out() -> None:
