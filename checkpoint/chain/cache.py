@@ -196,7 +196,8 @@ def _reopened(folder: Path, plan: OperatorPlan, shard: int, later: Sequence[Acce
             store = CheckpointStore(path, durability="normal")
         except StoreLockedError:
             continue
-        except CorruptStoreError:
+        except CheckpointError:
+            # Whatever it is, a store of this version it is not: all that a cache holds lies at the location, too.
             _remove(path)
             continue
         try:

@@ -167,6 +167,7 @@ class RunningAggregate:
         return self._regroup(parts).sort_by(order)
 
     def _group(self, rows: pa.Table) -> pa.Table:
+        rows = _in_utc(rows.select(self.columns))
         self._require_whole_sums(rows.schema)
         used = [_FUNCTIONS[measure.function] for measure in self.measures]
         figures = [rows[measure.column] if measure.column else None for measure in self.measures]
@@ -188,6 +189,15 @@ class RunningAggregate:
                     f"measure {measure.name}: expected whole numbers in column {measure.column}, found"
                     f" {schema.field(measure.column).type}: cast it, or sums would depend on the order of the rows"
                 )
+
+
+def _in_utc(rows: pa.Table) -> pa.Table:
+    """Return rows with instants in UTC: Python takes two of one zone for equal that differ only in their offset."""
+    fields = [
+        one.with_type(pa.timestamp(one.type.unit, "UTC")) if pa.types.is_timestamp(one.type) and one.type.tz else one
+        for one in rows.schema
+    ]
+    return rows.cast(pa.schema(fields))
 
 
 def _present(old: Any, new: Any) -> Any:

@@ -163,7 +163,13 @@ def work_shard(
     with using.open(plan, shard) as space:
         require_operator(space, plan.operator, does)
         opened = time.perf_counter()
+        begun = space.store.next_epoch()
         process(counted, space)
+        if space.store.next_epoch() != begun:
+            raise ObjectSpaceError(
+                f"operator {plan.operator}: process has made a checkpoint of its shard, which the epoch does not hold:"
+                " leave that to the pipeline, which saves what was changed"
+            )
         note_keyed(space, keyed or {})
         processed = time.perf_counter()
         saved = using.save(plan, space, shard)

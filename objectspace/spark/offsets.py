@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import SparkSession
 
@@ -50,13 +49,14 @@ def _file_logs(spark: SparkSession, checkpoint: str, sources: list[str]) -> Iter
 
 def _read(spark: SparkSession, checkpoint: str, name: str) -> str | None:
     """Return the text of a file of Spark's, ``None`` where there is none."""
-    parts = urlsplit(checkpoint)
-    if "://" not in checkpoint or parts.scheme == "file":
-        path = Path(unquote(parts.path) if parts.scheme == "file" else checkpoint) / name
-        return path.read_text() if path.is_file() else None
+    # Spark decides where a name leads: to its default file system, from its own working folder, and as it is spelt.
     jvm: Any = spark.sparkContext._jvm
     place = jvm.org.apache.hadoop.fs.Path(checkpoint, name)
     system = place.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+    found = system.makeQualified(place).toUri()
+    if found.getScheme() == "file":
+        path = Path(found.getPath())
+        return path.read_text() if path.is_file() else None
     if not system.exists(place):
         return None
     stream = system.open(place)

@@ -22,6 +22,7 @@ from pyspark.sql.datasource import (
     Filter,
     InputPartition,
 )
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructType
 
 from checkpoint import CheckpointStore
@@ -151,9 +152,12 @@ class Subject:
         """Return the schema of what is read.
 
         Raises:
-            ObjectSpaceError: no shard has the table, or it has no such columns.
+            ObjectSpaceError: no shard has what is read, or the table has no such columns.
         """
-        return self._columns_of(self.table_schema()) if self.kind == "table" else _FIXED[self.kind]
+        if self.kind == "table":
+            return self._columns_of(self.table_schema())
+        self._require_there()
+        return _FIXED[self.kind]
 
     def feed_schema(self) -> StructType:
         """Return the schema of the changes of what is read.
@@ -204,6 +208,24 @@ class Subject:
             return self.name
         return next((name for name in space if name.endswith(f"/{self.name}")), None)
 
+    def _require_there(self) -> None:
+        known: set[str] = set()
+        for shard in range(self.shards(self.epoch)):
+            with self.open(shard, self.epoch) as store:
+                space = PersistedObjectSpace(store, _at=store.reader(epoch=self._at(store, self.epoch)))
+                if self.object_in(space) if self.kind == "object" else any(_parts_of(space, self.name)):
+                    return
+                known.update(space)
+        raise ObjectSpaceError(
+            f"{self.path} has no {_CALLED[self.kind]} {self.name!r} at this epoch: its objects are"
+            f" {', '.join(sorted(known)[:_MOST_NAMED]) or 'none'}"
+        )
+
+    def _at(self, store: CheckpointStore, epoch: int | None) -> int | None:
+        """Return the epoch to read a store at, ``None`` for its newest."""
+        # The cache of a shard stands at the epoch; its own last one is older where the shard has not changed since.
+        return epoch if self.is_file and (epoch or store.next_epoch() > 1) else None
+
     def _columns_of(self, schema: TableSchema) -> StructType:
         struct = schema.to_spark()
         fields = {field["name"]: field for field in struct["fields"]}
@@ -217,8 +239,7 @@ class Subject:
     def batches(self, shard: int, epoch: int, bounds: Bounds) -> Iterator[pa.RecordBatch]:
         """Yield what one shard holds, of a table within bounds."""
         with self.open(shard, epoch) as store:
-            # The cache of a shard stands at the epoch; its own last one is older where the shard has not changed since.
-            at = epoch if self.is_file and epoch else None
+            at = self._at(store, epoch)
             space = PersistedObjectSpace(store, _at=store.reader(epoch=at))
             if self.kind == "table":
                 name = self.table_in(space)
@@ -409,7 +430,7 @@ class FilteredReader(SpaceReader):
         return filters
 
 
-class ChangeReader(DataSourceStreamReader):
+class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads what changed in a table, epoch by epoch.
 
     What it gives adds up to the table. Where the first epochs were collected, the oldest that is kept gives all rows.
@@ -417,6 +438,11 @@ class ChangeReader(DataSourceStreamReader):
 
     def __init__(self, subject: Subject, most: int) -> None:
         self._subject, self._most = subject, most
+        self._until: int | None = None
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Note the newest epoch: that is where the stream ends."""
+        self._until = self._subject.epochs()[1]
 
     def initialOffset(self) -> dict[str, int]:
         """Return the position before the first epoch."""
@@ -425,6 +451,7 @@ class ChangeReader(DataSourceStreamReader):
     def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
         """Return the newest epoch, or as many further as one trigger takes; never one before the start."""
         seen, (oldest, newest) = start["epoch"], self._subject.epochs()
+        newest = newest if self._until is None else min(newest, self._until)
         return {"epoch": max(seen, min(newest, max(seen, oldest - 1) + self._most))}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
@@ -454,6 +481,8 @@ _KEY_VALUE_ARROW = pa.schema(
         "value": pa.binary(),
     }
 )
+_CALLED, _MOST_NAMED = {"object": "object", "kvt": "key-value table"}, 20
+
 _OBJECT_ARROW = pa.schema([("shard", pa.int32()), ("key", pa.string()), ("value", pa.string())])
 
 
@@ -482,13 +511,19 @@ def _bounded(table: StorageTable, bounds: Bounds) -> Iterator[pa.RecordBatch]:
 
 def _entries(space: PersistedObjectSpace, name: str) -> Iterator[tuple[Any, ...]]:
     """Yield (partition, family, key, version, value) of a key-value table."""
+    for number, object_name in _parts_of(space, name):
+        for address, version, value in stored_entries(space.get_sorted_dictionary(object_name)):
+            family, key = split_table_key(address)
+            yield number, family, key, version, value
+
+
+def _parts_of(space: PersistedObjectSpace, name: str) -> Iterator[tuple[int, str]]:
+    """Yield the number and the object of each partition of a key-value table."""
     middle = f"/kvt/{name}/"  # That of an operator of a user has the name of the operator before it.
     for object_name in sorted(one for one in space if middle in f"/{one}"):
         number = object_name.rpartition("/")[2]
         if number.isdigit():
-            for address, version, value in stored_entries(space.get_sorted_dictionary(object_name)):
-                family, key = split_table_key(address)
-                yield int(number), family, key, version, value
+            yield int(number), object_name
 
 
 def _pairs(target: Any) -> Iterator[tuple[str | None, str]]:

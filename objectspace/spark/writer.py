@@ -97,6 +97,10 @@ class Target:
 
     def schema(self, rows: StructType) -> TableSchema:
         """Return the schema of the table."""
+        if self.op_column is not None and self.op_column not in rows.names:
+            raise ObjectSpaceError(
+                f"the option op is {self.op_column!r}: expected one of the columns {', '.join(rows.names)}"
+            )
         columns = TableSchema.from_spark(StructType([one for one in rows.fields if one.name != self.op_column]))
         return TableSchema(columns.columns, list(self.key))
 

@@ -141,6 +141,17 @@ def test_a_damaged_cache_is_rebuilt(chain: Chain, publish: Publisher, tmp_path: 
     assert len(_open(chain, tmp_path)) == 2000
 
 
+@pytest.mark.parametrize("damage", [b"\0" * 4096, b"x" * 100, b"short", b""])
+def test_a_cache_that_is_no_store_any_more_is_made_anew(
+    damage: bytes, chain: Chain, publish: Publisher, tmp_path: Path
+) -> None:
+    publish(chain, {"a": 1})
+    assert _open(chain, tmp_path) == {"a": "1"}
+    (path,) = _files(tmp_path)
+    path.write_bytes(damage + path.read_bytes()[len(damage) :] if len(damage) > 50 else damage)
+    assert _open(chain, tmp_path) == {"a": "1"}
+
+
 def test_a_cache_whose_damage_shows_late_is_rebuilt(chain: Chain, publish: Publisher, tmp_path: Path) -> None:
     publish(chain, {f"key {number}": "x" * 50 for number in range(2000)})
     _open(chain, tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -100,6 +101,20 @@ def test_nan_is_the_greatest_float_and_zero_is_one_whatever_the_order(kind: pa.D
         for epochs in ([[turned]], [[[row] for row in turned]], [[[row]] for row in turned]):
             state = _state(aggregate, epochs, schema)
             assert repr(sorted((key, (one["min"], one["max"])) for key, one in state)) == repr(sorted(wanted.items()))
+
+
+def test_the_hour_that_comes_twice_is_two_hours() -> None:
+    schema = pa.schema([("key", pa.string()), ("at", pa.timestamp("us", "Europe/Berlin"))])
+    first = datetime(2024, 10, 27, 0, 30, tzinfo=UTC)
+    times = [first + timedelta(minutes=minutes) for minutes in (20, 60, 0, 80)]
+    epochs: list[list[list[Row]]] = [[[{"key": "a", "at": at}]] for at in times]
+    spans = RunningAggregate("spans", ("key",), (Measure("from", "min", "at"), Measure("to", "max", "at")))
+    assert _state(spans, epochs, schema) == [("a", {"from": min(times), "to": max(times)})]
+    counts = RunningAggregate("counts", ("at",), (Measure("rows", "rows"),))
+    together = [[[row for ((row,),) in epochs]]]
+    assert [(at.timestamp(), one["rows"]) for at, one in _state(counts, together, schema)] == [
+        (at.timestamp(), 1) for at in sorted(times)
+    ]
 
 
 def test_the_columns_that_are_used() -> None:

@@ -106,6 +106,21 @@ def test_a_task_that_fails_for_good_publishes_nothing(make_pipeline: MakePipelin
     assert kept(pipeline) == expected(batches[:2])
 
 
+def test_an_operator_that_makes_a_checkpoint_of_its_own_is_refused(
+    make_pipeline: MakePipeline, batches: list[DataFrame]
+) -> None:
+    totals = TOTALS
+
+    def saves(rows: Iterator[pa.RecordBatch], space: PersistedObjectSpace) -> None:
+        totals(rows, space)
+        space.checkpoint()
+
+    with pytest.raises(PySparkException, match="operator totals: process has made a checkpoint of its shard"):
+        make_pipeline(totals_operator(saves)).run_epoch(batches[0], 0)
+    make_pipeline().run_epoch(batches[0], 0)
+    assert kept(make_pipeline()) == expected(batches[:1])
+
+
 def test_a_committed_batch_is_not_processed_again(make_pipeline: MakePipeline, batches: list[DataFrame]) -> None:
     pipeline = make_pipeline()
     for number, rows in enumerate(batches):

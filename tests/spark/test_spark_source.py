@@ -155,6 +155,18 @@ def test_a_store_file(spark: SparkSession, tmp_path: Path) -> None:
         space.checkpoint()
     rows = load(spark, tmp_path / "state.db", object="d").collect()
     assert [(row.key, row.value) for row in rows] == [("a", "[1]"), ('{"$tuple":["b",2]}', "[2,3]")]
+    with pytest.raises(PySparkException, match="no epoch 0"):
+        load(spark, tmp_path / "state.db", object="d", epoch=0)
+
+
+def test_a_feed_of_what_is_there_ends_when_it_has_given_all(
+    spark: SparkSession, location: str, batches: list[DataFrame]
+) -> None:
+    options = {"table": "totals", "changes": "true", "maxEpochsPerTrigger": "1"}
+    feed = spark.readStream.format("objectspace").options(**options).load(location)
+    query = feed.writeStream.format("memory").queryName("one_by_one").trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert {row.epoch for row in spark.table("one_by_one").select("epoch").distinct().collect()} == {1, 2, 3}
 
 
 def test_sparse_arrays_and_tensors_give_their_places_and_elements(tmp_path: Path) -> None:
@@ -186,6 +198,8 @@ def test_sparse_arrays_and_tensors_give_their_places_and_elements(tmp_path: Path
     [
         ({}, "takes one of the options table, object and kvt"),
         ({"table": "nothing"}, "has no table 'nothing'"),
+        ({"object": "nothing"}, "has no object 'nothing' at this epoch: its objects are .*seen"),
+        ({"kvt": "s/nothing"}, "has no key-value table 's/nothing'"),
         ({"table": "totals", "columns": "k,price"}, "has no column 'price'"),
         ({"table": "totals", "columns": "k,total,k"}, "columns is k, total, k: expected each column once"),
         ({"table": "totals", "epoch": "last"}, "expected a number"),

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from checkpoint import CheckpointError
 from checkpoint.chain import Manifest
 from objectspace.spark import Pipeline
+from objectspace.spark.offsets import offsets_of
 
 from .spark_helpers import expected, kept
 
@@ -67,6 +69,25 @@ def test_a_dropped_checkpoint_starts_a_new_query_on_the_same_space(
     assert _run(make_pipeline(), stream, tmp_path / "new progress") == [4, 5, 6]
     rows = spark.read.parquet(str(tmp_path / "input"))
     assert kept(make_pipeline()) == expected([rows, rows])
+
+
+@pytest.mark.parametrize("spelling", ["{}", "file:{}", "file://{}", "a relative path"])
+def test_the_offsets_of_a_batch_are_found_however_its_folder_is_spelled(
+    spelling: str, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jvm: Any = spark.sparkContext._jvm
+    folder = tmp_path / "a b%20c#d"
+    (folder / "offsets").mkdir(parents=True)
+    (folder / "offsets" / "7").write_text('v1\n{}\n{"logOffset":0}\n')
+    named = spelling.format(folder)
+    if spelling == "a relative path":
+        named = os.path.relpath(folder, jvm.java.lang.System.getProperty("user.dir"))
+        monkeypatch.chdir(tmp_path)
+    place = jvm.org.apache.hadoop.fs.Path(named)
+    system = place.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+    assert system.exists(place), "it is no folder of Spark's"
+    assert offsets_of(spark, named, 7) == offsets_of(spark, str(folder), 7) != ""
+    assert offsets_of(spark, named, 8) == ""
 
 
 def test_an_older_checkpoint_of_spark_is_noticed(

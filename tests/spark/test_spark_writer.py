@@ -68,3 +68,5 @@ def test_a_written_stream_keeps_some_epochs_and_lets_go_of_the_others(spark: Spa
     assert kept(spark, tmp_path) == [(f"k{n}", n) for n in range(4)]
     with pytest.raises(StreamingQueryException, match="retainEpochs is '0': expected a number of at least 1"):
         write(stream, tmp_path / "other", retainEpochs="0")
+    with pytest.raises(StreamingQueryException, match="option op is 'ops': expected one of the columns op, k, v"):
+        write(stream, tmp_path / "another", op="ops")
