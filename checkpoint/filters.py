@@ -1,9 +1,9 @@
 """What a run may have: a filter for a run tells most slots that are not in it, so that it is seldom searched in vain.
 
-A filter is a row of flags, a power of two of them, eight to sixteen for each row. The *mark* of a slot says which flag
-it sets: where that is not set, the run does not have the slot. Of the slots that a run does not have, one in eight to
-sixteen finds its flag set by another one, and is searched for in vain. (After Bloom, "Space/time trade-offs in hash
-coding with allowable errors", 1970, with one hash function.)
+A filter is a row of flags, a power of two of them, eight to sixteen for each row. The *mark* of a slot says which two
+of them it sets: where one is not set, the run does not have the slot. Of the slots that a run does not have, one in
+twenty at most finds both set by others, and is searched for in vain. (After Bloom, "Space/time trade-offs in hash
+coding with allowable errors", 1970.)
 
 Larger runs are stored with their filter, in the table ``filter``. Of others it is made in memory, as soon as so many
 slots were looked for that reading those of the run costs no more.
@@ -11,7 +11,6 @@ slots were looked for that reading those of the run costs no more.
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 import struct
 from bisect import bisect_right
@@ -25,16 +24,19 @@ from checkpoint.run import Slot
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
 
-STORED_ROWS = range(4_096, 262_145)
+STORED_ROWS = range(1_024, 262_145)
 """The runs of so many rows are stored with a filter: making one is done in one step."""
 
-MOST_BYTES = 1 << 23
+MOST_BYTES = 1 << 22
 """How many bytes of filters are kept in memory."""
 
 STEP = 16
-"""After so many slots that were looked for it is seen to what has been paid for."""
+"""After so many slots that were looked for it is seen to what has been paid for; later less often."""
 
-_FLAGS_A_ROW = 16
+_FLAGS_A_ROW = 8
+
+_SECOND = 10
+"""The second flag is told by a mark without so many of its last bits."""
 
 _LOAD, _MAKE = 512, 8
 """Loading a filter takes as long as one search for each so many rows of the run, making it as one for each so many."""
@@ -49,7 +51,7 @@ RowsOf = Callable[[RunNumber], float]
 
 _SLOTS = "SELECT object, slot FROM state_item WHERE checkpoint = ?"
 
-_STORED = "SELECT flags, digest FROM filter WHERE run = ?"
+_STORED = "SELECT flags, checksum FROM filter WHERE run = ?"
 
 _IS_STORED = "SELECT 1 FROM sqlite_schema WHERE name = 'filter'"
 """A store of an older format that is only read has no such table."""
@@ -98,7 +100,7 @@ class FilterMaker:
             object_id = rows[start][0]
             end = bisect_right(rows, object_id, start, key=_object)
             for mark in marks_of(object_id, list(map(_slot, rows[start:end]))):
-                flags[mark & mask] = 1
+                flags[mark & mask] = flags[mark >> _SECOND & mask] = 1
             start = end
 
     def store(self, connection: sqlite3.Connection, run: RunNumber) -> None:
@@ -107,7 +109,7 @@ class FilterMaker:
         Dirties: one row.
         """
         packed = self.packed()
-        connection.execute("INSERT INTO filter VALUES (?, ?, ?)", (run, packed, _digest(run, packed)))
+        connection.execute("INSERT INTO filter VALUES (?, ?, ?)", (run, packed, _checksum(run, packed)))
 
     def packed(self) -> bytes:
         """Return the flags, eight a byte."""
@@ -156,14 +158,20 @@ class RunFilter(NamedTuple):
 
 def passing(filters: Iterable[RunFilter], mark: int) -> list[RunNumber]:
     """Return the runs that may have a slot."""
-    bit = 1 << (mark & 7)
-    return [run for run, flags, mask in filters if flags[(mark & mask) >> 3] & bit]
+    for place in (mark, mark >> _SECOND):
+        bit = 1 << (place & 7)
+        filters = [one for one in filters if one[1][(place & one[2]) >> 3] & bit]
+    return [run for run, _, _ in filters]
 
 
 def may_have(one: RunFilter, marks: Iterable[int]) -> list[int]:
     """Tell of each of some marks whether the run may have its slot: not 0."""
     _, flags, mask = one
-    return [flags[(mark & mask) >> 3] & 1 << (mark & 7) for mark in marks]
+    return [
+        flags[(mark & mask) >> 3] & 1 << (mark & 7)
+        and flags[((second := mark >> _SECOND) & mask) >> 3] & 1 << (second & 7)
+        for mark in marks
+    ]
 
 
 class Filters:
@@ -176,7 +184,7 @@ class Filters:
 
     def __init__(self, session: Session, rows_of: RowsOf | None = None) -> None:
         self._session, self._rows_of = session, rows_of
-        self._changes = self._searches = self._seen = 0
+        self._changes = self._searches = self._seen = self._next = 0
         self.clear()
 
     def note(self, slots: int, runs: Sequence[RunNumber]) -> int:
@@ -189,9 +197,9 @@ class Filters:
         Time: O(1), now and then O(runs), and O(rows) of a run whose filter is made.
         """
         self._searches += slots
-        if self._searches >= self._seen + STEP and self._rows_of is not None:
+        if self._searches >= self._next and self._rows_of is not None:
             self._learn(runs, self._rows_of)
-            self._seen = self._searches
+            self._seen, self._next = self._searches, self._searches + min(max(STEP, self._searches // 8), 64 * STEP)
         return self._changes
 
     def of(self, runs: Sequence[RunNumber]) -> Sequence[RunFilter]:
@@ -224,6 +232,7 @@ class Filters:
         """Forget everything."""
         self._changes += 1
         self._searches = self._seen = 0
+        self._next = STEP
         self._room = MOST_BYTES
         self._since: dict[RunNumber, int] = {}
         self._flags: dict[RunNumber, bytes] = {}
@@ -262,13 +271,13 @@ class Filters:
 
 def _load(session: Session, run: RunNumber) -> bytes | None:
     row = session.peek(_STORED, (run,))
-    if row is None or type(row[0]) is not bytes or not row[0] or row[1] != _digest(run, row[0]):
+    if row is None or type(row[0]) is not bytes or not row[0] or row[1] != _checksum(run, row[0]):
         return None
     return row[0]
 
 
-def _digest(run: RunNumber, packed: bytes) -> str:
-    return hashlib.blake2b(packed, digest_size=16, key=str(run).encode()).hexdigest()
+def _checksum(run: RunNumber, packed: bytes) -> int:
+    return crc32(packed, crc32(str(run).encode()))
 
 
 _AS_TEXT = bytes.maketrans(b"\0\1", b"01")

@@ -47,7 +47,7 @@ FILTERS = """
 CREATE TABLE filter (
     run PRIMARY KEY,
     flags BLOB NOT NULL,
-    digest TEXT NOT NULL
+    checksum INTEGER NOT NULL
 ) WITHOUT ROWID;
 """
 

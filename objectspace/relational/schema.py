@@ -197,7 +197,7 @@ class TableSchema:
             RowError: there are too few or too many, or one does not fit.
         """
         checks = self._key_checks[skip:]
-        if isinstance(values, str | bytes) or not isinstance(values, Sequence):
+        if type(values) is not tuple and (isinstance(values, str | bytes) or not isinstance(values, Sequence)):
             raise RowError(f"a key is a tuple of values ({self._key_names()}): found {values!r:.200}")
         if len(values) > len(checks) or (whole and len(values) < len(checks)):
             amount = f"{len(checks)}" if whole else f"{len(checks)} at most"
