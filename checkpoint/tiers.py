@@ -6,12 +6,12 @@ numbers go on to say which of two runs is newer. What a stretch of runs consists
 checkpoint inside of the stretch needs it.
 
 Runs are merged in tiers: a run belongs to the tier of its size, each tier sixteen times as large as the one below, and
-sixteen neighbours of a tier that stand side by side become one. A row is so rewritten about once for each such factor
-by which the state grows, and a read at any checkpoint visits a few runs of each tier.
+twenty-four neighbours of a tier that stand side by side become one. A row is so rewritten about once for each such
+factor by which the state grows, and a read at any checkpoint visits some runs of each tier: their filters tell which.
 
 When the rows above the oldest run, the *base*, that may replace others are as many as all others, all become one: so
 what lies in the file stays within a factor of the state. Rows of slots beyond all that were there before replace
-nothing, and count as rows of the base. While the runs are fewer than sixteen, there may be four times as many.
+nothing, and count as rows of the base. While the runs are fewer, there may be four times as many.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RunNumber = float
 Replacing = Callable[[Sequence[RunNumber]], Sequence[RunNumber]]
 """Returns those of some runs, oldest first, whose rows may replace rows of the ones before."""
 
-FAN_IN = 16
+FAN_IN = 24
 """How many neighbouring runs of a tier are merged into one."""
 
 _TIMES, _LARGE_ROWS = 4, 16_384

@@ -14,25 +14,25 @@ from checkpoint.errors import CorruptStoreError
 from checkpoint.growth import Growth
 from checkpoint.merging import Merge, delete_rows
 from checkpoint.session import Session
-from checkpoint.tiers import FAN_IN, RunNumber, StoredRun
+from checkpoint.tiers import RunNumber, StoredRun
 
 LEAST_ROWS = 256
 """How many rows a checkpoint copies at least, where there is something to merge."""
 
 _PACE, _LIVE_RUNS = 2, 16
-"""A checkpoint copies this many rows for each that it wrote, and one more for each so many live runs."""
+"""A checkpoint copies this many rows for each that it wrote, or as many as there are times so many live runs."""
 
-_MOST_LIVE_RUNS = 64
+_MOST_LIVE_RUNS = 96
 """With more live runs than that a checkpoint ends a merge, whatever it takes: what a process of few checkpoints pays
 may not even do for checking the parts of a merge that another one has begun."""
 
 _BASE_COST = 3
 """A row of the base counts for so many: copying it makes reads no quicker, and room only in the end, so it can wait."""
 
-_SWEEP_EVERY = FAN_IN
+_SWEEP_EVERY = 16
 """After how many checkpoints the store looks for runs that nobody needs."""
 
-_DELETED_AT_ONCE = 4 * FAN_IN
+_DELETED_AT_ONCE = 64
 """The rows of so many runs are deleted together: of small ones the statements cost more than the rows."""
 
 
@@ -46,9 +46,9 @@ def allowance(slots: int, live: int) -> int:
         live: the runs that a read visits.
 
     >>> allowance(1, live=9), allowance(2000, live=9), allowance(2000, live=80)
-    (256, 4000, 14000)
+    (256, 4000, 10000)
     """
-    return max(LEAST_ROWS, slots * (_PACE + live // _LIVE_RUNS))
+    return max(LEAST_ROWS, slots * max(_PACE, live // _LIVE_RUNS))
 
 
 class Upkeep:

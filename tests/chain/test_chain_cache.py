@@ -66,12 +66,12 @@ def test_only_what_is_lacking_is_read(chain: Chain, publish: Publisher, tmp_path
 def test_a_cache_that_is_ahead_serves_while_it_reads_what_was_before(
     chain: Chain, publish: Publisher, tmp_path: Path
 ) -> None:
-    for number in range(40):
+    for number in range(60):
         publish(chain, {"a": number})
-    _open(chain, tmp_path, 35)
+    _open(chain, tmp_path, 55)
     (kept,) = _files(tmp_path)
-    for before, is_kept in ((33, True), (35, True), (2, False)):
-        runs = chain.runs(OPERATOR, 0, before + 1, 40)
+    for before, is_kept in ((53, True), (55, True), (2, False)):
+        runs = chain.runs(OPERATOR, 0, before + 1, 60)
         with open_cache(_plan(chain, tmp_path, before), 0, runs) as store:
             assert (store.path == str(kept)) is is_kept
             fold(store, chain.location, runs[:1])

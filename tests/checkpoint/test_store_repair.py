@@ -233,9 +233,9 @@ def test_a_repair_survives_every_crash_point(
     tmp_path: Path, inject: Callable[[Fault | None], None], some_fault: dict[str, Any]
 ) -> None:
     begin, path = tmp_path / "begin.db", tmp_path / "state.db"
-    with make(begin, 29) as store:
-        expected, run = image_of(store.reader(27)), merged_runs(store)[0]
-        store.database.conn.execute(f"DELETE FROM state_item WHERE checkpoint IN (28, {run}) AND slot < 3")
+    with make(begin, 38) as store:
+        expected, run = image_of(store.reader(36)), merged_runs(store)[0]
+        store.database.conn.execute(f"DELETE FROM state_item WHERE checkpoint IN (37, {run}) AND slot < 3")
     points = 0
 
     def work() -> None:
@@ -247,7 +247,7 @@ def test_a_repair_survives_every_crash_point(
         with quick_store(path, history=100) as store:
             store.repair()
             assert image_of(store.reader()) == expected
-            assert store.verify() == 27
+            assert store.verify() == 36
         for file in tmp_path.glob("state.db*"):
             file.unlink()
         points += 1
