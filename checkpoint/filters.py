@@ -25,7 +25,7 @@ from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
 
 STORED_ROWS = range(1_024, 262_145)
-"""The runs of so many rows are stored with a filter: making one is done in one step."""
+"""Runs of so many rows are stored with a filter: writing it is one step of a merge, so it has a greatest size."""
 
 MOST_BYTES = 1 << 22
 """How many bytes of filters are kept in memory."""
@@ -49,7 +49,7 @@ _SPREAD, _START = 0x9E3779B1, 0xFFFFFFFF
 RowsOf = Callable[[RunNumber], float]
 """Returns how many rows a run has."""
 
-_SLOTS = "SELECT object, slot FROM state_item WHERE checkpoint = ?"
+_SLOTS = "SELECT object, slot FROM state_item WHERE checkpoint = ? ORDER BY object, slot"
 
 _STORED = "SELECT flags, checksum FROM filter WHERE run = ?"
 
@@ -133,7 +133,7 @@ def store(connection: sqlite3.Connection, run: RunNumber, rows: Sequence[Sequenc
 
 
 def find_wrong(session: Session) -> Iterator[tuple[RunNumber, str]]:
-    """Yield each stored filter that is not that of its run, with what is wrong: only these two could tell a lie.
+    """Yield each run whose stored filter is not that of its rows, with what is wrong: it might hide a slot.
 
     Time: O(rows of the runs that have one). The rows are streamed.
     """
@@ -141,7 +141,7 @@ def find_wrong(session: Session) -> Iterator[tuple[RunNumber, str]]:
     for run in runs:
         stored = _load(session, run) or b""
         maker = FilterMaker(len(stored) * 8 // _FLAGS_A_ROW)
-        with session.cursor(f"{_SLOTS} ORDER BY object, slot", (run,)) as fetch:
+        with session.cursor(_SLOTS, (run,)) as fetch:
             while rows := fetch(_PAGE_ROWS):
                 maker.add(rows)
         if stored != maker.packed():

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkpoint import CheckpointStore, Reader, known, lookup
+from checkpoint import CheckpointStore, Reader, lookup
 from tests.checkpoint.store_helpers import FULL, quick_store, run_of
 
 SLOTS: list[Any] = [*range(12), 2.5, 1e30, "a", "b", "ä", b"", b"\xff"]

@@ -22,11 +22,11 @@ DELAY = {"a": 2, "b": 5}
 Rows = list[tuple[int, int, int]]
 
 
-def timed(pipeline: Pipeline, *, watermarks: bool = True) -> dict[str, Stream]:
+def timed(pipeline: Pipeline) -> dict[str, Stream]:
     """Return two streams of a number, a key and a time, with watermarks of different delays."""
     schema = {"id": "int64", "k": "int64", "t": "int64"}
     found = {name: pipeline.source(name, schema, key=["id", "t"], append_only=True) for name in DELAY}
-    return {name: stream.watermark("t", DELAY[name]) if watermarks else stream for name, stream in found.items()}
+    return {name: stream.watermark("t", DELAY[name]) for name, stream in found.items()}
 
 
 class Timely:
@@ -196,9 +196,11 @@ def test_a_watermark_ends_where_rows_below_it_may_still_change() -> None:
 
 
 def test_what_a_join_by_time_cannot_do_is_refused() -> None:
-    streams, plain = timed(Pipeline()), timed(Pipeline(), watermarks=False)
+    pipeline = Pipeline()
+    streams = timed(pipeline)
+    plain = pipeline.source("plain", {"id": "int64", "k": "int64", "t": "int64"}, key=["id", "t"], append_only=True)
     with pytest.raises(SchemaError, match=r"the right side has none on 't': use \.watermark\('t', delay\)"):
-        streams["a"].join(plain["b"], on="k", as_of=("t", "t"))
+        streams["a"].join(plain, on="k", as_of=("t", "t"))
     with pytest.raises(SchemaError, match="as_of= goes without within="):
         streams["a"].join(streams["b"], on="k", as_of=("t", "t"), where="k")
     with pytest.raises(SchemaError, match=r"within= takes \(left time, right time, how far apart\)"):
@@ -207,7 +209,6 @@ def test_what_a_join_by_time_cannot_do_is_refused() -> None:
         streams["a"].join(streams["b"], on="k", how="full", as_of=("t", "t"))
     with pytest.raises(SchemaError, match=r"lower is 1\.5: between times of int64 it is a int"):
         streams["a"].join(streams["b"], on="k", within=("t", "t", 1.5, 2))
-    pipeline = Pipeline()
     prices = pipeline.source("prices", {"k": "int64", "t": "int64"}, key=["k"]).watermark("t", 0)
     with pytest.raises(SchemaError, match="the key of the right side must hold its time 't'"):
         streams["a"].join(prices, on="k", as_of=("t", "t"))
