@@ -116,6 +116,11 @@ class FilterMaker:
         return int(self.flags[::-1].translate(_AS_TEXT), 2).to_bytes(len(self.flags) // 8, "little")
 
 
+def is_stored(rows: int) -> bool:
+    """Tell whether a run of so many rows is stored with a filter."""
+    return rows in STORED_ROWS
+
+
 def store(connection: sqlite3.Connection, run: RunNumber, rows: Sequence[Sequence[Any]]) -> None:
     """Write the filter of a run where it is of a size for one.
 
@@ -126,7 +131,7 @@ def store(connection: sqlite3.Connection, run: RunNumber, rows: Sequence[Sequenc
 
     Time: O(rows). Dirties: one row, or none.
     """
-    if len(rows) in STORED_ROWS:
+    if is_stored(len(rows)):
         maker = FilterMaker(len(rows))
         maker.add(rows)
         maker.store(connection, run)

@@ -13,7 +13,7 @@ from typing import Any
 
 from checkpoint.catalogue import marks, note_merged
 from checkpoint.digests import Check, check_of, check_run
-from checkpoint.filters import STORED_ROWS, FilterMaker
+from checkpoint.filters import FilterMaker, is_stored
 from checkpoint.merge import insert_rows
 from checkpoint.pages import PAGE_ROWS, TABLES, Table, merged_pages
 from checkpoint.reader import Reader
@@ -47,7 +47,7 @@ class Merge:
         self.checking: RunNumber = 0
         self.copied = 0
         self._session, self.is_base = session, is_base
-        self._filter = FilterMaker(rows) if rows in STORED_ROWS and not is_base else None
+        self._filter = FilterMaker(rows) if is_stored(rows) and not is_base else None
         self.slices = self._work()
 
     def _work(self) -> Iterator[int]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkpoint import CheckpointStore, Reader, lookup
+from checkpoint import CheckpointStore, Reader, filters, lookup
 from tests.checkpoint.store_helpers import FULL, quick_store, run_of
 
 SLOTS: list[Any] = [*range(12), 2.5, 1e30, "a", "b", "ä", b"", b"\xff"]
@@ -31,7 +31,9 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let few slots in few runs take every way that many take."""
     for name, size in (("_FEW_RUNS", 1), ("_READS", 1), ("_MOST_OBJECTS", 2), ("_ASKED", (2, 3, 8))):
         monkeypatch.setattr(lookup, name, size)
-    monkeypatch.setattr(known, "STEP", 1)
+    monkeypatch.setattr(filters, "STORED_ROWS", range(3, 100))
+    monkeypatch.setattr(filters, "STEP", 1)
+    monkeypatch.setattr(filters, "_MAKE", 1_000)
 
 
 def assert_finds(reader: Reader, state: dict[Any, Any], object_id: int = 1) -> None:
