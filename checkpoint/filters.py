@@ -17,14 +17,14 @@ from bisect import bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import repeat
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 from zlib import crc32
 
 from checkpoint.run import Slot
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
 
-STORED_ROWS = range(1_024, 262_145)
+STORED_ROWS = range(512, 262_145)
 """Runs of so many rows are stored with a filter: writing it is one step of a merge, so it has a greatest size."""
 
 MOST_BYTES = 1 << 22
@@ -45,6 +45,9 @@ _INTEGER, _FLOAT = struct.Struct("<q"), struct.Struct("<d")
 
 _SPREAD, _START = 0x9E3779B1, 0xFFFFFFFF
 """Where the marks of an object start: those of its neighbours start far away."""
+
+RunFilter = tuple[RunNumber, bytes, int]
+"""A run, the flags of its filter, eight a byte, and the mask that makes the number of a flag of a mark."""
 
 RowsOf = Callable[[RunNumber], float]
 """Returns how many rows a run has."""
@@ -153,20 +156,13 @@ def find_wrong(session: Session) -> Iterator[tuple[RunNumber, str]]:
             yield run, f"the filter of run {run} is not that of its rows"
 
 
-class RunFilter(NamedTuple):
-    """The filter of a run: its flags, eight a byte, and the mask that makes the number of one of them of a mark."""
-
-    run: RunNumber
-    flags: bytes
-    mask: int
-
-
 def passing(filters: Iterable[RunFilter], mark: int) -> list[RunNumber]:
     """Return the runs that may have a slot."""
-    for place in (mark, mark >> _SECOND):
-        bit = 1 << (place & 7)
-        filters = [one for one in filters if one[1][(place & one[2]) >> 3] & bit]
-    return [run for run, _, _ in filters]
+    second = mark >> _SECOND
+    bit, other = 1 << (mark & 7), 1 << (second & 7)
+    return [
+        run for run, flags, mask in filters if flags[(mark & mask) >> 3] & bit and flags[(second & mask) >> 3] & other
+    ]
 
 
 def may_have(one: RunFilter, marks: Iterable[int]) -> list[int]:
@@ -209,7 +205,7 @@ class Filters:
 
     def of(self, runs: Sequence[RunNumber]) -> Sequence[RunFilter]:
         """Return a filter for each of some runs; nothing where all of them would let every slot pass."""
-        found = [RunFilter(run, flags := self._flags.get(run, _ALWAYS), 8 * len(flags) - 1) for run in runs]
+        found = [(run, flags := self._flags.get(run, _ALWAYS), 8 * len(flags) - 1) for run in runs]
         return found if any(run in self._flags for run in runs) else ()
 
     def one(self, run: RunNumber, slots: int) -> RunFilter | None:
@@ -223,7 +219,7 @@ class Filters:
             if run not in self._unstored and rows <= min(_LOAD * slots, self._most_rows()):
                 self._find(run, int(rows), is_paid=False)
         flags = self._flags.get(run)
-        return RunFilter(run, flags, 8 * len(flags) - 1) if flags else None
+        return (run, flags, 8 * len(flags) - 1) if flags else None
 
     def keep(self, runs: Container[RunNumber]) -> None:
         """Forget all other runs: another one may have their number one day."""

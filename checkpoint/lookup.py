@@ -132,7 +132,7 @@ class Lookup:
             left, runs = self._from_the_newest(object_id, left, newest)
         if len(runs) > 1 and left and (filters := self._filters_of(len(left))):
             marks = list(marks_of(object_id, left))
-            asked = {one.run for one in filters if any(may_have(one, marks))}
+            asked = {one[0] for one in filters if any(may_have(one, marks))}
             runs = [run for run in runs if run in asked]
         for start in range(0, len(left) if runs else 0, _ASKED[-1]):
             newest.update(_by_slot(self._within(runs, object_id, left[start : start + _ASKED[-1]])))

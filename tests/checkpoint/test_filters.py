@@ -23,7 +23,7 @@ SLOTS = st.one_of(
 
 def made_by(maker: FilterMaker) -> RunFilter:
     """Return the filter."""
-    return RunFilter(1, maker.packed(), len(maker.flags) - 1)
+    return (1, maker.packed(), len(maker.flags) - 1)
 
 
 @given(st.integers(1, 2**40), st.lists(SLOTS))
