@@ -1,8 +1,8 @@
 """What a run may have: a filter for a run tells most slots that are not in it, so that it is seldom searched in vain.
 
 A filter is a row of flags, a power of two of them, eight to sixteen for each row. The *mark* of a slot says which two
-of them it sets: where one is not set, the run does not have the slot. Of the slots that a run does not have, one in
-twenty at most finds both set by others, and is searched for in vain. (After Bloom, "Space/time trade-offs in hash
+of them it sets: where one is not set, the run does not have the slot. Of the slots that a run does not have, about one
+in twenty at most finds both set by others, and is searched for in vain. (After Bloom, "Space/time trade-offs in hash
 coding with allowable errors", 1970.)
 
 Larger runs are stored with their filter, in the table ``filter``. Of others it is made in memory, as soon as so many
@@ -56,9 +56,6 @@ _SLOTS = "SELECT object, slot FROM state_item WHERE checkpoint = ? ORDER BY obje
 
 _STORED = "SELECT flags, checksum FROM filter WHERE run = ?"
 
-_IS_STORED = "SELECT 1 FROM sqlite_schema WHERE name = 'filter'"
-"""A store of an older format that is only read has no such table."""
-
 
 def mark_of(object_id: int, slot: Slot) -> int:
     """Return the mark of a slot, an integer of 32 bits: the same in every process, and for slots that are equal."""
@@ -91,14 +88,15 @@ class FilterMaker:
     """
 
     def __init__(self, rows: int) -> None:
-        self.flags = bytearray(1 << (max(8, rows * _FLAGS_A_ROW) - 1).bit_length())
+        self._flags, self._rows = bytearray(_flags_for(rows)), 0
 
     def add(self, rows: Sequence[Sequence[Any]]) -> None:
         """Take item rows, or just the object and the slot of each, in the order of objects.
 
         Time: O(rows).
         """
-        flags, mask, start = self.flags, len(self.flags) - 1, 0
+        flags, mask, start = self._flags, len(self._flags) - 1, 0
+        self._rows += len(rows)
         while start < len(rows):
             object_id = rows[start][0]
             end = bisect_right(rows, object_id, start, key=_object)
@@ -115,8 +113,12 @@ class FilterMaker:
         connection.execute("INSERT INTO filter VALUES (?, ?, ?)", (run, packed, _checksum(run, packed)))
 
     def packed(self) -> bytes:
-        """Return the flags, eight a byte."""
-        return int(self.flags[::-1].translate(_AS_TEXT), 2).to_bytes(len(self.flags) // 8, "little")
+        """Return the flags, eight a byte: as many as the rows that came take, so halves of more are laid together."""
+        flags, length = int(self._flags[::-1].translate(_AS_TEXT), 2), len(self._flags)
+        while length > _flags_for(self._rows):
+            length //= 2
+            flags = flags >> length | flags & ((1 << length) - 1)
+        return flags.to_bytes(length // 8, "little")
 
 
 def is_stored(rows: int) -> bool:
@@ -145,7 +147,7 @@ def find_wrong(session: Session) -> Iterator[tuple[RunNumber, str]]:
 
     Time: O(rows of the runs that have one). The rows are streamed.
     """
-    runs = [run for (run,) in session.rows("SELECT run FROM filter")] if session.row(_IS_STORED) else []
+    runs = [run for (run,) in session.rows("SELECT run FROM filter")] if session.has_table("filter") else []
     for run in runs:
         stored = _load(session, run) or b""
         maker = FilterMaker(len(stored) * 8 // _FLAGS_A_ROW)
@@ -253,7 +255,7 @@ class Filters:
         return self._room * 8 // (2 * _FLAGS_A_ROW)
 
     def _find(self, run: RunNumber, rows: int, *, is_paid: bool) -> None:
-        found = None if run in self._unstored else self._load(run)
+        found = None if run in self._unstored else _load(self._session, run)
         if found is None:
             self._unstored.add(run)
             if not is_paid:
@@ -265,13 +267,14 @@ class Filters:
         self._room -= len(found)
         self._changes += 1
 
-    def _load(self, run: RunNumber) -> bytes | None:
-        """Return the stored filter of a run; None where there is none that can be trusted."""
-        return _load(self._session, run) if self._session.peek(_IS_STORED, ()) else None
+
+def _flags_for(rows: int) -> int:
+    return 1 << (max(8, rows * _FLAGS_A_ROW) - 1).bit_length()
 
 
 def _load(session: Session, run: RunNumber) -> bytes | None:
-    row = session.peek(_STORED, (run,))
+    """Return the stored filter of a run; None where there is none that can be trusted."""
+    row = session.peek(_STORED, (run,)) if session.has_table("filter") else None
     if row is None or type(row[0]) is not bytes or not row[0] or row[1] != _checksum(run, row[0]):
         return None
     return row[0]

@@ -102,7 +102,7 @@ def _sources(session: Session) -> Iterator[tuple[str, str, str]]:
     for table, column in NUMBERED:  # One that is read only is not upgraded before it is copied.
         if is_first and table == "checkpoint":
             yield table, column, f"*, iif(run_slots IS NULL, NULL, {schema.FIRST_IN_FORMAT_1})"
-        elif session.row("SELECT 1 FROM sqlite_schema WHERE name = ?", (table,)):
+        elif session.has_table(table):
             yield table, column, "*"
 
 

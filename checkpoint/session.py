@@ -149,6 +149,10 @@ class Session:
             except SQLITE_ERRORS as error:
                 raise self.failed(error) from error
 
+    def has_table(self, name: str) -> bool:
+        """Tell whether there is a table: a store of an older format that is only read lacks some."""
+        return self.peek("SELECT 1 FROM sqlite_schema WHERE name = ?", (name,)) is not None
+
     def peek(self, statement: str, parameters: Sequence[object]) -> Any:
         """Return what :meth:`row` does; such reads in quick succession are one transaction.
 

@@ -132,7 +132,7 @@ def check_no_orphans(session: Session, found: Catalogue) -> None:
     """
     known = {*(run.run for run in found.runs), *found.merging, *found.dropped}
     for table, column in merge.NUMBERED[1:]:
-        if session.row("SELECT 1 FROM sqlite_schema WHERE name = ?", (table,)) is None:
+        if not session.has_table(table):
             continue
         for number in merge.numbers_in(session, table, column):
             if number not in known:

@@ -180,13 +180,11 @@ class Subject:
             ObjectSpaceError: no shard has it.
         """
         known: set[str] = set()
-        for shard in range(self.shards(self.epoch)):
-            with self.open(shard, self.epoch) as store:
-                space = PersistedObjectSpace(store)
-                name = self.table_in(space)
-                if name is not None:
-                    return tables(space)[name].schema
-                known.update(tables(space))
+        for space in self._spaces():
+            name = self.table_in(space)
+            if name is not None:
+                return tables(space)[name].schema
+            known.update(tables(space))
         raise ObjectSpaceError(
             f"{self.path} has no table {self.name!r} at this epoch: there are {', '.join(sorted(known)) or 'none'}"
         )
@@ -210,16 +208,20 @@ class Subject:
 
     def _require_there(self) -> None:
         known: set[str] = set()
-        for shard in range(self.shards(self.epoch)):
-            with self.open(shard, self.epoch) as store:
-                space = PersistedObjectSpace(store, _at=store.reader(epoch=self._at(store, self.epoch)))
-                if self.object_in(space) if self.kind == "object" else any(_parts_of(space, self.name)):
-                    return
-                known.update(space)
+        for space in self._spaces():
+            if self.object_in(space) if self.kind == "object" else any(_parts_of(space, self.name)):
+                return
+            known.update(space)
         raise ObjectSpaceError(
             f"{self.path} has no {_CALLED[self.kind]} {self.name!r} at this epoch: its objects are"
             f" {', '.join(sorted(known)[:_MOST_NAMED]) or 'none'}"
         )
+
+    def _spaces(self) -> Iterator[PersistedObjectSpace]:
+        """Yield the space of each shard at the epoch; it is closed when the next one is asked for."""
+        for shard in range(self.shards(self.epoch)):
+            with self.open(shard, self.epoch) as store:
+                yield PersistedObjectSpace(store, _at=store.reader(epoch=self._at(store, self.epoch)))
 
     def _at(self, store: CheckpointStore, epoch: int | None) -> int | None:
         """Return the epoch to read a store at, ``None`` for its newest."""

@@ -14,15 +14,22 @@ from objectspace import PersistedObjectSpace
 
 PATH = Path(__file__).with_name("format_3.db")
 
-EPOCHS = 24
+EPOCHS = 50
 
-NAMES = 4_096
+LATE, NAMES = 45, 600
+"""One epoch writes so many slots that its run has a filter; it is too young to be merged."""
+
+
+def edits(epoch: int) -> dict[str, int]:
+    """Return what an epoch writes into the dictionary."""
+    return {f"n{number}": -1 for number in range(NAMES)} if epoch == LATE else {f"n{epoch}": epoch}
 
 
 def expected(epoch: int) -> dict[str, Any]:
     """Return everything in the store at an epoch."""
-    ages = {f"n{number}": 0 for number in range(NAMES if epoch > 1 else 0)}
-    ages |= {f"n{3 * step}": step for step in range(3, epoch + 1)}
+    ages: dict[str, int] = {}
+    for step in range(1, epoch + 1):
+        ages |= edits(step)
     return {"ages": ages, "log": [f"entry {step}" for step in range(1, epoch + 1)]}
 
 
@@ -38,8 +45,7 @@ def write(path: Path) -> None:
         space = PersistedObjectSpace(store)
         ages, log = space.create_dictionary("ages"), space.create_list("log")
         for epoch in range(1, EPOCHS + 1):
-            if epoch > 1:
-                ages.update(dict.fromkeys(expected(2)["ages"], 0) if epoch == 2 else {f"n{3 * epoch}": epoch})
+            ages.update(edits(epoch))
             log.append(f"entry {epoch}")
             space.checkpoint(epoch=epoch)
 

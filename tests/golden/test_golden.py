@@ -76,6 +76,7 @@ def test_the_golden_store_of_format_3_reads_at_every_epoch_and_by_its_filter(tmp
         assert kept[-10:] == list(range(format_3.EPOCHS - 9, format_3.EPOCHS + 1))
         assert space.store.verify() == len(kept)
         assert space.store.database["filter"].count
+        assert any(not isinstance(run, int) for run in space.store.reader().runs), "a merged run"
         for epoch in kept:
             assert format_3.contents(space.at(epoch)) == format_3.expected(epoch)
         ages = space.get_dictionary("ages")
