@@ -17,8 +17,10 @@ from checkpoint.run import Measure, Run, measure
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
 
-_GROUPS = (240, 32, 4, 1)
-"""How many rows one statement inserts; every SQLite takes so many values (999)."""
+GROUP = 240
+"""How many rows one statement inserts at most; every SQLite takes so many values (999)."""
+
+_GROUPS = (GROUP, 32, 4, 1)
 
 NUMBERED = (
     ("checkpoint", "number"),

@@ -8,15 +8,16 @@ before all of them are right: its own digests would vouch for a damage from then
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from checkpoint.catalogue import marks, note_merged
 from checkpoint.digests import Check, check_of, check_run
 from checkpoint.filters import FilterMaker, is_stored
-from checkpoint.merge import insert_rows
+from checkpoint.merge import GROUP, insert_rows
 from checkpoint.pages import PAGE_ROWS, TABLES, Table, merged_pages
 from checkpoint.reader import Reader
+from checkpoint.recent import Rows, kept_pages
 from checkpoint.run import digest_of, is_owner, owned_ids
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber, StoredRun
@@ -34,15 +35,28 @@ class Merge:
         parts: the runs to merge, oldest first; their rows do not change.
         is_base: nothing lies below them, so that what is deleted or out of reach is left out.
         rows: how many item rows they have.
+        kept: the rows of each part, where all of them are in memory.
+        keeps: whether to keep the rows of the merged run.
 
     ``copied`` counts the item rows of the parts that were dealt with, ``checking`` is the part that is being checked,
-    and ``result`` is the merged run once it is complete.
+    ``result`` is the merged run once it is complete, and ``merged`` its rows of each table where they are kept.
     """
 
     def __init__(
-        self, session: Session, run: RunNumber, parts: Sequence[RunNumber], *, is_base: bool, rows: int
+        self,
+        session: Session,
+        run: RunNumber,
+        parts: Sequence[RunNumber],
+        *,
+        is_base: bool,
+        rows: int,
+        kept: Sequence[Rows] | None = None,
+        keeps: bool = False,
     ) -> None:
         self.run, self.parts = run, tuple(parts)
+        self.merged: list[list[Any]] | None = [] if keeps else None
+        self._kept = kept
+        self._checks: dict[RunNumber, Check] = {}
         self.result: StoredRun | None = None
         self.checking: RunNumber = 0
         self.copied = 0
@@ -53,57 +67,76 @@ class Merge:
     def _work(self) -> Iterator[int]:
         """Do the work slice by slice, inside transactions of the caller; yield what each cost, in rows copied."""
         connection = self._session.connection
-        checks: dict[RunNumber, Check] = {}
-        is_resumed = connection.execute("SELECT 1 FROM portion WHERE run = ? LIMIT 1", (self.run,)).fetchone()
-        if is_resumed:
-            self._filter = None  # It would lack what was copied before.
-        for part in self.parts:
-            self.checking = part
-            if not is_resumed:
-                checks[part] = check_of(self._session, part)
-                continue
-            for rows in check_run(self._session, part):
-                yield 1 + rows // _CHECK_COST
+        if connection.execute("SELECT 1 FROM portion WHERE run = ? LIMIT 1", (self.run,)).fetchone():
+            yield from self._resume()
+        elif self._kept is None:
+            for part in self.parts:
+                self.checking = part
+                self._checks[part] = check_of(self._session, part)
         live: set[int] | None = None
         if self.is_base:
             live = set()
             for rows in _find_live(Reader(self._session, self.parts), live):
                 yield 1 + rows // _CHECK_COST
-        for table in TABLES:
-            yield from self._copy(connection, table, live, checks)
-        for self.checking, check in checks.items():
+        for place, table in enumerate(TABLES):
+            yield from self._copy(connection, table, self._pages(place, table, live))
+        for part, check in self._checks.items():
+            self.checking = part
             check.finish()
         if self._filter:
             self._filter.store(connection, self.run)
         self.result = note_merged(connection, self.run)
 
-    def _copy(
-        self,
-        connection: sqlite3.Connection,
-        table: Table,
-        live: set[int] | None,
-        checks: Mapping[RunNumber, Check],
-    ) -> Iterator[int]:
-        def _seen(part: RunNumber, rows: list[Any]) -> None:
+    def _resume(self) -> Iterator[int]:
+        """Check all parts, and go on behind what was copied before this process."""
+        self._kept = self._filter = self.merged = None  # They would lack what was copied before.
+        for part in self.parts:
             self.checking = part
-            checks[part].take(rows)
+            for rows in check_run(self._session, part):
+                yield 1 + rows // _CHECK_COST
 
-        after = _last_key(connection, table, self.run)
-        seen = _seen if checks else None
-        for looked_at, rows in merged_pages(self._session, table, self.parts, live, after, seen):
-            if rows:
-                insert_rows(connection, table, self.run, rows)
-                if self._filter and table is TABLES[-1]:
-                    self._filter.add(rows)
-                connection.execute(
-                    "INSERT INTO portion SELECT ?1, 1 + coalesce(max(number), 0), ?2, ?3, ?4"
-                    " FROM portion WHERE run = ?1",
-                    (self.run, table.name, len(rows), digest_of(rows)),
-                )
+    def _pages(self, place: int, table: Table, live: set[int] | None) -> Iterator[tuple[int, list[Any]]]:
+        """Return the merged rows of a table page by page, with how many were looked at for each."""
+        if self._kept is not None:
+            return kept_pages(table, [rows[place] for rows in self._kept], live)
+        after = _last_key(self._session.connection, table, self.run)
+        return merged_pages(self._session, table, self.parts, live, after, self._seen if self._checks else None)
+
+    def _seen(self, part: RunNumber, rows: list[Any]) -> None:
+        self.checking = part
+        self._checks[part].take(rows)
+
+    def _copy(
+        self, connection: sqlite3.Connection, table: Table, pages: Iterator[tuple[int, list[Any]]]
+    ) -> Iterator[int]:
+        left: list[Any] = []
+        if self.merged is not None:
+            self.merged.append([])
+        for looked_at, rows in pages:
+            rows = left + rows
+            whole = len(rows) // GROUP * GROUP
+            self._write(connection, table, rows[:whole])
+            left = rows[whole:]
             self.copied += looked_at if table is TABLES[-1] else 0
             yield 1 + looked_at
-        for self.checking, check in checks.items():
+        self._write(connection, table, left)
+        for part, check in self._checks.items():
+            self.checking = part
             check.end_table()
+
+    def _write(self, connection: sqlite3.Connection, table: Table, rows: list[Any]) -> None:
+        """Write some rows of the merged run, and their digest."""
+        if not rows:
+            return
+        insert_rows(connection, table, self.run, rows)
+        if self._filter and table is TABLES[-1]:
+            self._filter.add(rows)
+        if self.merged is not None:
+            self.merged[-1] += rows
+        connection.execute(
+            "INSERT INTO portion SELECT ?1, 1 + coalesce(max(number), 0), ?2, ?3, ?4 FROM portion WHERE run = ?1",
+            (self.run, table.name, len(rows), digest_of(rows)),
+        )
 
 
 def delete_rows(connection: sqlite3.Connection, runs: Sequence[RunNumber]) -> Iterator[int]:

@@ -72,22 +72,29 @@ def merged_pages(
                 seen(part, plain[start : start + count])
                 start += count
         if len(counts) > 1:
-            plain = _newest(table, plain)
-        yield len(rows), plain if live is None else [row for row in plain if row[2] is not None and row[0] in live]
+            plain = newest_rows(table, plain)
+        yield len(rows), in_use(plain, live)
 
 
-def _newest(table: Table, rows: list[Any]) -> list[Any]:
+def newest_rows(table: Table, rows: list[Any]) -> list[Any]:
     """Return the last row of each key in order of keys."""
-    key_of = itemgetter(*range(table.width))
+    is_of_one = table.width > 1 and len(set(map(_object, rows))) == 1
+    key_of = _slot if is_of_one else itemgetter(*range(table.width))
     newest = dict(zip(map(key_of, rows), rows, strict=True))
     try:
         # What was read is in order run by run, which makes sorting it little more than merging.
-        return list(map(newest.__getitem__, sorted(newest)))
+        keys = sorted(newest)
     except TypeError:
-        return [newest[key] for key in sorted(newest, key=_place)]
+        keys = sorted(newest, key=lambda key: key_order((0, key) if is_of_one else key))
+    return list(map(newest.__getitem__, keys))
 
 
-def _place(key: Key) -> tuple[Any, int, Any]:
+def in_use(rows: list[Any], live: set[int] | None) -> list[Any]:
+    """Return the rows but deletions and those of objects that do not exist; all of them where it is not known."""
+    return rows if live is None else [row for row in rows if row[2] is not None and row[0] in live]
+
+
+def key_order(key: Key) -> tuple[Any, int, Any]:
     """Return what sorts keys as SQLite does: numbers, then text, then bytes."""
     return key[0], 2 if isinstance(key[1], bytes) else 1 if isinstance(key[1], str) else 0, key[1]
 
@@ -154,4 +161,6 @@ def _named(names: str, key: Key | None) -> dict[str, Any]:
     return dict(zip(names, key or (), strict=False))
 
 
+_object = itemgetter(0)
+_slot = itemgetter(1)
 _run = itemgetter(-1)

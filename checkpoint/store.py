@@ -157,7 +157,8 @@ class CheckpointStore:
         Dirties: one row of ``checkpoint`` and the rows of the run.
         """
         is_partial = run.kind is CheckpointKind.FULL
-        return self._append(run.kind, epoch, partial(self._write_run, run, is_partial=is_partial))
+        write = partial(self._write_run, run, is_partial=is_partial)
+        return self._append(run.kind, epoch, write, None if is_partial else run)
 
     def apply(self, run: Run, epoch: int | None = None) -> Receipt:
         """Fold a run that was written elsewhere in as the next checkpoint.
@@ -165,7 +166,7 @@ class CheckpointStore:
         As :meth:`append`, but a run of kind full is taken for the complete image that it is: what it does not mention
         is gone.
         """
-        return self._append(run.kind, epoch, partial(self._write_run, run, is_partial=False))
+        return self._append(run.kind, epoch, partial(self._write_run, run, is_partial=False), run)
 
     def apply_pages(self, kind: CheckpointKind, pages: Iterable[Page], epoch: int | None = None) -> Receipt:
         """Fold a run in that need not fit into memory, as :meth:`apply` does.
@@ -527,7 +528,7 @@ class CheckpointStore:
             runs = self._runs.between(older, newer) if older < newer else ()
             return self._registered(runs, is_partial=True) if runs or older == newer else None
 
-    def _append(self, kind: CheckpointKind, epoch: int | None, write: Write) -> Receipt:
+    def _append(self, kind: CheckpointKind, epoch: int | None, write: Write, run: Run | None = None) -> Receipt:
         started = time.perf_counter()
         with self._mutex:
             self._session.require_writable()
@@ -539,6 +540,8 @@ class CheckpointStore:
                 next_object_id = self._reserve_ids(connection, following)
             self._next_object_id, self._last = next_object_id, (number, epoch)
             self._runs.added(number, found.slots, is_full=kind is CheckpointKind.FULL)
+            if run is not None:
+                self._upkeep.note_written(number, (run.index, run.metadata, run.items))
             seconds = time.perf_counter() - started
             self._tidy(found.slots, is_full=kind is CheckpointKind.FULL)
         return Receipt(number, epoch, kind, found.slots, found.bytes, seconds)

@@ -13,8 +13,9 @@ from checkpoint.catalogue import Catalogue, note_dropped, note_gone, note_mergin
 from checkpoint.errors import CorruptStoreError
 from checkpoint.growth import Growth
 from checkpoint.merging import Merge, delete_rows
+from checkpoint.recent import RecentRuns, Rows, is_worth_keeping
 from checkpoint.session import Session
-from checkpoint.tiers import RunNumber, StoredRun
+from checkpoint.tiers import RunNumber
 
 LEAST_ROWS = 256
 """How many rows a checkpoint copies at least, where there is something to merge."""
@@ -65,12 +66,13 @@ class Upkeep:
     def __init__(self, session: Session, catalogue: Catalogue) -> None:
         self.damage: list[CorruptStoreError] = []
         self._session, self._runs, self._growth = session, catalogue.runs, Growth(session)
+        self._recent = RecentRuns()
         self._merges = [self._merge(run, parts) for run, parts in catalogue.merging.items()]
         self._dropped = list(catalogue.dropped)
         self._suspect: set[RunNumber] = set()
         self._next_sweep = 0
         self._deleting: Iterator[int] = iter(())
-        self._finished: list[StoredRun] = []
+        self._finished: list[Merge] = []
         self._unneeded: tuple[RunNumber, ...] = ()
         self._due = 0
 
@@ -83,6 +85,11 @@ class Upkeep:
         """Tell whether there is anything to do after checkpoint ``number``."""
         is_time = self.is_time(number, is_full=is_full)
         return bool(is_time or self._merges or self._dropped or self._next(young))
+
+    def note_written(self, run: RunNumber, rows: Rows) -> None:
+        """Keep the rows of a run that a checkpoint has written, for merging it."""
+        if self._is_worth_keeping(self._runs.rows([run])):
+            self._recent.add(run, rows)
 
     def owe(self, slots: int) -> bool:
         """Add what a checkpoint of some slots has to pay, and tell whether earlier ones have not paid it already."""
@@ -161,17 +168,27 @@ class Upkeep:
     def settle(self) -> bool:
         """Let the map of runs know what was committed, and tell whether a merged run was."""
         finished, self._finished = self._finished, []
-        for run in finished:
-            self._runs.published(run)
+        for merge in finished:
+            assert merge.result is not None
+            self._runs.published(merge.result)
+            if merge.merged is not None:
+                self._recent.add(merge.run, merge.merged)
         unneeded, self._unneeded = self._unneeded, ()
         if unneeded:
             self._runs.dropped(unneeded)
             self._growth.keep(self._runs)
+        if finished or unneeded:
+            self._recent.keep(self._runs.live)
         return bool(finished)
 
     def _merge(self, run: RunNumber, parts: Sequence[RunNumber]) -> Merge:
         is_base = parts[0] in self._runs.at(int(run))[:1]
-        return Merge(self._session, run, parts, is_base=is_base, rows=self._runs.rows(parts))
+        rows, kept = self._runs.rows(parts), self._recent.of(parts)
+        keeps = self._is_worth_keeping(rows)
+        return Merge(self._session, run, parts, is_base=is_base, rows=rows, kept=kept, keeps=keeps)
+
+    def _is_worth_keeping(self, rows: int) -> bool:
+        return is_worth_keeping(rows, self._runs.rows(self._runs.live[:1]))
 
     def _next(self, young: int) -> tuple[RunNumber, ...]:
         return self._runs.due(young, self._busy(), self._growth.replacing)
@@ -223,7 +240,7 @@ class Upkeep:
             self.give_up(connection, [merge])
             return 1
         if merge.result is not None:
-            self._finished.append(merge.result)
+            self._finished.append(merge)
             self._merges.remove(merge)
             if merge.is_base:
                 self._next_sweep = 0  # What it was made of is as large as the state, and of use no more.

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint import CheckpointStore, Reader, Run, UnknownCheckpointError
+from checkpoint import CheckpointStore, Reader, Run, UnknownCheckpointError, recent
 from checkpoint.pages import PAGE_ROWS
 from checkpoint.tiers import FAN_IN, RunMap, StoredRun
 from objectspace import PersistedObjectSpace
@@ -26,6 +26,13 @@ from tests.checkpoint.store_helpers import (
     run_of,
     values_in,
 )
+
+
+@pytest.fixture(params=[0, 30, recent.MOST_ROWS], ids=["from disk", "from either", "from memory"], autouse=True)
+def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let runs be merged from memory, from the disk, and now so, now so."""
+    monkeypatch.setattr(recent, "MOST_ROWS", request.param)
+    monkeypatch.setattr(recent, "_TOGETHER", 1)
 
 
 @dataclass

@@ -173,8 +173,9 @@ def test_a_store_of_which_nothing_can_be_proved_is_left_as_it_is() -> None:
     assert len(retained(store)) == 3
 
 
-def test_a_damaged_run_is_not_merged_and_is_named() -> None:
-    store = make(":memory:", 20, history=1)
+def test_a_damaged_run_is_not_merged_and_is_named(tmp_path: Path) -> None:
+    make(tmp_path / "state.db", 20).close()
+    store = quick_store(tmp_path / "state.db", history=1)
     store.database.conn.execute("UPDATE state_item SET value = '7' WHERE checkpoint = 19")
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")

@@ -1,0 +1,106 @@
+"""The rows of runs that were written not long ago, kept in memory: most are merged soon, and need not be read for it.
+
+What is merged from memory is what was acknowledged, whatever has become of it on the disk meanwhile.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from checkpoint.pages import PAGE_ROWS, Key, Table, in_use, key_order, newest_rows
+from checkpoint.tiers import RunNumber
+
+Rows = Sequence[list[Any]]
+"""The rows of a run: of each table a list, in the order of its keys."""
+
+MOST_ROWS = 131_072
+"""How many item rows are kept in all."""
+
+_TOGETHER, _LARGE = 32, 2
+"""So many runs of a size have room: those that are merged together, and larger ones where the whole state is small."""
+
+_SAMPLED = 64
+"""One row of so many tells where pages may end."""
+
+_APART = PAGE_ROWS // _SAMPLED
+"""Of those that tell it, so many lie in a page."""
+
+
+class RecentRuns:
+    """The runs of a store whose rows are in memory: small ones, and all of a small state."""
+
+    def __init__(self) -> None:
+        self._rows: dict[RunNumber, Rows] = {}
+        self._room = MOST_ROWS
+
+    def add(self, run: RunNumber, rows: Rows) -> None:
+        """Keep the rows of a run where there is room for them, be it that of larger runs."""
+        size = _size(rows)
+        while self._room < size:
+            largest = max(self._rows, key=lambda one: _size(self._rows[one]), default=None)
+            if largest is None or _size(self._rows[largest]) <= size:
+                return
+            self._forget(largest)
+        self._rows[run] = rows
+        self._room -= size
+
+    def of(self, runs: Sequence[RunNumber]) -> list[Rows] | None:
+        """Return the rows of some runs; None where not all of them are here."""
+        return [self._rows[run] for run in runs] if all(run in self._rows for run in runs) else None
+
+    def keep(self, runs: Collection[RunNumber]) -> None:
+        """Forget all other runs."""
+        for run in [run for run in self._rows if run not in runs]:
+            self._forget(run)
+
+    def _forget(self, run: RunNumber) -> None:
+        self._room += _size(self._rows.pop(run))
+
+
+def is_worth_keeping(rows: int, base: int) -> bool:
+    """Tell whether a run will be merged from memory: whether those that it is merged with have room beside it.
+
+    Args:
+        rows: its item rows.
+        base: those of the base.
+    """
+    return rows * _TOGETHER <= MOST_ROWS or max(rows, base) * _LARGE <= MOST_ROWS
+
+
+def kept_pages(table: Table, parts: Sequence[list[Any]], live: set[int] | None) -> Iterator[tuple[int, list[Any]]]:
+    """Yield what :func:`checkpoint.pages.merged_pages` does, of rows in memory.
+
+    Args:
+        table: the table.
+        parts: its rows in each run, in the order of their keys, the oldest run first.
+        live: the ids of the objects that exist, to leave out all others and deletions; None to leave out nothing.
+    """
+    places = [0] * len(parts)
+    for end in [*_ends(table, parts), None]:
+        beyond = [len(part) if end is None else _place_of(table, part, end) for part in parts]
+        slices = [part[place:stop] for part, place, stop in zip(parts, places, beyond, strict=True) if place < stop]
+        rows = [row for part in slices for row in part]
+        places = beyond
+        newest = newest_rows(table, rows) if len(slices) > 1 else rows
+        if rows:
+            yield len(rows), in_use(newest, live)
+
+
+def _ends(table: Table, parts: Sequence[list[Any]]) -> list[Key]:
+    """Return keys between which lie about as many rows as a page has, and never many more."""
+    sample = [row for part in parts for row in part[_SAMPLED::_SAMPLED]]
+    return [row[: table.width] for row in newest_rows(table, sample)[_APART::_APART]]
+
+
+def _place_of(table: Table, rows: list[Any], end: Key) -> int:
+    """Return how many rows come before a key."""
+    try:
+        return bisect_left(rows, end)  # A row is greater than its own key, being longer.
+    except TypeError:
+        return bisect_left(rows, key_order(end), key=lambda row: key_order(row[: table.width]))
+
+
+def _size(rows: Rows) -> int:
+    return len(rows[-1])
