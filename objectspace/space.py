@@ -35,7 +35,7 @@ from objectspace.factory import ObjectFactory
 from objectspace.keys import is_utf8
 from objectspace.objects import KINDS, class_of
 from objectspace.objects.base import PersistedObject
-from objectspace.objects.variants import base_of, become, is_dead, is_known_elsewhere
+from objectspace.objects.variants import base_of, become, is_cold, is_dead, is_known_elsewhere, refuse_dead
 
 IndexEntry = tuple[str, str, str]
 """(name, kind, codec) of one object."""
@@ -45,6 +45,9 @@ FORMER_IDS = 64
 
 _UNSHARED = 3
 """What ``sys.getrefcount`` counts of a handle that only its table, a local name and the call itself refer to."""
+
+_HELD_BY_FLIGHT = 2
+"""What ``sys.getrefcount`` counts of a writer that nobody has but the save in flight."""
 
 CACHE_SLOTS = 1_000_000
 """How many clean slots a space keeps in memory unless it is told otherwise."""
@@ -516,6 +519,12 @@ class PersistedObjectSpace(ObjectSpace):
         """Note that an object is about to change."""
         if target._id not in self._dirty:
             self._will_change()
+            refuse_dead(target)
+            if is_cold(target) and not isinstance(target, dict):  # A dictionary keeps what is put there.
+                raise CheckpointProtocolError(
+                    f"{target._describe()}: this method was kept over a rollback, and nothing was changed: look it up"
+                    " again"
+                )
             self._dirty[target._id] = target
 
     def _bury(self, handle: PersistedObject, refusal: Callable[[Any], None]) -> None:
@@ -582,6 +591,8 @@ class PersistedObjectSpace(ObjectSpace):
     def _begin_save(self) -> None:
         self._usable()
         self._will_change()
+        if self._flight is not None and self._flight.is_abandoned():
+            self._flight.writer.rollback()
         if self._flight is not None and self._flight.is_pending():
             raise CheckpointProtocolError("two saves in flight: commit the writer of the first save, or roll it back")
         self._resolve()
@@ -738,6 +749,10 @@ class _Flight:
     def is_pending(self) -> bool:
         """Tell whether the writer may still commit."""
         return self.writer.state is WriterState.OPEN
+
+    def is_abandoned(self) -> bool:
+        """Tell whether nobody is left who could commit: the caller has let go of the writer."""
+        return self.is_pending() and sys.getrefcount(self.writer) <= _HELD_BY_FLIGHT
 
 
 def _checked_cache_slots(count: object) -> int:

@@ -94,6 +94,7 @@ class TableCore(Generic[K, V]):
         """Serialize and check everything, then commit it."""
         changes = [self._change(one, key_family) for one in modifications]
         if not changes:
+            self._check_family(key_family)
             with self._lock:
                 self._writable(0)
             return []
@@ -153,6 +154,11 @@ class TableCore(Generic[K, V]):
             return address, addressing.partition_of_route(address, self._count)
         prefix, index = self._family_place(key_family)
         return addressing.joined(prefix, data), index
+
+    def _check_family(self, key_family: str | None) -> None:
+        """Refuse what is no family, also where no key comes with it."""
+        if key_family is not None:
+            self._family_place(key_family)
 
     def _family_place(self, key_family: str) -> tuple[bytes, int]:
         known = self._families.get(key_family)

@@ -201,6 +201,7 @@ class KeyValueTable(TableCore[K, V]):
     def get_all(self, keys: Iterable[K], key_family: str | None = None) -> list[TableEntry[K, V] | None]:
         """Return what :meth:`get` returns for each key, in order, all as of one moment; keys may repeat."""
         wanted = members_of(keys)
+        self._check_family(key_family)
         addresses = [self._address(key, key_family) for key in wanted]
         with self._lock:
             self._admit()

@@ -38,7 +38,10 @@ class Array(KeyedObject, Sequence[T]):
     """
 
     kind = "Array"
-    _counts_slots = False
+
+    @property
+    def _counts_slots(self) -> bool:  # type: ignore[override]
+        return self._length <= limits.DENSE_LENGTH
 
     def _configure(self, options: dict[str, Any]) -> None:
         self._default = codec.restore(options.get("default"))

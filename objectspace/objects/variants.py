@@ -42,6 +42,7 @@ def variant(model: type, label: str, instead: Callable[[Any], None]) -> type:
     guarded = type(model.__name__, (model,), members)
     guarded._label = label  # type: ignore[attr-defined]
     guarded._model = model  # type: ignore[attr-defined]
+    guarded._instead = staticmethod(instead)  # type: ignore[attr-defined]
     return guarded
 
 
@@ -61,6 +62,12 @@ def base_of(handle: Any) -> type:
 def is_dead(handle: Any) -> bool:
     """Tell whether a handle refuses all work."""
     return getattr(type(handle), "_label", "") == "dead"
+
+
+def refuse_dead(handle: Any) -> None:
+    """Raise what all methods of a handle raise that refuses all work: for a method that was kept from before."""
+    if is_dead(handle):
+        type(handle)._instead(handle)
 
 
 def is_known_elsewhere(handles: dict[Any, Any], key: Any) -> bool:

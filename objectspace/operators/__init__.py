@@ -23,10 +23,12 @@ from objectspace.operators.temporal_join import TemporalJoin
 from objectspace.operators.top_n import GroupTopN, TopN
 from objectspace.operators.watermark_filter import WatermarkFilter
 from objectspace.operators.windows import Hop, Tumble
+from objectspace.relational import Chunk
 
 __all__ = [
     "AggCall",
     "Apply",
+    "Chunk",
     "Dedup",
     "DynamicFilter",
     "Expression",

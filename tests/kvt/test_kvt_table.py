@@ -97,6 +97,15 @@ def test_arguments_of_the_wrong_type_are_named(table: Table) -> None:
     assert table.count() == 0
 
 
+@pytest.mark.parametrize("family", ["", "f" * 9_000, 5, "\ud800"])
+def test_what_is_no_family_is_refused_also_where_no_key_comes_with_it(table: Table, family: Any) -> None:
+    for name in ("put_all", "replace_all", "remove_all", "apply"):
+        with pytest.raises((TypeError, ValueError), match=r"family|expected text"):
+            getattr(table, name)(family, [])
+    with pytest.raises((TypeError, ValueError), match=r"family|expected text"):
+        table.get_all([], family)
+
+
 def test_an_iterable_is_consumed_once_and_validated_before_any_change(table: Table) -> None:
     def members() -> Any:
         yield Insert(b"a", b"1")

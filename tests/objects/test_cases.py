@@ -10,7 +10,6 @@ from tests.objects.interpreter import CASES, Interpreter, dump
 
 LEFT_OUT = {
     "dict-null-key": "Python dictionaries take None for a key, and so do these",
-    "sorted_dict-null-key": "None is refused with a TypeError, but looking it up is answered with its absence",
 }
 """Cases that do not apply, with the reason."""
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from checkpoint import CheckpointStore
-from objectspace import CheckpointProtocolError, PersistedObjectSpace
+from objectspace import CheckpointProtocolError, ObjectNotFoundError, PersistedObjectSpace
+from objectspace.errors import DamagedObjectError
 
 KEPT: list[tuple[str, str, Callable[[Any, int], object]]] = [
     ("list", "append", lambda kept, i: kept(i)),
@@ -56,6 +57,57 @@ def test_a_kept_dequeue_and_pop_are_noticed() -> None:
         space.checkpoint()
     again = PersistedObjectSpace(store)
     assert (list(again.get("q")), list(again.get("s"))) == ([3, 4, 5], [2, 1, 0])
+
+
+ADDING: list[tuple[str, str, Callable[[int], Any]]] = [
+    ("list", "append", int),
+    ("queue", "enqueue", int),
+    ("stack", "push", int),
+    ("set", "add", int),
+    ("sorted_set", "add", int),
+    ("linked_list", "add_last", int),
+    ("dictionary", "update", lambda i: {i: i}),
+    ("sorted_dictionary", "update", lambda i: {i: i}),
+]
+
+
+@pytest.mark.parametrize("is_edited", [False, True])
+@pytest.mark.parametrize(("kind", "method", "made"), ADDING)
+def test_a_method_kept_over_a_rollback_harms_nothing(kind: str, method: str, made: Any, is_edited: bool) -> None:
+    store = CheckpointStore(":memory:")
+    space = PersistedObjectSpace(store)
+    target = getattr(space, f"create_{kind}")("t")
+    for i in range(5):
+        getattr(target, method)(made(i))
+    space.checkpoint()
+    kept = getattr(target, method)
+    if is_edited:
+        kept(made(99))
+    space.rollback()
+    try:
+        kept(made(5))
+    except (CheckpointProtocolError, DamagedObjectError):
+        assert kind != "dictionary"
+    else:
+        assert 5 in target
+    space.checkpoint()
+    space._check()
+    stored = PersistedObjectSpace(store).get("t")
+    assert sorted(stored) == sorted(target)
+    assert set(range(5)) <= set(stored)
+
+
+@pytest.mark.parametrize(("kind", "method", "made"), ADDING[:-2])
+def test_a_method_of_a_deleted_object_is_refused(kind: str, method: str, made: Any) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    target = getattr(space, f"create_{kind}")("t")
+    getattr(target, method)(made(1))
+    space.checkpoint()
+    kept = getattr(target, method)
+    space.delete("t")
+    with pytest.raises(ObjectNotFoundError, match="deleted"):
+        kept(made(2))
+    assert space.checkpoint().slots == 0
 
 
 @pytest.mark.parametrize("is_stored", [False, True])

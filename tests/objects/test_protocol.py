@@ -70,6 +70,21 @@ def test_on_saved_needs_a_save_and_a_commit(space: PersistedObjectSpace) -> None
         space.on_saved()
 
 
+def test_a_save_whose_writer_nobody_has_any_more_is_taken_back(space: PersistedObjectSpace) -> None:
+    items = space.create_list("l")
+    items.append(1)
+    space.save(space.store.writer())
+    items.append(2)
+    writer = space.store.writer()
+    space.save(writer)
+    assert writer.commit() is not None
+    space.on_saved()
+    items.append(3)
+    space.save(space.store.writer())
+    assert space.checkpoint().slots == 1
+    assert PersistedObjectSpace(space.store).get_list("l").copy() == [1, 2, 3]
+
+
 def test_a_writer_serves_one_save(space: PersistedObjectSpace) -> None:
     items = space.create_list("l")
     items.append(1)
@@ -400,6 +415,16 @@ def test_a_damaged_slot_is_named_and_others_can_be_read(space: PersistedObjectSp
         with pytest.raises(DamagedObjectError, match="'bad', slot 0"):
             len(found.get("bad"))
     assert list(found.get("good")) == [1]
+
+
+@pytest.mark.parametrize("length", [3, 1_024])
+def test_a_lost_row_of_an_array_that_stores_every_slot_is_found(space: PersistedObjectSpace, length: int) -> None:
+    space.create_array("a", length, default=0)[1] = 5
+    assert space.checkpoint().slots == length
+    assert list(PersistedObjectSpace(space.store).get("a"))[:3] == [0, 5, 0]
+    space.store.database.conn.execute("DELETE FROM state_item WHERE value = '5'")
+    with pytest.raises(DamagedObjectError, match="'a'"):
+        list(PersistedObjectSpace(space.store).get("a"))
 
 
 def test_what_failed_before_the_first_save_is_saved_later(space: PersistedObjectSpace) -> None:
