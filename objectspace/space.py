@@ -65,6 +65,7 @@ class ObjectSpace(ObjectFactory):
         self._next_id = 1
         self._closed = False
         self._barriers: list[Callable[[int], None]] = []
+        self._sealed: list[Callable[[], int]] = []
         self._rollbacks: list[Callable[[], None]] = []
 
     def get(self, name: str) -> Any:
@@ -121,6 +122,13 @@ class ObjectSpace(ObjectFactory):
         For layers above, which hold back what belongs to an epoch until it is sealed.
         """
         self._barriers.append(seal)
+
+    def on_save(self, sealed: Callable[[], int]) -> None:
+        """Have a save ask for the last epoch that was sealed: no earlier one can be that of what it collects."""
+        self._sealed.append(sealed)
+
+    def _last_sealed(self) -> int:
+        return max((ask() for ask in self._sealed), default=0)
 
     def on_rollback(self, forget: Callable[[], None]) -> None:
         """Have something called after ``rollback()``, to drop what it holds back."""
@@ -287,7 +295,7 @@ class VolatileObjectSpace(ObjectSpace):
         Time: O(1). Dirties: nothing.
         """
         self._usable()
-        epoch = self._epoch + 1 if epoch is None else epoch
+        epoch = max(self._epoch + 1, self._last_sealed()) if epoch is None else epoch
         for seal in self._barriers:
             seal(epoch)
         self._epoch = epoch
@@ -397,6 +405,8 @@ class PersistedObjectSpace(ObjectSpace):
             CheckpointProtocolError: another save is in flight: commit or roll back its writer first.
             UnencodableValueError: a value cannot be stored; nothing was collected, the edits stay.
 
+        The checkpoint has no earlier epoch than the last one that a table has sealed.
+
         Time: O(dirty slots · log dirty slots).
         """
         if not isinstance(writer, Writer):
@@ -406,6 +416,7 @@ class PersistedObjectSpace(ObjectSpace):
         if not writer.serves(self._store):
             raise CheckpointProtocolError("this writer belongs to another store: ask for one with space.store.writer()")
         self._begin_save()
+        self._date(writer)
         started = time.perf_counter()
         run = Run(writer.kind)
         costs: dict[str, ObjectReceipt] = {}
@@ -420,6 +431,17 @@ class PersistedObjectSpace(ObjectSpace):
             self._lent[target._id] = target
         self._dirty, self._index_dirty = {}, set()
         self._flight = _Flight(writer, dirty, index, costs, started)
+
+    def _date(self, writer: Writer) -> None:
+        """Let the checkpoint have the epoch that was sealed, where it would have an earlier one by itself."""
+        sealed = self._last_sealed()
+        if writer.epoch is None and sealed >= self._store.next_epoch():
+            writer.epoch = sealed
+        if writer.epoch is not None and writer.epoch < sealed:
+            raise CheckpointProtocolError(
+                f"the writer is for epoch {writer.epoch}, and rows were sealed for epoch {sealed}: ask for a writer of"
+                f" epoch {sealed} or later"
+            )
 
     def on_saved(self) -> None:
         """Acknowledge the last save, whose writer has committed.
@@ -453,7 +475,7 @@ class PersistedObjectSpace(ObjectSpace):
         """
         self._begin_save()
         if self._barriers:
-            epoch = self._store.next_epoch() if epoch is None else epoch
+            epoch = max(self._store.next_epoch(), self._last_sealed()) if epoch is None else epoch
             for seal in self._barriers:
                 seal(epoch)
         writer = self._store.writer(kind, epoch)

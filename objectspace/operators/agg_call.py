@@ -60,8 +60,8 @@ class AggCall:
         columns: its arguments; ``count`` takes none for all rows, ``string_agg`` may take the delimiters as a second.
         distinct: whether equal values count once.
         order_by: the order of the rows where it counts; ties, and all rows without it, go by the stream key.
-        filter: which rows count: ``("v", ">", 5)``, a list of such comparisons, or a function such as
-            ``lambda v: v > 5``.
+        filter: which rows count: ``("v", ">", 5)``, a list of such comparisons, a function such as
+            ``lambda v: v > 5``, or an expression such as ``col("v") > 5``.
         delimiter: what ``string_agg`` puts between values.
         name: the name of the column of the output.
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from objectspace.operators.accumulators import Accumulator, Add, Result, result_of, roles_of
 from objectspace.operators.agg_call import INTEGERS, ORDERED, AggCall, output_schema
-from objectspace.operators.base import Operator, no_collection
+from objectspace.operators.base import Operator, column_names, no_collection
 from objectspace.operators.canonical import identity, picker
 from objectspace.operators.chunks import check_chunk, checked_promise, refuse_retractions
 from objectspace.operators.distinct import DistinctColumn, unused
@@ -61,7 +61,7 @@ class Aggregation(Operator):
     ) -> None:
         super().__init__()
         self.input, self.calls, self.append_only = schema, tuple(calls), append_only
-        self.group_key = tuple(group_key)
+        self.group_key = tuple(column_names(group_key))
         self.late_rows = 0
         self._pending: Any = None
         self._closed: Any = None

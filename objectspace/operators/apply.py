@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from objectspace.operators.base import Operator
 from objectspace.operators.canonical import identity
-from objectspace.operators.chunks import Change, check_chunk, paired
+from objectspace.operators.chunks import Change, paired, taken
 from objectspace.operators.materialize import Materialize
 from objectspace.operators.net import net_changes
 from objectspace.operators.returned import changes_of
@@ -145,8 +145,7 @@ class Apply(Operator):
 
         Time: O(1).
         """
-        check_chunk(self.input, chunk)
-        self._pending.append(chunk)
+        self._pending.append(taken(self.input, chunk))
         return []
 
     def barrier(self, epoch: int) -> list[Chunk]:

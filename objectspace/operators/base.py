@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 from weakref import WeakMethod
@@ -121,6 +121,11 @@ class Operator(ABC):
     def _flush(self) -> list[Chunk]:
         """Return what was held back until the barrier."""
         return []
+
+
+def column_names(given: Sequence[str] | str) -> list[str]:
+    """Return the names of columns that a user gives: text is one name."""
+    return [given] if isinstance(given, str) else list(given)
 
 
 @contextmanager

@@ -15,16 +15,31 @@ Change = tuple[Op, Row]
 
 
 def check_chunk(schema: TableSchema, chunk: Chunk) -> None:
-    """Refuse a chunk with other columns than those of an input.
+    """Refuse what is no chunk with the columns of an input.
 
     Raises:
-        SchemaMismatchError: it has others.
+        TypeError: it is no chunk.
+        SchemaMismatchError: it has other columns.
     """
+    if not isinstance(chunk, Chunk):
+        raise TypeError(f"an operator takes a Chunk: found {chunk!r:.80}; Chunk.from_rows(schema, changes) makes one")
     if chunk.schema is schema:
         return
     expected, found = ([(column.name, column.type) for column in one.columns] for one in (schema, chunk.schema))
     if expected != found:
         raise SchemaMismatchError(f"the chunk has the columns {chunk.schema}: the input has {schema}")
+
+
+def taken(schema: TableSchema, chunk: Chunk) -> Chunk:
+    """Return a chunk with the schema of an input: it is the stream key of the input that tells rows apart.
+
+    Raises:
+        TypeError: it is no chunk.
+        SchemaMismatchError: it has other columns.
+    """
+    check_chunk(schema, chunk)
+    is_keyed_alike = chunk.schema is schema or chunk.schema.primary_key == schema.primary_key
+    return chunk if is_keyed_alike else Chunk(schema, chunk.ops, chunk.values)
 
 
 def refuse_retractions(operator: Operator, chunk: Chunk) -> None:

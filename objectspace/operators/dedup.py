@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from objectspace.operators.base import Operator
+from objectspace.operators.base import Operator, column_names
 from objectspace.operators.canonical import identity
 from objectspace.operators.chunks import check_chunk, checked_promise, refuse_retractions
 from objectspace.relational import Chunk, SchemaError, TableSchema
@@ -41,6 +41,7 @@ class Dedup(Operator):
         super().__init__()
         if not key:
             raise SchemaError("Dedup takes at least one key column")
+        key = column_names(key)
         self.input, self.late_rows = schema, 0
         self._pending: Any = None
         self._window = schema.watermark_column if schema.watermark_column in key else None

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from objectspace.operators.base import Operator
-from objectspace.operators.chunks import check_chunk, halves, paired
+from objectspace.operators.chunks import halves, paired, taken
 from objectspace.operators.net import net_changes
 from objectspace.operators.predicates import COMPARISONS
 from objectspace.relational import Chunk, Column, SchemaError, StateTable, TableSchema
@@ -100,7 +100,7 @@ class DynamicFilter(Operator):
         """
         if side not in self.sides:
             raise ValueError(f"a filter has no side {side!r}: expected 'left' or 'right'")
-        check_chunk(self._schemas[side], chunk)
+        chunk = taken(self._schemas[side], chunk)
         if side == "right":
             self._take(net_changes(chunk))
             return []

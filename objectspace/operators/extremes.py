@@ -210,9 +210,8 @@ class OrderedCall:
         order: list[tuple[str, Order]] = list(TableSchema(schema.columns, self.call.order_by).primary_key)
         if self._is_extreme:
             order = [(self.call.columns[0], Order.parse("desc" if self.call.kind == "max" else "asc"))]
-        unique = [(self.call.columns[0], Order())] if self.call.is_distinct else list(schema.primary_key)
-        unique = [(name, Order()) for name, _ in unique]
-        for name, direction in [*order, *unique]:
+        unique = self.call.columns[:1] if self.call.is_distinct else _identifying(schema)
+        for name, direction in [*order, *((name, Order()) for name in unique)]:
             turned = _reversed(direction) if self.call.kind == "last_value" else direction
             key.setdefault(name, str(turned))
         names = list(dict.fromkeys([*key, *self.call.columns]))
@@ -236,6 +235,12 @@ class OrderedCall:
 
 def _sign(op: str) -> int:
     return 1 if op == "+" or op == "U+" else -1
+
+
+def _identifying(schema: TableSchema) -> Sequence[str]:
+    """Return the columns that tell rows apart: those of the stream key; without one all that can be in a key."""
+    key = [name for name, _ in schema.primary_key]
+    return key or [column.name for column in schema.columns if column.type.kind not in ("list", "struct")]
 
 
 def _key_of(entry: Entry) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
 from objectspace.operators.base import Operator, no_collection
-from objectspace.operators.chunks import checked_promise
+from objectspace.operators.chunks import checked_promise, taken
 from objectspace.operators.join_side import Entry, JoinSide
 from objectspace.operators.net import net_changes
 from objectspace.operators.predicates import COMPARISONS
@@ -157,7 +157,7 @@ class HashJoin(Operator):
         Time: O(rows · (log n + matches)). Dirties: one slot a row, and one a match whose degree changes.
         """
         self._check_side(side)
-        changes = net_changes(chunk)
+        changes = net_changes(taken(self._sides[side].schema, chunk))
         out = self._meet(side, changes) if self._is_plain else self._change(side, changes)
         for one in self._sides.values():
             one.settle()
@@ -377,10 +377,14 @@ def joined_schema(
 def _predicate(condition: Condition | None, schema: TableSchema) -> Callable[[Row], Any] | None:
     if condition is None or callable(condition):
         return condition
+    if not isinstance(condition, tuple | list) or len(condition) != 3:
+        raise SchemaError(f"a condition is (column, comparison, column) or a function of the row: found {condition!r}")
     left, comparison, right = condition
     if comparison not in COMPARISONS:
         raise SchemaError(f"there is no comparison {comparison!r}: expected one of {', '.join(COMPARISONS)}")
     first, second = (schema.place_of(name) if isinstance(name, str) else name for name in (left, right))
+    if max(first, second) >= len(schema.columns):
+        raise SchemaError(f"the condition {condition!r}: the joined row has {len(schema.columns)} columns, from 0")
     compare = COMPARISONS[comparison]
     if {schema.columns[first].type.kind, schema.columns[second].type.kind} & MAY_BE_NAN:
         return lambda row: _is_ranked(compare, row[first], row[second])

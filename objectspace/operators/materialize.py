@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from objectspace.operators.base import Operator
 from objectspace.operators.canonical import dictionary_keys, rank
+from objectspace.operators.chunks import check_chunk
 from objectspace.relational import Chunk, SchemaError, StateTable, TableSchema
 from objectspace.relational.chunk import Op
 from objectspace.relational.schema import Row
@@ -32,6 +33,8 @@ class Materialize(Operator):
     update_if_not_null NULL keeps the stored value      by the key      passed over
     check              InconsistentOperationError       checked         checked
     ================== ================================ =============== ==========================
+
+    The old row of an update that changes the key of the table is a delete.
 
     State: one table with the rows. An event dirties the slot of its key.
 
@@ -107,6 +110,7 @@ class Materialize(Operator):
 
         Time: O(rows · log n). Dirties: one slot a key that changes.
         """
+        check_chunk(self._input, chunk)
         if self.conflict == "check":
             self.table.write_chunk(chunk)
             return [chunk] if len(chunk) else []
@@ -118,7 +122,13 @@ class Materialize(Operator):
     def _after(self, before: dict[Any, Row | None], keys: list[Any], chunk: Chunk) -> dict[Any, Row | None]:
         """Return the row of each key after the chunk."""
         after = before.copy()
-        changes = zip(keys, chunk.ops, chunk.values)
+        changes = list(zip(keys, chunk.ops, chunk.values))
+        if "U-" in chunk.ops:
+            following = [*zip(keys[1:], chunk.ops[1:]), (None, "")]
+            changes = [
+                (key, "-" if op == "U-" and after != (key, "U+") else op, row)
+                for (key, op, row), after in zip(changes, following)
+            ]
         if self.conflict == "overwrite" and not self._versions:
             after.update((key, None if op == "-" else row) for key, op, row in changes if op != "U-")
         else:

@@ -7,12 +7,14 @@ import operator
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from objectspace.operators.expressions import Expression, condition
 from objectspace.operators.sql_rules import MAY_BE_NAN, rank
 from objectspace.relational import RelationalError, SchemaError, TableSchema
 
 Comparison = tuple[Any, ...]
-Predicate = Comparison | list[Comparison] | Callable[..., Any]
-"""A comparison ``("v", ">", 5)``, a list of them that must all hold, or a function such as ``lambda v: v > 5``."""
+Predicate = Comparison | list[Any] | Callable[..., Any] | Expression
+"""A comparison ``("v", ">", 5)``, a list of them that must all hold, a function such as ``lambda v: v > 5``, or an
+expression such as ``col("v") > 5``."""
 
 RowTest = Callable[[Any], bool]
 
@@ -50,6 +52,11 @@ def predicate_of(schema: TableSchema, predicate: Predicate) -> RowTest:
     if callable(predicate):
         function = function_of(schema, predicate)
         return lambda row: bool(function(row))
+    if isinstance(predicate, Expression):
+        value = condition(predicate).bind(schema).value
+        return lambda row: value(row) is True
+    if isinstance(predicate, list) and predicate[:1] and isinstance(predicate[0], str):
+        return _comparison(schema, tuple(predicate))
     if isinstance(predicate, list):
         tests = [_comparison(schema, part) for part in predicate]
         return lambda row: all(test(row) for test in tests)
@@ -63,10 +70,19 @@ def numbered(schema: TableSchema, given: Sequence[Predicate | None]) -> tuple[li
         SchemaError: a condition has no meaning for the schema.
     """
     found: list[Predicate] = []
+    numbers: list[int] = []
     for one in given:
-        if one is not None and one not in found:
+        known = (number for number, other in enumerate(found) if _is_same(one, other))
+        numbers.append(-1 if one is None else next(known, len(found)))
+        if one is not None and numbers[-1] == len(found):
             found.append(one)
-    return [predicate_of(schema, one) for one in found], [-1 if one is None else found.index(one) for one in given]
+    return [predicate_of(schema, one) for one in found], numbers
+
+
+def _is_same(one: Predicate | None, other: Predicate) -> bool:
+    if isinstance(one, Expression) or isinstance(other, Expression):
+        return isinstance(one, Expression) and isinstance(other, Expression) and one.is_same(other)
+    return one == other
 
 
 def function_of(schema: TableSchema, function: Callable[..., Any]) -> Callable[[Any], Any]:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from objectspace.operators.base import Operator
-from objectspace.operators.chunks import check_chunk, paired
+from objectspace.operators.chunks import paired, taken
 from objectspace.operators.net import net_changes
 from objectspace.operators.windows import Span, check_span
 from objectspace.relational import Chunk, Column, InconsistentOperationError, StateTable, TableSchema
@@ -92,8 +92,7 @@ class SessionWindow(Operator):
 
         Time: O(log n) a row, and O(rows behind it in its session) where that session changes.
         """
-        check_chunk(self.input, chunk)
-        changes = [change for change in net_changes(chunk) if change[1][self._place] is not None]
+        changes = [change for change in net_changes(taken(self.input, chunk)) if change[1][self._place] is not None]
         for op, row in changes:
             if op == "-":
                 self._check_there(row)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
 from objectspace.operators.base import Operator
-from objectspace.operators.chunks import checked_promise
+from objectspace.operators.chunks import checked_promise, taken
 from objectspace.operators.hash_join import checked_keys, joined_schema
 from objectspace.operators.net import net_changes
 from objectspace.relational import Chunk, Column, SchemaError, StateTable, TableSchema
@@ -134,7 +134,7 @@ class TemporalJoin(Operator):
         self._check_side(side)
         mark, places = self._tables["waiting"].watermark, self._places[side]
         out: list[tuple[Op, Row]] = []
-        for op, row in net_changes(chunk):
+        for op, row in net_changes(taken(self._schemas[side], chunk)):
             if any(row[place] is None for place in places):
                 out.append((op, row))
             elif mark is not None and is_below(row[places[-1]], mark):

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from objectspace.operators.base import Operator, no_collection
+from objectspace.operators.base import Operator, column_names, no_collection
 from objectspace.operators.canonical import dictionary_keys
+from objectspace.operators.chunks import taken
 from objectspace.operators.net import net_changes
 from objectspace.relational import Chunk, SchemaError, StateTable, TableSchema
 from objectspace.relational.chunk import Op
@@ -129,6 +130,7 @@ class GroupTopN(Operator):
         _check_numbers(limit, offset, with_ties, cache_groups)
         self.limit, self.offset, self.with_ties = limit, offset, with_ties
         self._append_only, self._cache_groups = append_only, cache_groups
+        group_key = column_names(group_key)
         self._closing = schema.watermark_column if schema.watermark_column in group_key else None
         # State is cleaned by ranges of keys: what the watermark is about comes first.
         group_key = self._group_key = sorted(group_key, key=lambda name: name != self._closing)
@@ -166,7 +168,7 @@ class GroupTopN(Operator):
 
         Time: O(rows · log n + groups touched · (offset + limit)). Dirties: one slot a row.
         """
-        changes = net_changes(chunk)
+        changes = net_changes(taken(self._output, chunk))
         rows = [row for _, row in changes]
         groups = self._groups_of(rows)
         members = dict(zip(groups, rows))

@@ -15,7 +15,7 @@
 ('x',)
 """
 
-from objectspace.relational.catalogue import TableRecord, drop_table, tables
+from objectspace.relational.catalogue import TableRecord, drop_table, rename_table, tables
 from objectspace.relational.chunk import Chunk, compacted
 from objectspace.relational.errors import (
     EpochError,
@@ -76,6 +76,7 @@ __all__ = [
     "compacted",
     "deduplication_tables",
     "drop_table",
+    "rename_table",
     "join_tables",
     "next_key",
     "plan_tables",

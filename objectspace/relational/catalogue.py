@@ -65,7 +65,8 @@ def tables(space: ObjectSpace) -> dict[str, TableRecord]:
     """
     if TABLES not in space:
         return {}
-    return {name: TableRecord.from_json(name, stored) for name, stored in space.get_dictionary(TABLES).items()}
+    records = space.get_dictionary(TABLES).items()
+    return {name: TableRecord.from_json(name, stored) for name, stored in records if name in space}
 
 
 def drop_table(space: ObjectSpace, name: str) -> None:
@@ -79,6 +80,29 @@ def drop_table(space: ObjectSpace, name: str) -> None:
     """
     find_record(space, name)
     space.delete(name)
+    _forget(space, name)
+
+
+def rename_table(space: ObjectSpace, name: str, new_name: str) -> None:
+    """Give a table another name; open it anew under that one. ``space.rename()`` knows of no schema.
+
+    Raises:
+        SchemaMismatchError: there is no such table.
+        NameInUseError: the new name is taken.
+
+    Time: O(1).
+    Dirties: an index row, and the entries of the table in the catalogue.
+    """
+    record = find_record(space, name)
+    space.rename(name, new_name)
+    space.get_dictionary(TABLES)[new_name] = record.to_json()
+    if WATERMARKS in space and (marks := space.get_dictionary(WATERMARKS).get(name)) is not None:
+        space.get_dictionary(WATERMARKS)[new_name] = marks
+    _forget(space, name)
+
+
+def _forget(space: ObjectSpace, name: str) -> None:
+    """Remove the entries of a table whose rows are gone."""
     del space.get_dictionary(TABLES)[name]
     if WATERMARKS in space:
         space.get_dictionary(WATERMARKS).pop(name, None)
@@ -98,7 +122,7 @@ def find_record(space: ObjectSpace, name: str) -> TableRecord:
 
 def record_of(space: ObjectSpace, name: str) -> TableRecord | None:
     """Return the record of a table, ``None`` where there is no such table."""
-    stored = space.get_dictionary(TABLES).get(name) if TABLES in space else None
+    stored = space.get_dictionary(TABLES).get(name) if TABLES in space and name in space else None
     return None if stored is None else TableRecord.from_json(name, stored)
 
 
@@ -144,6 +168,8 @@ def _create(space: ObjectSpace, name: str, schema: TableSchema | None) -> TableR
         raise SchemaMismatchError(f"there is no table {name!r} in this space: pass a schema to create it")
     space.create_sorted_dictionary(name, raw=True)
     known = space.get_or_create_dictionary(TABLES)
+    if name in known:
+        _forget(space, name)  # Somebody has deleted the rows alone, by space.delete().
     number = max((stored["id"] for stored in known.values()), default=0) + 1
     record = TableRecord(name, number, schema, (tuple(column.id for column in schema.columns),))
     known[name] = record.to_json()

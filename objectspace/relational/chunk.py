@@ -45,14 +45,15 @@ class Chunk:
         Raises:
             RowError: there is no such operation, or a row does not fit the schema.
         """
-        ops: list[Op] = []
-        checked: list[Row] = []
-        for entry in rows:
+        found = list(rows)
+        for entry in found:
             if not isinstance(entry, Sequence) or len(entry) not in (2, 3) or entry[0] not in OPS:
                 raise RowError(f"expected (operation, row) with one of {', '.join(OPS)}: found {entry!r:.200}")
-            if len(entry) == 2 or entry[2]:
-                ops.append(entry[0])
-                checked.append(schema.check_row(entry[1]))
+        places = [place for place, entry in enumerate(found) if len(entry) == 2 or entry[2]]
+        ops = [entry[0] for entry in found]
+        checked = [schema.check_row(found[place][1]) for place in places]
+        if len(places) < len(found):
+            return cls(schema, _whole(ops, places), checked)
         return cls(schema, ops, checked)
 
     @classmethod
@@ -152,15 +153,14 @@ class Chunk:
 
         Time: O(rows).
         """
-        kept: list[tuple[Op, Row]] = []
-        equal = self.schema.equal
-        for op, row in self.rows():
-            if kept and is_insert(kept[-1][0]) != is_insert(op) and equal(kept[-1][1], row):
+        kept: list[int] = []
+        ops, rows, equal = self._ops, self._rows, self.schema.equal
+        for place, (op, row) in enumerate(zip(ops, rows, strict=True)):
+            if kept and is_insert(ops[kept[-1]]) != is_insert(op) and equal(rows[kept[-1]], row):
                 kept.pop()
             else:
-                kept.append((op, row))
-        ops = _paired([op for op, _ in kept])
-        return Chunk(self.schema, ops, [row for _, row in kept])
+                kept.append(place)
+        return Chunk(self.schema, _whole(ops, kept), [rows[place] for place in kept])
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -237,13 +237,16 @@ def _net_chunk(schema: TableSchema, net: dict[bytes, tuple[Row | None, Row | Non
     return Chunk(schema, ops, rows)
 
 
-def _paired(ops: list[Op]) -> list[Op]:
-    """Turn the halves of update pairs that stand alone into plain operations."""
-    plain: list[Op] = []
-    for place, op in enumerate(ops):
-        if op == "U-" and ops[place + 1 : place + 2] != ["U+"]:
-            op = "-"
-        elif op == "U+" and (place == 0 or ops[place - 1] != "U-"):
-            op = "+"
-        plain.append(op)
-    return plain
+def _whole(ops: Sequence[Op], kept: Sequence[int]) -> list[Op]:
+    """Return the operations at some places, in which half of an update is plain whose other half is not among them."""
+    there = set(kept)
+
+    def _op(place: int) -> Op:
+        op = ops[place]
+        if op == "U-" and not (place + 1 in there and ops[place + 1] == "U+"):
+            return "-"
+        if op == "U+" and not (place - 1 in there and ops[place - 1] == "U-"):
+            return "+"
+        return op
+
+    return list(map(_op, kept))

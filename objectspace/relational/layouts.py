@@ -15,7 +15,11 @@ Direction = Literal["asc", "desc"]
 SortKey = tuple[int, str]
 """The position of a column and its direction, with ``nulls first`` or ``nulls last`` where it is not the default."""
 
-ORDERED_CALLS = frozenset({"first_value", "last_value", "string_agg", "array_agg", "percentile", "mode"})
+ORDERED_CALLS = frozenset(
+    """
+    first_value last_value string_agg array_agg jsonb_agg jsonb_object_agg percentile mode
+    """.split()  # noqa: SIM905
+)
 """Calls that need their whole input in order."""
 
 EXTREME_CALLS = frozenset({"min", "max"})

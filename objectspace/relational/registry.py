@@ -61,6 +61,10 @@ class Registry:
         for table in behind:
             table.commit(epoch)
 
+    def sealed_epoch(self) -> int:
+        """Return the last epoch that any open table has sealed; 0 where none has."""
+        return max((table.epoch for table in self.open()), default=0)
+
     def forget(self) -> None:
         """Drop what no table has sealed."""
         for table in self.open():
@@ -83,7 +87,8 @@ def registry_of(space: ObjectSpace) -> Registry:
     registry = _registries.get(space)
     if registry is None:
         registry = _registries[space] = Registry()
-        for hook, action in (("on_barrier", registry.seal), ("on_rollback", registry.forget)):
+        hooks = {"on_barrier": registry.seal, "on_save": registry.sealed_epoch, "on_rollback": registry.forget}
+        for hook, action in hooks.items():
             subscribe = getattr(space, hook, None)
             if subscribe is not None:
                 subscribe(action)

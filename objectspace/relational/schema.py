@@ -96,7 +96,7 @@ class TableSchema:
     def __init__(
         self,
         columns: Iterable[Column],
-        primary_key: Sequence[KeyPart] = (),
+        primary_key: Sequence[KeyPart] | str = (),
         *,
         watermark_column: str | None = None,
         distribution_key: Sequence[str] = (),
@@ -114,7 +114,10 @@ class TableSchema:
         self._places = {name: place for place, name in enumerate(self.names)}
         if len(self._places) < len(self.names):
             raise SchemaError(f"a column is named twice: {', '.join(self.names)}")
-        self.primary_key = tuple(map(self._key_part, primary_key))
+        if primary_key is None:
+            raise SchemaError("the primary key is None: name its columns, or give () for a table of one row")
+        parts = [primary_key] if isinstance(primary_key, str) else primary_key
+        self.primary_key = tuple(map(self._key_part, parts))
         self.key_places = tuple(self._places[name] for name, _ in self.primary_key)
         self.watermark_column, self.vnode_column = watermark_column, vnode_column
         self.distribution_key = tuple(distribution_key)

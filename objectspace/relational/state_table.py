@@ -15,6 +15,7 @@ from objectspace.relational.errors import (
     InconsistentOperationError,
     RowError,
     SchemaError,
+    SchemaMismatchError,
     VnodeNotOwnedError,
 )
 from objectspace.relational.key_space import KeySpace
@@ -322,6 +323,7 @@ class StateTable:
 
         Raises:
             RowError: a row does not fit the schema.
+            SchemaMismatchError: the chunk has other columns.
             InconsistentOperationError: the table is strict and an operation contradicts what it holds.
             VnodeNotOwnedError: a row belongs to a vnode of another instance.
 
@@ -333,6 +335,8 @@ class StateTable:
         if not isinstance(chunk, Iterable):
             raise RowError(f"table {self.name!r}: a chunk is a Chunk or pairs (operation, row): found {chunk!r:.80}")
         rows = chunk if isinstance(chunk, Chunk) else Chunk.from_rows(self.schema, chunk)
+        if rows.schema is not self.schema and rows.schema.names != self.schema.names:
+            raise SchemaMismatchError(f"the chunk has the columns {rows.schema}: table {self.name!r} has {self.schema}")
         if self.consistency == "blind" and not self._may_hide:
             self._write([op in ("+", "U+") for op in rows.ops], self._all_checked(rows.values))
             return

@@ -43,11 +43,12 @@ class StorageTable:
         store: the store, or a space on it.
         name: the name of the table.
         columns: the names of the columns that rows have, in this order; all by default.
-        epoch: the epoch; the last one by default.
+        epoch: the epoch, the last one by default; where it has no checkpoint, what the newest one before it holds.
 
     Raises:
         SchemaMismatchError: there is no such table at that epoch.
-        UnknownCheckpointError: no checkpoint has this epoch, or its rows were merged into a newer one.
+        UnknownCheckpointError: the epoch is not committed yet or before the first one, or its rows were merged into a
+            newer checkpoint.
 
     >>> from objectspace.relational import Column, StateTable
     >>> store = CheckpointStore(":memory:"); space = PersistedObjectSpace(store)
@@ -67,7 +68,7 @@ class StorageTable:
     ) -> None:
         self._store = store.store if isinstance(store, PersistedObjectSpace) else store
         self.name = name
-        self._view = _View(self._store, self._store.reader(epoch=epoch), name)
+        self._view = _View(self._store, _reader_at(self._store, epoch), name)
         schema = self._view.record.schema
         self.columns = tuple(schema.names if columns is None else columns)
         self._places = tuple(schema.place_of(column) for column in self.columns)
@@ -171,6 +172,8 @@ class StorageTable:
 
         Time: O(rows that the checkpoints in between wrote · log n); O(rows of the table) where one of them is full.
         """
+        if not isinstance(from_epoch, int) or not isinstance(to_epoch, int):
+            raise RowError(f"changes from epoch {from_epoch!r} to {to_epoch!r}: expected two whole numbers")
         if from_epoch > to_epoch:
             raise RowError(f"changes from epoch {from_epoch} to {to_epoch}: the first is after the last")
         first = self._store.number_before(from_epoch)
@@ -214,6 +217,13 @@ class StorageTable:
             return self.schema.check_key(values, whole=whole, skip=skip)
         except RowError as error:
             raise RowError(f"table {self.name!r}: {error}") from None
+
+
+def _reader_at(store: CheckpointStore, epoch: int | None) -> Reader:
+    """Return a reader of the newest checkpoint up to an epoch: no table changes between two checkpoints."""
+    if type(epoch) is int and epoch < store.next_epoch() and (number := store.number_before(epoch + 1)):
+        return store.reader(number)
+    return store.reader(epoch=epoch)
 
 
 class _AnyVnode(VnodeBitmap):

@@ -341,3 +341,34 @@ def test_the_column_with_the_watermark_stays(tmp_path: Path) -> None:
         StateTable(space, "t", schema)
         with pytest.raises(SchemaMismatchError, match="'at' has a watermark"):
             StateTable(space, "t", TableSchema([schema.columns[0]], ["k"]), evolve=True)
+
+
+# Changes that lost their other half -----------------------------------------------------------------------------------
+
+
+def test_halves_of_different_updates_make_no_pair() -> None:
+    log = [("U-", (1, 0)), ("U+", (1, 5)), ("-", (1, 5)), ("+", (2, 5)), ("U-", (2, 5)), ("U+", (2, 7))]
+    schema = TableSchema([Column("k", "int64"), Column("v", "int64")], ["k"])
+    assert Chunk.from_rows(schema, log).without_noops().rows() == [("-", (1, 0)), ("+", (2, 7))]
+    shown = [(*log[0], True), (*log[1], False), (*log[4], False), (*log[5], True)]
+    assert Chunk.from_rows(schema, shown).rows() == [("-", (1, 0)), ("+", (2, 7))]
+    whole = [(*log[0], True), (*log[1], True), (*log[4], False)]
+    assert Chunk.from_rows(schema, whole).rows() == log[:2]
+
+
+# Epochs between checkpoints -------------------------------------------------------------------------------------------
+
+
+def test_an_epoch_between_two_checkpoints_is_read_as_the_earlier_one_left_it() -> None:
+    space = new_space()
+    table = StateTable(space, "t", TableSchema([Column("k", "int64")], ["k"]))
+    for epoch in (2, 10):
+        table.insert_row((epoch,))
+        space.checkpoint(epoch=epoch)
+    found = {epoch: list(StorageTable(space, "t", epoch=epoch).scan()) for epoch in (2, 5, 9, 10)}
+    assert found == {2: [(2,)], 5: [(2,)], 9: [(2,)], 10: [(2,), (10,)]}
+    for epoch in (1, 11):
+        with pytest.raises(UnknownCheckpointError, match=f"no epoch {epoch}"):
+            StorageTable(space, "t", epoch=epoch)
+    with pytest.raises(RowError, match="whole numbers"):
+        list(StorageTable(space, "t").changes(None, 5))  # type: ignore[arg-type]

@@ -22,6 +22,7 @@ from objectspace.relational import (
     StateTable,
     TableSchema,
     drop_table,
+    rename_table,
     seal_tables,
     tables,
 )
@@ -312,6 +313,63 @@ def test_tables_are_listed_dropped_and_made_again() -> None:
     assert list(tables(space.at(epoch=1))) == ["a", "b"]
     with pytest.raises(SchemaMismatchError, match="no table 'c'"):
         drop_table(space, "c")
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_a_table_whose_rows_were_deleted_as_an_object_is_gone(is_stored: bool) -> None:
+    space = new_space()
+    for name in ("a", "b"):
+        StateTable(space, name, ORDERS).insert_row((1, 1, 1))
+    if is_stored:
+        space.checkpoint(epoch=1)
+    space.delete("a")
+    assert list(tables(space)) == ["b"]
+    with pytest.raises(SchemaMismatchError, match="no table 'a'"):
+        StateTable(space, "a")
+    other = schema_of("x string", key=["x"])
+    StateTable(space, "a", other).insert_row(("new",))
+    space.checkpoint(epoch=2)
+    assert list(StateTable(space_on(space.store), "a", other).scan()) == [("new",)]
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_a_table_is_renamed_with_its_schema_and_watermarks(is_stored: bool) -> None:
+    space = new_space()
+    schema = TableSchema(ORDERS.columns, ["a"], watermark_column="a")
+    table = StateTable(space, "old", schema)
+    table.insert_rows([(1, 1, 1), (5, 5, 5)])
+    table.update_watermark(3)
+    table.commit(1)
+    if is_stored:
+        space.checkpoint(epoch=1)
+    StateTable(space, "other", ORDERS)
+    with pytest.raises(ValueError, match="'other'"):
+        rename_table(space, "old", "other")
+    rename_table(space, "old", "new")
+    with pytest.raises(SchemaMismatchError, match="no table 'old'"):
+        rename_table(space, "old", "newer")
+    assert sorted(tables(space)) == ["new", "other"]
+    space.checkpoint(epoch=2)
+    found = StateTable(space_on(space.store), "new", schema)
+    assert (list(found.scan()), found.watermark) == ([(5, 5, 5)], 3)
+
+
+def test_a_save_has_no_earlier_epoch_than_the_last_one_sealed() -> None:
+    table = filled()
+    space: Any = table._space
+    table.commit(20)
+    table.insert_row((3, 3, 3))
+    table.commit(30)
+    with pytest.raises(CheckpointProtocolError, match="sealed for epoch 30"):
+        space.save(space.store.writer(epoch=25))
+    writer = space.store.writer()
+    space.save(writer)
+    assert writer.commit().epoch == 30
+    space.on_saved()
+    table.commit(40)
+    assert (space.checkpoint().epoch, table.epoch) == (40, 40)
+    assert (space.checkpoint().epoch, table.epoch) == (41, 41)
+    assert len(list(StateTable(space_on(space.store), "orders").scan())) == 3
 
 
 def test_a_name_that_another_object_has_is_refused() -> None:
