@@ -16,7 +16,10 @@ Rows = Sequence[list[Any]]
 """The rows of a run: of each table a list, in the order of its keys."""
 
 MOST_ROWS = 131_072
-"""How many item rows are kept in all."""
+"""How many item rows are kept in all; larger ones count for more."""
+
+_ROW_BYTES = 128
+"""A run counts for as many rows as its bytes are times so many, where it has fewer."""
 
 _TOGETHER, _LARGE = 32, 2
 """So many runs of a size have room: those that are merged together, and larger ones where the whole state is small."""
@@ -33,18 +36,25 @@ class RecentRuns:
 
     def __init__(self) -> None:
         self._rows: dict[RunNumber, Rows] = {}
+        self._sizes: dict[RunNumber, int] = {}
         self._room = MOST_ROWS
 
-    def add(self, run: RunNumber, rows: Rows) -> None:
-        """Keep the rows of a run where there is room for them, be it that of larger runs."""
-        size = _size(rows)
-        while self._room < size:
-            largest = max(self._rows, key=lambda one: _size(self._rows[one]), default=None)
-            if largest is None or _size(self._rows[largest]) <= size:
+    def add(self, run: RunNumber, rows: Rows, size: int) -> None:
+        """Keep the rows of a run where there is room for them, be it that of larger runs.
+
+        Args:
+            run: its number.
+            rows: its rows of each table.
+            size: their bytes.
+        """
+        weight = max(len(rows[-1]), size // _ROW_BYTES)
+        while self._room < weight:
+            largest = max(self._sizes, key=self._sizes.__getitem__, default=None)
+            if largest is None or self._sizes[largest] <= weight:
                 return
             self._forget(largest)
-        self._rows[run] = rows
-        self._room -= size
+        self._rows[run], self._sizes[run] = rows, weight
+        self._room -= weight
 
     def of(self, runs: Sequence[RunNumber]) -> list[Rows] | None:
         """Return the rows of some runs; None where not all of them are here."""
@@ -56,7 +66,8 @@ class RecentRuns:
             self._forget(run)
 
     def _forget(self, run: RunNumber) -> None:
-        self._room += _size(self._rows.pop(run))
+        del self._rows[run]
+        self._room += self._sizes.pop(run)
 
 
 def is_worth_keeping(rows: int, base: int) -> bool:
@@ -100,7 +111,3 @@ def _place_of(table: Table, rows: list[Any], end: Key) -> int:
         return bisect_left(rows, end)  # A row is greater than its own key, being longer.
     except TypeError:
         return bisect_left(rows, key_order(end), key=lambda row: key_order(row[: table.width]))
-
-
-def _size(rows: Rows) -> int:
-    return len(rows[-1])

@@ -541,7 +541,7 @@ class CheckpointStore:
             self._next_object_id, self._last = next_object_id, (number, epoch)
             self._runs.added(number, found.slots, is_full=kind is CheckpointKind.FULL)
             if run is not None:
-                self._upkeep.note_written(number, (run.index, run.metadata, run.items))
+                self._upkeep.note_written(number, (run.index, run.metadata, run.items), found.bytes)
             seconds = time.perf_counter() - started
             self._tidy(found.slots, is_full=kind is CheckpointKind.FULL)
         return Receipt(number, epoch, kind, found.slots, found.bytes, seconds)

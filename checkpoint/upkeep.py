@@ -14,6 +14,7 @@ from checkpoint.errors import CorruptStoreError
 from checkpoint.growth import Growth
 from checkpoint.merging import Merge, delete_rows
 from checkpoint.recent import RecentRuns, Rows, is_worth_keeping
+from checkpoint.run import item_bytes
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
 
@@ -86,10 +87,10 @@ class Upkeep:
         is_time = self.is_time(number, is_full=is_full)
         return bool(is_time or self._merges or self._dropped or self._next(young))
 
-    def note_written(self, run: RunNumber, rows: Rows) -> None:
-        """Keep the rows of a run that a checkpoint has written, for merging it."""
+    def note_written(self, run: RunNumber, rows: Rows, size: int) -> None:
+        """Keep the rows of a run that a checkpoint has written, and their bytes, for merging it."""
         if self._is_worth_keeping(self._runs.rows([run])):
-            self._recent.add(run, rows)
+            self._recent.add(run, rows, size)
 
     def owe(self, slots: int) -> bool:
         """Add what a checkpoint of some slots has to pay, and tell whether earlier ones have not paid it already."""
@@ -172,7 +173,7 @@ class Upkeep:
             assert merge.result is not None
             self._runs.published(merge.result)
             if merge.merged is not None:
-                self._recent.add(merge.run, merge.merged)
+                self._recent.add(merge.run, merge.merged, item_bytes(merge.merged[-1]))
         unneeded, self._unneeded = self._unneeded, ()
         if unneeded:
             self._runs.dropped(unneeded)

@@ -31,6 +31,9 @@ from objectspace.relational.vnodes import VnodeBitmap, cache_is_stale
 CLEAN_ROWS = 1024
 """How many rows below the watermark a commit removes, beside twice as many as it writes; the rest waits, hidden."""
 
+_MOST_DECODED = 256
+"""How many rows a scan decodes together at most."""
+
 RowLike = Sequence[Any] | Mapping[str, Any]
 
 
@@ -580,9 +583,16 @@ class StateTable:
         decode, hides = self._codec.decode, self._seen.hides
         texts = self._texts(parts, reverse)
         if not self._may_hide or self._seen.leads:
-            return (decode(text) for _, text in texts)
+            return self._decoded(texts)
         pairs = ((key, decode(text)) for key, text in texts)
         return (row for key, row in pairs if not hides(key, row))
+
+    def _decoded(self, texts: Iterator[tuple[bytes, str]]) -> Iterator[Row]:
+        """Yield the rows of texts, decoded in batches that grow: whoever takes little pays for little."""
+        size = 1
+        while batch := [text for _, text in islice(texts, size)]:
+            yield from self._codec.decode_all(batch)
+            size = min(4 * size, _MOST_DECODED)
 
     def _texts(self, parts: list[KeyRange], reverse: bool) -> Iterator[tuple[bytes, str]]:
         streams = [self._merged(start, end, reverse) for start, end in parts]

@@ -57,12 +57,18 @@ def test_smaller_runs_take_the_room_of_larger_ones(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(recent, "MOST_ROWS", 100)
     runs = RecentRuns()
     for number, size in enumerate([60, 30, 30, 30, 101, 9], start=1):
-        runs.add(number, rows_of(size))
+        runs.add(number, rows_of(size), 10 * size)
     assert [number for number in range(1, 7) if runs.of([number])] == [2, 3, 4, 6]
     assert runs.of([2, 5]) is None
     runs.keep([6])
-    runs.add(7, rows_of(91))
+    runs.add(7, rows_of(91), 910)
     assert runs.of([6, 7]) is not None
+    runs.add(8, rows_of(1), 99 * 128)
+    assert runs.of([8]) is None
+    runs.keep([])
+    runs.add(8, rows_of(1), 99 * 128)
+    runs.add(9, rows_of(1), 2 * 128)
+    assert (runs.of([8]), runs.of([9])) == (None, [rows_of(1)])
 
 
 def read_items(store: CheckpointStore) -> list[str]:
