@@ -40,20 +40,22 @@ class RecentRuns:
         self._room = MOST_ROWS
 
     def add(self, run: RunNumber, rows: Rows, size: int) -> None:
-        """Keep the rows of a run where there is room for them, be it that of larger runs.
+        """Keep the rows of a run where there is room for them, be it that of larger runs; not rows that could change.
 
         Args:
             run: its number.
             rows: its rows of each table.
             size: their bytes.
         """
+        if any(set(map(type, part)) - {tuple} for part in rows):
+            return
         weight = max(len(rows[-1]), size // _ROW_BYTES)
         while self._room < weight:
             largest = max(self._sizes, key=self._sizes.__getitem__, default=None)
             if largest is None or self._sizes[largest] <= weight:
                 return
             self._forget(largest)
-        self._rows[run], self._sizes[run] = rows, weight
+        self._rows[run], self._sizes[run] = [list(part) for part in rows], weight
         self._room -= weight
 
     def of(self, runs: Sequence[RunNumber]) -> list[Rows] | None:

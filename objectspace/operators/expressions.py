@@ -244,7 +244,9 @@ def col(name: str) -> Expression:
         place, column = schema.place_of(name), schema.column(name)
         return Bound(column.type, column.nullable, lambda row: row[place])
 
-    return Expression(name, _bind, column=name)
+    # Like names of other things (a number, say) are marked: what is done is known by its text.
+    is_plain = name[:1].isalpha() or name[:1] in ("_", "$")
+    return Expression(name if is_plain else f"`{name}`", _bind, column=name)
 
 
 def lit(value: Any) -> Expression:

@@ -177,15 +177,19 @@ def _named(nodes: Sequence[Node], stored: Mapping[str, Sequence[str]]) -> dict[N
     """Give each operator its name: the user's, the one it is stored under, or the next free one of its path."""
     left = {fingerprint: list(names) for fingerprint, names in stored.items()}
     found: dict[Node, str] = {}
-    for node in nodes:
-        if node.name is not None:
-            found[node] = node.name
-        elif node.is_stateful and left.get(node.fingerprint):
-            found[node] = left[node.fingerprint].pop(0)
     given = [node.name for node in nodes if node.name is not None and (node.is_stateful or not node.inputs)]
     for name in given:
         if given.count(name) > 1:
             raise SchemaError(f"two operators of the pipeline have the name {name!r}: choose another one")
+    for node in nodes:
+        if node.name is not None:
+            found[node] = node.name
+        elif node.is_stateful and left.get(node.fingerprint):
+            found[node] = name = left[node.fingerprint].pop(0)
+            if name in given:
+                raise SchemaError(
+                    f"the state of {node.describe()} is stored under the name {name!r}: choose another one"
+                )
     taken = set(found.values())
     for node in nodes:
         if node not in found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -60,7 +61,7 @@ class History:
     def play(self, operator: Any, epoch: int) -> list[Any]:
         """Give an operator the events of an epoch and its barrier, and return what comes out; epoch 0 has none."""
         events = self.epochs[epoch - 1] if epoch else []
-        out = [value for number, event in events for value in given(operator, event, number)]
+        out = [value for number, event in events for value in given(operator, _own(event), number)]
         out += operator.barrier(epoch + 1) if hasattr(operator, "barrier") else []
         chunks = [value for value in out if hasattr(value, "rows")]
         return [value for value in out if not hasattr(value, "rows")] + _net(chunks)
@@ -176,11 +177,39 @@ def compare(where: str, clean: Undisturbed, run: Any, contents: Contents) -> Non
         AssertionError: they differ.
     """
     for epoch, found in sorted(run.outputs.items()):
-        expected = clean.outputs[epoch]
-        assert found == expected, f"{where}: epoch {epoch} gave {found!r:.500}, and {expected!r:.500} undisturbed"
+        ours, theirs = text_of(found), text_of(clean.outputs[epoch])
+        assert ours == theirs, f"{where}: epoch {epoch} gave {ours:.500}, and {theirs:.500} undisturbed"
     for name in sorted(contents.keys() | run.found.keys()):
-        ours, theirs = repr(run.found.get(name)), repr(contents.get(name))
+        ours, theirs = text_of(run.found.get(name)), text_of(contents.get(name))
         assert ours == theirs, f"{where}: {name!r} ends as {ours:.500}, and as {theirs:.500} undisturbed"
+
+
+def _own(event: Any) -> Any:
+    """Return an event that nobody else has: an operator may keep it, and change what it keeps."""
+    return copy.deepcopy(event) if isinstance(event, list | dict | set | bytearray) or _is_array(event) else event
+
+
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "tolist") and hasattr(value, "dtype")
+
+
+def text_of(value: Any) -> str:
+    """Return a value as text that is the same for the same values: of sets in one order, of arrays whole.
+
+    >>> text_of([{8, 0}, float("nan")]) == text_of([{0, 8}, float("nan")])
+    True
+    """
+    if isinstance(value, set | frozenset):
+        return f"{type(value).__name__}({', '.join(sorted(map(text_of, value)))})"
+    if type(value) is list:
+        return f"[{', '.join(map(text_of, value))}]"
+    if type(value) is tuple:
+        return f"({', '.join(map(text_of, value))}{',' if len(value) == 1 else ''})"
+    if type(value) is dict:
+        return "{" + ", ".join(f"{text_of(key)}: {text_of(one)}" for key, one in value.items()) + "}"
+    if _is_array(value):
+        return f"{type(value).__name__}({value.dtype}, {value.tolist()!r})"
+    return repr(value)
 
 
 def check_budget(event: int, receipt: Receipt, allowed: int) -> None:

@@ -68,7 +68,7 @@ def test_smaller_runs_take_the_room_of_larger_ones(monkeypatch: pytest.MonkeyPat
     runs.keep([])
     runs.add(8, rows_of(1), 99 * 128)
     runs.add(9, rows_of(1), 2 * 128)
-    assert (runs.of([8]), runs.of([9])) == (None, [rows_of(1)])
+    assert (runs.of([8]), runs.of([9])) == (None, [list(rows_of(1))])
 
 
 def read_items(store: CheckpointStore) -> list[str]:
@@ -99,6 +99,22 @@ def test_a_merge_from_memory_heals_what_was_damaged_on_the_disk(tmp_path: Path) 
             store.append(run_of({number % 50: number}))
             expected[number % 50] = number
         assert values_in(store.reader()) == expected
+        assert store.verify() >= 1
+
+
+@pytest.mark.parametrize("are_lists", [False, True])
+def test_what_a_caller_does_to_the_rows_of_a_run_afterwards_changes_nothing(are_lists: bool) -> None:
+    with quick_store(":memory:", history=1) as store:
+        for number in range(60):
+            run: Any = run_of({number % 9: number})
+            if are_lists and number % 2:
+                run.index, run.items = list(map(list, run.index)), list(map(list, run.items))
+            store.append(run)
+            for rows in (run.index, run.items):
+                if are_lists and number % 2:
+                    rows[0][-1] = "changed"
+                rows.clear()
+        assert values_in(store.reader()) == {number % 9: number for number in range(51, 60)}
         assert store.verify() >= 1
 
 

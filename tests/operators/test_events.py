@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import accumulate
+from operator import itemgetter
 from typing import Any
 
 import pytest
@@ -405,3 +407,70 @@ def test_the_buffer_of_an_hour_writes_what_a_minute_brought() -> None:
         slots.append(player.space.checkpoint().slots)
     assert set(slots[1:]) == {2}
     assert len(player.operator.on_time(3600)[0]) == 120
+
+
+# Ends and times -------------------------------------------------------------------------------------------------------
+
+
+def opened(make: Make) -> EventOperator:
+    operator = make()
+    operator.open(VolatileObjectSpace(), "op")
+    return operator
+
+
+def test_a_chain_that_time_ends_takes_no_value_more() -> None:
+    chain = opened(lambda: Chain(Buffer(duration=10), Take(1)))
+    assert chain.on_next(1, at=0) == []
+    assert chain.on_next(2, at=11) == [[1]]
+    assert (chain.has_ended, chain.on_next(3, at=12)) == (True, [])
+
+
+def test_a_chain_has_the_inputs_of_its_first_operator() -> None:
+    chain = opened(lambda: Chain(CombineLatest(2), Select(sum)))
+    assert [chain.on_next(1, source=0), chain.on_next(2, source=1)] == [[], [3]]
+    with pytest.raises(ValueError, match="it has 2"):
+        chain.on_next(1, source=2)
+
+
+def test_inner_sequences_that_time_ends_end_the_outer_one_too() -> None:
+    chain = opened(lambda: Chain(SelectMany(lambda key: Chain(Buffer(duration=10), Take(1))), Select(len)))
+    for key in ("a", "b"):
+        chain.on_next(key, at=0)
+        chain.on_inner(key, 1, at=1)
+    chain.on_completed()
+    assert not chain.has_ended
+    assert chain.on_time(20) == [1, 1]
+    assert chain.has_ended
+
+
+def test_time_touches_those_inner_sequences_only_that_wait_for_it() -> None:
+    counted: list[float] = []
+
+    class Timed(Take):
+        def _tick(self, at: float) -> list[Any]:
+            counted.append(at)
+            return []
+
+    groups = opened(lambda: GroupBy(lambda key: key, lambda key: Timed(99) if key < 2 else Take(99)))
+    for key in range(50):
+        groups.on_next(key, at=0)
+    assert groups.on_next(7, at=5) == [(7, 7)]
+    assert counted.count(5) == 2
+
+
+def test_groups_of_nan_are_one_group_after_recovery_too() -> None:
+    nan = float("nan")
+    events = [(nan, 1), ((nan, "x"), 2), (float("nan"), 3), ((float("nan"), "x"), 4)]
+    make = partial(GroupBy, itemgetter(0), lambda key: Select(itemgetter(1)))
+    for recoveries in (set[int](), {2}, {1, 2, 3}):
+        out, player = played(make, events, recoveries)
+        assert [value for _, value in out] == [1, 2, 3, 4]
+        assert len(player.space.get(f"{player.operator.name}/inner")) == 2
+
+
+def test_what_cannot_be_a_key_is_named_before_anything_changes() -> None:
+    groups, many = opened(lambda: GroupBy(lambda key: key, Select)), opened(lambda: SelectMany(Select))
+    for use in (lambda: groups.on_next([1]), lambda: many.on_next([1]), lambda: many.on_inner([1], 2)):  # type: ignore[attr-defined]
+        with pytest.raises(TypeError, match="begins no inner sequence"):
+            use()
+    assert groups._following.value == many._following.value == 0  # type: ignore[attr-defined]

@@ -648,3 +648,34 @@ def test_what_is_held_back_comes_before_the_promise_that_it_would_break() -> Non
     epochs = [[("+", (0, "x", 2))], [("+", (1, "z", 4)), ("+", (2, "z", 3))]]
     run = pipeline.run_local([{"s": rows} for rows in epochs])
     assert sorted(run.rows("r")) == [(0, "x", 1), (2, "z", 2), (4, "z", 1)]
+
+
+def test_no_result_takes_the_name_under_which_other_state_is_stored(tmp_path: Path) -> None:
+    def made(pipeline: Pipeline, *others: str) -> None:
+        rows = flights(pipeline)
+        rows.group_by("carrier").agg(n=count()).materialize("r")
+        for name in others:
+            rows.materialize(name)
+
+    batches = [{"flights": batch["flights"]} for batch in BATCHES[:2]]
+    built(made).run_local(batches, tmp_path / "x.db").close()
+    for drop_changed in (False, True):
+        with pytest.raises(SchemaError, match=r"stored under the name 'flights.HashAgg'"):
+            built(lambda pipeline: made(pipeline, "flights.HashAgg")).run_local(
+                batches, tmp_path / "x.db", drop_changed=drop_changed
+            )
+
+
+def test_a_column_called_as_a_number_is_another_condition_than_the_number(tmp_path: Path) -> None:
+    def compared(with_: Any) -> Pipeline:
+        pipeline = Pipeline()
+        rows = pipeline.source("rows", {"id": "int64", "v": "int64", "5": "int64"}, key=["id"])
+        rows.filter(col("v") > with_).group_by("v").agg(n=count()).materialize("r")
+        return pipeline
+
+    batches = [{"rows": [(1, 1, 0), (2, 9, 20)]}]
+    run = compared(col("5")).run_local(batches, tmp_path / "x.db")
+    assert run.rows("r") == [(1, 1)]
+    run.close()
+    with pytest.raises(PipelineChangedError):
+        compared(5).run_local(batches, tmp_path / "x.db")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
+import numpy
 import pytest
 
 from checkpoint import CheckpointError
@@ -155,3 +156,49 @@ def test_a_pipeline_takes_batches() -> None:
     assert crash_everywhere(lambda: pipeline, batches, storage=False) == 2 * EACH
     with pytest.raises(AssertionError, match=r"event 1 dirtied 4 items, and may dirty 3: 'operator/rows.HashAgg/Hash"):
         crash_everywhere(pipeline, batches, max_dirty_per_event=3)
+
+
+class Keeper:
+    """Keeps values in a dictionary, and gives some back."""
+
+    def __init__(self, make: Any = lambda value: value, out: Any = lambda value: []) -> None:
+        self._made, self._out = make, out
+
+    def open(self, space: Any, name: str) -> None:
+        self._values = space.get_or_create_dictionary(name)
+
+    def on_next(self, value: Any) -> list[Any]:
+        self._values[len(self._values)] = self._made(value)
+        return self._out(value)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("make", "events"),
+    [
+        (Keeper, [{8, 0}, {16, 0, 8}, {"a", "b", "c"}, frozenset({8, 0})]),
+        (Keeper, [{"b": 1, "a": 2}, [1, {2}], bytearray(b"q"), (1, (2,))]),
+        (lambda: Keeper(lambda value: value.append(9) or value), [[1], [2]]),
+        (lambda: Keeper(out=lambda value: [float("nan"), (float("nan"),), {"x": float("nan")}]), [1, 2]),
+        (lambda: Keeper(out=lambda value: [numpy.arange(3)]), [1, 2]),
+    ],
+    ids=["sets", "others", "changed events", "nan", "arrays"],
+)
+def test_no_operator_is_blamed_for_how_values_are_shown(make: Any, events: list[Any]) -> None:
+    assert crash_everywhere(make, events, storage=False) == len(events) * EACH
+
+
+class Hidden:
+    """Counts in memory, and keeps the count in the midst of a large tensor."""
+
+    def open(self, space: Any, name: str) -> None:
+        self._tensor, self._count = space.get_or_create_tensor(name, (3_000,), "float64"), 0
+
+    def on_next(self, value: Any) -> list[Any]:
+        self._count += 1
+        self._tensor[1_500] = float(self._count)
+        return []
+
+
+def test_what_is_wrong_in_the_midst_of_a_large_tensor_is_found() -> None:
+    with pytest.raises(AssertionError, match="'operator' ends as"):
+        crash_everywhere(Hidden, [1, 2, 3], storage=False)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame
 
-from checkpoint import CheckpointError, FencedError, Reader
+from checkpoint import CheckpointError, FencedError, Reader, recent
 from checkpoint.chain import Chain, SourcePosition, cache, location_at, receipts, runfile
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
@@ -244,6 +244,7 @@ def test_memory_does_not_grow_with_the_state(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(rescaling, "_CACHE_SLOTS", 2_000)
     monkeypatch.setattr(runfile, "_PAGE_ROWS", 1_000)
     monkeypatch.setattr(cache, "PAGED_SLOTS", 1_000)
+    monkeypatch.setattr(recent, "MOST_ROWS", 2_000)
     monkeypatch.setattr(Reader, "image_pages", partialmethod(Reader.image_pages, 1_000))
     peaks = []
     for slots in (20_000, 80_000):

@@ -65,7 +65,12 @@ class EventOperator(ABC):
         if self.has_ended:
             return []
         out = [] if at is None else self._tick(at)
-        return out + self._next(value, source, at)
+        return out if self.has_ended else out + self._next(value, source, at)
+
+    @property
+    def takes_time(self) -> bool:
+        """Whether time alone can change anything."""
+        return type(self)._tick is not EventOperator._tick
 
     def on_flushed(self, value: Any) -> list[Any]:
         """Take a value that an operator before gives at an end which no time came with, and return what comes out.
@@ -163,6 +168,12 @@ class Chain(EventOperator):
         if not stages:
             raise ValueError("a chain has at least one operator")
         self._stages: Sequence[EventOperator] = stages
+        self.inputs = stages[0].inputs  # type: ignore[misc]  # of this chain
+
+    @property
+    def takes_time(self) -> bool:
+        """Whether time alone can change anything in one of the operators."""
+        return any(stage.takes_time for stage in self._stages)
 
     def on_inner(self, key: Any, value: Any, at: float | None = None) -> list[Any]:
         """Hand a value to the inner sequences of a key: see :meth:`SelectMany.on_inner`.

@@ -51,6 +51,11 @@ class Buffer(EventOperator):
         self._periods = None if duration is None else Periods(duration, duration if shift is None else shift)
         self._overlaps = self._skip != count or (self._periods is not None and self._periods.shift != duration)
 
+    @property
+    def takes_time(self) -> bool:
+        """Whether time alone can end a list."""
+        return self._periods is not None
+
     def _delete_more(self) -> None:
         for number in self._open if self._overlaps else ():
             if self._name_of(number) in self._space:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -28,8 +29,9 @@ class Nested(EventOperator):
     def _resume(self) -> None:
         self._opened: dict[int, EventOperator] = {}
         self._numbers: dict[Any, dict[int, None]] = {}
+        self._timed: dict[int, None] | None = None
         for number, key in self._keys.items():
-            self._numbers.setdefault(key, {})[number] = None
+            self._numbers.setdefault(_one_nan(key), {})[number] = None
 
     def _delete_more(self) -> None:
         for number in list(self._keys):
@@ -38,16 +40,23 @@ class Nested(EventOperator):
 
     def _start(self, key: Any) -> int:
         number: int = self._following.value
+        self._of(key)  # What is no key is refused before anything is changed.
+        self._following.value = number + 1
+        self._keys[number] = key
+        self._numbers.setdefault(_one_nan(key), {})[number] = None
+        if self._timed is not None and self._inner(number).takes_time:
+            self._timed[number] = None
+        return number
+
+    def _of(self, key: Any) -> list[int]:
+        """Return the numbers of the inner sequences of a key."""
         try:
-            self._numbers.setdefault(key, {})[number] = None
+            return list(self._numbers.get(_one_nan(key), ()))
         except TypeError as error:
             raise TypeError(
                 f"{type(self).__name__} {self.name!r}: {key!r:.80} begins no inner sequence ({error}): use a number,"
                 " text or a tuple of them"
             ) from None
-        self._following.value = number + 1
-        self._keys[number] = key
-        return number
 
     def _inner(self, number: int) -> EventOperator:
         if number not in self._opened:
@@ -62,10 +71,12 @@ class Nested(EventOperator):
         """Forget an inner sequence that has ended."""
         self._inner(number).delete()
         self._opened.pop(number, None)
-        key = self._keys.pop(number)
+        key = _one_nan(self._keys.pop(number))
         del self._numbers[key][number]
         if not self._numbers[key]:
             del self._numbers[key]
+        if self._timed is not None:
+            self._timed.pop(number, None)
 
     def _give(self, number: int, value: Any, hand: Hand) -> list[Any]:
         inner = self._inner(number)
@@ -76,7 +87,9 @@ class Nested(EventOperator):
 
     def _tick(self, at: float) -> list[Any]:
         out: list[Any] = []
-        for number in list(self._keys):
+        if self._timed is None:
+            self._timed = dict.fromkeys(number for number in self._keys if self._inner(number).takes_time)
+        for number in list(self._timed):
             out += self._tell(number, at)
         return out
 
@@ -125,7 +138,7 @@ class SelectMany(Nested):
         """Hand a value to the inner sequences of a key, and return what comes out."""
         if self.has_ended:
             return []
-        out = [one for number in list(self._numbers.get(key, ())) for one in self._give(number, value, handing(at))]
+        out = [one for number in self._of(key) for one in self._give(number, value, handing(at))]
         self._end_where_over()
         return out
 
@@ -133,7 +146,7 @@ class SelectMany(Nested):
         """End the inner sequences of a key, and return what comes out."""
         if self.has_ended:
             return []
-        out = [one for number in list(self._numbers.get(key, ())) for one in self._close(number)]
+        out = [one for number in self._of(key) for one in self._close(number)]
         self._end_where_over()
         return out
 
@@ -141,6 +154,11 @@ class SelectMany(Nested):
         if not self._is_over.value:
             self._start(value)
         return []
+
+    def _tick(self, at: float) -> list[Any]:
+        out = super()._tick(at)
+        self._end_where_over()
+        return out
 
     def _finish(self, source: int) -> list[Any]:
         self._is_over.value = True
@@ -177,9 +195,8 @@ class GroupBy(Nested):
 
     def _into_group(self, value: Any, hand: Hand) -> list[Any]:
         key = self._key(value)
-        if key not in self._numbers:
-            self._start(key)
-        return self._shown(key, self._give(next(iter(self._numbers[key])), value, hand))
+        numbers = self._of(key) or [self._start(key)]
+        return self._shown(key, self._give(numbers[0], value, hand))
 
     def _finish(self, source: int) -> list[Any]:
         keys = list(self._keys.items())
@@ -189,3 +206,10 @@ class GroupBy(Nested):
 
     def _shown(self, key: Any, out: list[Any]) -> list[Any]:
         return [(key, value) for value in out]
+
+
+def _one_nan(key: Any) -> Any:
+    """Return a key that is equal to itself after recovery too: Python finds a NaN only where it is the same object."""
+    if isinstance(key, tuple):
+        return tuple(map(_one_nan, key))
+    return math.nan if isinstance(key, float) and key != key else key
