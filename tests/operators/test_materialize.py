@@ -148,3 +148,13 @@ def test_a_key_goes_to_a_row_of_a_later_chunk_of_the_epoch() -> None:
     assert run.rows("by_value") == []
     run.step({"r": [("+", (7, "a"))]})
     assert [set(map(str, row)) for row in run.rows("by_value")] == [{"a", "2", "7"}]
+
+
+@pytest.mark.parametrize("key", [None, ["k"]])
+@pytest.mark.parametrize("before", [[], [(1, "z")]])
+def test_rows_of_one_key_count_in_their_order_also_where_the_key_is_named_again(key: Any, before: list[Any]) -> None:
+    for batch, left in (([(1, "a"), ("-", (1, None))], []), ([("-", (1, None)), (1, "b")], [(1, "b")])):
+        pipeline = Pipeline()
+        rows = pipeline.source("rows", {"k": "int64", "w": "string?"}, key=["k"])
+        rows.materialize("t", key=key, conflict="overwrite")
+        assert pipeline.run_local([{"rows": before}, {"rows": batch}]).rows("t") == left
