@@ -16,7 +16,7 @@ Rows = Sequence[list[Any]]
 """The rows of a run: of each table a list, in the order of its keys."""
 
 MOST_ROWS = 131_072
-"""How many item rows are kept in all; larger ones count for more."""
+"""How many rows are kept in all; larger ones count for more."""
 
 _ROW_BYTES = 128
 """A run counts for as many rows as its bytes are times so many, where it has fewer."""
@@ -49,7 +49,7 @@ class RecentRuns:
         """
         if any(set(map(type, part)) - {tuple} for part in rows):
             return
-        weight = max(len(rows[-1]), size // _ROW_BYTES)
+        weight = max(sum(map(len, rows)), size // _ROW_BYTES)
         while self._room < weight:
             largest = max(self._sizes, key=self._sizes.__getitem__, default=None)
             if largest is None or self._sizes[largest] <= weight:

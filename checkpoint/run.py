@@ -262,6 +262,11 @@ def item_bytes(rows: Sequence[ItemRow]) -> int:
     return size
 
 
+def rows_bytes(tables: Sequence[list[Any]]) -> int:
+    """Return the bytes of the rows of each table: index, metadata and items."""
+    return sum(count(rows) for count, rows in zip(_BYTES, tables, strict=True))
+
+
 def _slot_bytes(slots: list[Slot]) -> int:
     types = set(map(type, slots))
     if types == {bytes}:

@@ -552,6 +552,7 @@ class CheckpointStore:
         """Write a run, and return its measure and the first id after those of its objects."""
         run.sort()
         merge.insert(connection, number, run)
+        _check_types(run)
         if is_partial:
             merge.complete(self._session, number, self._runs.live)
         elif run.kind is CheckpointKind.DIFFERENTIAL and self._runs.live:
@@ -682,7 +683,8 @@ class CheckpointStore:
         """Do some of the merging and deleting, and tell whether there was any."""
         with self._transaction() as connection:
             has_worked = self._upkeep.work(connection, _STEP_ROWS) > 0
-        damage = self._upkeep.damage[:1]
+        damage = self._upkeep.damage.copy()
+        self._upkeep.damage.clear()  # It is raised, so nobody need be warned of it.
         self._settle()
         if damage:
             raise damage[0]
@@ -718,6 +720,16 @@ def _write_pages(pages: Iterable[Page], connection: sqlite3.Connection, number: 
         measure.take((place, rows))
         following = max(following, rows[-1][0] + 1)
     return measure.result(), following
+
+
+def _check_types(run: Run) -> None:
+    """Refuse ids and ranks that SQLite would take for other ones than they are: ``True`` is stored as 1."""
+    found = {type(row[0]) for rows in (run.index, run.metadata) for row in rows}
+    found |= set(map(type, map(itemgetter(0), run.items))) | (
+        set(map(type, map(itemgetter(3), run.items))) - {type(None)}
+    )
+    if strange := found - {int}:
+        raise TypeError(f"the id of an object or the rank of a slot is a {strange.pop().__name__}: expected an int")
 
 
 Write = Callable[[sqlite3.Connection, int], tuple[Measure, int]]

@@ -91,13 +91,21 @@ def _restore_shard(source: Source, target: str, checkpoint: str | None, names: t
 
 
 def _reduce(target: str, names: tuple[str, ...]) -> int:
-    """Leave just some objects in a new store, without a history, and return how many objects these are."""
-    with CheckpointStore(target) as new, printing.progress("merging") as show:
-        others, _ = selection(State(new.reader()), names)
-        if not others.is_empty():
-            new.append(others)
-        new.compact(show)
-        return len(new.reader().index())
+    """Leave just some objects in a new store, without a history, and return how many objects these are.
+
+    Where that fails there is no new store.
+    """
+    try:
+        with CheckpointStore(target) as new, printing.progress("merging") as show:
+            others, _ = selection(State(new.reader()), names)
+            if not others.is_empty():
+                new.append(others)
+            new.compact(show)
+            return len(new.reader().index())
+    except BaseException:
+        for ending in ("", "-wal", "-shm", ".lock"):
+            Path(f"{target}{ending}").unlink(missing_ok=True)
+        raise
 
 
 def epoch_of(store: CheckpointStore, checkpoint: str | None) -> int:

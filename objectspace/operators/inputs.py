@@ -29,8 +29,8 @@ def chunks_of(
         batch: their rows by their names: a chunk, Arrow data, a pandas data frame, rows (tuples or mappings), or pairs
             (operation, row).
         number: the number of the batch; with the place of a row it is the key of a row that has none.
-        in_order: the sources of which the rows of one key stay in the order in which they came; those of others say
-            together what they say in any order.
+        in_order: the sources of which the rows stay in the order in which they came; those of others say together what
+            they say in any order.
 
     Raises:
         RowError: there is no such source, or a row does not fit.
@@ -53,8 +53,8 @@ def _named_chunk(name: str, node: Node, given: Any, number: int, in_order: bool)
         if node.append_only:
             _refuse_retractions(chunk)
         if numbered:
-            return _numbered(chunk, node.schema, number)
-        return _ordered(chunk if in_order else _net(chunk))
+            return _numbered(chunk, node.schema, number, in_order=in_order)
+        return _paired(chunk) if in_order else _ordered(_net(chunk))
     except RowError as error:
         raise RowError(f"source {name!r}: {error}") from None
 
@@ -153,10 +153,12 @@ def _chunk_of(schema: TableSchema, changes: Sequence[Change]) -> Chunk:
     return Chunk(schema, [op for op, _ in changes], [row for _, row in changes])
 
 
-def _numbered(chunk: Chunk, schema: TableSchema, number: int) -> Chunk:
-    """Number the rows of an epoch, in an order that does not depend on the one in which they came."""
+def _numbered(chunk: Chunk, schema: TableSchema, number: int, *, in_order: bool) -> Chunk:
+    """Number the rows of an epoch: in the order in which they came where it counts, else in one that no other makes."""
     columns = chunk.schema.columns
     encode = KeyEncoder([column.type for column in columns], [Order() for _ in columns]).encode
-    rows = sorted((row for _, row in chunk.rows()), key=lambda row: (encode(row), repr(row)))
+    rows = [row for _, row in chunk.rows()]
+    if not in_order:
+        rows.sort(key=lambda row: (encode(row), repr(row)))
     ops: list[Op] = ["+"] * len(rows)
     return Chunk(schema, ops, [(*row, number * ROWS_AN_EPOCH + place) for place, row in enumerate(rows)])

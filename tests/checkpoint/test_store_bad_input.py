@@ -242,6 +242,24 @@ def test_rows_of_another_width_are_refused(rows: dict[str, list[Any]]) -> None:
         assert store.verify() == 1
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        *({"items": [(1, 0, "1", rank)]} for rank in (2.0, True, "7")),
+        *({"items": [(object_id, 0, "1", None)]} for object_id in (1.0, True, "1")),
+        {"index": [(True, "d", "List", "{}")]},
+        {"metadata": [("1", "length", "1")]},
+    ],
+    ids=str,
+)
+def test_ids_and_ranks_that_would_be_stored_as_others_are_refused(rows: dict[str, list[Any]]) -> None:
+    with quick_store(":memory:") as store:
+        with pytest.raises(CheckpointError, match="expected an int"):
+            store.append(Run(DIFFERENTIAL, **rows))
+        store.append(run_of({1: "a"}))
+        assert store.verify() == 1
+
+
 @pytest.mark.parametrize("count", [1, 3, 5, 31, 33, 239, 241, 700])
 def test_any_number_of_rows_is_stored_as_given(count: int) -> None:
     index = [(number, f"o{number}", "List" if number % 3 else None, None) for number in range(count)]

@@ -474,3 +474,13 @@ def test_what_cannot_be_a_key_is_named_before_anything_changes() -> None:
         with pytest.raises(TypeError, match="begins no inner sequence"):
             use()
     assert groups._following.value == many._following.value == 0  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "options", [{"count": 2.5}, {"count": True}, {"count": 0}, {"duration": float("nan")}, {"duration": float("inf")}]
+)
+def test_lengths_that_are_none_are_refused(options: Any) -> None:
+    with pytest.raises(ValueError, match="expected a positive"):
+        Buffer(**options)
+    with pytest.raises(ValueError, match="expected a positive"):
+        Window(options.pop("count", None), Select, **options)

@@ -158,3 +158,12 @@ def test_rows_of_one_key_count_in_their_order_also_where_the_key_is_named_again(
         rows = pipeline.source("rows", {"k": "int64", "w": "string?"}, key=["k"])
         rows.materialize("t", key=key, conflict="overwrite")
         assert pipeline.run_local([{"rows": before}, {"rows": batch}]).rows("t") == left
+
+
+@pytest.mark.parametrize("source_key", [[], ["k"], ["id"]])
+@pytest.mark.parametrize(("conflict", "left"), [("overwrite", (1, 1, 2)), ("ignore", (2, 1, 9))])
+def test_rows_count_in_the_order_in_which_they_came(source_key: Any, conflict: str, left: Any) -> None:
+    pipeline = Pipeline()
+    rows = pipeline.source("rows", {"id": "int64", "k": "int64", "v": "int64"}, key=source_key)
+    rows.materialize("t", key=["k"], conflict=conflict)
+    assert [row[:3] for row in pipeline.run_local([{"rows": [(2, 1, 9), (1, 1, 2)]}]).rows("t")] == [left]

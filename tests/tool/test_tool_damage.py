@@ -141,3 +141,20 @@ def test_no_command_holds_the_slots_in_memory(tmp_path: Path, command: str) -> N
         grown.append(peak(command, tmp_path / f"{slots}.db", *target))
     # Pages that SQLite caches, of two files where one is written; a slot in memory would cost more than 150 bytes.
     assert grown[1] - grown[0] < 12 * 1024
+
+
+@pytest.mark.parametrize("command", ["restore", "compact"])
+def test_damage_is_one_line_of_trouble_and_leaves_no_half_of_a_store(tool: Tool, tmp_path: Path, command: str) -> None:
+    with PersistedObjectSpace.open(tmp_path / "state.db") as space:
+        numbers = space.create_dictionary("numbers")
+        for number in range(60):
+            numbers[number % 7] = number
+            space.checkpoint()
+    newest_merged = "(SELECT max(run) FROM run WHERE state = 'merged')"
+    damage(tmp_path / "state.db", f"UPDATE state_item SET value = '99' WHERE checkpoint = {newest_merged}")
+    target = [tmp_path / "new.db"] if command == "restore" else []
+    arguments = [sys.executable, "-m", "checkpoint", command, tmp_path / "state.db", *target]
+    found = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout, found.stderr.count("\n")) == (2, "", 1), found
+    assert "merged run" in found.stderr
+    assert [one.name for one in tmp_path.iterdir() if one.name.startswith("new")] == []
