@@ -22,6 +22,8 @@ GROUP = 240
 
 _GROUPS = (GROUP, 32, 4, 1)
 
+_INTEGERS = {int, type(None)}
+
 NUMBERED = (
     ("checkpoint", "number"),
     ("state_index", "checkpoint"),
@@ -63,6 +65,10 @@ def _insert_group(connection: sqlite3.Connection, table: Table, run: RunNumber, 
     columns = list(zip(*rows, strict=True))
     if len(columns) != table.columns:
         raise ValueError(f"a row of {table.name} has {len(columns)} columns: expected {table.columns}")
+    for place in table.integers:
+        if strange := set(map(type, columns[place])) - _INTEGERS:
+            # SQLite would take it for another one, and what is read were not what was written.
+            raise TypeError(f"an id or rank in {table.name} is a {strange.pop().__name__}: expected an int")
     if columns[-1].count(None) == len(rows):
         columns.pop()
     connection.execute(_insertion(table, len(rows), len(columns)), (run, *chain(*columns)))

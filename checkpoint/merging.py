@@ -17,10 +17,13 @@ from checkpoint.filters import FilterMaker, is_stored
 from checkpoint.merge import GROUP, insert_rows
 from checkpoint.pages import PAGE_ROWS, TABLES, Table, merged_pages
 from checkpoint.reader import Reader
-from checkpoint.recent import Rows, kept_pages
+from checkpoint.recent import Gathered, Rows, kept_pages
 from checkpoint.run import digest_of, is_owner, owned_ids
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber, StoredRun
+
+_ITEMS = len(TABLES) - 1
+"""The place of the table of items."""
 
 _CHECK_COST, _DELETE_COST = 3, 3
 """How many rows are checked, or deleted, in the time in which one is copied."""
@@ -39,7 +42,7 @@ class Merge:
         keeps: whether to keep the rows of the merged run.
 
     ``copied`` counts the item rows of the parts that were dealt with, ``checking`` is the part that is being checked,
-    ``result`` is the merged run once it is complete, and ``merged`` its rows of each table where they are kept.
+    ``result`` is the merged run once it is complete, and ``merged`` its rows where they are kept.
     """
 
     def __init__(
@@ -54,7 +57,7 @@ class Merge:
         keeps: bool = False,
     ) -> None:
         self.run, self.parts = run, tuple(parts)
-        self.merged: list[list[Any]] | None = [] if keeps else None
+        self.merged = Gathered() if keeps else None
         self._kept = kept
         self._checks: dict[RunNumber, Check] = {}
         self.result: StoredRun | None = None
@@ -79,7 +82,7 @@ class Merge:
             for rows in _find_live(Reader(self._session, self.parts), live):
                 yield 1 + rows // _CHECK_COST
         for place, table in enumerate(TABLES):
-            yield from self._copy(connection, table, self._pages(place, table, live))
+            yield from self._copy(connection, place, self._pages(place, table, live))
         for part, check in self._checks.items():
             self.checking = part
             check.finish()
@@ -107,35 +110,33 @@ class Merge:
         self._checks[part].take(rows)
 
     def _copy(
-        self, connection: sqlite3.Connection, table: Table, pages: Iterator[tuple[int, list[Any]]]
+        self, connection: sqlite3.Connection, place: int, pages: Iterator[tuple[int, list[Any]]]
     ) -> Iterator[int]:
         left: list[Any] = []
-        if self.merged is not None:
-            self.merged.append([])
         for looked_at, rows in pages:
             rows = left + rows
             whole = len(rows) // GROUP * GROUP
-            self._write(connection, table, rows[:whole])
+            self._write(connection, place, rows[:whole])
             left = rows[whole:]
-            self.copied += looked_at if table is TABLES[-1] else 0
+            self.copied += looked_at if place == _ITEMS else 0
             yield 1 + looked_at
-        self._write(connection, table, left)
+        self._write(connection, place, left)
         for part, check in self._checks.items():
             self.checking = part
             check.end_table()
 
-    def _write(self, connection: sqlite3.Connection, table: Table, rows: list[Any]) -> None:
+    def _write(self, connection: sqlite3.Connection, place: int, rows: list[Any]) -> None:
         """Write some rows of the merged run, and their digest."""
         if not rows:
             return
-        insert_rows(connection, table, self.run, rows)
-        if self._filter and table is TABLES[-1]:
+        insert_rows(connection, TABLES[place], self.run, rows)
+        if self._filter and place == _ITEMS:
             self._filter.add(rows)
-        if self.merged is not None:
-            self.merged[-1] += rows
+        if self.merged is not None and not self.merged.add(place, rows):
+            self.merged = None
         connection.execute(
             "INSERT INTO portion SELECT ?1, 1 + coalesce(max(number), 0), ?2, ?3, ?4 FROM portion WHERE run = ?1",
-            (self.run, table.name, len(rows), digest_of(rows)),
+            (self.run, TABLES[place].name, len(rows), digest_of(rows)),
         )
 
 

@@ -31,6 +31,8 @@ class Table(NamedTuple):
     """The column whose NULL marks a deletion."""
     width: int
     """The number of columns of the key."""
+    integers: tuple[int, ...] = (0,)
+    """The places of the columns that hold integers alone."""
 
     @property
     def columns(self) -> int:
@@ -41,7 +43,7 @@ class Table(NamedTuple):
 TABLES = (
     Table("state_index", "object", "name, kind, codec", "kind", 1),
     Table("state_metadata", "object, key", "value", "value", 2),
-    Table("state_item", "object, slot", "value, rank", "value", 2),
+    Table("state_item", "object, slot", "value, rank", "value", 2, (0, 3)),
 )
 
 

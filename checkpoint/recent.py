@@ -9,7 +9,8 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from checkpoint.pages import PAGE_ROWS, Key, Table, in_use, key_order, newest_rows
+from checkpoint.pages import PAGE_ROWS, TABLES, Key, Table, in_use, key_order, newest_rows
+from checkpoint.run import table_bytes
 from checkpoint.tiers import RunNumber
 
 Rows = Sequence[list[Any]]
@@ -49,7 +50,7 @@ class RecentRuns:
         """
         if any(set(map(type, part)) - {tuple} for part in rows):
             return
-        weight = max(sum(map(len, rows)), size // _ROW_BYTES)
+        weight = _weight(rows, size)
         while self._room < weight:
             largest = max(self._sizes, key=self._sizes.__getitem__, default=None)
             if largest is None or self._sizes[largest] <= weight:
@@ -70,6 +71,27 @@ class RecentRuns:
     def _forget(self, run: RunNumber) -> None:
         del self._rows[run]
         self._room += self._sizes.pop(run)
+
+
+class Gathered:
+    """The rows of a run that is being made, to be kept; ``size`` is their bytes.
+
+    >>> rows = Gathered()
+    >>> rows.add(2, [(1, 3, "42", None)])
+    True
+    >>> rows.tables, rows.size
+    (([], [], [(1, 3, '42', None)]), 3)
+    """
+
+    def __init__(self) -> None:
+        self.tables: Rows = tuple([] for _ in TABLES)
+        self.size = 0
+
+    def add(self, place: int, rows: list[Any]) -> bool:
+        """Take the next rows of a table, given by its place; tell whether all of them may still be kept."""
+        self.tables[place].extend(rows)
+        self.size += table_bytes(place, rows)
+        return _weight(self.tables, self.size) <= MOST_ROWS
 
 
 def is_worth_keeping(rows: int, base: int) -> bool:
@@ -113,3 +135,7 @@ def _place_of(table: Table, rows: list[Any], end: Key) -> int:
         return bisect_left(rows, end)  # A row is greater than its own key, being longer.
     except TypeError:
         return bisect_left(rows, key_order(end), key=lambda row: key_order(row[: table.width]))
+
+
+def _weight(rows: Rows, size: int) -> int:
+    return max(sum(map(len, rows)), size // _ROW_BYTES)

@@ -163,7 +163,7 @@ class PageMeasure:
         place, rows = page
         self._go_on_to(place)
         self._digest.update(rows)
-        self._bytes += _BYTES[place](rows)
+        self._bytes += table_bytes(place, rows)
 
     def result(self) -> Measure:
         """Return slots, bytes and digest: these were all."""
@@ -262,9 +262,9 @@ def item_bytes(rows: Sequence[ItemRow]) -> int:
     return size
 
 
-def rows_bytes(tables: Sequence[list[Any]]) -> int:
-    """Return the bytes of the rows of each table: index, metadata and items."""
-    return sum(count(rows) for count, rows in zip(_BYTES, tables, strict=True))
+def table_bytes(place: int, rows: list[Any]) -> int:
+    """Return the bytes of rows of a table by its place: index, metadata, items."""
+    return _BYTES[place](rows)
 
 
 def _slot_bytes(slots: list[Slot]) -> int:

@@ -552,7 +552,6 @@ class CheckpointStore:
         """Write a run, and return its measure and the first id after those of its objects."""
         run.sort()
         merge.insert(connection, number, run)
-        _check_types(run)
         if is_partial:
             merge.complete(self._session, number, self._runs.live)
         elif run.kind is CheckpointKind.DIFFERENTIAL and self._runs.live:
@@ -720,16 +719,6 @@ def _write_pages(pages: Iterable[Page], connection: sqlite3.Connection, number: 
         measure.take((place, rows))
         following = max(following, rows[-1][0] + 1)
     return measure.result(), following
-
-
-def _check_types(run: Run) -> None:
-    """Refuse ids and ranks that SQLite would take for other ones than they are: ``True`` is stored as 1."""
-    found = {type(row[0]) for rows in (run.index, run.metadata) for row in rows}
-    found |= set(map(type, map(itemgetter(0), run.items))) | (
-        set(map(type, map(itemgetter(3), run.items))) - {type(None)}
-    )
-    if strange := found - {int}:
-        raise TypeError(f"the id of an object or the rank of a slot is a {strange.pop().__name__}: expected an int")
 
 
 Write = Callable[[sqlite3.Connection, int], tuple[Measure, int]]

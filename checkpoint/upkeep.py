@@ -14,7 +14,6 @@ from checkpoint.errors import CorruptStoreError
 from checkpoint.growth import Growth
 from checkpoint.merging import Merge, delete_rows
 from checkpoint.recent import RecentRuns, Rows, is_worth_keeping
-from checkpoint.run import rows_bytes
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
 
@@ -173,7 +172,7 @@ class Upkeep:
             assert merge.result is not None
             self._runs.published(merge.result)
             if merge.merged is not None:
-                self._recent.add(merge.run, merge.merged, rows_bytes(merge.merged))
+                self._recent.add(merge.run, merge.merged.tables, merge.merged.size)
         unneeded, self._unneeded = self._unneeded, ()
         if unneeded:
             self._runs.dropped(unneeded)

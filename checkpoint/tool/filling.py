@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from checkpoint.errors import CheckpointError
+from checkpoint.tool.source import remove_store
 
 _SAMPLE = 1000
 """How many rows decide which types the columns of a table have."""
@@ -47,8 +48,7 @@ def fill(path: str, name: str, rows: Iterator[Any], key: str | None, primary_key
             return space.checkpoint()
     except (CheckpointError, TypeError, ValueError) as error:
         if is_new:
-            for end in ("", "-wal", "-shm", ".lock", ".owner"):
-                Path(path + end).unlink(missing_ok=True)
+            remove_store(path)
         raise error if isinstance(error, CheckpointError) else CheckpointError(str(error)) from None
 
 

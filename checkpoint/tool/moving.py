@@ -14,7 +14,7 @@ from checkpoint.tool import printing
 from checkpoint.tool.command import cli, json_option, takes_source
 from checkpoint.tool.content import State
 from checkpoint.tool.selecting import require_found, selection
-from checkpoint.tool.source import Source, find, find_epoch
+from checkpoint.tool.source import Source, find, find_epoch, remove_store
 
 
 def takes_copy(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -103,8 +103,7 @@ def _reduce(target: str, names: tuple[str, ...]) -> int:
             new.compact(show)
             return len(new.reader().index())
     except BaseException:
-        for ending in ("", "-wal", "-shm", ".lock"):
-            Path(f"{target}{ending}").unlink(missing_ok=True)
+        remove_store(target)
         raise
 
 

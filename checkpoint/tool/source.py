@@ -313,3 +313,9 @@ def query(store: CheckpointStore, statement: str, *parameters: object) -> Iterat
     with store._session.cursor(statement, parameters) as fetch:
         while page := fetch(Reader.PAGE_ROWS):
             yield from page
+
+
+def remove_store(path: str) -> None:
+    """Remove a store that could not be completed, with all that lies beside it."""
+    for end in ("", "-wal", "-shm", ".lock", ".owner"):
+        Path(path + end).unlink(missing_ok=True)

@@ -61,7 +61,12 @@ class Operator(ABC):
 
     @abstractmethod
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
-        """Take some changes of one input, and return the changes of the output that are known already."""
+        """Take some changes of one input, and return the changes of the output that are known already.
+
+        Raises:
+            TypeError: it is no chunk.
+            SchemaMismatchError: the chunk has other columns than the input.
+        """
 
     def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
         """Take a promise: no later row of the input has less in the column. Return the promises for the output.

@@ -116,3 +116,15 @@ def halves(chunk: Chunk) -> Iterable[tuple[Change | None, Change | None]]:
             waiting = None
     if waiting is not None:
         yield waiting, None
+
+
+def unbroken(chunk: Chunk) -> Chunk:
+    """Return a chunk in which every half of an update that has no other half of its key beside it is plain."""
+    found: list[Change] = []
+    for old, new in halves(chunk):
+        is_pair = old is not None and new is not None and chunk.schema.same_key(old[1], new[1])
+        if old is not None:
+            found.append(old if is_pair else ("-", old[1]))
+        if new is not None:
+            found.append(new if is_pair else ("+", new[1]))
+    return Chunk(chunk.schema, [op for op, _ in found], [row for _, row in found])

@@ -153,6 +153,7 @@ class HashJoin(Operator):
 
         Raises:
             ValueError: there is no such side.
+            SchemaMismatchError: the chunk has other columns.
 
         Time: O(rows · (log n + matches)). Dirties: one slot a row, and one a match whose degree changes.
         """

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from objectspace.operators.canonical import dictionary_keys
-from objectspace.operators.chunks import Change, halves
+from objectspace.operators.chunks import Change, unbroken
 from objectspace.operators.net import net_changes
 from objectspace.operators.plan import Node
 from objectspace.operators.sources import ROW_ID
@@ -54,7 +54,7 @@ def _named_chunk(name: str, node: Node, given: Any, number: int, in_order: bool)
             _refuse_retractions(chunk)
         if numbered:
             return _numbered(chunk, node.schema, number, in_order=in_order)
-        return _paired(chunk) if in_order else _ordered(_net(chunk))
+        return unbroken(chunk) if in_order else _ordered(_net(chunk))
     except RowError as error:
         raise RowError(f"source {name!r}: {error}") from None
 
@@ -123,7 +123,7 @@ def _mixed(keys: Sequence[Any], chunk: Chunk) -> set[Any]:
 
 
 _HALVES: dict[Op, Op] = {"-": "U-", "+": "U+"}
-"""The halves of an update; :func:`_paired` makes those that stay alone plain again."""
+"""The halves of an update; :func:`unbroken` makes those that stay alone plain again."""
 
 
 def _ordered(chunk: Chunk) -> Chunk:
@@ -134,19 +134,7 @@ def _ordered(chunk: Chunk) -> Chunk:
     encode, key_of = chunk.schema.key_encoder.encode, chunk.schema.key_of
     changes = sorted(chunk.rows(), key=lambda change: encode(key_of(change[1])))
     found = _chunk_of(chunk.schema, changes)
-    return _paired(found) if "U-" in found.ops or "U+" in found.ops else found
-
-
-def _paired(chunk: Chunk) -> Chunk:
-    """Return a chunk in which every half of an update that has no other half of its key beside it is plain."""
-    found: list[Change] = []
-    for old, new in halves(chunk):
-        is_pair = old is not None and new is not None and chunk.schema.key_of(old[1]) == chunk.schema.key_of(new[1])
-        if old is not None:
-            found.append(old if is_pair else ("-", old[1]))
-        if new is not None:
-            found.append(new if is_pair else ("+", new[1]))
-    return _chunk_of(chunk.schema, found)
+    return unbroken(found) if "U-" in found.ops or "U+" in found.ops else found
 
 
 def _chunk_of(schema: TableSchema, changes: Sequence[Change]) -> Chunk:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from objectspace.operators.base import Operator
 from objectspace.operators.canonical import dictionary_keys, rank
-from objectspace.operators.chunks import check_chunk
+from objectspace.operators.chunks import taken, unbroken
 from objectspace.relational import Chunk, SchemaError, StateTable, TableSchema
 from objectspace.relational.chunk import Op
 from objectspace.relational.schema import Row
@@ -106,14 +106,17 @@ class Materialize(Operator):
         """Take changes, and return what they changed in the table.
 
         Raises:
+            SchemaMismatchError: the chunk has other columns.
             InconsistentOperationError: under ``"check"``, the chunk contradicts the table; nothing of it is applied.
 
         Time: O(rows · log n). Dirties: one slot a key that changes.
         """
-        check_chunk(self._input, chunk)
+        chunk = taken(self._input, chunk)
         if self.conflict == "check":
             self.table.write_chunk(chunk)
             return [chunk] if len(chunk) else []
+        if "U-" in chunk.ops:
+            chunk = unbroken(chunk)
         keys = self._keys_of(chunk.values)
         rows = dict(zip(keys, chunk.values))
         before = dict(zip(rows, self.table.get_rows(list(map(self._input.key_of, rows.values())))))
@@ -122,13 +125,7 @@ class Materialize(Operator):
     def _after(self, before: dict[Any, Row | None], keys: list[Any], chunk: Chunk) -> dict[Any, Row | None]:
         """Return the row of each key after the chunk."""
         after = before.copy()
-        changes = list(zip(keys, chunk.ops, chunk.values))
-        if "U-" in chunk.ops:
-            following = [*zip(keys[1:], chunk.ops[1:]), (None, "")]
-            changes = [
-                (key, "-" if op == "U-" and after != (key, "U+") else op, row)
-                for (key, op, row), after in zip(changes, following)
-            ]
+        changes = zip(keys, chunk.ops, chunk.values)
         if self.conflict == "overwrite" and not self._versions:
             after.update((key, None if op == "-" else row) for key, op, row in changes if op != "U-")
         else:

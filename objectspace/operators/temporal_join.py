@@ -128,6 +128,7 @@ class TemporalJoin(Operator):
 
         Raises:
             ValueError: there is no such side.
+            SchemaMismatchError: the chunk has other columns.
 
         Time: O(rows · log n). Dirties: one slot a row on the left, two on the right.
         """

@@ -166,6 +166,9 @@ class GroupTopN(Operator):
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
         """Take changes, and return what they changed in the first rows of their groups.
 
+        Raises:
+            SchemaMismatchError: the chunk has other columns.
+
         Time: O(rows · log n + groups touched · (offset + limit)). Dirties: one slot a row.
         """
         changes = net_changes(taken(self._output, chunk))

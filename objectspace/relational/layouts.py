@@ -16,9 +16,7 @@ SortKey = tuple[int, str]
 """The position of a column and its direction, with ``nulls first`` or ``nulls last`` where it is not the default."""
 
 ORDERED_CALLS = frozenset(
-    """
-    first_value last_value string_agg array_agg jsonb_agg jsonb_object_agg percentile mode
-    """.split()  # noqa: SIM905
+    ["first_value", "last_value", "string_agg", "array_agg", "jsonb_agg", "jsonb_object_agg", "percentile", "mode"]
 )
 """Calls that need their whole input in order."""
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from checkpoint import CheckpointStore, recent
 from checkpoint.pages import TABLES, merged_pages
-from checkpoint.recent import RecentRuns, Rows, kept_pages
+from checkpoint.recent import Gathered, RecentRuns, Rows, kept_pages
 from tests.checkpoint.store_helpers import quick_store, run_of, values_in
 
 SLOTS: list[Any] = [*range(400), 2.5, -1e30, "a", "b", "ä", b"", b"\xff"]
@@ -69,6 +69,28 @@ def test_smaller_runs_take_the_room_of_larger_ones(monkeypatch: pytest.MonkeyPat
     runs.add(8, rows_of(1), 99 * 128)
     runs.add(9, rows_of(1), 2 * 128)
     assert (runs.of([8]), runs.of([9])) == (None, [list(rows_of(1))])
+
+
+def test_rows_of_a_merged_run_are_gathered_only_while_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recent, "MOST_ROWS", 100)
+    few, wide = Gathered(), Gathered()
+    assert [few.add(2, list(rows_of(50)[2])) for _ in range(3)] == [True, True, False]
+    assert [wide.add(2, list(run_of({slot: "x" * 6_000}).items)) for slot in range(3)] == [True, True, False]
+    assert 18_000 <= wide.size <= 18_100
+
+
+def test_rows_too_wide_for_memory_are_merged_from_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recent, "MOST_ROWS", 1_000)
+    expected: dict[int, str] = {}
+    with quick_store(tmp_path / "state.db", history=1) as store:
+        for number in range(60):
+            values = {(number * 7 + slot) % 50: f"{number} " + "x" * 3_000 for slot in range(5)}
+            store.append(run_of(values))
+            expected |= values
+        assert values_in(store.reader()) == expected
+        assert store.verify() >= 1
+        kept = store._upkeep._recent
+        assert sum(kept._sizes.values()) <= 1_000
 
 
 def read_items(store: CheckpointStore) -> list[str]:

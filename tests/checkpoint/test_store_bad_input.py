@@ -222,39 +222,33 @@ def test_a_closed_store_refuses_all_work(tmp_path: Path) -> None:
     assert (tmp_path / "state.db").read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [
-        {"items": [(1, 0, "1")]},
-        {"items": [(1, slot, "1", slot, None) for slot in range(40)]},
-        {"items": [(1, 0, "1", None), (1, 1, "1")]},
-        {"metadata": [(1, "length")]},
-        {"metadata": [(1, "length", "1", None)]},
-        {"index": [(1, "d", "List")]},
-    ],
-    ids=str,
-)
-def test_rows_of_another_width_are_refused(rows: dict[str, list[Any]]) -> None:
-    with quick_store(":memory:") as store:
-        with pytest.raises(CheckpointError, match="a row that cannot be stored"):
-            store.append(Run(DIFFERENTIAL, **rows))
-        store.append(run_of({1: "a"}))
-        assert store.verify() == 1
+WRONG: list[dict[str, list[Any]]] = [
+    {"items": [(1, 0, "1")]},
+    {"items": [(1, slot, "1", slot, None) for slot in range(40)]},
+    {"items": [(1, 0, "1", None), (1, 1, "1")]},
+    {"metadata": [(1, "length")]},
+    {"metadata": [(1, "length", "1", None)]},
+    {"index": [(1, "d", "List")]},
+]
+
+RETYPED: list[dict[str, list[Any]]] = [
+    *({"items": [(1, 0, "1", rank)]} for rank in (2.0, True, "7")),
+    *({"items": [(object_id, 0, "1", None)]} for object_id in (1.0, True, "1")),
+    {"index": [(True, "d", "List", "{}")]},
+    {"metadata": [("1", "length", "1")]},
+]
 
 
 @pytest.mark.parametrize(
-    "rows",
-    [
-        *({"items": [(1, 0, "1", rank)]} for rank in (2.0, True, "7")),
-        *({"items": [(object_id, 0, "1", None)]} for object_id in (1.0, True, "1")),
-        {"index": [(True, "d", "List", "{}")]},
-        {"metadata": [("1", "length", "1")]},
-    ],
+    ("rows", "why"),
+    [*((rows, "a row that cannot be stored") for rows in WRONG), *((rows, "expected an int") for rows in RETYPED)],
     ids=str,
 )
-def test_ids_and_ranks_that_would_be_stored_as_others_are_refused(rows: dict[str, list[Any]]) -> None:
+def test_rows_of_another_width_or_that_would_be_stored_as_others_are_refused(
+    rows: dict[str, list[Any]], why: str
+) -> None:
     with quick_store(":memory:") as store:
-        with pytest.raises(CheckpointError, match="expected an int"):
+        with pytest.raises(CheckpointError, match=why):
             store.append(Run(DIFFERENTIAL, **rows))
         store.append(run_of({1: "a"}))
         assert store.verify() == 1

@@ -28,9 +28,9 @@ from tests.checkpoint.store_helpers import (
 )
 
 
-@pytest.fixture(params=[0, 30, recent.MOST_ROWS], ids=["from disk", "from either", "from memory"], autouse=True)
+@pytest.fixture(params=[30, recent.MOST_ROWS], ids=["from either", "from memory"], autouse=True)
 def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let runs be merged from memory, from the disk, and now so, now so."""
+    """Let runs be merged from memory alone, or now from memory and now from the disk."""
     monkeypatch.setattr(recent, "MOST_ROWS", request.param)
     monkeypatch.setattr(recent, "_TOGETHER", 1)
 

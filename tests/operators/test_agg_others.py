@@ -28,7 +28,6 @@ from objectspace.relational import (
     InconsistentOperationError,
     RowError,
     SchemaError,
-    SchemaMismatchError,
     StorageTable,
 )
 from tests.operators.agg_oracle import Log, Running, materialize, permuted, schema_of
@@ -139,13 +138,6 @@ def test_a_function_that_fails_leaves_the_chunk_untaken() -> None:
     with pytest.raises(ExpressionError):
         running.feed([("+", ("a", 2.0, 1, 1)), ("+", ("a", None, 1, 2))])
     assert running.barrier() == []
-
-
-def test_a_chunk_of_another_schema_is_refused() -> None:
-    other = schema_of("k string", "id int64", key=["id"])
-    for operator in (HashAgg(SCHEMA, ["k"], [AggCall("count")]), Filter(SCHEMA, ("v", ">", 1)), Union(SCHEMA)):
-        with pytest.raises(SchemaMismatchError, match="the chunk has the columns"):
-            operator.process(Chunk.from_rows(other, [("+", ("a", 1))]), operator.sides[0])
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from objectspace.operators import (
     SessionWindow,
     TemporalJoin,
     TopN,
+    Union,
     col,
 )
 from objectspace.relational import Column, SchemaError, SchemaMismatchError, StateTable, TableSchema
@@ -41,6 +42,7 @@ MADE: dict[str, Callable[[TableSchema], Operator]] = {
     "sessions": lambda schema: SessionWindow(schema, "v", 10, ["g"]),
     "temporal join": lambda schema: TemporalJoin(schema, schema, ["g"], ["g"], "v", "v"),
     "top n": lambda schema: TopN(schema, ["v"], limit=5),
+    "union": Union,
 }
 
 every_operator = pytest.mark.parametrize("name", sorted(MADE))

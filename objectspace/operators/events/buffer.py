@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral, Real
 from typing import Any
 
 from objectspace.operators.events.base import EventOperator
@@ -177,10 +178,10 @@ def check_lengths(kind: str, count: int | None, skip: int | None, duration: floa
     if count is None and duration is None:
         raise ValueError(f"a {kind} has a count, a duration or both")
     for what, number in (("count", count), ("skip", skip)):
-        if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number <= 0):
+        if number is not None and (not isinstance(number, Integral) or isinstance(number, bool) or number <= 0):
             raise ValueError(f"{what} is {number!r}: expected a positive whole number")
     for what, length in (("duration", duration), ("shift", shift)):
-        if length is not None and (not isinstance(length, int | float) or not 0 < length < math.inf):
+        if length is not None and (not isinstance(length, Real) or not 0 < length < math.inf):
             raise ValueError(f"{what} is {length!r}: expected a positive number")
     if (skip is not None and count is None) or (shift is not None and duration is None):
         raise ValueError("skip goes with a count, and shift with a duration")

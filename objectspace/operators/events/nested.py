@@ -44,9 +44,13 @@ class Nested(EventOperator):
         self._following.value = number + 1
         self._keys[number] = key
         self._numbers.setdefault(_one_nan(key), {})[number] = None
-        if self._timed is not None and self._inner(number).takes_time:
+        if self._timed is not None and self._takes_time(number):
             self._timed[number] = None
         return number
+
+    def _takes_time(self, number: int) -> bool:
+        """Tell whether time alone can change anything in an inner sequence, which need not be opened for it."""
+        return (self._opened.get(number) or self._make(self._keys[number])).takes_time
 
     def _of(self, key: Any) -> list[int]:
         """Return the numbers of the inner sequences of a key."""
@@ -88,7 +92,7 @@ class Nested(EventOperator):
     def _tick(self, at: float) -> list[Any]:
         out: list[Any] = []
         if self._timed is None:
-            self._timed = dict.fromkeys(number for number in self._keys if self._inner(number).takes_time)
+            self._timed = dict.fromkeys(number for number in self._keys if self._takes_time(number))
         for number in list(self._timed):
             out += self._tell(number, at)
         return out
