@@ -91,16 +91,18 @@ class SortedObject(KeyedObject):
         if kind is not self._simple or not table.complete:
             self._put_with_care(key, value)
             return
-        if key not in table.live:
-            if not _HAS_PLACE[kind](key):
-                self._put_with_care(key, value)
-                return
+        if key in table.live:
+            if not self._fresh and key not in table.edits:
+                table.note(key)
+        elif _HAS_PLACE[kind](key):
             self._home.touch(self)
             self._unsorted.append(key)
-        if self._fresh:
-            table.live[key] = value
+            if not self._fresh:
+                table.enter(key)
         else:
-            table.write(key, value)
+            self._put_with_care(key, value)
+            return
+        table.live[key] = value
 
     def _put_with_care(self, key: Any, value: Any) -> None:
         """Set the value of a key of which it is not clear yet that it has a place among the others."""
