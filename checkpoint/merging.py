@@ -15,15 +15,12 @@ from checkpoint.catalogue import marks, note_merged
 from checkpoint.digests import Check, check_of, check_run
 from checkpoint.filters import FilterMaker, is_stored
 from checkpoint.merge import GROUP, insert_rows
-from checkpoint.pages import PAGE_ROWS, TABLES, Table, merged_pages
+from checkpoint.pages import ITEMS, PAGE_ROWS, TABLES, Table, merged_pages
 from checkpoint.reader import Reader
 from checkpoint.recent import Gathered, Rows, kept_pages
 from checkpoint.run import digest_of, is_owner, owned_ids
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber, StoredRun
-
-_ITEMS = len(TABLES) - 1
-"""The place of the table of items."""
 
 _CHECK_COST, _DELETE_COST = 3, 3
 """How many rows are checked, or deleted, in the time in which one is copied."""
@@ -118,7 +115,7 @@ class Merge:
             whole = len(rows) // GROUP * GROUP
             self._write(connection, place, rows[:whole])
             left = rows[whole:]
-            self.copied += looked_at if place == _ITEMS else 0
+            self.copied += looked_at if place == ITEMS else 0
             yield 1 + looked_at
         self._write(connection, place, left)
         for part, check in self._checks.items():
@@ -130,7 +127,7 @@ class Merge:
         if not rows:
             return
         insert_rows(connection, TABLES[place], self.run, rows)
-        if self._filter and place == _ITEMS:
+        if self._filter and place == ITEMS:
             self._filter.add(rows)
         if self.merged is not None and not self.merged.add(place, rows):
             self.merged = None

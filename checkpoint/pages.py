@@ -46,6 +46,9 @@ TABLES = (
     Table("state_item", "object, slot", "value, rank", "value", 2, (0, 3)),
 )
 
+ITEMS = len(TABLES) - 1
+"""The place of the table of items."""
+
 
 def merged_pages(
     session: Session,

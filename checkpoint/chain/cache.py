@@ -34,6 +34,8 @@ from checkpoint.errors import (
     StoreLockedError,
     UnknownCheckpointError,
 )
+from checkpoint.pages import ITEMS
+from checkpoint.run import Page
 from checkpoint.store import CheckpointStore
 
 Fingerprint = list[tuple[int, str]]
@@ -135,9 +137,22 @@ def write_image(plan: OperatorPlan, shard: int) -> AcceptedRun:
     """
     lineage = plan.lineages[shard]
     with open_cache(plan, shard) as store:
-        pages = store.reader().image_pages()
+        pages = _reserving(store.reader().image_pages(), store.next_object_id() - 1)
         written = write_pages(plan.location, pages, plan.operator, shard, lineage[-1].epoch)
     return replace(written, replaces=standing(fingerprint_of(lineage)))
+
+
+def _reserving(pages: Iterator[Page], last: int) -> Iterator[Page]:
+    """Yield the pages of an image, and a row that keeps the ids up to the last one from being given again.
+
+    Caches that stand for the image still hold what objects that are gone have left: rows of a new one would lie on top.
+    """
+    greatest = 0
+    for place, rows in pages:
+        greatest = max(greatest, rows[-1][0])
+        yield place, rows
+    if greatest < last:
+        yield ITEMS, [(last, 0, None, None)]
 
 
 @contextmanager

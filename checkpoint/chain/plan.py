@@ -127,9 +127,11 @@ def save_run(plan: OperatorPlan, shard: int, run: Run, metrics: Mapping[str, flo
 
     Raises:
         CheckpointError: the location cannot be written.
-    Dirties: one new file, unless the run is empty; nothing shared changes.
+    Dirties: one new file, unless the run changes nothing; nothing shared changes.
     """
-    accepted = None if run.is_empty() else write_run(plan.location, run, plan.operator, shard, plan.epoch)
+    # An image without a row says that all is gone, where there was anything.
+    is_nothing = run.is_empty() and not (run.kind is CheckpointKind.FULL and plan.lineages[shard])
+    accepted = None if is_nothing else write_run(plan.location, run, plan.operator, shard, plan.epoch)
     return ShardSaved(plan.operator, shard, accepted, dict(metrics or {}))
 
 

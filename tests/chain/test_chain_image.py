@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,18 +14,21 @@ from uuid import uuid4
 
 import pytest
 
-from checkpoint import CheckpointError
+from checkpoint import CheckpointError, RunWriter
 from checkpoint.chain import (
     AcceptedRun,
     Chain,
     Location,
+    SourcePosition,
     collect_beside,
     location_at,
     open_cache,
     receipts,
+    save_run,
     write_image,
     write_image_beside,
 )
+from objectspace import PersistedObjectSpace
 
 from .chain_helpers import OPERATOR, Publisher
 from .faulty_location import FaultyLocation
@@ -184,3 +188,57 @@ def test_another_process_collects_and_nobody_waits_for_it(
     assert not collect_beside(FaultyLocation(chain.location, 0), 0, 1), "another process cannot reach it"
     monkeypatch.setattr(sys, "executable", str(tmp_path / "nothing"))
     assert not collect_beside(chain.location, 0, 1), "what cannot begin is no error of the epoch that was published"
+
+
+def work(
+    chain: Chain, cache: Path, change: Callable[[PersistedObjectSpace], object], full_after: int = 64, **publish: Any
+) -> Any:
+    """Publish an epoch in which a machine with a cache of its own changes the objects of the shard."""
+    plan = chain.begin(SourcePosition("q", chain.epoch), [OPERATOR], full_after, str(cache))
+    assert plan is not None
+    operator = plan.operators[OPERATOR]
+    with open_cache(operator, 0) as store:
+        space = PersistedObjectSpace(store)
+        change(space)
+        writer = RunWriter(operator.kind(0))
+        space.save(writer)
+        writer.commit()
+        saved = save_run(operator, 0, writer.run)
+    return chain.publish(plan, {OPERATOR: [saved]}, **publish)
+
+
+def objects_of(chain: Chain, cache: Path) -> dict[str, Any]:
+    """Return what the objects of the shard hold, as a machine with a cache of its own sees them."""
+    with open_cache(chain.operator_plan(OPERATOR, cache=str(cache)), 0) as store:
+        assert store.verify()
+        space = PersistedObjectSpace(store)
+        return {name: space.get(name).copy() for name in space}
+
+
+@pytest.mark.parametrize("is_all_gone", [False, True])
+def test_an_id_is_not_given_again_after_an_image(location: Location, tmp_path: Path, is_all_gone: bool) -> None:
+    chain, here, there = Chain.open_or_create(location, 1), tmp_path / "here", tmp_path / "there"
+    if not is_all_gone:
+        work(chain, here, lambda space: space.create_value("kept", 1))
+    work(chain, here, lambda space: space.create_sorted_dictionary("old").update(dict.fromkeys(range(50), "old")))
+    work(chain, here, lambda space: space.delete("old"))
+    image = image_of(chain, tmp_path / "beside")
+    work(chain, here, lambda space: None, images=[image])
+    assert chain.lineage(OPERATOR, 0)[0] == image
+    # The other machine begins with the image, which knows nothing of the object that is gone; this one has its rows.
+    new = dict.fromkeys(range(40, 20_000), "new")
+    work(chain, there, lambda space: space.create_sorted_dictionary("new").update(new))
+    wanted = {"new": new} if is_all_gone else {"kept": 1, "new": new}
+    assert objects_of(chain, here) == objects_of(chain, there) == objects_of(chain, tmp_path / "fresh") == wanted
+
+
+def test_an_image_without_a_row_says_that_all_is_gone(location: Location, tmp_path: Path) -> None:
+    chain, cache = Chain.open_or_create(location, 1), tmp_path / "cache"
+    work(chain, cache, lambda space: None, full_after=1)
+    assert chain.lineage(OPERATOR, 0) == ()
+    work(chain, cache, lambda space: space.create_list("list").append(1), full_after=1)
+    work(chain, cache, lambda space: space.get("list").extend(range(400)), full_after=1)
+    work(chain, cache, lambda space: space.delete("list"), full_after=1)
+    assert objects_of(chain, cache) == objects_of(chain, tmp_path / "fresh") == {}
+    work(chain, cache, lambda space: space.create_list("list").append(2), full_after=1)
+    assert objects_of(chain, cache) == objects_of(chain, tmp_path / "fresh") == {"list": [2]}
