@@ -21,12 +21,11 @@ def silent(done: int, total: int) -> None:
     """Tell nobody."""
 
 
-def first_kept(session: Session, runs: RunMap, keep: int | None, older_than: timedelta | None) -> int:
-    """Return the oldest checkpoint that a retention keeps and that can still be read; 0 for an empty store.
+def first_kept(session: Session, keep: int | None, older_than: timedelta | None) -> int:
+    """Return the oldest checkpoint that a retention keeps, be it that its rows were let go of already.
 
     Args:
         session: the store.
-        runs: its runs.
         keep: how many of the newest to keep at least.
         older_than: keep all that are younger.
     """
@@ -35,7 +34,7 @@ def first_kept(session: Session, runs: RunMap, keep: int | None, older_than: tim
     if older_than is not None:
         young = session.row("SELECT min(number) FROM checkpoint WHERE time >= ?", (timestamp(older_than),))[0]
         bounds.append(last if young is None else young)
-    return runs.readable(min(bounds))
+    return int(min(bounds))
 
 
 def first_younger(session: Session, age: timedelta, first: int) -> int:

@@ -412,8 +412,8 @@ class CheckpointStore:
             before = len(self._runs)
             if older_than is None:
                 keep = keep or self._retention.history
-            first = retention.first_kept(self._session, self._runs, keep, older_than)
-            self._reduce(first, progress)
+            first = retention.first_kept(self._session, keep, older_than)
+            self._reduce(self._runs.readable(first), progress)
             with self._transaction() as connection:
                 retention.forget(connection, self._runs, first, self._pins())
             self._load()

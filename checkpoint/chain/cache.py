@@ -23,6 +23,7 @@ from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
+from checkpoint.chain.collect import FLOORS, epochs_in
 from checkpoint.chain.location import Location
 from checkpoint.chain.manifest import AcceptedRun
 from checkpoint.chain.plan import Lineage, OperatorPlan, fingerprint_of, standing
@@ -169,6 +170,7 @@ def open_cache(plan: OperatorPlan, shard: int, later: Sequence[AcceptedRun] = ()
 
     Raises:
         CorruptStoreError: a run file is missing or damaged.
+        UnknownCheckpointError: the epoch was collected since the plan was made.
         CheckpointError: the location or the folder of the caches cannot be used.
     Time: O(rows of the runs that the cache lacks). Dirties: the cache, never the location.
     """
@@ -238,10 +240,25 @@ def _fresh(folder: Path, plan: OperatorPlan, shard: int) -> CheckpointStore:
     store = CheckpointStore(folder / f"{uuid4().hex}.db", durability="normal")
     try:
         catch_up(store, plan.location, plan.lineages[shard])
-    except BaseException:
+    except BaseException as error:
         store.close()
+        if isinstance(error, CorruptStoreError):
+            _require_kept(plan)
         raise
     return store
+
+
+def _require_kept(plan: OperatorPlan) -> None:
+    """Refuse a plan whose epoch was collected since it was made: then files of its lineages may be gone.
+
+    Raises:
+        UnknownCheckpointError: it was.
+    """
+    epoch, first = plan.epoch - 1, max(epochs_in(plan.location, FLOORS), default=1)
+    if epoch < first:
+        raise UnknownCheckpointError(
+            f"space at {plan.location.url}: epoch {epoch} was collected meanwhile: the oldest to be read is {first}"
+        )
 
 
 def _folder(plan: OperatorPlan, shard: int) -> Path:

@@ -7,7 +7,17 @@ from dataclasses import dataclass
 
 from checkpoint.chain.chain import Chain
 from checkpoint.chain.runfile import read_run
-from checkpoint.run import CheckpointKind, Run, index_bytes, item_bytes, metadata_bytes
+from checkpoint.run import (
+    CheckpointKind,
+    ItemRow,
+    Run,
+    Slot,
+    index_bytes,
+    is_owner,
+    item_bytes,
+    metadata_bytes,
+    owned_ids,
+)
 
 
 @dataclass(frozen=True)
@@ -79,27 +89,55 @@ class _Sizes:
     """The bytes of every live row of one shard."""
 
     def __init__(self) -> None:
-        self._rows: dict[Hashable, int] = {}
+        self._objects: dict[int, dict[Hashable, int]] = {}
+        self._owners: set[int] = set()
+        self._owned: dict[tuple[int, Slot], set[int]] = {}
         self.slots = 0
         self.bytes = 0
 
     def apply(self, run: Run) -> None:
         """Follow what a run changes."""
         if run.kind is CheckpointKind.FULL:
-            self._rows.clear()
-            self.slots = self.bytes = 0
+            self.__init__()  # type: ignore[misc]
         for index in run.index:
-            self._put(("index", index[0]), None if index[2] is None else index_bytes([index]))
+            if index[2] is None:
+                self._drop(index[0])
+                continue
+            self._put(index[0], None, index_bytes([index]))
+            if is_owner(index):
+                self._owners.add(index[0])
         for metadata in run.metadata:
-            self._put(("metadata", *metadata[:2]), None if metadata[2] is None else metadata_bytes([metadata]))
+            self._put(metadata[0], metadata[1], None if metadata[2] is None else metadata_bytes([metadata]))
         for item in run.items:
-            key = ("item", *item[:2])
-            self.slots -= key in self._rows
-            self.slots += item[2] is not None
-            self._put(key, None if item[2] is None else item_bytes([item]))
+            if item[0] in self._owners:
+                self._own(item)
+            self._put(item[0], (item[1],), None if item[2] is None else item_bytes([item]))
 
-    def _put(self, key: Hashable, size: int | None) -> None:
-        self.bytes -= self._rows.pop(key, 0)
+    def _own(self, item: ItemRow) -> None:
+        """Drop what a slot of an owner owns no more."""
+        owned = owned_ids([item[2]])
+        for gone in self._owned.pop(item[:2], set()) - owned:
+            self._drop(gone)
+        if owned:
+            self._owned[item[:2]] = owned
+
+    def _drop(self, object_id: int) -> None:
+        """Drop an object, and what it owns."""
+        rows = self._objects.pop(object_id, {})
+        self.bytes -= sum(rows.values())
+        self.slots -= sum(type(key) is tuple for key in rows)
+        if object_id in self._owners:
+            self._owners.discard(object_id)
+            for place in [place for place in self._owned if place[0] == object_id]:
+                for owned in self._owned.pop(place):
+                    self._drop(owned)
+
+    def _put(self, object_id: int, key: Hashable, size: int | None) -> None:
+        """Set the bytes of a row: of the index, of the metadata by their key, of a slot by a tuple that holds it."""
+        rows = self._objects.setdefault(object_id, {})
+        known = rows.pop(key, None)
+        self.bytes += (size or 0) - (known or 0)
+        if type(key) is tuple:
+            self.slots += (size is not None) - (known is not None)
         if size is not None:
-            self._rows[key] = size
-            self.bytes += size
+            rows[key] = size

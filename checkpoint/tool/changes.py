@@ -82,7 +82,9 @@ def diff(
     points = a if a is not None else _parent(source), b
     if patch is not None:
         if source.is_location:
-            raise CheckpointError("a patch is made of a store file: restore the shard into one first")
+            raise CheckpointError(
+                f"{source.path} is a space: a patch is of a store file and for one, and only a pipeline writes a space"
+            )
         if limit:
             raise CheckpointError("--limit with --patch would leave objects half changed: name an object instead")
         require_folder(patch)
@@ -115,9 +117,9 @@ def _require_checkpoint(source: Source, text: str | None) -> None:
 
 def _parent(source: Source) -> str:
     if source.is_location:
-        return "HEAD~1" if source.chain.epoch > source.chain.first_epoch else EMPTY
+        return "HEAD~1" if source.chain.epoch > 1 else EMPTY
     with source.open() as store:
-        return "HEAD~1" if len(store.checkpoints()) > 1 else EMPTY
+        return "HEAD~1" if any(record.number > 1 for record in store.checkpoints()) else EMPTY
 
 
 def _changes(source: Source, points: tuple[str | None, str | None], name: str | None) -> Iterator[_Seen]:

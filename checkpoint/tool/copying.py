@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import uuid4
 
 from checkpoint.chain import AcceptedRun, Chain, Lineage, Location, Manifest, SpaceFile, location_at, write_run
-from checkpoint.chain.collect import MANIFESTS, file_name, first_needed, needed_runs, raise_floor
+from checkpoint.chain.collect import FLOORS, MANIFESTS, RUNS, file_name, first_needed, needed_runs, raise_floor
 from checkpoint.chain.manifest import seal
 from checkpoint.chain.runfile import checksum, write_pages
 from checkpoint.errors import CheckpointError, CorruptStoreError
@@ -18,6 +18,7 @@ from checkpoint.run import Run
 from checkpoint.store import CheckpointStore
 from checkpoint.tool.content import State
 from checkpoint.tool.printing import Show
+from checkpoint.tool.rehearsal import Rehearsal
 from checkpoint.tool.selecting import require_found, selection
 from checkpoint.tool.source import fold_in
 
@@ -56,7 +57,6 @@ def fork_space(chain: Chain, target: str, epoch: int, names: Sequence[str], show
         CheckpointError: something is at the target already, it cannot be written, or no shard has one of the objects.
         CorruptStoreError: a file is missing or damaged.
     """
-    location = _founded(target)
     deletions = _deletions(chain, epoch, names)
     kept = [chain.manifest(number) for number in range(chain.first_epoch, epoch + 1)]
     first = first_needed(kept[0])
@@ -64,21 +64,22 @@ def fork_space(chain: Chain, target: str, epoch: int, names: Sequence[str], show
     needed = needed_runs(kept, kept[0], older)
     named = [run for manifest in [*older, *kept] for run in manifest.files if run.file in needed]
     runs = list({run.file: run for run in named}.values())
-    for done, run in enumerate(runs):
-        show(done, len(runs))
-        location.write(run.file, _read(chain.location, run))
-    space = SpaceFile(str(uuid4()), chain.shards_at(epoch))
-    if kept[0].epoch > 1:
-        raise_floor(location, kept[0].epoch, space.incarnation)
-    for manifest in [*older, *kept]:
-        _put(location, replace(manifest, incarnation=space.incarnation))
-    if deletions:
-        last = [write_run(location, run, operator, shard, epoch + 1) for (operator, shard), run in deletions.items()]
-        step = replace(kept[-1], epoch=epoch + 1, base=epoch, runs=tuple(last), metrics={})
-        kept.append(replace(step, incarnation=space.incarnation))
-        _put(location, kept[-1])
-        runs += last
-    _found(location, space)
+    with _founded(target) as location:
+        for done, run in enumerate(runs):
+            show(done, len(runs))
+            location.write(run.file, _read(chain.location, run))
+        space = SpaceFile(str(uuid4()), chain.shards_at(epoch))
+        if kept[0].epoch > 1:
+            raise_floor(location, kept[0].epoch, space.incarnation)
+        for manifest in [*older, *kept]:
+            _put(location, replace(manifest, incarnation=space.incarnation))
+        if deletions:
+            last = [write_run(location, run, *place, epoch + 1) for place, run in deletions.items()]
+            step = replace(kept[-1], epoch=epoch + 1, base=epoch, runs=tuple(last), metrics={})
+            kept.append(replace(step, incarnation=space.incarnation))
+            _put(location, kept[-1])
+            runs += last
+        _found(location, space)
     return Copied(len(kept), len(runs), sum(run.file_bytes for run in runs))
 
 
@@ -112,7 +113,14 @@ def _copy_of(chain: Chain, steps: Lineage) -> Iterator[CheckpointStore]:
 
 
 def restore_space(
-    chain: Chain, target: str, epoch: int, shards: Sequence[tuple[str, int]], names: Sequence[str], show: Show
+    chain: Chain,
+    target: str,
+    epoch: int,
+    shards: Sequence[tuple[str, int]],
+    names: Sequence[str],
+    show: Show,
+    *,
+    may_be_empty: bool = False,
 ) -> Copied:
     """Write the state of a space at one epoch, whole or only some objects, as a space with just this epoch.
 
@@ -123,59 +131,84 @@ def restore_space(
         shards: the shards to write; the others are empty.
         names: the objects to write; all where none is named.
         show: is told how many shards were written.
+        may_be_empty: whether to write a space also of shards that hold nothing yet.
 
     Raises:
         CheckpointError: something is at the target already, it cannot be written, or no shard has one of the objects.
     """
-    location = _founded(target)
     count = chain.shards_at(epoch)
     lineage = {operator: [0] * count for operator, _ in shards}
     runs: list[AcceptedRun] = []
     found: set[str] = set()
     objects = 0
-    for done, (operator, shard) in enumerate(shards):
-        show(done, len(shards))
-        steps = chain.lineage(operator, shard, epoch)
-        if not steps:
-            continue
-        with _copy_of(chain, steps) as store:
-            others, known = selection(State(store.reader()), names)
-            found |= known
-            if not others.is_empty():
-                store.append(others)
-            reader = store.reader()
-            objects += len(reader.index())
-            runs.append(write_pages(location, reader.image_pages(), operator, shard, epoch))
-        lineage[operator][shard] = epoch
-    require_found(names, found)
-    if not runs:
-        raise CheckpointError(f"{chain.location.url} holds nothing at epoch {epoch}: choose a later one")
-    space = SpaceFile(str(uuid4()), count)
-    if epoch > 1:
-        raise_floor(location, epoch, space.incarnation)
-    like = chain.manifest(epoch)
-    _put(
-        location,
-        replace(like, incarnation=space.incarnation, base=epoch - 1, runs=tuple(runs), images=(), lineage=lineage),
-    )
-    _found(location, space)
+    with _founded(target) as location:
+        for done, (operator, shard) in enumerate(shards):
+            show(done, len(shards))
+            steps = chain.lineage(operator, shard, epoch)
+            if not steps:
+                continue
+            with _copy_of(chain, steps) as store:
+                others, known = selection(State(store.reader()), names)
+                found |= known
+                if not others.is_empty():
+                    store.append(others)
+                reader = store.reader()
+                objects += len(reader.index())
+                runs.append(write_pages(location, reader.image_pages(), operator, shard, epoch))
+            lineage[operator][shard] = epoch
+        require_found(names, found)
+        if not runs and not may_be_empty:
+            raise CheckpointError(f"{chain.location.url} holds nothing at epoch {epoch}: choose a later one")
+        space = SpaceFile(str(uuid4()), count)
+        if epoch > 1:
+            raise_floor(location, epoch, space.incarnation)
+        like = replace(chain.manifest(epoch), incarnation=space.incarnation, base=epoch - 1)
+        _put(location, replace(like, runs=tuple(runs), images=(), lineage=lineage))
+        _found(location, space)
     return Copied(1, len(runs), sum(run.file_bytes for run in runs), objects)
 
 
 _SPACE = "space.json"
 
 
-def _founded(target: str) -> Location:
-    """Return the location of a new space.
+class _Noting(Rehearsal):
+    """A location that notes which files were made, in ``made``."""
+
+    def __init__(self, location: Location) -> None:
+        super().__init__(location, lambda done, total: None, is_dry=False)
+        self.made: list[str] = []
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file."""
+        super().write(name, data)
+        self.made.append(name)
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Put a file if it is absent."""
+        is_mine = super().create(name, data)
+        self.made += [name] if is_mine else []
+        return is_mine
+
+
+@contextmanager
+def _founded(target: str) -> Iterator[Location]:
+    """Give the location of a new space; where that fails, none of its files is left behind.
 
     Raises:
         CheckpointError: something is there already.
     """
-    location = location_at(target)
-    if location.read(_SPACE) is not None or location.names(""):
+    location = _Noting(location_at(target))
+    folders = (RUNS, MANIFESTS, FLOORS)
+    if {*location.names("")} - {*folders} or any(map(location.names, folders)):
         raise CheckpointError(f"{target} exists: a copy overwrites nothing; name another location")
     location.require_exclusive_create()
-    return location
+    try:
+        yield location
+    except BaseException:
+        with suppress(CheckpointError):
+            for name in reversed(location.made):
+                location.delete(name)
+        raise
 
 
 def _found(location: Location, space: SpaceFile) -> None:

@@ -179,6 +179,8 @@ def _space(source: Source, advice: list[str]) -> Facts:
     }
     if facts["longest lineage"] > _LONG_LINEAGE:
         advice.append("a lineage is long, so that a fresh machine reads many files: let the pipeline write full runs")
-    if leftovers:
+    # A younger one may be that of a write that is under way.
+    times = filter(None, map(chain.location.modified, leftovers))
+    if any(time.time() - modified > _OLD_SECONDS for modified in times):
         advice.append(f"there are temporary files of writes that were cut off: run `checkpoint gc {source.path}`")
     return facts

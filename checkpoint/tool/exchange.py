@@ -172,8 +172,9 @@ def import_(
     The object is a list of rows, with --key a dictionary, with --primary-key a relational table. The store is created
     where it does not exist. A dictionary whose rows have but one other column, `value`, holds the values alone.
 
-    JSON lines bring every value of an object back as it was, .parquet and .arrow the types of a table. A cell of CSV
-    that is JSON is read as such; an SQLite database gives what its cells hold.
+    JSON lines bring every value of an object back as it was; of a table what JSON has, and all else as text. .parquet
+    and .arrow bring the types of a table back, whole numbers as int64, lists and decimals without a scale as text. A
+    cell of CSV that is JSON is read as such; an SQLite database gives what its cells hold.
 
     \b
     Examples:

@@ -32,6 +32,8 @@ def fill(path: str, name: str, rows: Iterator[Any], key: str | None, primary_key
     """
     # The layer above: this is the one command that writes objects, and it is loaded for it alone.
     space_module = importlib.import_module("objectspace")
+    if name.startswith("$"):
+        raise CheckpointError(f"{name!r}: names that begin with a dollar are those of the library: choose another name")
     first = list(islice(rows, 1))  # a file that cannot be read leaves no new store
     rows = map(_restored, chain(first, rows))
     is_new = not Path(path).exists()
@@ -46,17 +48,19 @@ def fill(path: str, name: str, rows: Iterator[Any], key: str | None, primary_key
             else:
                 space.create_list(name).extend(rows)
             return space.checkpoint()
-    except (CheckpointError, TypeError, ValueError) as error:
+    except BaseException as error:
         if is_new:
             remove_store(path)
-        raise error if isinstance(error, CheckpointError) else CheckpointError(str(error)) from None
+        if isinstance(error, (TypeError, ValueError)) and not isinstance(error, CheckpointError):
+            raise CheckpointError(str(error)) from None
+        raise
 
 
 def _restored(row: Any) -> Any:
     """Return a row with the values that JSON does not have, such as ``{"$date": ...}``, as what they are."""
     try:
         return importlib.import_module("objectspace.codec").restore(row)
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return row  # a file from elsewhere may mean something else by a dollar
 
 

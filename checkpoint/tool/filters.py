@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
 from typing import Any
@@ -26,7 +26,7 @@ _SIGNS: dict[str, Callable[[Any, Any], Any]] = {
 _CONDITION = re.compile(r"(.+?)(!=|<=|>=|=|<|>)(.*)", re.DOTALL)
 
 
-def condition(text: str, columns: Sequence[str]) -> Callable[[Row], bool]:
+def condition(text: str, columns: Sequence[str], decimals: Collection[str] = ()) -> Callable[[Row], bool]:
     """Return what tells whether a row fulfils ``COLUMN=VALUE``; the other signs are ``!= < <= > >=``.
 
     Numbers are compared as numbers, all else as text; ``NULL`` stands for no value, which no other value is like.
@@ -34,6 +34,7 @@ def condition(text: str, columns: Sequence[str]) -> Callable[[Row], bool]:
     Args:
         text: the condition.
         columns: the columns that there are.
+        decimals: those that hold decimals, which are kept as text.
 
     Raises:
         CheckpointError: it is no condition, or names no column.
@@ -53,10 +54,10 @@ def condition(text: str, columns: Sequence[str]) -> Callable[[Row], bool]:
         if sign not in ("=", "!="):
             raise CheckpointError(f"{text!r}: NULL is compared by = and != only")
         return lambda row: (row.get(column) is None) is (sign == "=")
-    return lambda row: _holds(row.get(column), sign, value)
+    return lambda row: _holds(row.get(column), sign, value, is_decimal=column in decimals)
 
 
-def _holds(cell: Any, sign: str, value: str) -> bool:
+def _holds(cell: Any, sign: str, value: str, *, is_decimal: bool) -> bool:
     if cell is None:
         return False
     left: Any
@@ -66,8 +67,7 @@ def _holds(cell: Any, sign: str, value: str) -> bool:
         left, right = Decimal(str(cell)), _number(value)
         if right is None:
             return sign == "!="
-    elif sign not in ("=", "!=") and (numbers := (_number(left), _number(right)))[0] is not None:
-        # A decimal is kept as text.
+    elif (is_decimal or sign not in ("=", "!=")) and (numbers := (_number(left), _number(right)))[0] is not None:
         left, right = numbers if numbers[1] is not None else (left, right)
     return bool(_SIGNS[sign](left, right))
 

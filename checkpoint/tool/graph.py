@@ -193,12 +193,14 @@ def of_space(manifests: Sequence[Manifest], shards: Sequence[tuple[str, int]]) -
         )
     if len(shards) > len(columns):
         yield f"{len(shards) - len(columns)} more shards: choose with --operator and --shard"
+    chosen = set(shards)
     for manifest in manifests:
-        kinds = {(run.operator, run.shard): run.kind for run in manifest.runs}
-        cells = [_mark(manifest, shard, kinds.get(shard)) for shard in columns]
+        runs = {place: run for run in manifest.runs if (place := (run.operator, run.shard)) in chosen}
+        cells = [_mark(manifest, shard, runs[shard].kind if shard in runs else None) for shard in columns]
+        slots, size = sum(run.slots for run in runs.values()), sum(run.bytes for run in runs.values())
         yield (
-            f"{' '.join(cells)}  epoch {manifest.epoch}  {manifest.time}  {printing.count(manifest.slots, 'slot')},"
-            f" {printing.count(manifest.bytes, 'byte')}; query {manifest.source.query}, batch {manifest.source.batch}"
+            f"{' '.join(cells)}  epoch {manifest.epoch}  {manifest.time}  {printing.count(slots, 'slot')},"
+            f" {printing.count(size, 'byte')}; query {manifest.source.query}, batch {manifest.source.batch}"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,7 +14,7 @@ from checkpoint.tool import printing
 from checkpoint.tool.command import cli, json_option, takes_source
 from checkpoint.tool.content import State
 from checkpoint.tool.sizes import Owned, Sizes, dirty_slots
-from checkpoint.tool.source import Part, Source
+from checkpoint.tool.source import Part, Source, find_epoch
 
 
 @dataclass
@@ -72,8 +73,9 @@ def ls(source: Source, checkpoint: str | None, tree: bool, children: int, sort: 
       checkpoint ls s3://bucket/state --operator counts --shard 3
     """
     found: list[Listed] = []
+    epoch = find_epoch(source.chain, checkpoint) if source.is_location else None
     for part in source.parts(checkpoint):
-        merge_listed(found, list_of(part, children if tree else 0))
+        merge_listed(found, list_of(part, children if tree else 0, epoch), children)
     found.sort(key=lambda one: (0 if sort == "name" else -getattr(one, sort), one.operator or "", one.name))
     if is_json:
         for one in found:
@@ -88,15 +90,18 @@ def ls(source: Source, checkpoint: str | None, tree: bool, children: int, sort: 
     printing.print_table(header, rows)
 
 
-def list_of(part: Part, children: int = 0) -> Iterator[Listed]:
+def list_of(part: Part, children: int = 0, epoch: int | None = None) -> Iterator[Listed]:
     """Yield the objects of one store.
 
     Args:
         part: the store.
         children: how many of the objects that one owns to list.
+        epoch: of a shard, the epoch that is listed, in which it need not have written anything.
     """
     state = State(part.readers[0])
-    sizes, dirty = Sizes(part.store, state), dirty_slots(part.store, state)
+    sizes, dirty = Sizes(part.store, state), Counter[str]()
+    if epoch is None or part.store.epoch_of(state.reader.newest) == epoch:
+        dirty = dirty_slots(part.store, state)
     for name, parts in state.listed().items():
         size = sum(sizes.bytes[one] for one in parts)
         found = Listed(name, state.kind_of(name), _codec(state, name), part.operator, state.length(name), size)
@@ -111,8 +116,8 @@ def _codec(state: State, name: str) -> str:
     return "" if codec in (None, "{}") else str(codec)
 
 
-def merge_listed(found: list[Listed], more: Iterator[Listed]) -> None:
-    """Add what another shard holds to what is listed already."""
+def merge_listed(found: list[Listed], more: Iterator[Listed], children: int = 0) -> None:
+    """Add what another shard holds to what is listed already, with so many of the objects that one owns."""
     known = {(one.operator, one.name, one.kind): one for one in found}
     for one in more:
         whole = known.get((one.operator, one.name, one.kind))
@@ -121,7 +126,9 @@ def merge_listed(found: list[Listed], more: Iterator[Listed]) -> None:
             continue
         for key in ("length", "bytes", "dirty", "shards", "more"):
             setattr(whole, key, getattr(whole, key) + getattr(one, key))
-        whole.owned = sorted([*whole.owned, *one.owned], key=lambda owned: -owned.bytes)
+        owned = sorted([*whole.owned, *one.owned], key=lambda owned: -owned.bytes)
+        whole.owned = owned[:children]
+        whole.more += len(owned) - len(whole.owned)
 
 
 def _rows(one: Listed, tree: bool) -> Iterator[list[Any]]:

@@ -21,6 +21,8 @@ from checkpoint.tool.source import Source, query
 _RECENT = 60
 """How many of the newest checkpoints the rates are of."""
 
+_SHARD = "Shard"
+
 _HOT = 10
 """How many of the newest checkpoints say which objects are hot."""
 
@@ -37,7 +39,7 @@ class _Step:
 
 @dataclass
 class _Look:
-    """What was seen at one moment."""
+    """What was seen at one moment; the lengths of shards are not known without reading them."""
 
     steps: list[_Step]
     lengths: Counter[str]
@@ -56,7 +58,8 @@ class _Look:
 def top(source: Source, interval: float, count: int, most: int, is_json: bool) -> None:
     """Watch a store while it is written: checkpoints and bytes a second, the hottest objects, growth.
 
-    An object that did not shrink in five looks and grew is called out: it "only grows".
+    An object of a store that did not shrink in five looks and grew is called out: it "only grows". Of a space the
+    busiest shards are listed, with the slots that lie in the runs of each.
 
     \b
     Examples:
@@ -120,8 +123,7 @@ def _look_at_space(source: Source) -> _Look:
     for operator, shard in source.shards():
         name = f"{operator}/{shard}"
         lineage = chain.lineage(operator, shard) if chain.epoch else ()
-        # What a shard holds is not known without reading it; the slots of its lineage grow where it grows.
-        look.lengths[name], look.kinds[name] = sum(run.slots for run in lineage), "Shard"
+        look.lengths[name], look.kinds[name] = sum(run.slots for run in lineage), _SHARD
     return look
 
 
@@ -131,11 +133,12 @@ def _busiest(look: _Look, most: int) -> list[str]:
 
 def _lines(look: _Look, seen: dict[str, list[int]], most: int) -> list[str]:
     table: list[list[Any]] = [
-        [name, look.kinds[name], look.lengths[name], look.hot[name], "only grows" if _grows(seen[name]) else ""]
+        [name, look.kinds[name], look.lengths[name], look.hot[name], "only grows" if _grows(look, seen, name) else ""]
         for name in _busiest(look, most)
     ]
     sizes = printing.sparkline([step.bytes for step in look.steps])
-    header = ["name", "kind", "length", f"slots in the last {_HOT}", ""]
+    length = "slots in its runs" if _SHARD in look.kinds.values() else "length"
+    header = ["name", "kind", length, f"slots in the last {_HOT}", ""]
     return [_sentence(look.steps), f"bytes a checkpoint: {sizes}", "", *printing.table(header, table)]
 
 
@@ -144,16 +147,14 @@ def _fields(look: _Look, seen: dict[str, list[int]], most: int) -> dict[str, Any
     rates = (
         {"checkpoints_a_second": (len(look.steps) - 1) / seconds, "bytes_a_second": size / seconds} if seconds else {}
     )
-    objects = [
-        {
-            "name": name,
-            "kind": look.kinds[name],
-            "length": look.lengths[name],
-            "recent_slots": look.hot[name],
-            "only_grows": _grows(seen[name]),
-        }
-        for name in _busiest(look, most)
-    ]
+    objects = []
+    for name in _busiest(look, most):
+        fields = {"name": name, "kind": look.kinds[name], "length": look.lengths[name], "recent_slots": look.hot[name]}
+        if look.kinds[name] == _SHARD:
+            fields["run_slots"] = fields.pop("length")
+        else:
+            fields["only_grows"] = _grows(look, seen, name)
+        objects.append(fields)
     return {"epoch": look.steps[-1].epoch if look.steps else None, **rates, "objects": objects}
 
 
@@ -174,7 +175,10 @@ def _span(steps: list[_Step]) -> tuple[float, int]:
     return max(0.0, seconds), sum(step.bytes for step in steps[1:])
 
 
-def _grows(lengths: list[int]) -> bool:
-    """Tell whether a length never shrank over at least five looks, and grew."""
+def _grows(look: _Look, seen: dict[str, list[int]], name: str) -> bool:
+    """Tell whether the length of an object never shrank over at least five looks, and grew."""
+    lengths = seen[name]
+    if look.kinds[name] == _SHARD:
+        return False
     steps = [after - before for before, after in pairwise(lengths)]
     return len(lengths) >= 5 and min(steps) >= 0 and lengths[-1] > lengths[0]

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from checkpoint.errors import CheckpointError
 from checkpoint.record import CheckpointRecord
 from checkpoint.run import CheckpointKind
 from checkpoint.store import CheckpointStore
@@ -40,6 +41,9 @@ def log(source: Source, limit: int, objects: bool, is_graph: bool, others: tuple
       checkpoint log state.db --graph --with fork.db
       checkpoint log s3://bucket/state --objects
     """
+    if others and (source.is_location or is_json):
+        wrong = f"{source.path} is a space" if source.is_location else "--json draws nothing"
+        raise CheckpointError(f"--with draws another store file beside a store file: {wrong}")
     if source.is_location:
         _log_space(source, limit, objects, is_graph, is_json)
         return
@@ -115,8 +119,9 @@ def _written(store: CheckpointStore, shown: Sequence[CheckpointRecord]) -> dict[
 
 
 def _log_space(source: Source, limit: int, objects: bool, is_graph: bool, is_json: bool) -> None:
-    manifests = sorted(source.chain.manifests(), key=lambda manifest: -manifest.epoch)
-    shown = manifests[: limit or None]
+    chain = source.chain
+    after = max(chain.epoch - limit, chain.first_epoch - 1) if limit else 0
+    shown = list(chain.manifests(after))[::-1]
     chosen = source.shards(manifest.epoch for manifest in shown)
     if is_graph and not is_json:
         for line in graph.of_space(shown, chosen):
@@ -138,4 +143,4 @@ def _log_space(source: Source, limit: int, objects: bool, is_graph: bool, is_jso
             click.echo(printing.as_json({**named, **({"objects": counts} if objects else {})}))
         return
     _print(header, rows, [_by_name(counts) for counts in written] if objects else None)
-    _print_end([row[4] for row in rows[::-1]], len(manifests) - len(shown))
+    _print_end([row[4] for row in rows[::-1]], chain.epoch - len(shown) - max(0, chain.first_epoch - 1))

@@ -78,13 +78,14 @@ def _restore_store(source: Source, target: str, checkpoint: str | None, names: t
 
 def _restore_shard(source: Source, target: str, checkpoint: str | None, names: tuple[str, ...]) -> tuple[int, int]:
     epoch = find_epoch(source.chain, checkpoint)
-    if len(source.shards([epoch])) != 1:
-        raise CheckpointError(f"{source.path} has several operators: name one with --operator")
+    if len(shards := source.shards([epoch])) != 1:
+        what = "has several operators: name one with --operator" if shards else "has no epoch yet"
+        raise CheckpointError(f"{source.path} {what}")
     for part in source.parts(checkpoint):
         state = State(part.readers[0])
         require_found(names, {name for name in names if name in state}, state)
         if part.readers[0].newest == 0:
-            raise CheckpointError(f"{part.title} holds nothing at epoch {epoch}: choose a later one")
+            raise CheckpointError(f"{part.operator}/{part.shard} holds nothing at epoch {epoch}: choose a later one")
         origin = f"{source.path} ({part.operator}/{part.shard})"
         part.store.fork(target, part.store.checkpoints()[-1].epoch, origin=origin)
     return epoch, _reduce(target, names)

@@ -59,14 +59,14 @@ def bisect(
       checkpoint bisect state.db -- python check.py {}
       checkpoint bisect state.db --good 3 --bad HEAD~1 -- ./check {}
     """
-    if name is not None:
-        Contents(source, name)  # refuses a name that there is not
     if source.is_location:
         span, fork = _span_of_space(source, good, bad), _fork_of_space(source)
+        _require_known(source, name, span)
         found = _search(span, _Trial(source, command, fork, name))
     else:
         with source.open() as store:
             span = _span(store, good, bad)
+            _require_known(source, name, span)
             trial = _Trial(source, command, lambda step, path: store.fork(path, step.epoch), name)
             found = _search(span, trial)
     text = f"checkpoint {found.number}, epoch {found.epoch}, of {found.time} is the first at which the command fails"
@@ -89,6 +89,17 @@ def _span(store: CheckpointStore, good: str | None, bad: str | None) -> list[_St
     ]
 
 
+def _require_known(source: Source, name: str | None, span: Sequence[_Step]) -> None:
+    """Refuse the name of an object that there is neither at the good nor at the bad end."""
+    ends = [str(span[-1].number), str(span[0].number)]
+    if name is not None and not any(_has(source, name, point) for point in ends):
+        Contents(source, name, ends[0])
+
+
+def _has(source: Source, name: str, point: str) -> bool:
+    return any(name in State(part.readers[0]) for part in source.parts(point))
+
+
 def _no_span() -> CheckpointError:
     return CheckpointError("bisect takes a good checkpoint before a bad one: there are not two of them")
 
@@ -99,7 +110,8 @@ def _span_of_space(source: Source, good: str | None, bad: str | None) -> list[_S
     last = find_epoch(chain, bad)
     if not 0 < first < last:
         raise _no_span()
-    return [_Step(m.epoch, m.epoch, m.time, m.base) for m in chain.manifests(first - 1) if m.epoch <= last]
+    manifests = map(chain.manifest, range(first, last + 1))
+    return [_Step(manifest.epoch, manifest.epoch, manifest.time, manifest.base) for manifest in manifests]
 
 
 Fork = Callable[[_Step, Path], object]
@@ -111,7 +123,7 @@ def _fork_of_space(source: Source) -> Fork:
 
     def _fork(step: _Step, path: Path) -> None:
         shards = source.shards([step.epoch])
-        restore_space(source.chain, str(path), step.epoch, shards, (), lambda done, total: None)
+        restore_space(source.chain, str(path), step.epoch, shards, (), lambda done, total: None, may_be_empty=True)
 
     return _fork
 
@@ -165,7 +177,7 @@ class _Trial:
             return Path(os.devnull)
         point = str(step.number)
         with path.open("wb") as file:
-            if any(self.name in State(part.readers[0]) for part in self.source.parts(point)):
+            if _has(self.source, self.name, point):
                 for row in Contents(self.source, self.name, point).rows():
                     file.write(printing.as_json(row).encode() + b"\n")
         return path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -92,6 +92,8 @@ class Contents:
         lower: the least index or key.
         upper: the greatest one.
 
+    ``length`` is how many entries the shards have that were read so far, ``is_counted`` whether these were all.
+
     Raises:
         CheckpointError: there is no such object or column.
     """
@@ -114,12 +116,14 @@ class Contents:
         self.is_table = state.is_table(name)
         self.kind = state.kind_of(name)
         self.length = state.length(name)
+        self.is_counted = not part.title
         self._with_shard = bool(part.title) and not self.is_table
         self._own_header = state.header(name)
         self.header = ["operator", "shard", *self._own_header] if self._with_shard else self._own_header
         if conditions and not self.is_table:
             raise CheckpointError(f"--where goes with a table: {name!r} is a {self.kind}")
-        self._conditions = [condition(text, self.header) for text in conditions]
+        decimals = [one["name"] for one in self.columns or () if str(one["type"]).startswith("decimal")]
+        self._conditions = [condition(text, self.header, decimals) for text in conditions]
 
     def rows(self) -> Iterator[Row]:
         """Yield the rows, by column name. May be called once."""
@@ -128,6 +132,7 @@ class Contents:
         for part, state in self._parts:
             self.length += state.length(self.name)
             yield from self._rows_of(part, state)
+        self.is_counted = True
 
     def _rows_of(self, part: Part, state: State) -> Iterator[Row]:
         where = {"operator": part.operator, "shard": part.shard} if self._with_shard else {}
@@ -159,7 +164,9 @@ def split_epoch(source: Source, name: str) -> tuple[str, str | None]:
 
 
 def _show_table(contents: Contents, rows: list[Row]) -> None:
-    click.echo(f"{printing.plain(contents.name)} = {contents.kind} of {contents.length:,}")
+    # Where the limit was reached, the other shards were not even opened.
+    more = "" if contents.is_counted else " or more"
+    click.echo(f"{printing.plain(contents.name)} = {contents.kind} of {contents.length:,}{more}")
     if contents.is_table or len(contents.header) > 2:
         cells = [[_cell(row.get(column)) for column in contents.header] for row in rows]
         printing.print_table(list(contents.header), cells)
@@ -175,13 +182,19 @@ def _cell(value: Any) -> Any:
 
 def _show_lines(contents: Contents, rows: Iterator[Row], shape: str) -> None:
     if shape == "csv":
-        click.echo(printing.csv_line(contents.header))
+        _echo_csv(contents.header)
     for row in rows:
         ordered = [row.get(column) for column in contents.header]
         if shape == "json":
             click.echo(printing.as_json(dict(zip(contents.header, ordered, strict=True))))
         else:
-            click.echo(printing.csv_line(ordered))
+            _echo_csv(ordered)
+
+
+def _echo_csv(cells: Sequence[Any]) -> None:
+    """Print a line of CSV: as it is where it goes on, and without what a terminal would obey where one shows it."""
+    line = printing.csv_line(cells)
+    click.echo(printing.plain(line) if sys.stdout.isatty() else line, color=True)
 
 
 @cli.command()
@@ -193,8 +206,9 @@ def blame(source: Source, name: str, limit: int, is_json: bool) -> None:
     """Say of each slot of an object which checkpoint wrote it last.
 
     That is known as far as runs have not been merged: the number of a merged run is that of its newest checkpoint, and
-    is marked by ≤. NAME may be NAME[KEY], for one slot: its key is a number or text; for a table it is one of the
-    columns of the primary key, or all of them as they are printed.
+    is marked by ≤; so is that of a complete image, which holds what older checkpoints wrote, too. NAME may be
+    NAME[KEY], for one slot: its key is a number or text; for a table it is one of the columns of the primary key, or
+    all of them as they are printed.
 
     \b
     Examples:
@@ -210,7 +224,8 @@ def blame(source: Source, name: str, limit: int, is_json: bool) -> None:
         state = State(part.readers[0])
         plain_name, key = _keyed(state, name)
         if plain_name in state:
-            found += islice(_blamed(part, state, plain_name, key), (limit - len(found)) if limit else None)
+            blamed = _blamed(part, state, plain_name, key, _images(source, part))
+            found += islice(blamed, (limit - len(found)) if limit else None)
         if limit and len(found) >= limit:
             break
     if not found:
@@ -233,11 +248,14 @@ def _print_blamed_json(found: list[Blamed], is_space: bool) -> None:
 def _print_blamed(found: list[Blamed], is_space: bool) -> None:
     header = ["epoch", "key", "value"]
     rows: list[list[Any]] = [[one.epoch, one.shown, printing.short(one.value)] for one in found]
+    numbers = [one.epoch if is_space else one.number for one in found]
+    marked = [f"≤{number}" if one.merged else number for number, one in zip(numbers, found, strict=True)]
     if not is_space:
-        header = ["number", *header]
-        rows = [[f"≤{one.number}" if one.merged else one.number, *row] for one, row in zip(found, rows, strict=True)]
-    elif any(one.shard for one in found):
-        header, rows = ["shard", *header], [[one.shard, *row] for one, row in zip(found, rows, strict=True)]
+        header, rows = ["number", *header], [[number, *row] for number, row in zip(marked, rows, strict=True)]
+    else:
+        rows = [[number, *row[1:]] for number, row in zip(marked, rows, strict=True)]
+        if any(one.shard for one in found):
+            header, rows = ["shard", *header], [[one.shard, *row] for one, row in zip(found, rows, strict=True)]
     printing.print_table(header, rows)
 
 
@@ -252,7 +270,7 @@ class Blamed:
         key: the key; of a table the columns of the primary key.
         shown: the key in one line.
         value: the value.
-        merged: the slot lies in a merged run, of which this is the newest checkpoint.
+        merged: the slot lies in a merged run, of which this is the newest checkpoint, or in a complete image.
     """
 
     shard: str
@@ -271,7 +289,19 @@ def _require_known(source: Source, name: str, key: str | None) -> None:
         raise CheckpointError(f"{name!r} has no key {key!r}: see `checkpoint show {source.path} {name}`")
 
 
-def _blamed(part: Part, state: State, name: str, key: str | None) -> Iterator[Blamed]:
+def _images(source: Source, part: Part) -> set[int]:
+    """Return the numbers of the checkpoints that hold what older ones wrote, too: of complete images."""
+    records = part.store.checkpoints()
+    found = {record.number for record in records[1:] if record.kind is CheckpointKind.FULL}
+    if source.is_location and records and part.operator is not None and part.shard is not None:
+        chain, begin = source.chain, records[0].epoch
+        is_first = begin > chain.first_epoch and not chain.lineage(part.operator, part.shard, begin - 1)
+        if begin > 1 and not is_first:
+            found.add(records[0].number)
+    return found
+
+
+def _blamed(part: Part, state: State, name: str, key: str | None, images: set[int]) -> Iterator[Blamed]:
     """Yield the slots of an object, of a key-value table those of its partitions one after the other."""
     records = part.store.checkpoints()
     epochs = {record.number: record.epoch for record in records}
@@ -299,7 +329,8 @@ def _blamed(part: Part, state: State, name: str, key: str | None) -> Iterator[Bl
             if key is None or slots or {key, f"[{key}]"} & {*words, shown}:
                 written = max(number, _newest_of(part.store, runs, owned_ids([value]))) if is_owner(row) else number
                 last = int(written)
-                yield Blamed(part.title, last, epochs.get(last), found, shown, entry.value, written != last)
+                is_merged = written != last or last in images
+                yield Blamed(part.title, last, epochs.get(last), found, shown, entry.value, is_merged)
 
 
 def _newest_of(store: CheckpointStore, runs: str, owned: set[int]) -> RunNumber:

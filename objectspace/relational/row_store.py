@@ -51,6 +51,11 @@ class RowStore:
         return found
 
     @property
+    def name(self) -> str:
+        """What the dictionary is called now: a rollback may have taken a change of its name back."""
+        return str(self._rows.name)
+
+    @property
     def is_deleted(self) -> bool:
         """Whether the dictionary exists no more."""
         try:

@@ -462,14 +462,14 @@ class StateTable:
         self._buffer.clear()
         self._is_sealed()
         self._epoch = _last_epoch(self._space)
-        self._take_over(record_of(self._space, self.name) or self._record)
+        self._take_over(record_of(self._space, self._rows.name) or self._record)
 
     def __repr__(self) -> str:
         return f"StateTable({self.name!r}, {self.schema})"
 
     def _take_over(self, record: TableRecord) -> None:
         """Go on with what is stored of the table: a rollback may have taken a change of its schema back."""
-        if record.to_json() != self._record.to_json():
+        if (record.name, record.to_json()) != (self._record.name, self._record.to_json()):
             owned = self._keys.owned if self._keys.is_distributed else None
             self._record, self._codec = record, record.codec()
             self._keys = _key_space(self.name, record.schema, owned)

@@ -51,5 +51,5 @@ class Publisher:
         state.clear()
         state.update({slot: value for slot, value in merged.items() if value is not None})
         if not values:
-            return Run(kind)
+            return Run(CheckpointKind.DIFFERENTIAL)  # An empty image would say that all is gone.
         return run_of(dict(state) if kind is CheckpointKind.FULL else values, kind)

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from checkpoint import CheckpointError, RunWriter
+from checkpoint import CheckpointError, RunWriter, UnknownCheckpointError
 from checkpoint.chain import (
     AcceptedRun,
     Chain,
@@ -230,6 +230,33 @@ def test_an_id_is_not_given_again_after_an_image(location: Location, tmp_path: P
     work(chain, there, lambda space: space.create_sorted_dictionary("new").update(new))
     wanted = {"new": new} if is_all_gone else {"kept": 1, "new": new}
     assert objects_of(chain, here) == objects_of(chain, there) == objects_of(chain, tmp_path / "fresh") == wanted
+
+
+def test_receipts_count_what_is_there(location: Location, tmp_path: Path) -> None:
+    chain, cache = Chain.open_or_create(location, 1), tmp_path / "cache"
+    kept, given = "kept", dict.fromkeys(range(200), 1)
+    work(chain, cache, lambda space: space.create_list(kept).append(1))
+    alone = list(receipts(chain))[-1].state_bytes
+    work(chain, cache, lambda space: space.create_dictionary("gone").update(given))
+    work(chain, cache, lambda space: space.get("gone").clear())
+    work(chain, cache, lambda space: space.delete("gone"))
+    work(chain, cache, lambda space: space.create_dictionary("lists", of=list).update({"a": [1, 2], "b": [3]}))
+    work(chain, cache, lambda space: space.get("lists").pop("a"))
+    work(chain, cache, lambda space: space.delete("lists"))
+    found = list(receipts(Chain.open(location)))
+    assert [one.state_slots for one in found] == [1, 201, 1, 1, 6, 3, 1]
+    assert found[-1].state_bytes == found[3].state_bytes == alone
+
+
+def test_a_plan_whose_epoch_was_collected_says_so(location: Location, publish: Publisher, tmp_path: Path) -> None:
+    chain = Chain.open_or_create(location, 1)
+    publish(chain, {"a": 1})
+    plan = chain.operator_plan(OPERATOR, 1, cache=str(tmp_path / "late"))
+    for number in range(3):
+        publish(chain, {"a": number}, full_after=1)
+    chain.collect(grace_seconds=0, keep_epochs=1)
+    with pytest.raises(UnknownCheckpointError, match="epoch 1 was collected meanwhile"), open_cache(plan, 0):
+        pass
 
 
 def test_an_image_without_a_row_says_that_all_is_gone(location: Location, tmp_path: Path) -> None:

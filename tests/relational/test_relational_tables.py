@@ -354,6 +354,25 @@ def test_a_table_is_renamed_with_its_schema_and_watermarks(is_stored: bool) -> N
     assert (list(found.scan()), found.watermark) == ([(5, 5, 5)], 3)
 
 
+def test_a_rollback_over_a_renaming_takes_the_handles_back() -> None:
+    space = new_space()
+    other = TableSchema([Column("a", "int64"), Column("text", "string")], ["a"])
+    StateTable(space, "t", ORDERS).insert_row((1, 1, 1))
+    StateTable(space, "next", other).insert_row((1, "one"))
+    space.checkpoint(epoch=1)
+    rename_table(space, "t", "old")
+    rename_table(space, "next", "t")
+    handle = StateTable(space, "t")
+    assert list(handle.scan()) == [(1, "one")]
+    space.checkpoint(epoch=2)
+    space.rollback(epoch=1)
+    assert (handle.name, [column.name for column in handle.schema.columns]) == ("next", ["a", "text"])
+    handle.insert_row((2, "two"))
+    space.checkpoint(epoch=3)
+    assert list(StateTable(space, "t").scan()) == [(1, 1, 1)]
+    assert list(StateTable(space, "next").scan()) == list(handle.scan()) == [(1, "one"), (2, "two")]
+
+
 def test_a_save_has_no_earlier_epoch_than_the_last_one_sealed() -> None:
     table = filled()
     space: Any = table._space

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from checkpoint import CheckpointKind
 from objectspace import PersistedObjectSpace
+from objectspace.relational import Column, StateTable, TableSchema
 from tests.tool.conftest import Tool
 
 
@@ -57,6 +59,30 @@ def test_ls(tool: Tool, store: Path) -> None:
 def test_show(tool: Tool, store: Path, arguments: list[str], expected: list[str]) -> None:
     found = tool("show", store, *arguments)
     assert (found.exit_code, lines(found.output)) == (0, expected)
+
+
+def test_csv_has_what_is_stored(tool: Tool, tmp_path: Path) -> None:
+    with PersistedObjectSpace.open(tmp_path / "state.db") as space:
+        space.create_list("l").append("\x1b[31mred")
+        space.checkpoint()
+    assert tool("show", tmp_path / "state.db", "l", "--format", "csv").output == "key,value\n0,\x1b[31mred\n"
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        *(("price=1.5", "12"), ("price!=1.5", "3"), ("price>1.49", "123"), ("price=x", ""), ("price!=x", "123")),
+        *(("code=7", "2"), ("code!=7", "13"), ("code<8", "123")),
+    ],
+)
+def test_decimals_are_compared_as_numbers(tool: Tool, tmp_path: Path, condition: str, expected: str) -> None:
+    columns = [Column("id", "int64"), Column("price", "decimal"), Column("code", "string")]
+    with PersistedObjectSpace.open(tmp_path / "state.db") as space:
+        table = StateTable(space, "t", TableSchema(columns, ["id"]))
+        table.insert_rows([(1, Decimal("1.5"), "007"), (2, Decimal("1.50"), "7"), (3, Decimal(2), "07")])
+        space.checkpoint()
+    found = tool("show", tmp_path / "state.db", "t", "--where", condition, "--format", "json")
+    assert "".join(str(json.loads(line)["id"]) for line in found.output.splitlines()) == expected
 
 
 def test_diff(tool: Tool, store: Path) -> None:

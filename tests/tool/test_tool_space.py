@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 import sys
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,7 +15,7 @@ from typing import Any
 import pytest
 
 from checkpoint import CheckpointKind, RunWriter
-from checkpoint.chain import Chain, EpochPlan, SourcePosition, location_at, open_cache, save_run
+from checkpoint.chain import Chain, EpochPlan, SourcePosition, location_at, open_cache, save_run, write_image
 from checkpoint.tool.report import collect
 from checkpoint.tool.source import Source
 from objectspace import PersistedObjectSpace
@@ -295,3 +298,110 @@ def test_doctor_counts_the_files_that_no_epoch_needs(tool: Tool, long_space: Pat
     assert json.loads(tool("doctor", long_space, "--json").output)["run files that no readable epoch names"] == 0
     (long_space / "run" / "orphan.parquet").touch()
     assert json.loads(tool("doctor", long_space, "--json").output)["run files that no readable epoch names"] == 1
+
+
+@pytest.mark.parametrize(("limit", "said"), [(0, "Dictionary of 3\n"), (1, "Dictionary of 1 or more\n")])
+def test_a_count_says_whether_all_shards_were_read(tool: Tool, long_space: Path, limit: int, said: str) -> None:
+    assert tool("show", long_space, "counts", "-n", limit).output.startswith(f"counts = {said}")
+
+
+@pytest.mark.parametrize("options", [[], ["--shard", 1], ["--operator", OPERATOR, "--shard", 2]], ids=str)
+def test_the_slots_of_an_epoch_are_those_of_the_chosen_shards(
+    tool: Tool, long_space: Path, options: list[object]
+) -> None:
+    wrote = {row["epoch"]: row["slots"] for row in rows(tool, "log", long_space, "-n", 0, "--json", *options)}
+    graph = tool("log", long_space, "-n", 0, "--graph", *options).output
+    drawn = {int(epoch): int(slots) for epoch, slots in re.findall(r"epoch (\d+) .*? (\d+) slots?,", graph)}
+    assert drawn == wrote
+    for epoch in (1, 2, 7, 11, 29, 30):
+        (listed,) = rows(tool, "ls", long_space, f"@{epoch}", "--json", *options)
+        assert listed["dirty"] == wrote[epoch]
+
+
+def test_a_short_log_reads_the_newest_manifests_alone(tool: Tool, long_space: Path) -> None:
+    whole = tool("log", long_space, "-n", 3).output
+    assert "27 older" in whole
+    (oldest,) = (long_space / "manifest").glob("*01.json")
+    oldest.write_bytes(b"damaged")
+    assert tool("log", long_space, "-n", 3).output == whole
+    assert tool("bisect", long_space, "--good", 20, "--bad", 23, "--", "true").stderr.endswith("give a --bad one\n")
+    assert tool("log", long_space, "-n", 0).exit_code == 2
+    refused = tool("log", long_space, "--with", long_space / "other.db")
+    assert (refused.exit_code, "is a space" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("command", ["restore", "fork"])
+def test_a_copy_that_fails_leaves_the_place_free(tool: Tool, long_space: Path, tmp_path: Path, command: str) -> None:
+    victim = Chain.open(location_at(long_space)).lineage(OPERATOR, 2)[0].file
+    data = (long_space / victim).read_bytes()
+    (long_space / victim).write_bytes(data[:-3])
+    assert tool(command, long_space, tmp_path / "copy").exit_code == 2
+    (long_space / victim).write_bytes(data)
+    assert tool(command, long_space, tmp_path / "copy", "--object", "x").exit_code == 2
+    assert [path for path in tmp_path.glob("copy/**/*") if path.is_file()] == []
+    assert tool(command, long_space, tmp_path / "copy").exit_code == 0
+    assert state(tool, tmp_path / "copy") == expected(30)
+
+
+def test_shards_that_hold_nothing_yet(tool: Tool, tmp_path: Path) -> None:
+    publish, chain = Publisher(tmp_path / "caches"), Chain.open_or_create(location_at(tmp_path / "space"), 2)
+    assert "has no epoch yet" in tool("restore", tmp_path / "space", tmp_path / "one.db", "--shard", 0).stderr
+    publish(chain, {"a": 1}, {})
+    for number in (2, 3, 4):
+        publish(chain, {"a": 1}, {"b": number})
+    refused = tool("restore", tmp_path / "space", tmp_path / "one.db", 1, "--shard", 1)
+    assert f"{OPERATOR}/1 holds nothing at epoch 1" in refused.stderr
+    check = "import sys; from checkpoint.chain import *; c = Chain.open(location_at(sys.argv[1]))"
+    check += "; sys.exit(sum(r.slots for r in c.newest.runs) > 0 and c.epoch > 2)"
+    found = tool("bisect", tmp_path / "space", "--shard", 1, "--json", "--", sys.executable, "-c", check, "{}")
+    assert json.loads(found.stdout)["epoch"] == 3
+
+
+def test_the_slots_of_runs_say_nothing_of_growth(tool: Tool, long_space: Path) -> None:
+    looks = rows(tool, "top", long_space, "--count", 6, "--interval", 0, "--json")
+    assert [{"run_slots", "only_grows"} & {*one} for look in looks for one in look["objects"]] == [{"run_slots"}] * 18
+    assert "slots in its runs" in tool("top", long_space, "--count", 1).output
+
+
+def test_blame_marks_what_an_image_holds_of_older_epochs(tool: Tool, tmp_path: Path) -> None:
+    publish, chain = Publisher(tmp_path / "caches"), Chain.open_or_create(location_at(tmp_path / "space"), 1)
+    publish(chain, {"a": 1, "b": 1})
+    publish(chain, {"b": 2})
+    assert all(not row["merged"] for row in rows(tool, "blame", tmp_path / "space", "counts", "--json"))
+    image = write_image(chain.operator_plan(OPERATOR, cache=str(tmp_path / "cache")), 0)
+    publish(chain, {"c": 3}, images=[image])
+    found = {
+        row["key"]: (row["epoch"], row["merged"]) for row in rows(tool, "blame", chain.location.url, "counts", "--json")
+    }
+    assert found == {"a": (2, True), "b": (2, True), "c": (3, False)}
+    assert tool("blame", tmp_path / "space", "counts[a]").output.splitlines()[1].split() == ["≤2", "a", "1"]
+
+
+def test_a_run_that_an_image_stands_for_is_collected(tool: Tool, tmp_path: Path) -> None:
+    publish, chain = Publisher(tmp_path / "caches"), Chain.open_or_create(location_at(tmp_path / "space"), 1)
+    for number in range(3):
+        publish(chain, {f"k{number}": number})
+    image = write_image(chain.operator_plan(OPERATOR, cache=str(tmp_path / "cache")), 0)
+    publish(chain, {"last": 4}, images=[image])
+    assert tool("gc", tmp_path / "space", "--keep-epochs", 1, "--grace", 0).exit_code == 0
+    found = json.loads(tool("doctor", tmp_path / "space", "--json").output)
+    assert (found["run files"], found["run files that no readable epoch names"]) == (2, 0)
+    assert state(tool, tmp_path / "space") == {"k0": 0, "k1": 1, "k2": 2, "last": 4}
+    # The one epoch that is left has none before it to compare it with.
+    assert tool("diff", tmp_path / "space").exit_code == 2
+
+
+@pytest.mark.parametrize(("age", "status"), [(0, 0), (100_000, 2)])
+def test_doctor_minds_old_leftovers_alone(tool: Tool, long_space: Path, age: int, status: int) -> None:
+    staged = long_space / "run" / ".tmp-1"
+    staged.touch()
+    os.utime(staged, (time.time() - age,) * 2)
+    found = tool("doctor", long_space, "--json")
+    assert (found.exit_code, json.loads(found.output)["leftovers"]) == (status, ["run/.tmp-1"])
+
+
+def test_children_of_a_tree_are_counted_over_all_shards(tool: Tool, stock: Path) -> None:
+    (listed,) = (
+        row for row in rows(tool, "ls", stock, "--tree", "--children", 1, "--json") if row["kind"] == "KeyValueTable"
+    )
+    assert (len(listed["owned"]), listed["more"]) == (1, 1)

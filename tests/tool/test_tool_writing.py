@@ -183,6 +183,18 @@ def test_compact_and_prune(tool: Tool, store: Path) -> None:
     assert contents(store, "counts") == {"bob": -7}
 
 
+def test_prune_keeps_the_record_of_what_is_young(tool: Tool, tmp_path: Path) -> None:
+    with PersistedObjectSpace.open(tmp_path / "state.db") as space:
+        counts = space.create_dictionary("counts")
+        for number in range(60):
+            counts[number % 5] = number
+            space.checkpoint()
+    assert tool("prune", tmp_path / "state.db", "--older-than", 30).output.startswith("0 checkpoints cannot be read")
+    assert len(tool("log", tmp_path / "state.db", "-n", 0, "--json").output.splitlines()) == 60
+    assert tool("prune", tmp_path / "state.db", "--older-than", 0, "--keep", 7).exit_code == 0
+    assert len(tool("log", tmp_path / "state.db", "-n", 0, "--json").output.splitlines()) == 7
+
+
 def test_gc(tool: Tool, location: Path) -> None:
     assert tool("gc", location, "--grace", 0, "--keep-epochs", 1).exit_code == 0
     assert tool("verify", location).exit_code == 0
@@ -205,6 +217,11 @@ def test_bisect_gives_an_object_as_json(tool: Tool, store: Path) -> None:
     assert json.loads(found.stdout)["epoch"] == 50
     absent = tool("bisect", store, "--input", "late", "--json", "--", "sh", "-c", "! grep -q here")
     assert json.loads(absent.stdout)["epoch"] == 80
+    with PersistedObjectSpace.open(store) as space:
+        space.delete("late")
+        space.checkpoint(epoch=90)
+    gone = tool("bisect", store, "--bad", "@80", "--input", "late", "--json", "--", "sh", "-c", "! grep -q here")
+    assert json.loads(gone.stdout)["epoch"] == 80
     unknown = tool("bisect", store, "--input", "cuonts", "--", "true")
     assert (unknown.exit_code, "did you mean 'counts'?" in unknown.stderr) == (2, True)
 
@@ -329,6 +346,20 @@ def test_an_import_that_would_lose_something_is_refused(
     assert found.exit_code == 2
     assert expected in found.stderr
     assert not (tmp_path / "new.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "expected"),
+    [('{"a":' + "[" * 500 + "]" * 500 + "}", "t", "deep"), ('{"a":1}', "$tables", "begin with a dollar")],
+    ids=["deep", "dollar"],
+)
+def test_an_import_that_is_refused_leaves_no_store(
+    tool: Tool, tmp_path: Path, text: str, name: str, expected: str
+) -> None:
+    (tmp_path / "in.jsonl").write_text(text)
+    found = tool("import", tmp_path / "new.db", tmp_path / "in.jsonl", name)
+    assert (found.exit_code, expected in found.stderr) == (2, True), found.stderr
+    assert list(tmp_path.glob("new.db*")) == []
 
 
 @pytest.mark.parametrize(("last", "expected"), [('{"k":-1,"w":"x"}', "has a column 'w'"), ("[]", "row 1001 is []")])
