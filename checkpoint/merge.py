@@ -128,8 +128,9 @@ def numbers_in(session: Session, table: str, column: str) -> Iterator[RunNumber]
     """Yield the numbers of the runs that have rows in a table, by one search each instead of a scan."""
     number: Any = None
     while True:
-        where = "" if number is None else f"WHERE {column} > {number}"
-        number = session.row(f"SELECT min({column}) FROM {table} {where}")[0]
+        # In a damaged file it may be anything.
+        where, found = ("", ()) if number is None else (f"WHERE {column} > ?", (number,))
+        number = session.row(f"SELECT min({column}) FROM {table} {where}", found)[0]
         if number is None:
             return
         yield number

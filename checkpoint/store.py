@@ -246,10 +246,15 @@ class CheckpointStore:
         with self._mutex:
             fork(self._session, Path(path), self.reader(epoch=epoch).newest, progress, origin)
 
-    def holds(self, number: int, run: Run) -> bool:
+    def holds(self, number: int, run: Run, *, is_whole: bool = False) -> bool:
         """Tell whether checkpoint ``number`` is durable and holds just the rows of ``run``.
 
         It settles the question after a commit that failed in a way that leaves its outcome open.
+
+        Args:
+            number: the number.
+            run: the rows.
+            is_whole: whether a full run has all rows of its image, so that these are compared, too.
 
         Raises:
             StoreFailedError: the file system failed, so that nothing can be told before :meth:`reopen`.
@@ -259,7 +264,7 @@ class CheckpointStore:
         if found is None or found[0] != run.kind:
             return False
         # What a full run was completed by is not in the run.
-        return run.kind is CheckpointKind.FULL or found[1] == run.digest()
+        return (run.kind is CheckpointKind.FULL and not is_whole) or found[1] == run.digest()
 
     def next_object_id(self) -> int:
         """Return an object id greater than any that was ever stored, also of objects that exist no more."""

@@ -141,7 +141,7 @@ class RunWriter(Writer):
 
     def is_in(self, store: CheckpointStore) -> bool:
         """Tell whether the run was applied to ``store`` as its newest checkpoint."""
-        return self.is_durable() and store.holds(store.next_number() - 1, self.run)
+        return self.is_durable() and store.holds(store.next_number() - 1, self.run, is_whole=True)
 
     def _publish(self, run: Run) -> None:
         if self.kind is CheckpointKind.FULL and self._base is not None:

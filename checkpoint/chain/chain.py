@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Self
 from uuid import uuid4
@@ -24,8 +24,17 @@ from checkpoint.chain.collect import (
     remove_runs,
 )
 from checkpoint.chain.location import Location
-from checkpoint.chain.manifest import FORMAT_VERSION, AcceptedRun, Manifest, SourcePosition, seal, unseal
+from checkpoint.chain.manifest import (
+    FORMAT_VERSION,
+    PLAIN_FORMAT,
+    AcceptedRun,
+    Manifest,
+    SourcePosition,
+    seal,
+    unseal,
+)
 from checkpoint.chain.plan import (
+    MOST_CARRIED,
     EpochPlan,
     Lineage,
     OperatorPlan,
@@ -38,6 +47,9 @@ from checkpoint.errors import CheckpointError, CorruptStoreError, FencedError, U
 from checkpoint.run import CheckpointKind
 
 _SPACE = "space.json"
+
+CARRY_AFTER = 64
+"""After so many epochs in which a shard has had few runs its lineage begins anew with these."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +64,7 @@ class SpaceFile:
 
     incarnation: str
     shards: int
-    format: int = FORMAT_VERSION
+    format: int = PLAIN_FORMAT
 
 
 class Chain:
@@ -209,11 +221,10 @@ class Chain:
         begin = begins[shard] if shard < len(begins) else 0
         if not begin:
             return ()
-        # An image that was made beside the epochs holds what its epoch has written, too.
-        image = self.manifest(at).image(operator, shard)
-        steps = range(begin + 1 if image else begin, at + 1)
-        runs = tuple(run for step in steps for run in _runs_of(self._step(step, at), operator, shard))
-        return (image, *runs) if image else runs
+        # What a lineage starts from holds what the epoch that it begins with has written, too.
+        starts = self.manifest(at).starts(operator, shard)
+        steps = range(begin + 1 if starts else begin, at + 1)
+        return (*starts, *(run for step in steps for run in _runs_of(self._step(step, at), operator, shard)))
 
     def runs(self, operator: str, shard: int, first: int, last: int) -> Lineage:
         """Return the runs that the epochs from one to another, both included, have written of a shard, oldest first.
@@ -421,7 +432,8 @@ class Chain:
     ) -> Manifest:
         before = self.manifest(plan.base) if plan.base else None
         runs = tuple(message.run for message in saved if message.run)
-        return Manifest(
+        lineage, starts = self._begins_after(before, runs, images, shards)
+        manifest = Manifest(
             incarnation=self.incarnation,
             epoch=plan.epoch,
             base=plan.base,
@@ -429,12 +441,51 @@ class Chain:
             source=plan.source,
             committed={**(before.committed if before else {}), plan.source.query: plan.source.batch},
             runs=runs,
-            lineage=_lineage_after(before, (*images, *runs), shards),
-            images=_images_after(before, runs, images, shards),
+            lineage=lineage,
+            images=tuple(run for each in starts.values() for run in each),
             publisher=str(uuid4()),
             time=datetime.now(UTC).isoformat(timespec="milliseconds"),
             metrics=metrics,
         )
+        return manifest if manifest.is_plain else replace(manifest, format=FORMAT_VERSION)
+
+    def _begins_after(
+        self, before: Manifest | None, runs: Sequence[AcceptedRun], images: Sequence[AcceptedRun], shards: int
+    ) -> tuple[dict[str, list[int]], dict[tuple[str, int], Lineage]]:
+        """Return the epoch that the lineage of each shard begins with, and the runs that come before that.
+
+        Of shards that are new, because there are more or fewer, nothing before their first image counts.
+        """
+        is_same = before is not None and before.shards == shards
+        known = before.lineage if before else {}
+        begins = {operator: list(old) if is_same else [0] * shards for operator, old in known.items()}
+        starts: dict[tuple[str, int], Lineage] = {}
+        if before is not None and is_same:
+            for one in before.images:
+                starts[one.operator, one.shard] = (*starts.get((one.operator, one.shard), ()), one)
+            self._carry(before.epoch, begins, starts)
+            for image in images:
+                place = image.operator, image.shard
+                starts[place] = (image, *(run for run in starts.get(place, ()) if run.epoch > image.epoch))
+                begins[image.operator][image.shard] = max(image.epoch, begins[image.operator][image.shard])
+        for run in runs:
+            old = begins.setdefault(run.operator, [0] * shards)
+            if run.kind is CheckpointKind.FULL:
+                old[run.shard] = run.epoch
+                starts.pop((run.operator, run.shard), None)
+        return begins, starts
+
+    def _carry(self, base: int, begins: dict[str, list[int]], starts: dict[tuple[str, int], Lineage]) -> None:
+        """Let the lineages of shards that change seldom begin anew, with the few runs that they have.
+
+        Else every plan would go through all epochs since the last image, and none of their manifests could be removed.
+        """
+        for operator, old in begins.items():
+            for shard, begin in enumerate(old):
+                if begin and base > begin and (base - begin) % CARRY_AFTER == 0:
+                    lineage = self.lineage(operator, shard, base)
+                    if len(lineage) <= MOST_CARRIED:
+                        starts[operator, shard], old[shard] = lineage, base
 
     def _create(self, manifest: Manifest) -> bool:
         name = file_name(MANIFESTS, manifest.epoch)
@@ -468,30 +519,6 @@ class Chain:
         begins = [begin for shards in self._manifests[self._epoch].lineage.values() for begin in shards if begin]
         for epoch in [epoch for epoch in self._manifests if epoch < min(begins, default=self._epoch)]:
             del self._manifests[epoch]
-
-
-def _images_after(
-    before: Manifest | None, runs: Sequence[AcceptedRun], images: Sequence[AcceptedRun], shards: int
-) -> tuple[AcceptedRun, ...]:
-    """Return the images that shards start from: the one before, or a newer one, unless a full run has come."""
-    known = [*before.images, *images] if before is not None and before.shards == shards else []
-    found = {(one.operator, one.shard): one for one in known}
-    for run in runs:
-        if run.kind is CheckpointKind.FULL:
-            found.pop((run.operator, run.shard), None)
-    return tuple(found.values())
-
-
-def _lineage_after(before: Manifest | None, runs: Sequence[AcceptedRun], shards: int) -> dict[str, list[int]]:
-    old = before.lineage if before else {}
-    # Of shards that are new nothing before their first image counts.
-    is_rescaled = before is not None and before.shards != shards
-    lineage = {operator: [0] * shards if is_rescaled else list(begins) for operator, begins in old.items()}
-    for run in runs:
-        begins = lineage.setdefault(run.operator, [0] * shards)
-        if run.kind is CheckpointKind.FULL:
-            begins[run.shard] = run.epoch
-    return lineage
 
 
 def _runs_of(manifest: Manifest, operator: str, shard: int) -> Lineage:

@@ -124,8 +124,8 @@ def remove_manifests(location: Location, first: int) -> int:
 
 def _is_in_lineage(run: AcceptedRun, floor: Manifest) -> bool:
     begin = floor.lineage[run.operator][run.shard]
-    # An image holds what its epoch has written, too.
-    return 0 < begin <= run.epoch and not (begin == run.epoch and floor.image(run.operator, run.shard))
+    # What a lineage starts from holds what the epoch that it begins with has written, too.
+    return 0 < begin <= run.epoch and not (begin == run.epoch and floor.starts(run.operator, run.shard))
 
 
 def _old(location: Location, names: Iterable[str], grace_seconds: float, published: float) -> Iterator[str]:

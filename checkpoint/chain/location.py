@@ -124,12 +124,20 @@ def location_at(url: str | os.PathLike[str] | Location, options: Mapping[str, An
     text = os.fspath(url)
     parts = urlsplit(text)
     if parts.scheme in ("file", "local"):
-        return LocalLocation(Path(unquote(parts.path)))
+        return LocalLocation(_path_of(text, parts.netloc))
     if "://" not in text:
         return LocalLocation(Path(text))
     remote = RemoteLocation(text.rstrip("/"), dict(options or {}))
     remote.open_file_system()
     return remote
+
+
+def _path_of(url: str, host: str) -> Path:
+    if host not in ("", "localhost"):
+        raise CheckpointError(
+            f"{url!r} names the host {host!r}: give an absolute path, with three slashes, or a path without a protocol"
+        )
+    return Path(unquote(url.partition(":")[2].removeprefix("//").removeprefix(host)))
 
 
 @dataclass(frozen=True)

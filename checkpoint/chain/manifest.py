@@ -17,8 +17,11 @@ import orjson
 from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.run import CheckpointKind
 
-FORMAT_VERSION = 1
-"""The newest format of spaces, manifests and run files that this version reads, and the one that it writes."""
+FORMAT_VERSION = 2
+"""The newest format of manifests that this version reads."""
+
+PLAIN_FORMAT = 1
+"""That of spaces, and of manifests whose lineages begin with nothing but full runs and images of their epochs."""
 
 _LAYOUT = orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2
 
@@ -90,11 +93,13 @@ class Manifest:
         source: the micro-batch that made the epoch.
         committed: the last committed batch of every query that ever fed the space.
         runs: the accepted runs; a shard without a run has not changed.
-        lineage: by operator, for each shard the epoch of the full run that its state starts from (0: no run yet).
+        lineage: by operator, for each shard the epoch that its lineage begins with (0: no run yet): that of a full run,
+            or the one up to which ``images`` have its runs.
         publisher: the UUID of the attempt to publish, which makes the bytes of rivals differ.
         time: when it was published, ISO 8601 in UTC.
         metrics: figures about the epoch, such as rows and seconds.
-        images: the images that were made beside the epochs, of the shards whose state starts from one.
+        images: the runs with which lineages begin that do not begin with a full run of an epoch: an image that was made
+            beside the epochs, or what there is of a shard that changes seldom.
         format: the version of the format.
     """
 
@@ -110,16 +115,23 @@ class Manifest:
     time: str
     metrics: dict[str, float] = field(default_factory=dict)
     images: tuple[AcceptedRun, ...] = ()
-    format: int = FORMAT_VERSION
+    format: int = PLAIN_FORMAT
 
     @property
     def files(self) -> tuple[AcceptedRun, ...]:
-        """All run files that it names: those of the epoch, and the images made beside."""
+        """All run files that it names: those of the epoch, and those that lineages begin with."""
         return (*self.runs, *self.images)
 
-    def image(self, operator: str, shard: int) -> AcceptedRun | None:
-        """Return the image that the state of a shard starts from, where it was made beside the epochs."""
-        return next((one for one in self.images if (one.operator, one.shard) == (operator, shard)), None)
+    def starts(self, operator: str, shard: int) -> tuple[AcceptedRun, ...]:
+        """Return the runs that the lineage of a shard begins with where it is not with a full run of an epoch."""
+        return tuple(one for one in self.images if (one.operator, one.shard) == (operator, shard))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether each lineage begins with a full run, or an image of its epoch."""
+        places = [(run.operator, run.shard) for run in self.images]
+        begins = [self.lineage.get(operator, [])[shard:][:1] for operator, shard in places]
+        return len({*places}) == len(places) and begins == [[run.epoch] for run in self.images]
 
     @property
     def slots(self) -> int:
@@ -152,7 +164,7 @@ class Manifest:
             CorruptStoreError: the file is damaged.
             CheckpointError: the file has a newer format.
         """
-        values = unseal(data, place)
+        values = unseal(data, place, FORMAT_VERSION)
         try:
             with_types = {
                 "source": SourcePosition(**values["source"]),
@@ -175,6 +187,8 @@ class Manifest:
             known = all(type(begin) is int and 0 <= begin <= self.epoch for begin in begins)
             if len(begins) != self.shards or not known:
                 raise ValueError(f"{self.shards} shards of {operator!r} begin with the epochs {begins}")
+        if (self.format == PLAIN_FORMAT) is not self.is_plain:
+            raise ValueError(f"it has format {self.format}, and lineages as of another one")
         for run in self.files:
             # Whoever copies a space writes the file under this name.
             if run.shard not in range(self.shards) or not _RUN_FILE.fullmatch(run.file):
@@ -192,12 +206,13 @@ def seal(values: Mapping[str, Any]) -> bytes:
     return orjson.dumps({**body, "checksum": _checksum(body)}, option=_LAYOUT)
 
 
-def unseal(data: bytes, place: str) -> dict[str, Any]:
+def unseal(data: bytes, place: str, newest: int = PLAIN_FORMAT) -> dict[str, Any]:
     """Return the values in a file that ``seal`` has written.
 
     Args:
         data: the bytes of the file.
         place: how an error calls the file.
+        newest: the newest format to take.
 
     Raises:
         CorruptStoreError: the file is damaged.
@@ -209,9 +224,9 @@ def unseal(data: bytes, place: str) -> dict[str, Any]:
         raise CorruptStoreError(f"{place} is damaged: it is no JSON ({error}): restore it from a backup") from error
     if not isinstance(values, dict) or not isinstance(values.get("format"), int):
         raise CorruptStoreError(f"{place} is damaged: expected a JSON object with a format: restore it from a backup")
-    if values["format"] > FORMAT_VERSION:
+    if values["format"] > newest:
         raise CheckpointError(
-            f"{place} has format {values['format']}: expected at most {FORMAT_VERSION}: upgrade this package to read it"
+            f"{place} has format {values['format']}: expected at most {newest}: upgrade this package to read it"
         )
     expected = values.pop("checksum", None)
     try:

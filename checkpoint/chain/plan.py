@@ -21,6 +21,11 @@ from checkpoint.run import CheckpointKind, Run
 Lineage = tuple[AcceptedRun, ...]
 """The runs that make up a shard: one full run, then the differential ones, oldest first; empty before the first."""
 
+MOST_CARRIED = 4
+"""A lineage of so many runs is named whole by every manifest, rather than kept together by all since its first one."""
+
+_SELDOM = 16
+
 
 @dataclass(frozen=True)
 class OperatorPlan:
@@ -50,8 +55,13 @@ class OperatorPlan:
         return len(self.lineages)
 
     def is_image_due(self, shard: int) -> bool:
-        """Tell whether the differential runs of a shard are many, and outweigh the image that they start from."""
+        """Tell whether the differential runs of a shard are many, and outweigh the image that they start from.
+
+        Where they are few, and yet too many to be carried on, one is due after many epochs.
+        """
         lineage = self.lineages[shard]
+        if MOST_CARRIED < len(lineage) <= self.full_after:
+            return self.epoch - lineage[0].epoch > _SELDOM * self.full_after
         return len(lineage) > self.full_after and (sum(run.file_bytes for run in lineage[1:]) >= lineage[0].file_bytes)
 
     def kind(self, shard: int) -> CheckpointKind:
@@ -64,7 +74,7 @@ class OperatorPlan:
         lineage = self.lineages[shard]
         if not lineage:
             return CheckpointKind.FULL
-        due = self.is_image_due(shard) or len(lineage) > 16 * self.full_after
+        due = self.is_image_due(shard) or len(lineage) > _SELDOM * self.full_after
         return CheckpointKind.FULL if due else CheckpointKind.DIFFERENTIAL
 
 

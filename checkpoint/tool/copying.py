@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from checkpoint.chain import AcceptedRun, Chain, Lineage, Location, Manifest, SpaceFile, location_at, write_run
 from checkpoint.chain.collect import FLOORS, MANIFESTS, RUNS, file_name, first_needed, needed_runs, raise_floor
-from checkpoint.chain.manifest import seal
+from checkpoint.chain.manifest import PLAIN_FORMAT, seal
 from checkpoint.chain.runfile import checksum, write_pages
 from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.run import Run
@@ -162,7 +162,7 @@ def restore_space(
         space = SpaceFile(str(uuid4()), count)
         if epoch > 1:
             raise_floor(location, epoch, space.incarnation)
-        like = replace(chain.manifest(epoch), incarnation=space.incarnation, base=epoch - 1)
+        like = replace(chain.manifest(epoch), incarnation=space.incarnation, base=epoch - 1, format=PLAIN_FORMAT)
         _put(location, replace(like, runs=tuple(runs), images=(), lineage=lineage))
         _found(location, space)
     return Copied(1, len(runs), sum(run.file_bytes for run in runs), objects)

@@ -28,6 +28,7 @@ from checkpoint.chain import (
     write_image,
     write_image_beside,
 )
+from checkpoint.chain.chain import CARRY_AFTER
 from objectspace import PersistedObjectSpace
 
 from .chain_helpers import OPERATOR, Publisher
@@ -40,9 +41,9 @@ def chain(location: Location) -> Chain:
     return Chain.open_or_create(location, 1)
 
 
-def content(chain: Chain, cache: Path, epoch: int | None = None) -> dict[Any, Any]:
-    """Return what a cache in a folder gives of the shard."""
-    with open_cache(chain.operator_plan(OPERATOR, epoch, cache=str(cache)), 0) as store:
+def content(chain: Chain, cache: Path, epoch: int | None = None, shard: int = 0) -> dict[Any, Any]:
+    """Return what a cache in a folder gives of a shard."""
+    with open_cache(chain.operator_plan(OPERATOR, epoch, cache=str(cache)), shard) as store:
         return {item.slot: item.value for item in store.reader().items(1)}
 
 
@@ -64,7 +65,7 @@ def test_later_lineages_start_from_an_image(chain: Chain, publish: Publisher, tm
     manifest = publish(chain, {"k0": None, "last": 4}, images=[image])
     assert [run.epoch for run in chain.lineage(OPERATOR, 0)] == [3, 4, 5]
     assert [run.epoch for run in chain.lineage(OPERATOR, 0, 4)] == [1, 2, 3, 4]
-    assert chain.lineage(OPERATOR, 0)[0] == image == manifest.image(OPERATOR, 0)
+    assert chain.lineage(OPERATOR, 0)[0] == image == manifest.starts(OPERATOR, 0)[0]
     wanted = {"k1": "1", "k2": "2", "k3": "3", "last": "4"}
     opened = Chain.open(chain.location)
     assert content(opened, tmp_path / "new") == wanted
@@ -113,17 +114,22 @@ def test_a_cache_that_lost_its_end_is_not_taken_for_the_image(chain: Chain, publ
     assert not note.exists()
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_images_collections_and_caches_of_any_age_go_together(publish: Publisher, tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "carry_after", "quiet"), [(0, 64, 0), (1, 64, 0.3), (2, 3, 0.7), (3, 1, 0.7), (4, 2, 0.5)]
+)
+def test_images_collections_and_caches_of_any_age_go_together(
+    publish: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, carry_after: int, quiet: float
+) -> None:
+    monkeypatch.setattr("checkpoint.chain.chain.CARRY_AFTER", carry_after)
     rng, chain = random.Random(seed), Chain.open_or_create(location_at(f"memory://{uuid4().hex}"), 1)
     states: list[dict[Any, Any]] = [{}]
     made: list[AcceptedRun] = []
     adopted = 0
     for epoch in range(1, 41):
-        change = {rng.choice("abcdef"): rng.choice([None, epoch, epoch]), "last": epoch}
+        change = {} if rng.random() < quiet else {rng.choice("abcdef"): rng.choice([None, epoch, epoch]), "last": epoch}
         ready = [made.pop()] if made and rng.random() < 0.4 else []
         manifest = publish(chain, change, full_after=rng.choice([64, 64, 12]), images=ready)
-        adopted += ready != [] and manifest.image(OPERATOR, 0) == ready[0]
+        adopted += ready != [] and manifest.starts(OPERATOR, 0)[:1] == tuple(ready)
         merged = {**states[-1], **{slot: None if value is None else str(value) for slot, value in change.items()}}
         states.append({slot: value for slot, value in merged.items() if value is not None})
         if rng.random() < 0.3 and len(chain.lineage(OPERATOR, 0)) > 1:
@@ -140,6 +146,31 @@ def test_images_collections_and_caches_of_any_age_go_together(publish: Publisher
         assert content(opened, tmp_path / f"fresh {epoch}", epoch) == states[epoch]
     assert [receipt.state_slots for receipt in receipts(opened)] == [len(state) for state in states[-3:]]
     assert adopted > 0
+
+
+def test_a_shard_that_changes_no_more_keeps_no_manifest(publish: Publisher, tmp_path: Path) -> None:
+    chain = Chain.open_or_create(location_at(tmp_path / "space"), 2)
+    for number in range(300):
+        publish(chain, {"a": number}, {"b": number} if number < 3 else {}, full_after=16)
+        if number == 5:
+            assert content(chain, tmp_path / "old", shard=1) == {"b": "2"}
+    assert chain.newest is not None
+    assert (len(chain.newest.starts(OPERATOR, 1)), chain.newest.format) == (3, 2)
+    assert chain.newest.lineage[OPERATOR][1] > 300 - CARRY_AFTER
+    chain.collect(grace_seconds=0, keep_epochs=4)
+    assert len(chain.location.names("manifest")) <= CARRY_AFTER + 4
+    opened = Chain.open(chain.location)
+    assert [run.epoch for run in opened.lineage(OPERATOR, 1)] == [1, 2, 3]
+    for epoch in (opened.first_epoch, None):
+        for cache in ("old", "new"):  # an old cache of the shard serves as it is
+            assert content(opened, tmp_path / cache, epoch, shard=1) == {"b": "2"}
+    publish(chain, {}, {"b": 300})
+    assert content(chain, tmp_path / "new", shard=1) == {"b": "300"}
+    for command in ("fork", "restore"):
+        assert tool(command, chain.location.url, tmp_path / command) == 0
+        assert tool("verify", tmp_path / command) == 0
+        copy = Chain.open(location_at(tmp_path / command))
+        assert content(copy, tmp_path / "copies", shard=1) == {"b": "300"}
 
 
 def test_another_process_makes_the_same_image(publish: Publisher, tmp_path: Path) -> None:

@@ -136,3 +136,10 @@ def test_a_file_system_that_cannot_be_made_is_refused_with_the_reason() -> None:
     fsspec.register_implementation("stillborn", _WithoutJava, clobber=True)
     with pytest.raises(CheckpointError, match=r"stillborn://x: no file system for this URL \(Unable to load libjvm\)"):
         location_at("stillborn://x")
+
+
+def test_urls_of_files(tmp_path: Path) -> None:
+    for url in (f"file://{tmp_path}/a%20b?c#d", f"file:{tmp_path}/a b?c#d", f"local://localhost{tmp_path}/a b?c#d"):
+        assert location_at(url).url == f"{tmp_path}/a b?c#d"
+    with pytest.raises(CheckpointError, match="names the host 'state'"):
+        location_at("file://state/flights")

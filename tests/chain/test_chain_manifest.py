@@ -196,6 +196,7 @@ def test_damage_of_a_file_is_found(location: Location, publish: Publisher, name:
         {"shards": "1"},
         {"source": {}},
         {"unknown": 1},
+        {"format": 2},
     ],
 )
 def test_what_no_epoch_is_like_is_refused(location: Location, publish: Publisher, wrong: dict[str, Any]) -> None:
@@ -212,13 +213,13 @@ def test_what_no_epoch_is_like_is_refused(location: Location, publish: Publisher
         Chain.open(location)
 
 
-@pytest.mark.parametrize("name", ["space.json", "manifest/000000000001.json"])
-def test_a_newer_format_is_refused(location: Location, publish: Publisher, name: str) -> None:
+@pytest.mark.parametrize(("name", "newest"), [("space.json", 1), ("manifest/000000000001.json", 2)])
+def test_a_newer_format_is_refused(location: Location, publish: Publisher, name: str, newest: int) -> None:
     publish(Chain.open_or_create(location, 1), {"a": 1})
     values = orjson.loads(location.read(name) or b"")
     del values["checksum"]
-    location.write(name, seal({**values, "format": 2, "new": True}))
-    with pytest.raises(CheckpointError, match="has format 2: expected at most 1: upgrade"):
+    location.write(name, seal({**values, "format": newest + 1, "new": True}))
+    with pytest.raises(CheckpointError, match=f"has format {newest + 1}: expected at most {newest}: upgrade"):
         _ = Chain.open(location).newest
 
 

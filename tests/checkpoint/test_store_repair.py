@@ -82,11 +82,14 @@ def test_a_merged_run_of_what_it_cannot_hold_is_never_read(damage: str) -> None:
     assert store.verify() == 60
 
 
-def test_a_stray_row_is_reported() -> None:
+@pytest.mark.parametrize("number", [9, "z", b"z", 2.5, -1])
+def test_a_stray_row_is_reported(number: Any) -> None:
     store = make(":memory:", 3)
-    store.database.conn.execute("INSERT INTO state_item VALUES (9, 1, 1, '1', NULL)")
+    store.database.conn.execute("INSERT INTO state_item VALUES (?, 1, 1, '1', NULL)", [number])
+    with pytest.raises(CorruptStoreError, match="which has no run"):
+        store.verify()
     report = store.repair()
-    assert [text for text in report.damage if "state_item has rows under checkpoint 9" in text] == list(report.damage)
+    assert [text for text in report.damage if "state_item has rows under checkpoint" in text] == list(report.damage)
     assert (len(report.damage), store.verify()) == (1, 3)
 
 

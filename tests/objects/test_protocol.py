@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint import CheckpointError, CheckpointKind, CheckpointStore
+from checkpoint import CheckpointError, CheckpointKind, CheckpointStore, RunWriter
 from objectspace import (
     CheckpointProtocolError,
     DamagedObjectError,
@@ -568,3 +568,23 @@ def test_a_save_is_not_committed_onto_what_another_space_has_committed_since() -
         one.checkpoint()
     one.rollback()
     assert (store.verify(), one.get("letters")) == (2, {"a": 1, "c": 1})
+
+
+@pytest.mark.parametrize("kind", list(CheckpointKind))
+def test_a_run_that_nobody_applied_is_not_durable(kind: CheckpointKind) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    value = space.create_value("v", 1)
+    space.checkpoint(kind=CheckpointKind.FULL)
+    for is_applied in (False, True):
+        value.value += 1
+        writer = RunWriter(kind)
+        space.save(writer)
+        writer.commit()
+        if is_applied:
+            space.store.apply(writer.run)
+            space.on_saved()
+        else:
+            with pytest.raises(CheckpointProtocolError):
+                space.on_saved()
+        assert space.checkpoint().slots == (0 if is_applied else 1)
+        assert PersistedObjectSpace(space.store).get("v").value == value.value
