@@ -87,10 +87,11 @@ class Mine:
 
 
 class Sqlitedict:
-    """sqlitedict as it comes: pickled values, a thread that writes, no waiting for the disk."""
+    """sqlitedict, as its page advises for speed: pickled values, a thread that writes, no waiting for the disk."""
 
     def __init__(self, place: Path) -> None:
-        self.store = SqliteDict(str(place / "sqlitedict.db"))
+        # Else it would keep the stack of the caller with each call, for its log.
+        self.store = SqliteDict(str(place / "sqlitedict.db"), outer_stack=False)
         self.commit = self.store.commit
 
     def put(self, key: str, value: bytes) -> None:
@@ -155,6 +156,7 @@ class Handwritten:
         self.db = sqlite3.connect(place / "handwritten.db", isolation_level=None)
         self.db.execute("PRAGMA journal_mode=WAL")
         self.db.execute("PRAGMA synchronous=FULL")
+        self.db.execute("PRAGMA cache_size=-65536")
         columns = "family TEXT, key TEXT, version INTEGER, value BLOB, PRIMARY KEY (family, key)"
         self.db.execute(f"CREATE TABLE IF NOT EXISTS entry ({columns}) WITHOUT ROWID")
         self.version = 0

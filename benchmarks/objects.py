@@ -24,10 +24,14 @@ from sortedcontainers import SortedDict, SortedSet
 
 from benchmarks.timing import Action, Ratio, compare, folder, in_turn, machine, table
 from checkpoint import CheckpointStore
+from checkpoint.tiers import FAN_IN
 from objectspace import PersistedObjectSpace
 
 OPERATIONS = 100_000
 DIRTY_SLOTS = 2_000
+CYCLES = 3
+"""The bytes are those of so many times the checkpoints after which runs are merged."""
+
 VALUE = "{:044d}"
 """Values of 44 digits: with the quotes of their JSON and an integer key about 52 bytes a slot."""
 
@@ -216,29 +220,35 @@ def checkpoints(sizes: list[int]) -> str:
 
             measured = in_turn({name: partial(prepare, rival) for name, rival in rivals.items()}, 21)
             mine, rocks, floor = (measured[name] for name in rivals)
+            alone, merged = bytes_a_slot(rivals["objectspace"], partial(prepare, rivals["objectspace"]))
             rows.append(
                 (
                     f"{slots:,}",
                     *(f"{one.median / DIRTY_SLOTS * 1e6:.2f}" for one in (mine, rocks, floor)),
                     Ratio(mine, rocks).describe(),
                     f"{statistics.median(a / b for a, b in zip(mine.seconds, floor.seconds, strict=True)):.2f}",
-                    f"{bytes_a_slot(rivals['objectspace'], partial(prepare, rivals['objectspace'])):.0f}",
+                    f"{alone:.0f}",
+                    f"{merged:.0f}",
                 )
             )
             rivals["objectspace"].space.close()
-    header = ("stored slots", "us a slot", "rocksdict", "floor", "ratio to rocksdict", "ratio to floor", "bytes a slot")
+    ratios = ("ratio to rocksdict", "ratio to floor")
+    header = ("stored slots", "us a slot", "rocksdict", "floor", *ratios, "bytes a slot", "with merging")
     return table(f"Checkpoint of {DIRTY_SLOTS:,} random dirty slots", header, rows)
 
 
-def bytes_a_slot(mine: Mine, prepare: Callable[[], Action]) -> float:
-    """Return the bytes that the commits of ten checkpoints add to the write-ahead log, for each dirty slot."""
+def bytes_a_slot(mine: Mine, prepare: Callable[[], Action]) -> tuple[float, float]:
+    """Return the bytes that checkpoints add to the write-ahead log, for each dirty slot: the median, and the mean.
+
+    The median is that of a checkpoint alone, the mean has the merging, which comes in pieces.
+    """
     log = Path(mine.space.store.path + "-wal")
     found = []
-    for _ in range(10):
+    for _ in range(CYCLES * FAN_IN):
         mine.space.store.database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         prepare()()
         found.append(log.stat().st_size / DIRTY_SLOTS)
-    return statistics.median(found)
+    return statistics.median(found), statistics.fmean(found)
 
 
 # Opening and reading --------------------------------------------------------------------------------------------------

@@ -200,7 +200,8 @@ class Race:
             self._require_one_answer(step, answers)
         for name in list(self.workers):
             self._settle(name, measured[name], case)
-        case.contestants = {name: found for name, found in measured.items() if found.wall}
+        # Who failed on the way has fewer repetitions than the others, and no sizes.
+        case.contestants = {name: found for name, found in measured.items() if found.wall and name not in case.absent}
         return case
 
     def _goes_on(self, found: Measurement) -> bool:

@@ -196,8 +196,8 @@ class CheckpointStore:
 
         Raises:
             UnknownCheckpointError: there is no such checkpoint, or its rows were merged into a newer one.
-        Time: O(rows of the runs between the two); O(state) where these are not there any more. The changes are
-        streamed.
+        Time: O(rows of the runs between the two); where an object went in between, also O(slots of the objects that own
+        others); O(state) where the runs are not there any more. The changes are streamed.
         """
         before = self._reader_of(0 if a is None and a_epoch is None else a, a_epoch)
         return differences(before, self._reader_of(b, b_epoch))

@@ -84,10 +84,11 @@ def step(count: int, kind: str) -> Step:
     return Step(f"{count:,} {kind}", count, {"kind": kind}, x, least_state=count)
 
 
-# The large ones come last: what they leave to be merged is then not counted as that of the small ones.
-FEW = tuple(step(count, "random") for count in (1, 10, 100, 1_000))
+# The large ones come late: what they leave to be merged is then not counted as that of the small ones. What is appended
+# stays, so that it comes last.
+FEW = (*(step(count, "random") for count in (1, 10, 100, 1_000)), step(1_000, "clustered"))
 MANY = tuple(step(count, "random") for count in (10_000, 100_000))
-SHAPES = (step(1_000, "clustered"), step(1_000, "appended"))
+APPENDED = step(1_000, "appended")
 
 CHURN = Step("1,000 random", 1_000, {"kind": "random"})
 
@@ -102,14 +103,14 @@ SCENARIOS = (
         contestants=CONTESTANTS,
         quick=Sizes(
             states=(10_000, 100_000),
-            steps=(step(1, "random"), step(100, "random"), step(1_000, "random"), *SHAPES, step(10_000, "random")),
+            steps=(step(1, "random"), step(100, "random"), *FEW[3:], step(10_000, "random"), APPENDED),
             repetitions=7,
             seconds=0.7,
             patience=45,
         ),
         full=Sizes(
             states=(10_000, 100_000, 1_000_000, 10_000_000),
-            steps=(*FEW, *SHAPES, *MANY),
+            steps=(*FEW, *MANY, APPENDED),
             repetitions=21,
             seconds=8,
             patience=1_800,

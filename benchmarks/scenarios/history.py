@@ -45,6 +45,8 @@ class Reading(Subject):
         slots: int = self.settings["slots"]
         if step.values["kind"] == "range":
             start = chance.randrange(slots - step.units)
+            self.close()
+            self.open()
             return partial(self.range, start, start + step.units)
         keys = chance.sample(range(slots), step.units)
         if step.values["kind"] == "cold":
@@ -88,9 +90,6 @@ class OurRuns(Reading):
         found = super().action(step, chance)
         if len(self.store.checkpoints()) != self.state:
             raise AssertionError(f"expected {self.state} checkpoints, found {len(self.store.checkpoints())}")
-        if step.values["kind"] == "range":
-            self.close()
-            self.open()
         return found
 
     def close(self) -> None:
@@ -116,7 +115,6 @@ class Table(Reading):
 
     def open(self) -> None:
         self.db = connect(self.place / "plain.db")
-        self.db.execute("PRAGMA cache_size = -65536")
 
     def points(self, keys: list[int]) -> list[str]:
         query = "SELECT value FROM item WHERE slot = ?"
