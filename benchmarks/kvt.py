@@ -89,9 +89,11 @@ class Mine:
 class Sqlitedict:
     """sqlitedict, as its page advises for speed: pickled values, a thread that writes, no waiting for the disk."""
 
+    keeps_stacks = False
+    """Whether it keeps the stack of the caller with each call, for its log."""
+
     def __init__(self, place: Path) -> None:
-        # Else it would keep the stack of the caller with each call, for its log.
-        self.store = SqliteDict(str(place / "sqlitedict.db"), outer_stack=False)
+        self.store = SqliteDict(str(place / f"{type(self).__name__}.db"), outer_stack=self.keeps_stacks)
         self.commit = self.store.commit
 
     def put(self, key: str, value: bytes) -> None:
@@ -113,6 +115,12 @@ class Sqlitedict:
 
     def close(self) -> None:
         self.store.close()
+
+
+class SqlitedictAsItComes(Sqlitedict):
+    """sqlitedict with all its defaults."""
+
+    keeps_stacks = True
 
 
 class Diskcache:
@@ -200,13 +208,14 @@ class Handwritten:
 RIVALS: dict[str, Callable[[Path], Rival]] = {
     "objectspace.kvt": Mine,
     "sqlitedict": Sqlitedict,
+    "sqlitedict as it comes": SqlitedictAsItComes,
     "diskcache": Diskcache,
     "handwritten SQLite": Handwritten,
 }
 
 PROMISES = [
     ("objectspace.kvt", "everything up to the last checkpoint", "yes", "yes"),
-    ("sqlitedict", "may be damaged: synchronous=OFF", "no", "no"),
+    ("sqlitedict, with outer_stack=False and as it comes", "may be damaged: synchronous=OFF", "no", "no"),
     ("diskcache", "the last commits may be missing: synchronous=NORMAL", "no", "no"),
     ("handwritten SQLite", "everything up to the last commit", "yes", "no"),
 ]
