@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from checkpoint import CheckpointStore
 from checkpoint.chain import Chain, decode_run, location_at
 from objectspace import PersistedObjectSpace
-from tests.golden import chain_1, format_1, format_2, format_3, run_2
+from tests.golden import chain_1, chain_2, format_1, format_2, format_3, run_2
 
 STATES = {10: format_1.FIRST, 20: format_1.SECOND, 30: format_1.SECOND}
 
@@ -136,18 +137,21 @@ def test_this_version_still_makes_the_same_contents(tmp_path: Path) -> None:
         assert {epoch: format_1.contents(space.at(epoch)) for epoch in STATES} == STATES
 
 
-def test_the_golden_chain_reads_at_every_epoch_and_goes_on(tmp_path: Path) -> None:
-    folder, cache = Path(shutil.copytree(chain_1.PATH, tmp_path / "space")), tmp_path / "cache"
+@pytest.mark.parametrize(("made", "version"), [(chain_1, 1), (chain_2, 2)])
+def test_the_golden_chain_reads_at_every_epoch_and_goes_on(tmp_path: Path, made: Any, version: int) -> None:
+    folder, cache = Path(shutil.copytree(made.PATH, tmp_path / "space")), tmp_path / "cache"
     chain = Chain.open(location_at(folder))
-    assert (chain.shards, chain.epoch) == (chain_1.SHARDS, chain_1.EPOCHS)
-    assert chain.first_epoch == chain_1.EPOCHS - chain_1.KEPT + 1
+    assert (chain.shards, chain.epoch) == (chain_1.SHARDS, made.EPOCHS)
+    assert chain.newest is not None
+    assert (chain.first_epoch, chain.newest.format) == (made.EPOCHS - made.KEPT + 1, version)
     for epoch in range(chain.first_epoch, chain.epoch + 1):
         plan = chain.operator_plan(chain_1.OPERATOR, epoch, cache=str(cache / str(epoch)))
         for shard in range(chain.shards):
-            assert chain_1.contents(plan, shard) == chain_1.expected(epoch, shard)
-    chain_1.advance(chain, cache)
+            assert chain_1.contents(plan, shard) == chain_1.expected(epoch, shard, made.is_in)
+    chain_1.advance(chain, cache, made.is_in)
     plan = Chain.open(location_at(folder)).operator_plan(chain_1.OPERATOR, cache=str(cache))
-    assert [chain_1.contents(plan, shard) for shard in (0, 1)] == [chain_1.expected(15, shard) for shard in (0, 1)]
+    for shard in range(chain.shards):
+        assert chain_1.contents(plan, shard) == chain_1.expected(made.EPOCHS + 1, shard, made.is_in)
 
 
 def test_the_golden_run_file_of_format_2_is_read() -> None:
