@@ -25,6 +25,7 @@ MOST_CARRIED = 4
 """A lineage of so many runs is named whole by every manifest, rather than kept together by all since its first one."""
 
 _SELDOM = 16
+"""After so many times ``full_after`` runs or epochs a lineage is too long, whatever its runs weigh."""
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,8 @@ class _Sizes:
     def apply(self, run: Run) -> None:
         """Follow what a run changes."""
         if run.kind is CheckpointKind.FULL:
-            self.__init__()  # type: ignore[misc]
+            for object_id in list(self._objects):
+                self._drop(object_id)
         for index in run.index:
             if index[2] is None:
                 self._drop(index[0])

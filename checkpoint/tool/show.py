@@ -246,16 +246,14 @@ def _print_blamed_json(found: list[Blamed], is_space: bool) -> None:
 
 
 def _print_blamed(found: list[Blamed], is_space: bool) -> None:
-    header = ["epoch", "key", "value"]
-    rows: list[list[Any]] = [[one.epoch, one.shown, printing.short(one.value)] for one in found]
-    numbers = [one.epoch if is_space else one.number for one in found]
-    marked = [f"≤{number}" if one.merged else number for number, one in zip(numbers, found, strict=True)]
-    if not is_space:
-        header, rows = ["number", *header], [[number, *row] for number, row in zip(marked, rows, strict=True)]
-    else:
-        rows = [[number, *row[1:]] for number, row in zip(marked, rows, strict=True)]
-        if any(one.shard for one in found):
-            header, rows = ["shard", *header], [[one.shard, *row] for one, row in zip(found, rows, strict=True)]
+    header = ["epoch", "key", "value"] if is_space else ["number", "epoch", "key", "value"]
+    rows: list[list[Any]] = []
+    for one in found:
+        number = one.epoch if is_space else one.number
+        numbers = [f"≤{number}" if one.merged else number, *([] if is_space else [one.epoch])]
+        rows.append([*numbers, one.shown, printing.short(one.value)])
+    if any(one.shard for one in found):
+        header, rows = ["shard", *header], [[one.shard, *row] for one, row in zip(found, rows, strict=True)]
     printing.print_table(header, rows)
 
 
