@@ -280,6 +280,10 @@ class CheckpointStore:
         row = self._session.row("SELECT max(number) FROM checkpoint WHERE epoch < ?", (epoch,))
         return row[0] or 0
 
+    def oldest_number(self) -> int:
+        """Return the number of the oldest checkpoint of which there is a record; 0 where there is none."""
+        return self._session.row("SELECT min(number) FROM checkpoint")[0] or 0
+
     def next_epoch(self) -> int:
         """Return the epoch that the next checkpoint will have unless it is given one."""
         return self._last[1] + 1

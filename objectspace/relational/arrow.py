@@ -168,9 +168,21 @@ def array_of(values: Iterable[Any], column: Column) -> pa.Array:
 
 def _fitting(values: list[Any], kind: DataType) -> list[Any]:
     """Return values as Arrow holds them: of decimals without a fixed scale at most 18 digits after the point."""
-    if kind != _ANY_DECIMAL:
+    if kind == _ANY_DECIMAL:
+        return [value.quantize(_LEAST, context=_WIDE) if _is_longer(value) else value for value in values]
+    if not kind.is_nested or not _holds_any_decimal(kind):
         return values
-    return [value.quantize(_LEAST, context=_WIDE) if _is_longer(value) else value for value in values]
+    if kind.element is not None:
+        return [value if value is None else _fitting(value, kind.element) for value in values]
+    return [
+        value if value is None else {name: _fitting([value[name]], one)[0] for name, one in kind.fields}
+        for value in values
+    ]
+
+
+def _holds_any_decimal(kind: DataType) -> bool:
+    parts = [one for _, one in kind.fields] + ([] if kind.element is None else [kind.element])
+    return kind == _ANY_DECIMAL or any(map(_holds_any_decimal, parts))
 
 
 def _is_longer(value: Any) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from objectspace import ObjectSpace
-from objectspace.relational.errors import SchemaMismatchError
+from objectspace.relational.errors import SchemaError, SchemaMismatchError
 from objectspace.relational.rows import Layout, RowCodec
 from objectspace.relational.schema import TableSchema
 
@@ -159,17 +159,20 @@ def open_record(space: ObjectSpace, name: str, schema: TableSchema | None, *, ev
 
 def _is_same(wanted: TableSchema, stored: TableSchema) -> bool:
     """Tell whether schemas are equal; where the wanted one says which columns they are, by their ids too."""
-    ids = [[column.id for column in schema.columns] for schema in (wanted, stored)]
-    return wanted == stored and (not wanted.has_ids or ids[0] == ids[1])
+    return wanted == stored and wanted.has_ids_of(stored)
 
 
 def _create(space: ObjectSpace, name: str, schema: TableSchema | None) -> TableRecord:
     if schema is None:
         raise SchemaMismatchError(f"there is no table {name!r} in this space: pass a schema to create it")
+    if name in (TABLES, WATERMARKS):
+        raise SchemaError(f"{name!r} is the name of what lists the tables: choose another one")
+    known = space.get_or_create_dictionary(TABLES)  # First, so that a space that takes no such name keeps no rows.
     space.create_sorted_dictionary(name, raw=True)
-    known = space.get_or_create_dictionary(TABLES)
     if name in known:
         _forget(space, name)  # Somebody has deleted the rows alone, by space.delete().
+    elif WATERMARKS in space:
+        space.get_dictionary(WATERMARKS).pop(name, None)
     number = max((stored["id"] for stored in known.values()), default=0) + 1
     record = TableRecord(name, number, schema, (tuple(column.id for column in schema.columns),))
     known[name] = record.to_json()

@@ -15,6 +15,7 @@ from objectspace.relational import arrow
 from objectspace.relational.errors import RowError, SchemaError
 from objectspace.relational.keys import FLIP, Order, escaped, fixed_form
 from objectspace.relational.schema import Column, TableSchema
+from objectspace.relational.values import BadValue
 
 Keys = list[bytes]
 
@@ -75,7 +76,10 @@ def _slow(values: pa.Array, column: Column, order: Order) -> Keys:
     from objectspace.relational.keys import column_encoder
 
     check, encode = column.check(), column_encoder(column.type, order)
-    return [encode(None if value is None else check(value)) for value in values.to_pylist()]
+    try:
+        return [encode(None if value is None else check(value)) for value in values.to_pylist()]
+    except BadValue as error:
+        raise RowError(f"key column {column.name!r} ({column.type}): {error}") from None
 
 
 def _fixed(values: pa.Array, column: Column, order: Order) -> Keys:

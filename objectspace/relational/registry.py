@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Protocol
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary, WeakSet, ref
 
 from objectspace import ObjectSpace
 
@@ -79,14 +79,17 @@ class Registry:
         return found - dropped
 
 
-_registries: WeakKeyDictionary[ObjectSpace, Registry] = WeakKeyDictionary()
+_registries: WeakKeyDictionary[ObjectSpace, ref[Registry]] = WeakKeyDictionary()
+"""Weak both ways, as the tables of a registry refer to the space: the hooks of the space, or its tables, keep it."""
 
 
 def registry_of(space: ObjectSpace) -> Registry:
     """Return the registry of a space; a space with checkpoints tells it of them, and of rollbacks."""
-    registry = _registries.get(space)
+    known = _registries.get(space)
+    registry = None if known is None else known()
     if registry is None:
-        registry = _registries[space] = Registry()
+        registry = Registry()
+        _registries[space] = ref(registry)
         hooks = {"on_barrier": registry.seal, "on_save": registry.sealed_epoch, "on_rollback": registry.forget}
         for hook, action in hooks.items():
             subscribe = getattr(space, hook, None)

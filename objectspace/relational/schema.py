@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set, Sized
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from objectspace.relational.equality import equality
@@ -107,7 +108,7 @@ class TableSchema:
         stranger = next((column for column in given if not isinstance(column, Column)), None)
         if stranger is not None:
             raise SchemaError(f"the columns of a schema are Column objects: found {stranger!r:.80}")
-        self.has_ids = all(column.id for column in given)
+        self._given_ids = tuple(column.id for column in given)
         self.columns = _with_ids(given)
         self.last_id = max([last_id, *(column.id for column in self.columns)])
         self.names = tuple(column.name for column in self.columns)
@@ -134,7 +135,7 @@ class TableSchema:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel to another process as what the schema was made of."""
-        columns = self.columns if self.has_ids else tuple(replace(column, id=0) for column in self.columns)
+        columns = tuple(replace(column, id=own) for own, column in zip(self._given_ids, self.columns, strict=True))
         roles = (self.watermark_column, self.distribution_key, self.vnode_column, self.last_id)
         return (_remade, (columns, self.primary_key, *roles))
 
@@ -232,10 +233,13 @@ class TableSchema:
                 return f"column {column.name!r} may hold NULL: it cannot become NOT NULL"
         if [old.key_shape(), old.vnode_shape()] != [self.key_shape(), self.vnode_shape()]:
             return "the columns, types and orders of the key, and what is distributed by, stay as they are"
-        if old.watermark_column is not None and old.column(old.watermark_column).id not in mine:
-            return (
-                f"column {old.watermark_column!r} has a watermark: without it the rows that this hides would come back"
-            )
+        if old.watermark_column is not None:
+            now = None if self.watermark_column is None else self.column(self.watermark_column).id
+            if now != old.column(old.watermark_column).id:
+                return (
+                    f"column {old.watermark_column!r} has a watermark: without it the rows that this hides would come"
+                    " back, and of another column it says nothing"
+                )
         known = {column.id for column in old.columns}
         for column in self.columns:
             if column.id not in known and not column.nullable and column.default is None:
@@ -283,12 +287,15 @@ class TableSchema:
         return self._changed([replace(column, type=new) if column is old else column for column in self.columns])
 
     def with_ids_of(self, stored: TableSchema) -> TableSchema:
-        """Return the schema with the column ids of a stored one: by name, where it has none of its own."""
-        if self.has_ids:
+        """Return the schema with the column ids of a stored one: by name, where a column has none of its own."""
+        if all(self._given_ids):
             return self
-        known = {column.name: column.id for column in stored.columns}
-        fresh = iter(range(stored.last_id + 1, stored.last_id + len(self.columns) + 1))
-        columns = [replace(column, id=known.get(column.name) or next(fresh)) for column in self.columns]
+        known = {column.name: column.id for column in stored.columns if column.id not in self._given_ids}
+        fresh = count(max(stored.last_id, *self._given_ids) + 1)
+        columns = [
+            replace(column, id=own or known.get(column.name) or next(fresh))
+            for own, column in zip(self._given_ids, self.columns, strict=True)
+        ]
         return TableSchema(
             columns,
             list(self.primary_key),
@@ -297,6 +304,10 @@ class TableSchema:
             vnode_column=self.vnode_column,
             last_id=stored.last_id,
         )
+
+    def has_ids_of(self, stored: TableSchema) -> bool:
+        """Tell whether columns that were given ids have them in a stored schema of the same columns too."""
+        return all(own in (0, column.id) for own, column in zip(self._given_ids, stored.columns, strict=True))
 
     def to_json(self) -> dict[str, Any]:
         """Return the schema as it is stored beside its table."""

@@ -478,6 +478,12 @@ class StateTable:
             self._may_hide = self._seen.column is not None
         self._seen.read(self._stored_watermarks())
 
+    def _begin_write(self) -> None:
+        """Note that something is written; refuse it where the table exists no more."""
+        self._rows.refuse_dead()
+        if self._is_clean:
+            self._soil()
+
     def _soil(self) -> None:
         """Note the first write since the last commit; refuse it where the table exists no more."""
         self._rows.refuse_dead()
@@ -503,8 +509,8 @@ class StateTable:
     def _write(self, comes: Iterable[bool], rows: Sequence[Row]) -> list[bytes]:
         """Apply changes that nothing has to be known for, and return the keys of the rows."""
         keys, texts = self._keys.of_rows(rows), self._codec.encode_all(rows)
-        if rows and self._is_clean:
-            self._soil()
+        if rows:
+            self._begin_write()
         if isinstance(comes, repeat):
             self._buffer.write_all(keys, [None] * len(keys), texts)
             return keys
@@ -529,8 +535,7 @@ class StateTable:
             return
         if self._is_strict and (present := self._visible_text(key)) is not None:
             self._refuse("insert", key, row, present, "use update_row(), or delete it first")
-        if self._is_clean:
-            self._soil()
+        self._begin_write()
         self._buffer.insert(key, self._codec.encode(row))
 
     def _delete(self, row: Row) -> None:
@@ -541,16 +546,14 @@ class StateTable:
         text = self._codec.encode(row)
         if self._is_strict:
             text = self._require("delete", key, row, text)
-        if self._is_clean:
-            self._soil()
+        self._begin_write()
         self._buffer.delete(key, text)
 
     def _update(self, key: bytes, before: Row, after: Row) -> None:
         text = self._codec.encode(before)
         if self._is_strict:
             text = self._require("update", key, before, text)
-        if self._is_clean:
-            self._soil()
+        self._begin_write()
         self._buffer.update(key, text, self._codec.encode(after))
 
     def _require(self, what: str, key: bytes, row: Row, text: str) -> str:
@@ -610,13 +613,13 @@ class StateTable:
     def _stored_watermarks(self) -> Any:
         if self.schema.watermark_column is None or WATERMARKS not in self._space:
             return None
-        return self._space.get_dictionary(WATERMARKS).get(self.name)
+        return self._space.get_dictionary(WATERMARKS).get(self._rows.name)
 
     def _raise_watermark(self, epoch: int) -> None:
         if self._pending is not None:
             raised = self._seen.raised(self._stored_watermarks(), epoch, self._pending)
             if raised is not None:
-                self._space.get_or_create_dictionary(WATERMARKS)[self.name] = raised
+                self._space.get_or_create_dictionary(WATERMARKS)[self._rows.name] = raised
 
     def _clean(self, limit: int | None) -> int:
         """Remove sealed rows below the watermark: up to a limit those that lie at one end of the keys."""

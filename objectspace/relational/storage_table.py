@@ -168,7 +168,8 @@ class StorageTable:
 
         Raises:
             RowError: ``from_epoch`` is after ``to_epoch``.
-            UnknownCheckpointError: ``to_epoch`` is not committed yet, or the state before was merged.
+            SchemaMismatchError: the table was dropped in between, and made again with another schema.
+            UnknownCheckpointError: ``to_epoch`` is not committed yet, or the state before was merged or pruned.
 
         Time: O(rows that the checkpoints in between wrote · log n); O(rows of the table) where one of them is full.
         """
@@ -179,6 +180,11 @@ class StorageTable:
         first = self._store.number_before(from_epoch)
         last = self._store.number_before(to_epoch + 1)
         self._require_epoch(to_epoch)
+        if not first and from_epoch > 1 and self._store.oldest_number() > 1:
+            raise UnknownCheckpointError(
+                f"{self._store.path} does not know the state before epoch {from_epoch} any more: its checkpoints were"
+                " pruned; read the table as it is with scan(), and the changes from then on"
+            )
         if first == last:
             return iter(())
         after = _View(self._store, self._store.reader(last), self.name)
@@ -396,5 +402,12 @@ def _earlier(store: CheckpointStore, number: int, name: str, after: _View) -> _V
         view = _View(store, store.reader(number), name)
     except SchemaMismatchError:
         return None
+    known, now = view.record, after.record
+    reason = now.schema.is_evolved_from(known.schema)
+    if reason or now.layouts[: len(known.layouts)] != known.layouts:
+        raise SchemaMismatchError(
+            f"table {name!r} was dropped and made again with another schema: there are no changes from the one to the"
+            f" other\n  before: {known.schema}\n  after: {now.schema}\n{reason}"
+        )
     view.take(after.record, {})
     return view

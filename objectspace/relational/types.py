@@ -64,8 +64,10 @@ class DataType:
         element: the type of the elements of a list.
         fields: the names and types of the fields of a struct.
 
-    >>> str(parse_type("struct<at:timestamp, tags:list<varchar>>"))
-    'struct<at:timestamp,tags:list<string>>'
+    A field whose name is no plain word stands in backticks, and a backtick in it twice.
+
+    >>> str(parse_type("struct<at:timestamp, tags:list<varchar>, `user-id`:int>"))
+    'struct<at:timestamp,tags:list<string>,`user-id`:int32>'
     """
 
     kind: str
@@ -74,11 +76,16 @@ class DataType:
     element: DataType | None = None
     fields: tuple[tuple[str, DataType], ...] = ()
 
+    def __post_init__(self) -> None:
+        names = [name for name, _ in self.fields]
+        if len({*names}) < len(names):
+            raise SchemaError(f"a struct has two fields of one name: {', '.join(names)}")
+
     def __str__(self) -> str:
         if self.kind == "list":
             return f"list<{self.element}>"
         if self.kind == "struct":
-            return f"struct<{','.join(f'{name}:{kind}' for name, kind in self.fields)}>"
+            return f"struct<{','.join(f'{_quoted(name)}:{kind}' for name, kind in self.fields)}>"
         return self.kind if self.precision is None else f"decimal({self.precision},{self.scale})"
 
     @property
@@ -106,12 +113,20 @@ def parse_type(text: str | DataType) -> DataType:
     return found
 
 
+def _quoted(name: str) -> str:
+    return name if re.fullmatch(r"\w+", name) else "`" + name.replace("`", "``") + "`"
+
+
+def _unquoted(word: str) -> str:
+    return word[1:-1].replace("``", "`") if word.startswith("`") else word
+
+
 class _Tokens:
     """The words and signs of a type that is being parsed."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._left = re.findall(r"\w+|\S", text)
+        self._left = re.findall(r"`(?:[^`]|``)*`|\w+|\S", text)
 
     def read_type(self) -> DataType:
         """Take a type from the words that are left."""
@@ -138,9 +153,12 @@ class _Tokens:
     def _fields(self) -> Iterator[tuple[str, DataType]]:
         self._expect("<")
         seen: set[str] = set()
+        if self._peek() == ">":
+            self._next()
+            return
         while True:
             named = len(self._left) > 1 and self._left[1] == ":"
-            name = self._next() if named else f"f{len(seen)}"
+            name = _unquoted(self._next()) if named else f"f{len(seen)}"
             if named:
                 self._expect(":")
             if name in seen:

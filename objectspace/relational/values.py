@@ -9,7 +9,7 @@ from binascii import Error as BinasciiError
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 from objectspace.relational.types import DataType
@@ -22,6 +22,9 @@ Cell = Callable[[Any], Any]
 
 DECIMAL_EXPONENT_MAX = 6144
 """Decimals beyond this exponent are refused: their digits would fill the memory."""
+
+_EXACT = Context(prec=4 * DECIMAL_EXPONENT_MAX)
+"""Rounds none of the decimals that are taken."""
 
 _INTEGER_BITS = {"int16": 16, "int32": 32, "int64": 64}
 
@@ -144,7 +147,7 @@ def _exact_decimal_check(kind: DataType) -> Check:
         number = _decimal(value)
         if not number.is_finite():
             raise BadValue(f"{number} has no place in a {kind}: use a decimal column")
-        shortest = number.normalize()
+        shortest = number.normalize(_EXACT)
         if int(shortest.as_tuple().exponent) < -scale or (shortest and shortest.adjusted() >= whole):
             raise BadValue(f"{number} does not fit {kind}: {whole} digits before the point, {scale} after it")
         return number

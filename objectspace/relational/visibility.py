@@ -72,18 +72,14 @@ class Visibility:
         for start, end in self._keys.ranges((), None, None, (True, True)):
             visible = self.parts((start, end)) if self.leads else []
             gaps = [start, *(edge for part in visible for edge in part), end]
-            yield from (
-                (low, high) for low, high in zip(gaps[::2], gaps[1::2], strict=True) if _is_range(start, low, high)
-            )
+            for place, (low, high) in enumerate(zip(gaps[::2], gaps[1::2], strict=True)):
+                # A part without an end leaves nothing after it.
+                if (low or not place) and (not high or low < high):
+                    yield low, high
 
     def _refresh(self) -> None:
         owned = self._keys.owned if self._keys.is_distributed else (0,)
         self.marks = {vnode: self._index.read(vnode) for vnode in owned}
-
-
-def _is_range(first: bytes, low: bytes, high: bytes) -> bool:
-    """Tell whether a gap holds keys; a part without an end leaves none after it."""
-    return (bool(low) or low == first) and (not high or low < high)
 
 
 def _same(value: Any) -> Any:

@@ -1,0 +1,189 @@
+"""What a table becomes: other schemas, other names, made again; and what its handles and its changes say then."""
+
+from __future__ import annotations
+
+import gc
+from decimal import Decimal
+from typing import Any
+from weakref import ref
+
+import pyarrow as pa
+import pytest
+
+from checkpoint import CheckpointStore, UnknownCheckpointError
+from objectspace import ObjectNotFoundError, PersistedObjectSpace, VolatileObjectSpace
+from objectspace.relational import (
+    Chunk,
+    Column,
+    RowError,
+    SchemaError,
+    SchemaMismatchError,
+    StateTable,
+    StorageTable,
+    TableSchema,
+    drop_table,
+    rename_table,
+    tables,
+)
+from objectspace.relational.types import DataType, parse_type
+from tests.relational.helpers import new_space, schema_of, space_on
+
+TIMED = schema_of("k int64", "ts int64", "b int64", key=["k"], watermark_column="ts")
+PLAIN = schema_of("k int64", "v int64", key=["k"])
+
+
+@pytest.mark.parametrize("names", [["user-id"], ["first name", "@t"], ["a`b", ""], []])
+def test_fields_of_any_name_are_read_again(names: list[str]) -> None:
+    store = CheckpointStore(":memory:")
+    struct = pa.struct([(name, pa.int64()) for name in names])
+    schema = TableSchema.from_arrow(pa.schema([pa.field("k", pa.int64(), False), pa.field("s", struct)]), ["k"])
+    row = (1, dict.fromkeys(names, 7))
+    space = space_on(store)
+    StateTable(space, "t", schema).insert_row(row)
+    space.checkpoint(epoch=1)
+    fresh = space_on(store)
+    assert tables(fresh)["t"].schema == schema
+    assert list(StateTable(fresh, "t", schema).scan()) == list(StorageTable(store, "t").scan()) == [row]
+
+
+def test_a_struct_has_each_name_once() -> None:
+    with pytest.raises(SchemaError, match="two fields of one name: a, a"):
+        DataType("struct", fields=(("a", parse_type("int64")), ("a", parse_type("string"))))
+
+
+@pytest.mark.parametrize("watermark", ["b", None])
+def test_a_watermark_stays_with_its_column(watermark: str | None) -> None:
+    space = new_space()
+    table = StateTable(space, "t", TIMED)
+    table.insert_row((1, 500, 5))
+    table.update_watermark(100)
+    space.checkpoint(epoch=1)
+    with pytest.raises(SchemaMismatchError, match="column 'ts' has a watermark"):
+        StateTable(space, "t", TableSchema(TIMED.columns, ["k"], watermark_column=watermark), evolve=True)
+    assert list(StateTable(space, "t").scan()) == [(1, 500, 5)]
+
+
+@pytest.mark.parametrize("order", ["asc", "desc", "desc nulls first", "asc nulls last"])
+def test_a_commit_looks_at_no_more_rows_than_are_hidden(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = schema_of("ts int64", "id int64", key=[("ts", order), "id"], watermark_column="ts")
+    table = StateTable(VolatileObjectSpace(), "t", schema)
+    table.insert_rows([(n, n) for n in range(2000)])
+    table.update_watermark(10)
+    table.commit(1)
+    decode, looked_at = table._codec.decode, []
+    monkeypatch.setattr(table._codec, "decode", lambda text: (looked_at.append(text), decode(text))[1])
+    table.insert_row((5000, 1))
+    table.commit(2)
+    assert looked_at == []
+    table.update_watermark(1500)
+    table.commit(3)
+    stored = len(list(table._rows.between(b"", b"")))
+    assert (table.vacuum(), table.vacuum(), len(list(table.scan()))) == (stored - 501, 0, 501)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [("decimal(38,0)", "9" * 38), ("decimal(38,18)", f"{'9' * 20}.{'9' * 18}"), ("decimal(38,2)", "1.50")],
+)
+def test_a_decimal_of_all_its_digits_fits(kind: str, text: str) -> None:
+    schema = TableSchema([Column("d", kind)], ["d"])
+    row = schema.check_row((Decimal(text),))
+    assert Chunk.from_rows(schema, [("+", row)]).to_arrow().column("d").to_pylist() == [Decimal(text)]
+
+
+def test_a_decimal_with_a_digit_too_many_is_refused() -> None:
+    schema = TableSchema([Column("d", "decimal(38,2)")], ["d"])
+    with pytest.raises(RowError, match=r"does not fit decimal\(38,2\)"):
+        schema.check_row((Decimal("123456789012345678901234567.899"),))
+
+
+@pytest.mark.parametrize("kind", ["decimal", "list<decimal>", "struct<a:decimal>", "list<struct<a:decimal>>"])
+def test_decimals_are_rounded_for_arrow_at_any_depth(kind: str) -> None:
+    def nested(value: Decimal) -> Any:
+        return {"decimal": value, "list<decimal>": [value], "struct<a:decimal>": {"a": value}}.get(kind, [{"a": value}])
+
+    schema = TableSchema([Column("k", "int64"), Column("d", kind)], ["k"])
+    found = Chunk.from_rows(schema, [("+", (1, nested(Decimal("0.1234567890123456789"))))]).to_arrow()
+    assert found.column("d").to_pylist() == [nested(Decimal("0.123456789012345679"))]
+
+
+def test_columns_that_are_given_ids_keep_them_beside_others_without() -> None:
+    space = VolatileObjectSpace()
+    table = StateTable(space, "t", PLAIN)
+    table.insert_row((1, 5))
+    table.commit(1)
+    columns = [Column("k", "int64", True, id=1), Column("x", "int64", True, id=2), Column("v", "int64", True)]
+    renamed = StateTable(space, "t", TableSchema(columns, ["k"]), evolve=True)
+    assert list(renamed.scan()) == [(1, 5, None)]
+    assert [column.id for column in renamed.schema.columns] == [1, 2, 3]
+
+
+def test_a_watermark_goes_with_the_rows_of_a_renamed_table() -> None:
+    space = new_space()
+    old = StateTable(space, "t", TIMED)
+    old.insert_row((1, 500, 0))
+    old.update_watermark(100)
+    rename_table(space, "t", "u")
+    space.checkpoint(epoch=1)
+    assert StateTable(space, "u").watermark == 100
+    new = StateTable(space, "t", TIMED)
+    new.insert_row((7, 5, 0))
+    assert (list(new.scan()), new.late_rows) == ([(7, 5, 0)], 0)
+
+
+def test_the_handle_of_a_dropped_table_takes_nothing_more() -> None:
+    space = new_space()
+    old = StateTable(space, "t", PLAIN)
+    old.insert_row((1, 1))
+    drop_table(space, "t")
+    new = StateTable(space, "t", PLAIN)
+    for write in (lambda: old.insert_row((2, 2)), lambda: old.delete_row((1, 1)), lambda: old.insert_rows([(3, 3)])):
+        with pytest.raises(ObjectNotFoundError):
+            write()
+    space.checkpoint(epoch=1)
+    assert list(new.scan()) == []
+
+
+@pytest.mark.parametrize("name", ["$tables", "$watermarks"])
+def test_a_table_takes_no_name_of_what_lists_the_tables(name: str) -> None:
+    space = VolatileObjectSpace()
+    with pytest.raises(SchemaError, match="choose another one"):
+        StateTable(space, name, PLAIN)
+    StateTable(space, "t", PLAIN).insert_row((1, 1))
+    assert list(tables(space)) == ["t"]
+
+
+def test_a_space_that_is_closed_with_unsealed_rows_is_let_go() -> None:
+    space = VolatileObjectSpace()
+    StateTable(space, "t", PLAIN).insert_row((1, 1))
+    space.close()
+    left = ref(space)
+    del space
+    gc.collect()
+    assert left() is None
+
+
+@pytest.mark.parametrize("epochs", [(3, 5), (9, 10)])
+def test_changes_before_what_was_pruned_are_refused(epochs: tuple[int, int]) -> None:
+    space = new_space()
+    table = StateTable(space, "t", PLAIN)
+    for epoch in range(1, 11):
+        table.insert_row((epoch, epoch))
+        space.checkpoint(epoch=epoch)
+    space.store.prune(keep=2)
+    stored = StorageTable(space.store, "t")
+    with pytest.raises(UnknownCheckpointError):
+        list(stored.changes(*epochs))
+    assert [one.new for one in stored.changes(10, 10)] == [(10, 10)]
+
+
+def test_there_are_no_changes_from_a_table_to_another_one_of_its_name() -> None:
+    space: PersistedObjectSpace = new_space()
+    StateTable(space, "t", PLAIN).insert_row((1, 5))
+    space.checkpoint(epoch=1)
+    drop_table(space, "t")
+    StateTable(space, "t", schema_of("k int64", "a string", "b string", key=["k"])).insert_row((1, "x", "y"))
+    space.checkpoint(epoch=2)
+    with pytest.raises(SchemaMismatchError, match="dropped and made again with another schema"):
+        list(StorageTable(space, "t").changes(2, 2))
+    assert [one.new for one in StorageTable(space, "t").changes(1, 2)] == [(1, "x", "y")]
