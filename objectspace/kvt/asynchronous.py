@@ -37,25 +37,31 @@ def _paged(
 
     @functools.wraps(method)
     def _call(self: AsyncKeyValueTable[Any, Any], /, *args: P.args, **kwargs: P.kwargs) -> AsyncPageIterator[T]:
-        return AsyncPageIterator(method(self.table, *args, **kwargs))
+        return AsyncPageIterator(functools.partial(method, self.table, *args, **kwargs))
 
     return _call
 
 
 class AsyncPageIterator(Generic[T]):
-    """The pages of an iteration for ``async for``; each is read in a thread."""
+    """The pages of an iteration for ``async for``; each is read in a thread, and the first one begins the iteration."""
 
-    def __init__(self, pages: PageIterator[T]) -> None:
-        self._pages = pages
+    def __init__(self, begin: Callable[[], PageIterator[T]]) -> None:
+        self._begin = begin
+        self._pages: PageIterator[T] | None = None
 
     def __aiter__(self) -> AsyncPageIterator[T]:
         return self
 
     async def __anext__(self) -> Page[T]:
-        page = await asyncio.to_thread(next, self._pages, None)
+        page = await asyncio.to_thread(self._next)
         if page is None:
             raise StopAsyncIteration
         return page
+
+    def _next(self) -> Page[T] | None:
+        if self._pages is None:
+            self._pages = self._begin()
+        return next(self._pages, None)
 
 
 class AsyncKeyValueTable(Generic[K, V]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from objectspace.kvt.core import family_of
@@ -101,11 +101,14 @@ class FamilyView(MutableMapping[K, V]):
 
         Time: O(keys · log n). Dirties: one slot a key and the counter; where keys are new also the length.
         """
-        puts = [Put(key, value) for key, value in dict(*others, **named).items()]
+        if len(others) > 1:
+            raise TypeError(f"update takes one mapping or iterable of pairs: found {len(others)}")
+        puts = [Put(key, value) for other in (*others, named) for key, value in _pairs(other)]
         if self._family is not None:
             self._table.apply(self._family, puts)
-        else:
-            super().update({put.key: put.value for put in puts})
+            return
+        for put in puts:
+            self[put.key] = put.value
 
     def clear(self) -> None:
         """Remove every key of the family, all at once.
@@ -117,3 +120,8 @@ class FamilyView(MutableMapping[K, V]):
 
     def __repr__(self) -> str:
         return f"FamilyView({self._table.name!r}, {self._family!r})"
+
+
+def _pairs(other: Any) -> Iterable[tuple[Any, Any]]:
+    """Return what a mapping or an iterable of pairs holds; no dictionary is made, in which 1 and True are one key."""
+    return ((key, other[key]) for key in other.keys()) if hasattr(other, "keys") else other  # noqa: SIM118

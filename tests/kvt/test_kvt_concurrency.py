@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any
 
 import pytest
@@ -113,3 +114,25 @@ def test_the_asynchronous_face_makes_the_same_calls(table: KeyValueTable[Any, An
 def test_every_call_of_a_table_has_an_asynchronous_face(table: KeyValueTable[Any, Any]) -> None:
     calls = {name for name in dir(KeyValueTable) if not name.startswith("_")} - {"as_async", "family", "name"}
     assert calls <= set(dir(table.as_async()))
+
+
+def test_making_an_iterator_does_not_wait_for_the_lock(manager: KeyValueTableManager) -> None:
+    table = manager.open_key_value_table("s", "t")
+    table.put(b"k", b"v", key_family="f")
+    held, done = Event(), Event()
+
+    def hold() -> bool:
+        with table._lock:
+            held.set()
+            return done.wait(10)
+
+    async def scenario() -> list[Any]:
+        assert held.wait(10)
+        pages = table.as_async().key_iterator("f")
+        done.set()
+        return [key.key async for page in pages for key in page.items]
+
+    with ThreadPoolExecutor(1) as other:
+        was_released = other.submit(hold)
+        assert asyncio.run(scenario()) == [b"k"]
+        assert was_released.result()

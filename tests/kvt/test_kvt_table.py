@@ -207,3 +207,14 @@ def test_a_scope_has_no_part_in_one_whose_name_goes_on(manager: KeyValueTableMan
     assert manager.list_key_value_tables("team") == []
     assert manager.delete_scope("team")
     assert manager.list_key_value_tables("team0") == ["t"]
+
+
+def test_keys_that_python_finds_equal_are_set_one_by_one(manager: KeyValueTableManager) -> None:
+    family = manager.open_key_value_table("s", "t", key_serializer=JSON, value_serializer=JSON).family("f")
+    family.update([(1, "a"), (True, "b"), ([1], "c")])
+    family.update({"x": 1}, y=2)
+    assert sorted(map(repr, family.items())) == sorted(
+        map(repr, [(1, "a"), (True, "b"), ([1], "c"), ("x", 1), ("y", 2)])
+    )
+    with pytest.raises(TypeError, match="one mapping or iterable of pairs: found 2"):
+        family.update({}, {})
