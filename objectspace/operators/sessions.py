@@ -15,6 +15,9 @@ from objectspace.relational.chunk import Op
 from objectspace.relational.schema import Row
 from objectspace.space import ObjectSpace
 
+CACHE_GROUPS = 10_000
+"""Of how many groups the last row is kept in memory."""
+
 
 class SessionWindow(Operator):
     """Gives each row with the start of its session.
@@ -68,6 +71,8 @@ class SessionWindow(Operator):
         key = [*leading, *(name for name, _ in schema.primary_key if name not in leading)]
         self._kept = TableSchema(columns, key)
         self._place = schema.place_of(time_column)
+        self._group_places = [schema.place_of(name) for name in self.by]
+        self._last: dict[bytes, tuple[bytes, Row]] = {}
 
     @property
     def schema(self) -> TableSchema:
@@ -82,6 +87,7 @@ class SessionWindow(Operator):
         """Create its state under a name, or open it again after recovery."""
         super().open(space, name)
         self._table: StateTable = self._tables["rows"]
+        self._forget()
 
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
         """Return the changes with their sessions, and those of rows whose session changes.
@@ -90,43 +96,57 @@ class SessionWindow(Operator):
             SchemaMismatchError: the chunk has other columns.
             InconsistentOperationError: a row goes that is not there; nothing was changed.
 
-        Time: O(log n) a row, and O(rows behind it in its session) where that session changes.
+        Time: O(log n) a row, O(1) where it is the last one of its group, and O(rows behind it in its session) where
+        that session changes.
         """
+        self._check_open()
         changes = [change for change in net_changes(taken(self.input, chunk)) if change[1][self._place] is not None]
-        for op, row in changes:
-            if op == "-":
-                self._check_there(row)
+        self._check_there([row for op, row in changes if op == "-"])
         touched: dict[bytes, list[Row | None]] = {}
-        for op, row in changes:
-            if op == "-":
-                self._remove(row, touched)
-            else:
-                self._insert(row, touched)
+        try:
+            for op, row in changes:
+                if op == "-":
+                    self._remove(row, touched)
+                else:
+                    self._insert(row, touched)
+        except BaseException:
+            self._forget()
+            raise
         pairs = ((_half("-", old), _half("+", new)) for _, (old, new) in sorted(touched.items()))
         found = paired(self._output, pairs)
         return [found] if len(found) else []
 
-    def _check_there(self, row: Row) -> None:
-        found = self._table.get_row(self._kept.key_of((*row, None)))
-        if found is None or not self.input.equal(found[:-1], row):
-            there = "nothing" if found is None else f"{found[:-1]!r:.200}"
-            raise InconsistentOperationError(
-                f"SessionWindow: - {row!r:.200} finds {there} under its key: delete the row that was inserted;"
-                " the chunk was not taken"
-            )
+    def _check_there(self, gone: list[Row]) -> None:
+        """Refuse rows to delete that are not there, or go twice."""
+        taken_back: set[bytes] = set()
+        for row in gone:
+            key = self._kept.key_of((*row, None))
+            slot = self._kept.key_encoder.encode(key)
+            found = None if slot in taken_back else self._table.get_row(key)
+            taken_back.add(slot)
+            if found is None or not self.input.equal(found[:-1], row):
+                there = "nothing" if found is None else f"{found[:-1]!r:.200}"
+                raise InconsistentOperationError(
+                    f"SessionWindow: - {row!r:.200} finds {there} under its key: delete the row that was inserted;"
+                    " the chunk was not taken"
+                )
 
     def _insert(self, row: Row, touched: dict[bytes, list[Row | None]]) -> None:
         time = row[self._place]
         before, after = self._neighbours(row)
         start = before[-1] if before is not None and self._is_near(before, time) else time
-        self._put(None, (*row, start), touched)
-        if after is not None and after[self._place] - time < self._gap:
+        new = (*row, start)
+        self._put(None, new, touched)
+        if after is None:
+            self._note_last(new)
+        elif after[self._place] - time < self._gap:
             self._move(after, start, touched)
 
     def _remove(self, row: Row, touched: dict[bytes, list[Row | None]]) -> None:
         stored = self._table.get_row(self._kept.key_of((*row, None)))
         assert stored is not None
         before, after = self._neighbours(row)
+        self._last.pop(self._group_of(stored), None)
         self._put(stored, None, touched)
         if after is not None and after[-1] == stored[-1]:
             time = after[self._place]
@@ -135,10 +155,27 @@ class SessionWindow(Operator):
     def _neighbours(self, row: Row) -> tuple[Row | None, Row | None]:
         """Return the rows of the group before and after a row."""
         key = self._kept.key_of((*row, None))
+        last = self._last.get(self._group_of(row))
+        if last is not None and last[0] < self._kept.key_encoder.encode(key):
+            return last[1], None
         group, place = key[: len(self.by)], key[len(self.by) :]
         before = self._table.scan(prefix=group, upper=place, inclusive=(True, False), reverse=True)
         after = self._table.scan(prefix=group, lower=place, inclusive=(False, True))
         return next(before, None), next(after, None)
+
+    def _note_last(self, row: Row) -> None:
+        """Note that a row is the last one of its group: rows that come in the order of time need not be looked for."""
+        group = self._group_of(row)
+        self._last.pop(group, None)
+        self._last[group] = self._kept.key_encoder.encode(self._kept.key_of(row)), row
+        if len(self._last) > CACHE_GROUPS:
+            del self._last[next(iter(self._last))]
+
+    def _group_of(self, row: Row) -> bytes:
+        return self._kept.key_encoder.encode([row[place] for place in self._group_places])
+
+    def _forget(self) -> None:
+        self._last.clear()
 
     def _is_near(self, before: Row, time: Any) -> bool:
         return bool(time - before[self._place] < self._gap)
@@ -147,6 +184,7 @@ class SessionWindow(Operator):
         """Put a row and those behind it in its session into another one."""
         if first[-1] == start:
             return
+        self._last.pop(self._group_of(first), None)
         key = self._kept.key_of(first)
         moved = []
         for row in self._table.scan(prefix=key[: len(self.by)], lower=key[len(self.by) :]):

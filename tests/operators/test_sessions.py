@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from unittest.mock import patch
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace
@@ -88,3 +91,41 @@ def test_every_crash_point() -> None:
         crash_everywhere(SessionWindow(SCHEMA, "at", 10, by=["who"]), events, max_dirty_per_event=2, storage=False)
         == 4 * 9
     )
+
+
+def sessions_of(rows: set[tuple[str, int, int]]) -> set[tuple[object, ...]]:
+    """Return rows with the starts of their sessions, computed from all of them at once."""
+    found, last, start = set(), ("", 0), 0
+    for who, at, number in sorted(rows):
+        if last[0] != who or at - last[1] >= 10:
+            start = at
+        found.add((who, at, number, start))
+        last = who, at
+    return found
+
+
+STEPS = st.lists(
+    st.builds(
+        lambda who, at, n: (who, at, 100 * at + 10 * n + "ab".index(who)),
+        st.sampled_from("ab"),
+        st.integers(0, 60),
+        st.integers(0, 2),
+    ),
+    max_size=30,
+)
+
+
+@given(STEPS, st.sets(st.integers(0, 29)), st.integers(1, 3), st.integers(1, 2))
+def test_rows_in_any_order_are_in_the_sessions_of_all_rows(
+    steps: list[tuple[str, int, int]], recoveries: set[int], size: int, groups: int
+) -> None:
+    sessions, there, shown = Sessions(), set[tuple[str, int, int]](), set[object]()
+    with patch("objectspace.operators.sessions.CACHE_GROUPS", groups):
+        for start in range(0, len(steps), size):
+            if start in recoveries:
+                sessions.operator.open(sessions.space, "sessions")
+            changes = [("-" if step in there else "+", step) for step in dict.fromkeys(steps[start : start + size])]
+            there ^= {step for _, step in changes}
+            for op, row in sessions.take(*changes)[0]:  # type: ignore[misc]
+                (shown.add if op in ("+", "U+") else shown.remove)(row)
+            assert shown == sessions_of(there)
