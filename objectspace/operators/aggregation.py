@@ -108,6 +108,7 @@ class Aggregation(Operator):
 
         Time: O(rows of the chunk).
         """
+        self._check_open()
         check_chunk(self.input, chunk)
         if self.append_only:
             refuse_retractions(self, chunk)

@@ -9,7 +9,7 @@ from itertools import groupby, zip_longest
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from objectspace.operators.base import Operator
+from objectspace.operators.base import Operator, not_open
 from objectspace.operators.canonical import identity
 from objectspace.operators.chunks import Change, paired, taken
 from objectspace.operators.materialize import Materialize
@@ -145,6 +145,7 @@ class Apply(Operator):
 
         Time: O(1).
         """
+        self._check_open()
         self._pending.append(taken(self.input, chunk))
         return []
 
@@ -159,6 +160,7 @@ class Apply(Operator):
         Time: O(rows · log rows) and what the object takes. Dirties: what the object changes, and a slot for each
         returned row that differs from the last one of its key.
         """
+        self._check_open()
         if self._output is not None:
             self._output._check_epoch(epoch)
         changes = self._changes()
@@ -168,6 +170,10 @@ class Apply(Operator):
             return self._added(made, epoch)
         chunk = Chunk(self._returned, [op for op, _ in made], [row for _, row in made])
         return [*self._output.process(chunk), *self._output.barrier(epoch)]
+
+    def _check_open(self) -> None:
+        if not hasattr(self, "_space"):
+            raise not_open(self)
 
     def _forget(self) -> None:
         self._pending = []

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 from weakref import WeakMethod
 
+from objectspace.errors import CheckpointProtocolError
 from objectspace.relational import Chunk, StateTable, TableSchema
 from objectspace.relational.schema import Row
 from objectspace.space import ObjectSpace
@@ -66,6 +67,7 @@ class Operator(ABC):
         Raises:
             TypeError: it is no chunk.
             SchemaMismatchError: the chunk has other columns than the input.
+            CheckpointProtocolError: the operator keeps state, and is not open.
         """
 
     def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
@@ -99,8 +101,14 @@ class Operator(ABC):
         """
         return []
 
+    def _check_open(self) -> None:
+        """Refuse to take anything before :meth:`open` has given the operator its tables."""
+        if not self._tables and self.state():
+            raise not_open(self)
+
     def _check_epoch(self, epoch: int) -> None:
         """Refuse an epoch that cannot be sealed, before anything is given out for it."""
+        self._check_open()
         for table in self._tables.values():
             table.check_epoch(epoch)
 
@@ -126,6 +134,13 @@ class Operator(ABC):
     def _flush(self) -> list[Chunk]:
         """Return what was held back until the barrier."""
         return []
+
+
+def not_open(operator: object) -> CheckpointProtocolError:
+    """Return the error of an operator that is used before it is opened."""
+    return CheckpointProtocolError(
+        f"{type(operator).__name__} is not open: call open(space, name) before anything else; nothing was taken"
+    )
 
 
 def column_names(given: Sequence[str] | str) -> list[str]:

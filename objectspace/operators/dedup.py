@@ -49,6 +49,7 @@ class Dedup(Operator):
         self._output = TableSchema(schema.columns, list(key), watermark_column=self._window)
         self._kept = TableSchema(schema.columns, keys, watermark_column=self._window)
         places = [schema.place_of(name) for name in keys]
+        self._order = schema if schema.primary_key else TableSchema(schema.columns, schema.names)
         self._key_of = identity([schema.columns[place].type for place in places], places)
         self._forget()
 
@@ -75,6 +76,7 @@ class Dedup(Operator):
 
         Time: O(rows of the chunk).
         """
+        self._check_open()
         check_chunk(self.input, chunk)
         refuse_retractions(self, chunk)
         found, key_of = self._found, self._key_of
@@ -114,7 +116,7 @@ class Dedup(Operator):
         self._pending = None
 
     def _comes_before(self, row: Row, other: Row) -> bool:
-        encode, key_of = self.input.key_encoder.encode, self.input.key_of
+        encode, key_of = self._order.key_encoder.encode, self._order.key_of
         return encode(key_of(row)) < encode(key_of(other))
 
     def _flush(self) -> list[Chunk]:

@@ -100,6 +100,7 @@ class DynamicFilter(Operator):
         """
         if side not in self.sides:
             raise ValueError(f"a filter has no side {side!r}: expected 'left' or 'right'")
+        self._check_open()
         chunk = taken(self._schemas[side], chunk)
         if side == "right":
             self._take(net_changes(chunk))

@@ -136,7 +136,8 @@ def variance(total: Any, squares: Any, rows: int, unit: int, *, sample: bool) ->
         return float("nan")
     if isinstance(total, Decimal):
         spread = rows * Fraction(squares) - Fraction(total) ** 2
-        return float(spread / (rows * (rows - sample)))
+        found = spread / (rows * (rows - sample))
+        return rounded(found.numerator, found.denominator)
     return rounded(rows * squares - total * total, rows * (rows - sample) << 2 * unit)
 
 
@@ -148,8 +149,9 @@ def quotient(total: Decimal, parts: int) -> Decimal:
     >>> quotient(Decimal(1), 4), quotient(Decimal("12.50"), 1), quotient(Decimal(2), 3)
     (Decimal('0.25'), Decimal('12.5'), Decimal('0.666666666666666667'))
     """
+    total = shortest(total)  # As it is stored: what is read again gives the same.
     if parts == 1:
-        return shortest(total)
+        return total
     found = QUOTIENT.divide(total, Decimal(parts))
     if not found.is_finite():
         return shortest(found)

@@ -158,7 +158,7 @@ class Expression:
         text = f"({self} in ({', '.join(map(str, map(lit, known)))}))"
         by_kind: dict[DataType | None, list[Any]] = {}
         for value in known:
-            by_kind.setdefault(_kind_of(value), []).append(value)
+            by_kind.setdefault(kind_of(value), []).append(value)
 
         def _bind(schema: TableSchema) -> Bound:
             bound = self.bind(schema)
@@ -257,7 +257,7 @@ def lit(value: Any) -> Expression:
     """
     if isinstance(value, Expression):
         return value
-    kind = _kind_of(value)
+    kind = kind_of(value)
     is_quoted = isinstance(value, str | date | time | timedelta)
     text = "'" + str(value).replace("'", "''") + "'" if is_quoted else str(value)
     return Expression("null" if value is None else text, lambda schema: Bound(kind, value is None, lambda row: value))
@@ -531,7 +531,12 @@ def _whole(given: Any) -> str:
     return f"{text}#{hashlib.sha256(content).hexdigest()[:16]}"
 
 
-def _kind_of(value: Any) -> DataType | None:
+def kind_of(value: Any) -> DataType | None:
+    """Return the type of a value of Python; ``None`` where it fits several.
+
+    Raises:
+        SchemaError: no column type has such values.
+    """
     if value is None or isinstance(value, timedelta):
         return None
     if isinstance(value, datetime):

@@ -238,9 +238,8 @@ def _sign(op: str) -> int:
 
 
 def _identifying(schema: TableSchema) -> Sequence[str]:
-    """Return the columns that tell rows apart: those of the stream key; without one all that can be in a key."""
-    key = [name for name, _ in schema.primary_key]
-    return key or [column.name for column in schema.columns if column.type.kind not in ("list", "struct")]
+    """Return the columns that tell rows apart: those of the stream key; without one all."""
+    return [name for name, _ in schema.primary_key] or schema.names
 
 
 def _key_of(entry: Entry) -> bytes:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from objectspace.operators.base import Operator
+from objectspace.operators.chunks import taken
 from objectspace.operators.graph import Graph
 from objectspace.operators.inputs import chunks_of
 from objectspace.relational import Chunk, SchemaError, TableSchema
@@ -70,10 +71,12 @@ class PipelineOperator(Operator):
 
         Raises:
             SchemaError: there is no such source.
+            SchemaMismatchError: the chunk has other columns.
         """
         if side not in self.pipeline.sources:
             raise SchemaError(f"the pipeline has no source {side!r}: its sources are {', '.join(self.sides)}")
-        self._graph.push(self.pipeline.sources[side], chunk)
+        source = self.pipeline.sources[side]
+        self._graph.push(source, taken(source.schema, chunk))
         return self._taken()
 
     def take(self, batch: Mapping[str, Any], number: int) -> list[Chunk]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from objectspace.operators.agg_call import AggCall
 from objectspace.operators.aggregation import CACHED_EXTREMES, CACHED_GROUPS
+from objectspace.operators.base import column_names
 from objectspace.operators.value_groups import ValueGroups
 from objectspace.relational import Chunk, SchemaError, TableSchema
 
@@ -58,6 +59,7 @@ class HashAgg(ValueGroups):
         extreme_cache: int = CACHED_EXTREMES,
         group_cache: int = CACHED_GROUPS,
     ) -> None:
+        group_key = column_names(group_key)
         if not group_key:
             raise SchemaError("HashAgg takes at least one group column: SimpleAgg aggregates all rows")
         self.emits_on_close = bool(emit_on_window_close)

@@ -9,9 +9,9 @@ from objectspace.operators.base import Operator, no_collection
 from objectspace.operators.chunks import checked_promise, taken
 from objectspace.operators.join_side import Entry, JoinSide
 from objectspace.operators.net import net_changes
-from objectspace.operators.predicates import COMPARISONS
-from objectspace.operators.sql_rules import MAY_BE_NAN, rank
-from objectspace.relational import Chunk, Column, SchemaError, TableSchema
+from objectspace.operators.predicates import COMPARISONS, ExpressionError
+from objectspace.operators.sql_rules import MAY_BE_NAN, common_type, rank
+from objectspace.relational import Chunk, Column, RelationalError, SchemaError, TableSchema
 from objectspace.relational.chunk import Op, is_insert
 from objectspace.relational.schema import Row
 from objectspace.space import ObjectSpace
@@ -142,6 +142,7 @@ class HashJoin(Operator):
         super().open(space, name)
         for role, side in self._sides.items():
             side.open({what: self._tables[f"{role}{what}"] for what in side.state()})
+        self._forget()
 
     @no_collection()
     def process(self, chunk: Chunk, side: str = "left") -> list[Chunk]:
@@ -154,12 +155,19 @@ class HashJoin(Operator):
         Raises:
             ValueError: there is no such side.
             SchemaMismatchError: the chunk has other columns.
+            ExpressionError: the condition, a function, failed; the chunk was not taken.
 
         Time: O(rows · (log n + matches)). Dirties: one slot a row, and one a match whose degree changes.
         """
         self._check_side(side)
         changes = net_changes(taken(self._sides[side].schema, chunk))
-        out = self._meet(side, changes) if self._is_plain else self._change(side, changes)
+        try:
+            out = self._meet(side, changes) if self._is_plain else self._change(side, changes)
+        except BaseException:
+            # Nothing of the chunk is written yet: without what is noted of it in memory, it was not taken.
+            for one in self._sides.values():
+                one.forget()
+            raise
         for one in self._sides.values():
             one.settle()
         return [out] if len(out) else []
@@ -198,7 +206,7 @@ class HashJoin(Operator):
         Raises:
             RowError: it is no value of the column.
 
-        Time: O(1). Dirties: one slot a table at the next barrier, and the rows that are cleaned.
+        Time: O(join keys in memory). Dirties: one slot a table at the next barrier, and the rows that are cleaned.
         """
         self._check_side(side)
         key = self._keys[self.sides.index(side)]
@@ -255,6 +263,7 @@ class HashJoin(Operator):
         return self._joined.names[place + (len(self._sides["left"].nulls) if side == "right" else 0)]
 
     def _check_side(self, side: str) -> None:
+        self._check_open()
         if side not in self.sides:
             raise ValueError(f"a join has no side {side!r}: expected 'left' or 'right'")
 
@@ -376,8 +385,10 @@ def joined_schema(
 
 
 def _predicate(condition: Condition | None, schema: TableSchema) -> Callable[[Row], Any] | None:
-    if condition is None or callable(condition):
-        return condition
+    if condition is None:
+        return None
+    if callable(condition):
+        return _guarded(condition)
     if not isinstance(condition, tuple | list) or len(condition) != 3:
         raise SchemaError(f"a condition is (column, comparison, column) or a function of the row: found {condition!r}")
     left, comparison, right = condition
@@ -386,6 +397,7 @@ def _predicate(condition: Condition | None, schema: TableSchema) -> Callable[[Ro
     first, second = (schema.place_of(name) if isinstance(name, str) else name for name in (left, right))
     if max(first, second) >= len(schema.columns):
         raise SchemaError(f"the condition {condition!r}: the joined row has {len(schema.columns)} columns, from 0")
+    common_type(schema.columns[first].type, schema.columns[second].type, f"the condition {condition!r}")
     compare = COMPARISONS[comparison]
     if {schema.columns[first].type.kind, schema.columns[second].type.kind} & MAY_BE_NAN:
         return lambda row: _is_ranked(compare, row[first], row[second])
@@ -393,6 +405,23 @@ def _predicate(condition: Condition | None, schema: TableSchema) -> Callable[[Ro
     def _matches(row: Row) -> bool:
         one, other = row[first], row[second]
         return one is not None and other is not None and bool(compare(one, other))
+
+    return _matches
+
+
+def _guarded(condition: Callable[[Row], Any]) -> Callable[[Row], Any]:
+    """Return a condition that says on which row it failed."""
+
+    def _matches(row: Row) -> Any:
+        try:
+            return condition(row)
+        except RelationalError:
+            raise
+        except Exception as error:
+            raise ExpressionError(
+                f"the condition of a join failed for {row!r:.200}: {type(error).__name__}: {error}; values may be None"
+                " where a column is nullable; the chunk was not taken"
+            ) from error
 
     return _matches
 

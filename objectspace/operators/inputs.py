@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from objectspace.operators.canonical import dictionary_keys
@@ -61,13 +61,19 @@ def _named_chunk(name: str, node: Node, given: Any, number: int, in_order: bool)
 
 def _chunk(schema: TableSchema, given: Any) -> Chunk:
     if isinstance(given, Chunk):
-        return given if given.schema == schema else Chunk.from_rows(schema, given.rows())
+        return given if given.schema == schema else Chunk.from_rows(schema, _named(given, schema.names))
     module = type(given).__module__.partition(".")[0]
     if module == "pandas":
         return Chunk.from_pandas(given, schema)
     if module == "pyarrow":
         return Chunk.from_arrow(given, schema)
     return Chunk.from_rows(schema, map(_change, given))
+
+
+def _named(chunk: Chunk, expected: Sequence[str]) -> Iterable[tuple[Op, Any]]:
+    """Return changes whose values are found by the names of their columns, where these stand in another order."""
+    names = chunk.schema.names
+    return chunk.rows() if names == expected else [(op, dict(zip(names, row))) for op, row in chunk.rows()]
 
 
 def _change(given: Any) -> Sequence[Any]:

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from objectspace.operators.chunks import checked_promise
 from objectspace.operators.hash_join import Condition, HashJoin, JoinKind
 from objectspace.operators.join_side import Entry, Group, JoinSide
 from objectspace.relational import Chunk, Column, SchemaError, StateTable, TableSchema
+from objectspace.relational.chunk import Op
 from objectspace.relational.schema import Row
 from objectspace.relational.values import BadValue, checker
 
@@ -227,12 +229,15 @@ class IntervalJoin(HashJoin):
     def watermark(self, column: str, value: Any, side: str = "left") -> list[tuple[str, Any]]:
         """Take a promise about the times of one side, and return what follows for the times of the output.
 
+        Raises:
+            RowError: it is no value of the column.
+
         Time: O(1). Dirties: at the next barrier the slots of the rows that are removed.
         """
         self._check_side(side)
         if column != self._times[side] or value is None:
             return []
-        promised = self._promise(side, value)
+        promised = self._promise(side, checked_promise(self._sides[side].schema, column, value))
         met = self._interval_side(_opposite(side)).promise(promised)
         self._met[_opposite(side)] = met
         return [promise for one in self.sides for promise in self._output_promise(one)]
@@ -246,6 +251,16 @@ class IntervalJoin(HashJoin):
         """Drop what is in memory."""
         super()._forget()
         self._met.clear()
+
+    def _change(self, side: str, changes: list[tuple[Op, Row]]) -> Chunk:
+        """Apply changes; a condition is tried on all pairs before, as rows are written one after the other."""
+        if self._matches is not None:
+            mine, other = self._sides[side], self._sides[_opposite(side)]
+            for _, row in changes:
+                key = mine.key_of(row)
+                for entry in () if key is None else other.candidates(key, row):
+                    self._is_match(side, row, entry.row)
+        return super()._change(side, changes)
 
     def _flush(self) -> list[Chunk]:
         for side in self.sides:

@@ -90,7 +90,8 @@ class Materialize(Operator):
 
     @property
     def table(self) -> StateTable:
-        """The table of the rows."""
+        """The table of the rows; there is none before :meth:`open`."""
+        self._check_open()
         return self._tables["table"]
 
     def state(self) -> list[tuple[str, TableSchema]]:
@@ -111,6 +112,7 @@ class Materialize(Operator):
 
         Time: O(rows · log n). Dirties: one slot a key that changes.
         """
+        self._check_open()
         chunk = taken(self._input, chunk)
         if self.conflict == "check":
             self.table.write_chunk(chunk)

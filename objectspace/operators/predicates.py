@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Collection, Sequence
+from decimal import Decimal
+from numbers import Number
 from typing import Any
 
-from objectspace.operators.expressions import Expression, condition
-from objectspace.operators.sql_rules import MAY_BE_NAN, rank
-from objectspace.relational import RelationalError, SchemaError, TableSchema
+from objectspace.operators.expressions import Expression, condition, kind_of
+from objectspace.operators.sql_rules import FLOATS, MAY_BE_NAN, common_type, rank
+from objectspace.relational import DataType, RelationalError, SchemaError, TableSchema
 
 Comparison = tuple[Any, ...]
 Predicate = Comparison | list[Any] | Callable[..., Any] | Expression
@@ -138,10 +140,36 @@ def _comparison(schema: TableSchema, parts: Sequence[Any]) -> RowTest:
     compare, literal = _COMPARISONS[name], parts[2]
     if literal is None:
         return lambda row: False
+    kinds = _checked_kinds(schema.columns[place].type, literal, parts)
+    if "decimal" in kinds and kinds & {*FLOATS}:
+        # A decimal beside a double is compared as a double, as in SQL: 0.1 is the same number in both.
+        doubles = [float(one) for one in literal if one is not None] if name == "in" else float(literal)
+        double_test = _number_test(compare, doubles)
+        return lambda row: row[place] is not None and double_test(float(row[place]))
     if schema.columns[place].type.kind in MAY_BE_NAN:
         test = _number_test(compare, literal)
         return lambda row: row[place] is not None and test(row[place])
     return lambda row: row[place] is not None and bool(compare(row[place], literal))
+
+
+def _checked_kinds(kind: DataType, literal: Any, parts: Sequence[Any]) -> set[str]:
+    """Return the kinds of a column and of what it is compared with.
+
+    Raises:
+        SchemaError: they do not compare, or ``in`` has no list.
+    """
+    literals = [literal]
+    if parts[1].lower() == "in":
+        if isinstance(literal, str | bytes) or not isinstance(literal, Collection):
+            raise SchemaError(f"the condition {parts!r}: in takes a list of values: found {literal!r:.80}")
+        literals = list(literal)
+    if kind.is_nested:
+        return {kind.kind}
+    # Numbers of other libraries, such as numpy's, compare as they do.
+    found = [kind_of(one) for one in literals if isinstance(one, int | float | Decimal) or not isinstance(one, Number)]
+    for one in found:
+        common_type(kind, one, f"the condition {parts!r}")
+    return {kind.kind, *(one.kind for one in found if one is not None)}
 
 
 def _number_test(compare: Callable[[Any, Any], Any], literal: Any) -> RowTest:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from objectspace.operators.base import Operator
-from objectspace.operators.chunks import Change, check_chunk, halves, paired
+from objectspace.operators.chunks import Change, check_chunk, checked_promise, halves, paired
 from objectspace.operators.predicates import Predicate, function_of, predicate_of
 from objectspace.relational import Chunk, Column, SchemaError, TableSchema
 from objectspace.relational.types import parse_type
@@ -179,8 +179,13 @@ class Union(Operator):
         return [Chunk(self._output, [op for op, _ in pairs], [(*row, *tail) for _, row in pairs])]
 
     def watermark(self, column: str, value: Any, side: str = "input0") -> list[tuple[str, Any]]:
-        """Take a promise of one input, and return the least of all inputs where that is a new one."""
+        """Take a promise of one input, and return the least of all inputs where that is a new one.
+
+        Raises:
+            RowError: it is no value of the column.
+        """
         self._number(side)
+        value = checked_promise(self.input, column, value)
         marks = self._marks.setdefault(column, {})
         marks[side] = max(marks.get(side, value), value)
         if len(marks) < len(self._fed):

@@ -211,6 +211,7 @@ class TemporalJoin(Operator):
         self._promised.clear()
 
     def _check_side(self, side: str) -> None:
+        self._check_open()
         if side not in self.sides:
             raise ValueError(f"a join has no side {side!r}: expected 'left' or 'right'")
 

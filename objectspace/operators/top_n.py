@@ -10,7 +10,7 @@ from typing import Any
 
 from objectspace.operators.base import Operator, column_names, no_collection
 from objectspace.operators.canonical import dictionary_keys
-from objectspace.operators.chunks import taken
+from objectspace.operators.chunks import refuse_retractions, taken
 from objectspace.operators.net import net_changes
 from objectspace.relational import Chunk, SchemaError, StateTable, TableSchema
 from objectspace.relational.chunk import Op
@@ -168,10 +168,14 @@ class GroupTopN(Operator):
 
         Raises:
             SchemaMismatchError: the chunk has other columns.
+            InconsistentOperationError: the input was said to be append-only, and a row is retracted.
 
         Time: O(rows · log n + groups touched · (offset + limit)). Dirties: one slot a row.
         """
+        self._check_open()
         changes = net_changes(taken(self._output, chunk))
+        if self._append_only:
+            refuse_retractions(self, Chunk(self._output, [op for op, _ in changes], [row for _, row in changes]))
         rows = [row for _, row in changes]
         groups = self._groups_of(rows)
         members = dict(zip(groups, rows))
@@ -205,6 +209,7 @@ class GroupTopN(Operator):
         if column not in self._group_key:
             return []
         if column == self._closing and value is not None:
+            self._check_open()
             self._rows.update_watermark(value)
             firsts = ((group, group if len(self._group_places) == 1 else group[0]) for group in self._windows)
             for group in [group for group, first in firsts if is_below(first, value)]:

@@ -81,6 +81,7 @@ class WatermarkFilter(Operator):
 
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
         """Return the changes that are not too late. Time: O(rows)."""
+        self._check_open()
         check_chunk(self.input, chunk)
         mark = self.current
         for _, row in chunk.rows():

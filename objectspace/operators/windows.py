@@ -93,9 +93,14 @@ class Hop(Operator):
         return [found] if len(found) else []
 
     def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
-        """Pass a promise on, and promise that no earlier window than the first one it lies in gets rows."""
+        """Pass a promise on, and promise that no earlier window than the first one it lies in gets rows.
+
+        Raises:
+            RowError: it is no value of the column.
+        """
         if column != self.time_column:
             return [(column, value)]
+        value = checked_promise(self.input, column, value)
         try:
             first = self._starts(value)[0]
             bounds = zip(self._names, (first, first + self.size), strict=True)

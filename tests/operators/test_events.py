@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkpoint import CheckpointStore
-from objectspace import PersistedObjectSpace, VolatileObjectSpace
+from objectspace import CheckpointProtocolError, PersistedObjectSpace, VolatileObjectSpace
 from objectspace.operators.events import (
     Average,
     Buffer,
@@ -484,3 +484,62 @@ def test_lengths_that_are_none_are_refused(options: Any) -> None:
         Buffer(**options)
     with pytest.raises(ValueError, match="expected a positive"):
         Window(options.pop("count", None), Select, **options)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: Take(1), lambda: Buffer(2), lambda: Chain(Where(bool), Take(1)), lambda: Zip(2)]
+)
+@pytest.mark.parametrize("use", ["on_next", "on_time", "on_completed"])
+def test_an_operator_takes_nothing_before_it_is_open(make: Make, use: str) -> None:
+    arguments = [] if use == "on_completed" else [1]
+    with pytest.raises(CheckpointProtocolError, match=r"is not open: call open\(space, name\)"):
+        getattr(make(), use)(*arguments)
+
+
+def refusing(value: Any) -> Any:
+    if value == "bad":
+        raise ValueError(value)
+    return value
+
+
+@pytest.mark.parametrize(
+    ("make", "bad"),
+    [
+        (lambda: Chain(Select(refusing), Buffer(duration=60)), "bad"),
+        (lambda: Chain(GroupBy(lambda value: value, lambda key: Take(1)), Buffer(duration=60)), []),
+    ],
+)
+def test_what_the_time_of_a_refused_value_closes_comes_with_the_next_one(make: Make, bad: Any) -> None:
+    chain = make()
+    chain.open(VolatileObjectSpace(), "minutes")
+    first = [one for at in (0, 10, 20) for one in chain.on_next(at, at=at)]
+    with pytest.raises((ValueError, TypeError)):
+        chain.on_next(bad, at=61)
+    lists = first + chain.on_next(62, at=62) + chain.on_completed()
+    assert [len(one) for one in lists] == [3, 1]
+
+
+def test_inner_sequences_are_found_in_nested_chains_and_hear_of_the_time() -> None:
+    chain = Chain(Chain(Where(bool), Take(99)), SelectMany(lambda key: Take(5)))
+    chain.open(VolatileObjectSpace(), "nested")
+    chain.on_next("k")
+    assert chain.on_inner("k", 1) == [1]
+    many = SelectMany(lambda key: Buffer(duration=60))
+    many.open(VolatileObjectSpace(), "many")
+    for key in ("a", "b"):
+        many.on_next(key, at=0)
+        assert many.on_inner(key, key * 2, at=1) == []
+    assert many.on_inner_completed("a", at=2) == [["aa"]]
+    assert many.on_inner("none", 0, at=70) == [["bb"]]
+
+
+@pytest.mark.parametrize("at", [float("nan"), float("inf")])
+@pytest.mark.parametrize(
+    "make", [lambda: Buffer(duration=60), lambda: Window(None, lambda number: Take(1), duration=60)]
+)
+def test_a_time_that_is_no_number_is_refused_and_leaves_nothing(make: Make, at: float) -> None:
+    operator = make()
+    operator.open(VolatileObjectSpace(), "o")
+    with pytest.raises(ValueError, match="expected a finite number"):
+        operator.on_next(1, at=at)
+    assert len(operator.on_next(2, at=0) + operator.on_completed()) == 1

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from objectspace import VolatileObjectSpace
+from objectspace import CheckpointProtocolError, VolatileObjectSpace
 from objectspace.operators import (
     AggCall,
+    Apply,
     Chunk,
     Dedup,
+    DynamicFilter,
     Filter,
     GroupTopN,
     HashAgg,
@@ -22,9 +24,11 @@ from objectspace.operators import (
     TemporalJoin,
     TopN,
     Union,
+    WatermarkFilter,
     col,
 )
 from objectspace.relational import Column, SchemaError, SchemaMismatchError, StateTable, TableSchema
+from tests.operators.processors import Greatest
 
 COLUMNS = [Column("g", "int64"), Column("v", "int64"), Column("id", "int64")]
 KEYED = TableSchema(COLUMNS, ["id"])
@@ -74,6 +78,25 @@ def test_what_is_no_chunk_is_refused(name: str) -> None:
     operator = opened(name)
     with pytest.raises(TypeError, match="takes a Chunk"):
         operator.process([("+", (1, 2, 3))], side_of(operator))  # type: ignore[arg-type]
+
+
+KEEPING: dict[str, Callable[[TableSchema], Operator]] = {
+    **{name: make for name, make in MADE.items() if name not in ("filter", "union")},
+    "apply": lambda schema: Apply(schema, Greatest(), "greatest", TableSchema([COLUMNS[0]], ["g"]), ["g"]),
+    "dynamic filter": lambda schema: DynamicFilter(schema, TableSchema([COLUMNS[1]]), "v", ">"),
+    "watermark filter": lambda schema: WatermarkFilter(schema, "v", 1),
+}
+
+
+@pytest.mark.parametrize("name", sorted(KEEPING))
+def test_an_operator_that_keeps_state_takes_nothing_before_it_is_open(name: str) -> None:
+    operator = KEEPING[name](KEYED)
+    chunk = Chunk.from_rows(KEYED, [("+", (1, 2, 3))])
+    for use in (lambda: operator.process(chunk, side_of(operator)), lambda: operator.barrier(1)):
+        with pytest.raises(CheckpointProtocolError, match=r"is not open: call open\(space, name\)"):
+            use()
+    operator.open(VolatileObjectSpace(), "o")
+    assert [out.rows() for out in operator.barrier(1)] == []
 
 
 # Dedup takes no row back, a checked view no changes out of order.

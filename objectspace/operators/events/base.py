@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+from objectspace.operators.base import not_open
 from objectspace.space import ObjectSpace
 
 _ENDED = "ended"
@@ -34,6 +36,7 @@ class EventOperator(ABC):
         self._space: ObjectSpace
         self.name = ""
         self._owned: list[str] = []
+        self._held: list[Any] = []
         self.has_ended = False
 
     def open(self, space: ObjectSpace, name: str) -> None:
@@ -42,7 +45,7 @@ class EventOperator(ABC):
         Raises:
             WrongKindError: an object of that name is of another kind.
         """
-        self._space, self.name, self._owned = space, name, []
+        self._space, self.name, self._owned, self._held = space, name, [], []
         self.has_ended = f"{name}/{_ENDED}" in space
         if self.has_ended:
             self._object("value", _ENDED)
@@ -53,6 +56,9 @@ class EventOperator(ABC):
     def on_next(self, value: Any, source: int = 0, at: float | None = None) -> list[Any]:
         """Take a value, and return what comes out.
 
+        Where it is refused, or a function of the user raises, what its time has closed comes with the next call. In the
+        middle of a chain the operators before have taken the value already: roll the space back then.
+
         Args:
             value: anything that a persisted object can hold.
             source: the number of the input.
@@ -60,12 +66,10 @@ class EventOperator(ABC):
 
         Raises:
             ValueError: there is no such input.
+            CheckpointProtocolError: the operator is not open.
         """
         self._check_source(source)
-        if self.has_ended:
-            return []
-        out = [] if at is None else self._tick(at)
-        return out if self.has_ended else out + self._next(value, source, at)
+        return self._take(at, lambda: self._next(value, source, at))
 
     @property
     def takes_time(self) -> bool:
@@ -81,16 +85,17 @@ class EventOperator(ABC):
 
     def on_time(self, at: float) -> list[Any]:
         """Take the news that it is now ``at``, and return what comes out."""
-        return [] if self.has_ended else self._tick(at)
+        return self._take(at)
 
     def on_completed(self, source: int = 0) -> list[Any]:
         """Take the news that an input has ended, and return what comes out.
 
         Raises:
             ValueError: there is no such input.
+            CheckpointProtocolError: the operator is not open.
         """
         self._check_source(source)
-        return [] if self.has_ended else self._finish(source)
+        return self._take(None, lambda: self._finish(source))
 
     def delete(self) -> None:
         """Delete the objects of the operator, and what says that it has ended. Dirties: an index row an object."""
@@ -139,6 +144,23 @@ class EventOperator(ABC):
         self._owned.append(name)
         return getattr(self._space, f"get_or_create_{kind}")(name, *arguments, **options)
 
+    def _take(self, at: float | None, give: Callable[[], list[Any]] | None = None) -> list[Any]:
+        """Return what an error held back, what the time closes and what ``give`` returns; hold back what it loses."""
+        if not hasattr(self, "_space"):
+            raise not_open(self)
+        if isinstance(at, float) and not math.isfinite(at):
+            raise ValueError(f"{type(self).__name__} {self.name!r}: the time is {at}: expected a finite number")
+        out, self._held = self._held, []
+        try:
+            if at is not None and not self.has_ended:
+                out = out + self._tick(at)
+            if give is not None and not self.has_ended:
+                out = out + give()
+        except BaseException:
+            self._held = out
+            raise
+        return out
+
     def _check_source(self, source: int) -> None:
         if not 0 <= source < self.inputs:
             raise ValueError(f"{type(self).__name__} {self.name!r} has no input {source}: it has {self.inputs}")
@@ -185,7 +207,7 @@ class Chain(EventOperator):
 
     def on_inner_completed(self, key: Any, at: float | None = None) -> list[Any]:
         """End the inner sequences of a key: see :meth:`SelectMany.on_inner_completed`."""
-        return self._inner("on_inner_completed", key, hand=flush if at is None else handing(at), at=at)
+        return self._inner("on_inner_completed", key, at, hand=flush if at is None else handing(at), at=at)
 
     def _create(self) -> None:
         for place, stage in enumerate(self._stages):
@@ -214,13 +236,10 @@ class Chain(EventOperator):
         return self._pass(0, lambda stage: stage.on_completed(source), flush)
 
     def _inner(self, method: str, *arguments: Any, hand: Hand, at: float | None) -> list[Any]:
-        place = next((place for place, stage in enumerate(self._stages) if hasattr(stage, method)), None)
+        place = next((place for place, stage in enumerate(self._stages) if _has_inner(stage)), None)
         if place is None:
             raise TypeError(f"chain {self.name!r} has no operator with inner sequences")
-        out = [] if at is None else self.on_time(at)
-        if not self.has_ended:
-            out += self._pass(place, lambda stage: getattr(stage, method)(*arguments), hand)
-        return out
+        return self._take(at, lambda: self._pass(place, lambda stage: getattr(stage, method)(*arguments), hand))
 
     def _pass(self, place: int, give: Callable[[EventOperator], list[Any]], hand: Hand) -> list[Any]:
         """Give something to an operator, what comes out to the next, and so on; and the end, where one ends."""
@@ -235,6 +254,11 @@ class Chain(EventOperator):
         if is_over:
             self._end()
         return values
+
+
+def _has_inner(operator: EventOperator) -> bool:
+    """Tell whether an operator, or one in a chain, takes values of inner sequences."""
+    return any(map(_has_inner, operator._stages)) if isinstance(operator, Chain) else hasattr(operator, "on_inner")
 
 
 def handing(at: float | None) -> Hand:

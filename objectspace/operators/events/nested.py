@@ -140,17 +140,15 @@ class SelectMany(Nested):
 
     def on_inner(self, key: Any, value: Any, at: float | None = None) -> list[Any]:
         """Hand a value to the inner sequences of a key, and return what comes out."""
-        if self.has_ended:
-            return []
-        out = [one for number in self._of(key) for one in self._give(number, value, handing(at))]
-        self._end_where_over()
-        return out
+        return self._take(at, lambda: self._each(key, lambda number: self._give(number, value, handing(at))))
 
-    def on_inner_completed(self, key: Any) -> list[Any]:
+    def on_inner_completed(self, key: Any, at: float | None = None) -> list[Any]:
         """End the inner sequences of a key, and return what comes out."""
-        if self.has_ended:
-            return []
-        out = [one for number in self._of(key) for one in self._close(number)]
+        return self._take(at, lambda: self._each(key, self._close))
+
+    def _each(self, key: Any, give: Callable[[int], list[Any]]) -> list[Any]:
+        """Return what the inner sequences of a key give, and end where none is left."""
+        out = [one for number in self._of(key) for one in give(number)]
         self._end_where_over()
         return out
 

@@ -1,0 +1,207 @@
+"""What operators refuse, of which nothing is taken: functions that fail, rows that go twice, promises, literals."""
+
+from __future__ import annotations
+
+from collections import Counter
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from checkpoint import CheckpointStore
+from objectspace import PersistedObjectSpace, VolatileObjectSpace
+from objectspace.operators import (
+    AggCall,
+    Dedup,
+    ExpressionError,
+    Filter,
+    GroupTopN,
+    HashAgg,
+    HashJoin,
+    Hop,
+    IntervalJoin,
+    Operator,
+    Pipeline,
+    SessionWindow,
+    SimpleAgg,
+    Union,
+    col,
+)
+from objectspace.relational import (
+    Chunk,
+    Column,
+    InconsistentOperationError,
+    RowError,
+    SchemaError,
+    SchemaMismatchError,
+    TableSchema,
+)
+from objectspace.relational.chunk import is_insert
+
+LEFT = TableSchema([Column("id", "int64"), Column("k", "int64"), Column("at", "int64")], ["id"])
+RIGHT = TableSchema([Column("rid", "int64"), Column("k", "int64"), Column("since", "int64", nullable=True)], ["rid"])
+SENT = TableSchema([Column("of", "int64"), Column("sent", "int64")], ["of"])
+TIMED = TableSchema([Column("at", "int64"), Column("id", "int64")], ["id"])
+
+
+def opened(operator: Any, space: Any = None) -> Any:
+    operator.open(VolatileObjectSpace() if space is None else space, "o")
+    return operator
+
+
+def given(operator: Operator, schema: TableSchema, *changes: Any, side: str = "input") -> list[Any]:
+    chunks = operator.process(Chunk.from_rows(schema, changes), side=side)
+    return [change for chunk in chunks for change in chunk.rows()]
+
+
+def net(changes: list[Any]) -> set[Any]:
+    found: Counter[Any] = Counter()
+    for op, row in changes:
+        found[row] += 1 if is_insert(op) else -1
+    return {row for row, times in found.items() if times}
+
+
+JOINS: dict[str, Any] = {
+    "hash": lambda: HashJoin(LEFT, RIGHT, ["k"], ["k"], "left_outer", condition=lambda row: row[2] >= row[5]),
+    "interval": lambda: IntervalJoin(
+        LEFT, RIGHT, ["k"], ["k"], "at", "rid", -99, 99, "left_outer", condition=lambda row: row[2] >= row[5]
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", JOINS)
+def test_a_chunk_whose_condition_fails_is_not_taken(kind: str) -> None:
+    join = opened(JOINS[kind]())
+    out = given(join, LEFT, ("+", (1, 7, 50)), side="left")
+    with pytest.raises(ExpressionError, match=r"failed for \(1, 7, 50, 2, 7, None\): TypeError"):
+        given(join, RIGHT, ("+", (1, 7, 5)), ("+", (2, 7, None)), side="right")
+    out += given(join, RIGHT, ("+", (1, 7, 5)), side="right")
+    assert net(out) == {(1, 7, 50, 1, 7, 5)}
+    out += given(join, RIGHT, ("-", (1, 7, 5)), side="right")
+    assert net(out) == {(1, 7, 50, None, None, None)}
+
+
+def test_a_condition_over_types_that_do_not_compare_is_refused() -> None:
+    text = TableSchema([Column("rid", "int64"), Column("name", "string")], ["rid"])
+    with pytest.raises(SchemaError, match="takes values of one type: found int64 and string"):
+        HashJoin(LEFT, text, ["id"], ["rid"], condition=("k", "<", "name"))
+
+
+def test_a_join_that_is_opened_again_forgets_promises_that_were_lost() -> None:
+    store = CheckpointStore(":memory:")
+    space = PersistedObjectSpace(store)
+    near = opened(IntervalJoin(TIMED, SENT, ["id"], ["of"], "at", "sent", lower=-10, upper=0), space)
+    given(near, TIMED, ("+", (7, 1)), side="left")
+    near.barrier(1)
+    space.checkpoint(epoch=1)
+    near.watermark("sent", 25, side="right")
+    space = PersistedObjectSpace(store)
+    opened(near, space).watermark("sent", 10, side="right")
+    near.barrier(2)
+    assert given(near, SENT, ("+", (1, 12)), side="right") == [("+", (7, 1, 1, 12))]
+
+
+PROMISED: dict[str, tuple[Any, str, str]] = {
+    "interval join": (IntervalJoin(TIMED, SENT, ["id"], ["of"], "at", "sent", lower=-10, upper=0), "at", "left"),
+    "hop": (Hop(TIMED, "at", size=10, slide=5), "at", "input"),
+    "union": (Union(TIMED), "at", "input0"),
+}
+
+
+@pytest.mark.parametrize("name", PROMISED)
+@pytest.mark.parametrize("value", ["soon", 25.5])
+def test_a_promise_that_is_no_value_is_refused_and_leaves_nothing(name: str, value: Any) -> None:
+    made, column, side = PROMISED[name]
+    operator = opened(made)
+    with pytest.raises(RowError, match="the watermark of 'at'"):
+        operator.watermark(column, value, side=side)
+    operator.watermark(column, 25, side=side)
+
+
+def test_columns_of_a_chunk_are_found_by_their_names_or_refused() -> None:
+    chunk = Chunk.from_rows(TableSchema([Column("v", "int64"), Column("id", "int64")], ["id"]), [("+", (500, 1))])
+    pipeline = Pipeline()
+    pipeline.source("e", {"id": "int64", "v": "int64"}, key=["id"]).filter(col("v") > 100).materialize("big")
+    assert pipeline.run_local([{"e": chunk}]).rows("big") == [(1, 500)]
+    operator = opened(pipeline.as_operator())
+    with pytest.raises(SchemaMismatchError, match="the chunk has the columns"):
+        operator.process(chunk, side="e")
+    with pytest.raises(TypeError, match="takes a Chunk"):
+        operator.process([("+", (1, 500))], side="e")
+
+
+def test_a_top_n_of_an_append_only_input_takes_nothing_back() -> None:
+    top = opened(GroupTopN(TIMED, [], ["at"], 2, append_only=True))
+    given(top, TIMED, ("+", (1, 1)), ("+", (2, 2)), ("+", (3, 3)))
+    with pytest.raises(InconsistentOperationError, match="append-only"):
+        given(top, TIMED, ("-", (1, 1)))
+
+
+def test_a_row_goes_from_its_session_once() -> None:
+    sessions = opened(SessionWindow(TIMED, "at", gap=10))
+    given(sessions, TIMED, ("+", (5, 1)))
+    with pytest.raises(InconsistentOperationError, match="finds nothing under its key"):
+        given(sessions, TIMED, ("-", (5, 1)), ("-", (5, 1)))
+    assert given(sessions, TIMED, ("-", (5, 1))) == [("-", (5, 1, 5))]
+
+
+VALUES = TableSchema([Column("v", "int64"), Column("d", "decimal"), Column("f", "float64")], ["v"])
+
+
+@pytest.mark.parametrize("predicate", [("v", ">", "4"), ("v", "=", "5"), ("v", "in", 5), ("v", "in", ["5"])])
+def test_literals_are_of_the_type_of_their_column(predicate: Any) -> None:
+    with pytest.raises(SchemaError, match=r"the condition \('v'"):
+        Filter(VALUES, predicate)
+
+
+@pytest.mark.parametrize(
+    "predicate", [("d", "=", 0.1), ("d", "in", [0.1]), ("f", "=", Decimal("0.1")), ("d", "<", 0.2), ("v", "=", 1.0)]
+)
+def test_a_decimal_beside_a_double_is_compared_as_a_double(predicate: Any) -> None:
+    row = (1, Decimal("0.1"), 0.1)
+    assert given(Filter(VALUES, predicate), VALUES, ("+", row)) == [("+", row)]
+
+
+def test_a_group_key_may_be_text_also_where_windows_close() -> None:
+    agg = opened(HashAgg(TIMED, "at", [AggCall("count")], emit_on_window_close=True))
+    given(agg, TIMED, ("+", (1, 1)))
+    agg.watermark("at", 2)
+    assert [chunk.rows() for chunk in agg.barrier(1)] == [[("+", (1, 1))]]
+
+
+@pytest.mark.parametrize("kind", ["float64", "decimal"])
+def test_a_deviation_that_no_double_holds_is_infinite(kind: str) -> None:
+    schema = TableSchema([Column("d", kind), Column("id", "int64")], ["id"])
+    agg = opened(SimpleAgg(schema, [AggCall("stddev", "d")]))
+    great = 1e200 if kind == "float64" else Decimal("1E+200")
+    given(agg, schema, ("+", (great, 1)), ("+", (0 * great, 2)))
+    assert agg.barrier(1)[0].rows() == [("+", (float("inf"),))]
+
+
+def test_the_average_of_long_decimals_is_the_same_after_recovery() -> None:
+    schema = TableSchema([Column("k", "int64"), Column("d", "decimal(38,20)"), Column("id", "int64")], ["id"])
+    store, shown = CheckpointStore(":memory:"), []
+    for epoch, texts in enumerate([("0.50", "0.25", "0.25000000000000000000"), ("1",)], 1):
+        space = PersistedObjectSpace(store)
+        agg = opened(HashAgg(schema, ["k"], [AggCall("avg", "d")]), space)
+        given(agg, schema, *[("+", (1, Decimal(text), 10 * epoch + n)) for n, text in enumerate(texts)])
+        shown += agg.barrier(epoch)[0].rows()
+        space.checkpoint(epoch=epoch)
+    assert shown[1] == ("U-", shown[0][1])
+
+
+def test_without_a_stream_key_lists_tell_rows_apart_too() -> None:
+    schema = TableSchema([Column("g", "string"), Column("v", "int64"), Column("tags", "list<string>")])
+    agg = opened(HashAgg(schema, ["g"], [AggCall("min", "v")], extreme_cache=1))
+    given(agg, schema, ("+", ("a", 5, ["x"])), ("+", ("a", 5, ["y"])))
+    assert agg.barrier(1)[0].rows() == [("+", ("a", 5))]
+    given(agg, schema, ("-", ("a", 5, ["x"])))
+    assert agg.barrier(2) == []
+
+
+@pytest.mark.parametrize("rows", [[("a", 2), ("a", 1)], [("a", 1), ("a", 2)]])
+def test_without_a_stream_key_the_least_row_of_an_epoch_is_kept(rows: list[Any]) -> None:
+    plain = TableSchema([Column("k", "string"), Column("v", "int64")])
+    dedup = opened(Dedup(plain, ["k"]))
+    given(dedup, plain, *[("+", row) for row in rows])
+    assert dedup.barrier(1)[0].rows() == [("+", ("a", 1))]
