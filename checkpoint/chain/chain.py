@@ -269,7 +269,7 @@ class Chain:
         base = self._epoch
         last = self.manifest(base).committed.get(source.query) if base else None
         if last is not None and source.batch <= last:
-            self._require_same_rows(source)
+            self._require_same_rows(source, last)
             return None
         if last is not None and source.batch > last + 1:
             raise CheckpointError(
@@ -406,9 +406,18 @@ class Chain:
                 f"space at {self.location.url}: no epoch {epoch}: expected one from {self._floor} to {self._epoch}"
             )
 
-    def _require_same_rows(self, source: SourcePosition) -> None:
+    def _require_same_rows(self, source: SourcePosition, last: int) -> None:
+        """Refuse a micro-batch that comes again with other rows, or of which nobody knows any more what rows it had."""
         kept = map(self.manifest, range(self._epoch, self._floor - 1, -1))
         known = next((one for one in kept if one.source == source), None)
+        if known is None and source.offsets and source.batch < last:
+            # Spark gives but its last micro-batch again.
+            raise CheckpointError(
+                f"space at {self.location.url}: query {source.query} comes with batch {source.batch} again, whose epoch"
+                f" is not kept any more (the last one committed here is {last}), so that nothing tells whether its rows"
+                " are the same: if an older copy of Spark's checkpoint was put back, put the newest one there, or start"
+                " a new query from the input that the space has not seen"
+            )
         if known is not None and known.source.offsets and source.offsets not in ("", known.source.offsets):
             raise CheckpointError(
                 f"space at {self.location.url}: query {source.query} comes with batch {source.batch} again, with other"

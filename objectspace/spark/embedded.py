@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from objectspace import PersistedObjectSpace
 from objectspace.operators import Pipeline, PipelineOperator
-from objectspace.relational import Chunk
 
 
 class EmbeddedPipeline:
@@ -31,7 +30,8 @@ class EmbeddedPipeline:
         pipeline = self._make()
         operator = PipelineOperator(pipeline)
         operator.open(space, self._name)
-        schema = pipeline.sources[self._source].schema
-        for batch in batches:
-            operator.process(Chunk.from_arrow(batch, schema), side=self._source)
-        operator.barrier(space.store.next_epoch())
+        epoch, found = space.store.next_epoch(), [batch for batch in batches if batch.num_rows]
+        if found:
+            # All at once, so that it does not matter in which order rows come: of each key deletes go before inserts.
+            operator.take({self._source: pa.Table.from_batches(found)}, epoch)
+        operator.barrier(epoch)

@@ -23,8 +23,10 @@ from checkpoint.chain import Location, ShardSaved
 from checkpoint.chain.collect import HANDOVER
 from objectspace import codec
 from objectspace.operators.canonical import dictionary_keys
+from objectspace.operators.chunks import unbroken
 from objectspace.operators.net import net_changes
 from objectspace.relational import Chunk, Column, DataType, Order, SchemaError, TableSchema, compacted
+from objectspace.relational.chunk import Op
 from objectspace.relational.keys import KeyEncoder
 from objectspace.relational.vnodes import VNODES, column_hasher
 from objectspace.spark.stages import Exit
@@ -191,7 +193,9 @@ def together(chunks: Sequence[Chunk]) -> Chunk:
 def settled(chunk: Chunk) -> Chunk:
     """Return what changes that came from several tasks say together, whatever the order in which they came.
 
-    Of each key deletes come before inserts, and several inserts of one key are in one order.
+    Of each key deletes come before inserts, and several inserts of one key are in one order. A delete and an insert
+    that were halves of an update are so again: what resolves conflicts tells an update from a row that goes and one
+    that comes.
     """
     if all(op == "+" for op in chunk.ops):
         changes = chunk.rows()
@@ -201,7 +205,21 @@ def settled(chunk: Chunk) -> Chunk:
     if len(set(new)) < len(new):
         encode, key_of = chunk.schema.key_encoder.encode, chunk.schema.key_of
         changes.sort(key=lambda change: (encode(key_of(change[1])), change[0] == "+", repr(change[1])))
-    return Chunk(chunk.schema, [op for op, _ in changes], [row for _, row in changes])
+    found = Chunk(chunk.schema, [op for op, _ in changes], [row for _, row in changes])
+    return found if _HALVES.isdisjoint(chunk.ops) else _with_updates(found, chunk)
+
+
+def _with_updates(found: Chunk, given: Chunk) -> Chunk:
+    """Return net changes with updates in the place of a delete and an insert of each key that was updated."""
+    keys_of = dictionary_keys(found.schema, found.schema.key_places)
+    updated = {key for key, op in zip(keys_of(given.values), given.ops) if op in _HALVES}
+    ops: list[Op] = [_HALF_OF[op] if key in updated else op for key, op in zip(keys_of(found.values), found.ops)]
+    return unbroken(Chunk(found.schema, ops, found.values))
+
+
+_HALVES = frozenset(("U-", "U+"))
+
+_HALF_OF: dict[Op, Op] = {"-": "U-", "+": "U+"}
 
 
 def to_bytes(chunk: Chunk) -> bytes:

@@ -212,8 +212,11 @@ class Pipeline(Builder):
                 Each key has at most one row that goes (``-`` or ``U-``) and one that comes (``+`` or ``U+``).
 
         Raises:
+            ObjectSpaceError: the query runs already.
             SchemaError: there is no such result.
         """
+        if self._query is not None and self._query.isActive:
+            raise ObjectSpaceError("the query runs already: say for_each_epoch before start()")
         named = [name for name, node in self.results.items() if isinstance(result, Stream) and node is result.node]
         name = result if isinstance(result, str) else (named or [""])[0]
         if name not in self.results:

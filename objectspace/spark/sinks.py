@@ -19,6 +19,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from checkpoint.chain import Location
 from objectspace import PersistedObjectSpace
 from objectspace.relational import Chunk, TableSchema, compacted
+from objectspace.spark.forms import conforming
 from objectspace.spark.handover import FOLDER, Parcel, read_parcel, settled, together
 from objectspace.spark.stages import Exit
 
@@ -126,9 +127,9 @@ class Delivery:
         fields = StructType.fromJson(TableSchema(columns).to_spark()).fields
         is_net = self._exits[name].keys is None
         groups = [[one] for one in parcels] if is_net else _by_shard(parcels)
-        read = _reader(self._location, groups, schema, self._columns[name], is_net=is_net)
-        rows = spark.range(0, len(groups), 1, len(groups))
-        return rows.mapInArrow(read, StructType([StructField("op", StringType(), False), *fields]))
+        told = StructType([StructField("op", StringType(), False), *fields])
+        read = _reader(self._location, groups, schema, told, f"result {name!r}", is_net=is_net)
+        return spark.range(0, len(groups), 1, len(groups)).mapInArrow(read, told)
 
 
 def _call(name: str, epoch: int, function: Callable[[], object]) -> None:
@@ -158,15 +159,17 @@ def _reader(
     location: Location,
     groups: Sequence[Sequence[Parcel]],
     schema: TableSchema,
-    columns: Sequence[str],
+    told: StructType,
+    what: str,
     *,
     is_net: bool,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def _read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        conformed = conforming(told, what)
         for batch in batches:
             for number in batch.column("id").to_pylist():
                 found = groups[number]
                 chunk = read_parcel(location, found[0], schema) if is_net else _net(location, found, schema)
-                yield chunk.to_arrow().select(["op", *columns])
+                yield conformed(chunk.to_arrow())
 
     return _read

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +32,11 @@ from objectspace.errors import ObjectSpaceError
 from objectspace.kvt import split_table_key, stored_entries
 from objectspace.operators.apply import OUTPUT
 from objectspace.relational import StorageTable, TableSchema, tables
+from objectspace.relational.arrow import array_of
+from objectspace.spark.forms import conforming
 from objectspace.spark.pushdown import Bounds, bounds_of
 from objectspace.spark.spans import Span, spans_of
-from objectspace.spark.storage import storage_options
+from objectspace.spark.storage import absolute, storage_options
 from objectspace.spark.writer import TableWriter, Target, number_of
 
 BATCH_ROWS = 8192
@@ -113,7 +115,7 @@ class Subject:
             raise ObjectSpaceError(f"the option epoch is {epoch!r}: expected a number")
         names = tuple(name.strip() for name in columns.split(",")) if columns else None
         number = None if epoch is None else int(epoch)
-        subject = options["path"], given[0], options[given[0]], options.get("operator")
+        subject = absolute(options["path"]), given[0], options[given[0]], options.get("operator")
         return cls(*subject, names, number, storage_options(options))
 
     def fixed(self) -> Subject:
@@ -283,7 +285,8 @@ class Subject:
 
     def _changes_of_file(self, first: int, last: int) -> Iterator[tuple[Any, ...]]:
         with self.open(0) as store:
-            for epoch in range(first, min(last, store.next_epoch() - 1) + 1):
+            epochs = [one.epoch for one in store.checkpoints() if first <= one.epoch <= last]
+            for epoch in dict.fromkeys(epochs):
                 yield from self._changes_at(store, epoch)
 
     def _changes_of_shard(self, shard: int, before: int, last: int, *, is_whole: bool) -> Iterator[tuple[Any, ...]]:
@@ -370,7 +373,10 @@ class ObjectSpaceSource(DataSource):
         if self._is_feed():
             raise ObjectSpaceError("changes are a stream: use spark.readStream, or leave the option changes out")
         subject = self._loaded or Subject.of(self.options)
-        return FilteredReader(subject) if subject.kind == "table" and self._is_set("pushdown") else SpaceReader(subject)
+        if subject.kind == "table":
+            subject = replace(subject, columns=tuple(schema.names))
+        is_filtered = subject.kind == "table" and self._is_set("pushdown")
+        return FilteredReader(subject, schema) if is_filtered else SpaceReader(subject, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader of the change feed.
@@ -403,10 +409,10 @@ class ObjectSpaceSource(DataSource):
 
 
 class SpaceReader(DataSourceReader):
-    """Reads what a space held at one epoch, a partition a shard."""
+    """Reads what a space held at one epoch, a partition a shard, as the schema of the read has it."""
 
-    def __init__(self, subject: Subject) -> None:
-        self._subject = subject.fixed()
+    def __init__(self, subject: Subject, schema: StructType) -> None:
+        self._subject, self._schema = subject.fixed(), schema
         self._bounds = Bounds()
 
     def partitions(self) -> list[InputPartition]:
@@ -415,8 +421,13 @@ class SpaceReader(DataSourceReader):
         return [ShardPartition(shard, 0, epoch) for shard in range(self._subject.shards(epoch))]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        """Yield what a shard holds."""
-        return self._subject.batches(partition.shard, partition.last, self._bounds)
+        """Yield what a shard holds.
+
+        Raises:
+            ObjectSpaceError: it does not fit the schema of the read.
+        """
+        found = self._subject.batches(partition.shard, partition.last, self._bounds)
+        return map(conforming(self._schema, f"{self._subject.kind} {self._subject.name!r}"), found)
 
 
 class FilteredReader(SpaceReader):
@@ -508,7 +519,10 @@ def _batch(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
 def _bounded(table: StorageTable, bounds: Bounds) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a table within bounds."""
     rows = table.scan(bounds.prefix, bounds.lower, bounds.upper, bounds.inclusive)
-    return _batched(rows, table.arrow_schema())
+    columns = [table.schema.column(name) for name in table.columns]
+    while page := list(islice(rows, BATCH_ROWS)):
+        arrays = [array_of(values, column) for values, column in zip(zip(*page, strict=True), columns, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=table.arrow_schema())
 
 
 def _entries(space: PersistedObjectSpace, name: str) -> Iterator[tuple[Any, ...]]:

@@ -1,7 +1,8 @@
-"""What the options of a read or write say to the file system of the location."""
+"""What the options of a read or write say of the location, and to its file system."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,11 @@ import orjson
 
 PREFIX = "fsspec."
 """What the names of these options begin with; the rest is the name that fsspec knows."""
+
+
+def absolute(path: str) -> str:
+    """Return a path that means the same on every machine and in every process: a URL as it is, another one whole."""
+    return path if "://" in path else os.path.abspath(path)
 
 
 def storage_options(options: Mapping[str, str]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from objectspace.spark.executor import current_shard, open_shard, save_shard
 from objectspace.spark.handover import router, settled, together
 from objectspace.spark.routes import KeyedBy, note_keyed, require_kind
 from objectspace.spark.stages import Exit
-from objectspace.spark.storage import storage_options
+from objectspace.spark.storage import absolute, storage_options
 from objectspace.spark.upkeep import Retention
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -81,7 +81,7 @@ class Target:
         key = tuple(name.strip() for name in options["key"].split(","))
         shards, epochs = number_of(options, "shards"), number_of(options, "retainEpochs") or Retention.epochs
         return cls(
-            options["path"],
+            absolute(options["path"]),
             options["table"],
             key,
             options.get("op"),
@@ -153,9 +153,10 @@ class TableWriter(DataSourceStreamArrowWriter):
         """
         written = [one for one in messages if isinstance(one, Written)]
         saved = [ShardSaved.from_json(one.saved) for one in written if one.saved is not None]
-        if not saved:
-            return
         chain = self._target.chain()
+        if not saved:
+            self._require_last(chain, written, batchId)
+            return
         plan = chain.begin(SourcePosition(written[0].query, batchId), [self._target.table])
         if plan is None:
             return
@@ -169,6 +170,18 @@ class TableWriter(DataSourceStreamArrowWriter):
         if plan.epoch % kept.every == 0:
             # This process ends with the commit, which need not wait.
             collect_beside(chain.location, kept.grace_seconds, kept.epochs)
+
+    def _require_last(self, chain: Chain, written: Sequence[Written], batch: int) -> None:
+        """Refuse a micro-batch before the last one: only of an older copy of its checkpoint Spark gives one again."""
+        known = {} if chain.newest is None else chain.newest.committed
+        last = max((known.get(one.query, batch) for one in written), default=batch)
+        if batch < last:
+            raise ObjectSpaceError(
+                f"space at {chain.location.url}: the stream comes with batch {batch} again, and the last one committed"
+                f" here is {last}: an older copy of Spark's checkpoint was put back, and nothing tells whether its rows"
+                " are the same: put the newest one there, or start a new stream from the input that the table has not"
+                " seen"
+            )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Leave everything: a file that no manifest names counts for nothing, and is collected later."""

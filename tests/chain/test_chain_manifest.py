@@ -87,6 +87,19 @@ def test_a_committed_batch_that_comes_with_other_rows_is_refused(location: Locat
         again.begin(SourcePosition("q", 1, "second"), [OPERATOR])
 
 
+def test_a_batch_whose_epoch_is_not_kept_any_more_is_refused(location: Location) -> None:
+    chain = Chain.open_or_create(location, 1)
+    for batch in range(30):
+        plan = chain.begin(SourcePosition("q", batch, f"rows {batch}"), [OPERATOR])
+        assert plan is not None
+        chain.publish(plan, {OPERATOR: [ShardSaved(OPERATOR, 0, None)]})
+    chain.collect(grace_seconds=0, keep_epochs=4)
+    again = Chain.open(location)
+    assert again.begin(SourcePosition("q", 29, "rows 29"), [OPERATOR]) is None
+    with pytest.raises(CheckpointError, match="batch 5 again, whose epoch is not kept any more"):
+        again.begin(SourcePosition("q", 5, "other rows"), [OPERATOR])
+
+
 def test_another_query_starts_again_at_batch_0(location: Location, publish: Publisher) -> None:
     chain = Chain.open_or_create(location, 1)
     publish(chain, {"a": 1})

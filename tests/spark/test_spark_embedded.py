@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from objectspace import operators
+from objectspace import PersistedObjectSpace, operators
 from objectspace.operators import col, count, max_, sum_
+from objectspace.relational import StorageTable
 from objectspace.spark import EmbeddedPipeline, Operator, Pipeline
 
 
@@ -45,3 +48,43 @@ def test_the_result_is_that_of_the_batch(
     )
     assert sorted(map(tuple, found.collect())) == sorted(map(tuple, expected.collect()))
     assert found.count() > 3
+
+
+def batch(*rows: tuple[str, int, int]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([dict(zip(("op", "id", "v"), row, strict=True)) for row in rows])
+
+
+def kept_rows() -> operators.Pipeline:
+    pipeline = operators.Pipeline()
+    pipeline.source("s", {"id": "int64", "v": "int64"}, key=["id"]).materialize("t")
+    return pipeline
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [batch(("-", 1, 10), ("+", 1, 20))],
+        [batch(("+", 1, 20), ("-", 1, 10))],
+        [batch(("U+", 1, 20)), batch(), batch(("U-", 1, 10))],
+    ],
+)
+def test_rows_of_an_epoch_have_no_order(batches: list[pa.RecordBatch]) -> None:
+    with PersistedObjectSpace.open(":memory:") as space:
+        process = EmbeddedPipeline(kept_rows, "s")
+        for given in ([batch(("+", 1, 10))], batches):
+            process(iter(given), space)
+            space.checkpoint()
+        assert list(StorageTable(space, "pipeline/t/table").scan()) == [(1, 20)]
+
+
+def test_rows_of_a_source_without_a_key_are_numbered() -> None:
+    def keyless() -> operators.Pipeline:
+        pipeline = operators.Pipeline()
+        pipeline.source("s", {"v": "int64"}).group_by("v").agg(n=count()).materialize("t")
+        return pipeline
+
+    with PersistedObjectSpace.open(":memory:") as space:
+        for _ in range(2):
+            EmbeddedPipeline(keyless, "s")(iter([pa.RecordBatch.from_pylist([{"v": 1}, {"v": 1}])]), space)
+            space.checkpoint()
+        assert list(StorageTable(space, "pipeline/t/table").scan()) == [(1, 4)]

@@ -174,7 +174,8 @@ def test_epochs_from_before_a_rescale_are_read_with_their_shards(space: Space) -
 
 def test_a_reader_from_before_a_rescale_stays_with_its_shards(space: Space) -> None:
     space.epoch({"a": 1, "b": 2, "c": 3}, shards=4)
-    reader = SpaceReader(Subject.of({"path": space.path, "table": "t"}))
+    subject = Subject.of({"path": space.path, "table": "t"})
+    reader = SpaceReader(subject, subject.schema())
     space.rescale(2)
     rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
     assert {row["k"]: row["v"] for row in rows} == space.rows

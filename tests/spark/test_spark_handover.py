@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from objectspace import VolatileObjectSpace
+from objectspace.operators import Materialize
 from objectspace.operators.net import net_changes
 from objectspace.relational import Chunk, Column, TableSchema
 from objectspace.spark.handover import from_bytes, settled, to_bytes
@@ -75,3 +77,32 @@ def test_decimals_of_no_fixed_scale_are_carried_inside_of_others() -> None:
         ("+", (3, [], {"a": None, "b": None})),
     ]
     assert from_bytes(to_bytes(Chunk.from_rows(schema, rows)), schema).rows() == rows
+
+
+NAMED = TableSchema([Column("id", "int64"), Column("name", "string", nullable=True), Column("v", "int64")], ["id"])
+
+
+@pytest.mark.parametrize(
+    ("conflict", "version", "update", "expected"),
+    [
+        ("update_if_not_null", None, [("U-", (1, "a", 5)), ("U+", (1, None, 6))], (1, "a", 6)),
+        ("update_if_newer", "v", [("U-", (1, "old", 3)), ("U+", (1, "late", 4))], (1, "a", 5)),
+        ("update_if_newer", "v", [("U+", (1, "new", 9)), ("U-", (1, "a", 5))], (1, "new", 9)),
+        ("ignore", None, [("U-", (1, "a", 5)), ("U+", (1, "b", 6))], (1, "b", 6)),
+    ],
+)
+def test_an_update_meets_the_rules_of_a_conflict_as_one(
+    conflict: Any, version: str | None, update: list[Any], expected: Any
+) -> None:
+    table = Materialize(NAMED, conflict, version)
+    table.open(VolatileObjectSpace(), "t")
+    for epoch, rows in enumerate([[("+", (1, "a", 5))], update], 1):
+        table.process(settled(Chunk.from_rows(NAMED, rows)))
+        table.barrier(epoch)
+    assert list(table.scan()) == [expected]
+
+
+def test_halves_without_the_other_are_a_row_that_goes_or_comes() -> None:
+    rows = [("U+", (2, "b", 2)), ("U-", (1, "a", 1)), ("-", (3, "c", 3)), ("+", (3, "d", 4))]
+    found = settled(Chunk.from_rows(NAMED, rows)).rows()
+    assert sorted(found) == [("+", (2, "b", 2)), ("+", (3, "d", 4)), ("-", (1, "a", 1)), ("-", (3, "c", 3))]

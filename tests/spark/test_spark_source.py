@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from datetime import time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from objectspace import PersistedObjectSpace
 from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
@@ -178,7 +181,8 @@ def test_sparse_arrays_and_tensors_give_their_places_and_elements(tmp_path: Path
         space.checkpoint()
 
     def read(name: str) -> dict[str | None, str]:
-        reader = SpaceReader(Subject.of({"path": str(tmp_path / "state.db"), "object": name}))
+        subject = Subject.of({"path": str(tmp_path / "state.db"), "object": name})
+        reader = SpaceReader(subject, subject.schema())
         rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
         return {row["key"]: row["value"] for row in rows}
 
@@ -209,3 +213,54 @@ def test_sparse_arrays_and_tensors_give_their_places_and_elements(tmp_path: Path
 def test_bad_options(spark: SparkSession, location: str, options: dict[str, str], message: str) -> None:
     with pytest.raises(PySparkException, match=message):
         load(spark, location, **options).collect()
+
+
+@pytest.fixture
+def typed(tmp_path: Path) -> Path:
+    """Return a store file with a table of types that Spark has in forms of its own."""
+    columns = [Column("k", "string"), Column("at", "time"), Column("d", "decimal"), Column("n", "int64", nullable=True)]
+    with PersistedObjectSpace.open(tmp_path / "typed.db") as space:
+        table = StateTable(space, "t", TableSchema(columns, ["k"]))
+        table.insert_row(("a", time(12, 30, 0, 5), Decimal("0.12345678901234567891"), 1))
+        table.insert_row(("b", time(1), Decimal(2), None))
+        space.checkpoint()
+    return tmp_path / "typed.db"
+
+
+def test_times_and_long_decimals_are_read(spark: SparkSession, typed: Path) -> None:
+    for pushdown in ("false", "true"):
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", pushdown)
+        found = load(spark, typed, table="t", pushdown=pushdown).where("k = 'a'").collect()
+        assert [tuple(row) for row in found] == [("a", time(12, 30, 0, 5), Decimal("0.123456789012345679"), 1)]
+    spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def test_a_schema_that_is_given_says_which_columns_and_types(spark: SparkSession, typed: Path) -> None:
+    reader = spark.read.format("objectspace").options(table="t", epoch=1)
+    found = reader.schema("n int, k string").load(str(typed)).orderBy("k").collect()
+    assert [tuple(row) for row in found] == [(1, "a"), (None, "b")]
+    for schema, message in [
+        ("k string, x long", "no column 'x'"),
+        ("k long", "column 'k': it is string, and the schema of the read says int64"),
+    ]:
+        with pytest.raises(PySparkException, match=message):
+            reader.schema(schema).load(str(typed)).collect()
+    strict = StructType([StructField("k", StringType(), False), StructField("n", LongType(), False)])
+    with pytest.raises(PySparkException, match="column 'n': it holds NULL"):
+        reader.schema(strict).load(str(typed)).collect()
+
+
+def test_the_feed_of_a_file_passes_over_epochs_that_it_has_not(spark: SparkSession, tmp_path: Path) -> None:
+    with PersistedObjectSpace.open(tmp_path / "state.db") as space:
+        table = StateTable(space, "t", SCHEMA)
+        for epoch in (7, 10):
+            table.insert_row((f"k{epoch}", epoch))
+            space.checkpoint(epoch=epoch)
+    subject = Subject.of({"path": str(tmp_path / "state.db"), "table": "t"})
+    assert list(subject.changes(0, 1, 10)) == [("+", 7, "k7", 7), ("+", 10, "k10", 10)]
+
+
+def test_a_relative_path_is_that_of_who_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Subject.of({"path": "state/x", "table": "t"}).path == str(tmp_path / "state/x")
+    assert Subject.of({"path": "s3://bucket/x", "table": "t"}).path == "s3://bucket/x"

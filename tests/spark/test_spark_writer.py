@@ -70,3 +70,18 @@ def test_a_written_stream_keeps_some_epochs_and_lets_go_of_the_others(spark: Spa
         write(stream, tmp_path / "other", retainEpochs="0")
     with pytest.raises(StreamingQueryException, match="option op is 'ops': expected one of the columns op, k, v"):
         write(stream, tmp_path / "another", op="ops")
+
+
+def test_an_older_copy_of_the_checkpoint_of_a_stream_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    for number in range(3):
+        add_file(tmp_path / "in", number, [("+", f"k{number}", number)])
+    stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+    routed = stream.repartitionById(2, shard_expression(stream.schema, ["k"], 2))
+    write(routed, tmp_path)
+    for folder in ("commits", "offsets"):
+        for number in (1, 2):
+            for file in (tmp_path / "ck" / folder).glob(f"*{number}*"):
+                file.unlink()
+    with pytest.raises(StreamingQueryException, match="comes with batch 1 again, and the last one committed here is 2"):
+        write(routed, tmp_path)
+    assert kept(spark, tmp_path) == [(f"k{n}", n) for n in range(3)]
