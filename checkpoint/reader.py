@@ -198,10 +198,16 @@ class Reader:
             yield from page
 
     def item_pages(
-        self, object_id: int, lower: Slot | None = None, upper: Slot | None = None, *, reverse: bool = False
+        self,
+        object_id: int,
+        lower: Slot | None = None,
+        upper: Slot | None = None,
+        *,
+        reverse: bool = False,
+        page_rows: int | None = None,
     ) -> Iterator[list[ReadRow]]:
-        """Yield the slots as :meth:`items` does, in pages that grow: most scans end early."""
-        for page in self._pages(object_id, lower, upper, reverse, self.FIRST_PAGE_ROWS):
+        """Yield the slots as :meth:`items` does, in pages; unless told otherwise they grow, as most scans end early."""
+        for page in self._pages(object_id, lower, upper, reverse, page_rows or self.FIRST_PAGE_ROWS):
             yield [row for row in page if row[1] is not None] if None in map(_value, page) else page
 
     def items_by_rank(self, object_id: int, *, reverse: bool = False, limit: int | None = None) -> Iterator[StoredItem]:

@@ -25,7 +25,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -116,6 +116,21 @@ def decode(text: str | bytes) -> Any:
         text = text.decode()
     value = orjson.loads(text)
     return restore(value) if '{"$' in text else value
+
+
+def decode_together(texts: Sequence[Any]) -> list[Any] | None:
+    """Return the values of texts that all are plain JSON, read as one; ``None`` where that cannot be told.
+
+    >>> decode_together(["1", '"a"']), decode_together(["1", '{"$tuple":[]}'])
+    ([1, 'a'], None)
+    """
+    try:
+        # No text holds a line break, so a damaged one is not completed by its neighbour.
+        joined = ",\n".join(texts)
+        values = None if '"$' in joined else orjson.loads(f"[{joined}]")
+    except (TypeError, ValueError):
+        return None
+    return values if values is not None and len(values) == len(texts) else None
 
 
 def plain(value: Any) -> Any:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import compress
 from operator import is_not
 from typing import Any, Self, SupportsIndex, TypeVar
 
+from checkpoint.lookup import ReadRow
+from checkpoint.reader import StoredItem
 from checkpoint.run import ItemRow
+from objectspace import codec
 from objectspace.codec import ATOMS
 from objectspace.objects import limits
 from objectspace.objects.base import Fingerprint, PersistedObject, item_text
@@ -292,20 +295,30 @@ class List(list[T], PersistedObject):
         late = list.copy(self)
         list.clear(self)
         labels: list[Any] = []
-        for item in self._home.reader().items(self._id):
-            value = self._decode(item_text(item), item.slot)
-            labels.append(item.slot)
-            self._sequence._remember(item.slot, value, item_text(item))  # type: ignore[arg-type]
-            list.append(self, value)
+        reader = self._home.reader()
+        for page in reader.item_pages(self._id, page_rows=reader.PAGE_ROWS):
+            labels += [slot for slot, _, _ in page]
+            list.extend(self, self._read(page))
         self._sequence.prints.update(self._sequence._new_prints)
         if len(labels) != length:
             self._damaged("length", length, f"{len(labels)} elements are stored")
         first = labels[0] if labels else 0
-        is_dense = not labels or (labels[-1] == first + length - 1 and all(map(_is_whole, labels)))
+        is_dense = not labels or (labels[-1] == first + length - 1 and {int}.issuperset(map(type, labels)))
         self._sequence.labels = range(first, first + length) if is_dense else labels
         list.extend(self, late)
         warm: type = _Watched
         return warm
+
+    def _read(self, page: Sequence[ReadRow]) -> list[Any]:
+        """Return the elements of stored rows; of those that may be changed in place, remember what they were."""
+        values = codec.decode_together([value for _, value, _ in page])
+        if values is not None and ATOMS.issuperset(map(type, values)):
+            return values
+        items = list(map(StoredItem._make, page))
+        values = [self._decode(item_text(item), item.slot) for item in items]
+        for item, value in zip(items, values):
+            self._sequence._remember(item.slot, value, item_text(item))  # type: ignore[arg-type]
+        return values
 
     def _has_slipped(self) -> bool:
         return not self._fresh and self._twin is None and list.__len__(self) != len(self._sequence.labels)
@@ -361,10 +374,6 @@ class List(list[T], PersistedObject):
 
 def _clamp(place: int, length: int) -> int:
     return max(0, place + length) if place < 0 else min(place, length)
-
-
-def _is_whole(label: object) -> bool:
-    return type(label) is int
 
 
 class _Watched(List[T]):

@@ -16,7 +16,7 @@ from checkpoint.lookup import ReadRow, order_of
 from checkpoint.reader import Reader, StoredItem
 from checkpoint.run import ItemRow, Payload, Slot
 from objectspace import keys
-from objectspace.codec import ATOMS, Unencodable, encode
+from objectspace.codec import ATOMS, Unencodable, decode_together, encode
 from objectspace.errors import UnencodableValueError
 from objectspace.keys import INT64_MAX, INT64_MIN
 from objectspace.objects import limits
@@ -428,7 +428,7 @@ class SlotTable:
         reader = self.owner._home.reader()
         items = reader.items(self.owner._id) if self.ranks is None else reader.items_by_rank(self.owner._id)
         slots, texts, ranks = zip(*items, strict=True) if (items := list(items)) else ((), (), ())
-        values = _values(texts) if _are_slots(slots) else None
+        values = decode_together(texts) if _are_slots(slots) else None
         if values is None:
             return None
         if self.ranks is not None:
@@ -789,17 +789,6 @@ def _flat_texts(values: list[dict[Any, Any]]) -> list[Payload] | None:
 
 
 _FLAT = frozenset({int, str, bool, type(None)})
-
-
-def _values(texts: Sequence[Payload]) -> list[Any] | None:
-    """Return the values of texts that all are plain JSON, read as one; ``None`` where that cannot be told."""
-    try:
-        # No text holds a line break, so a damaged one is not completed by its neighbour.
-        joined = ",\n".join(texts)  # type: ignore[arg-type]
-        values = None if '"$' in joined else orjson.loads(f"[{joined}]")
-    except (TypeError, ValueError):
-        return None
-    return values if values is not None and len(values) == len(texts) else None
 
 
 def _are_slots(edited: Iterable[Any]) -> bool:
