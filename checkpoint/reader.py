@@ -180,9 +180,9 @@ class Reader:
 
         Rows are fetched page by page, so the memory used does not depend on the size of the object.
         """
-        for slot, value, rank in self.rows(object_id, lower, upper, reverse=reverse, page_rows=page_rows):
-            if value is not None:
-                yield StoredItem(slot, value, rank)
+        size = page_rows or self.PAGE_ROWS
+        for page in self.item_pages(object_id, lower, upper, reverse=reverse, page_rows=size):
+            yield from map(StoredItem._make, page)
 
     def rows(
         self,

@@ -125,7 +125,7 @@ def decode_together(texts: Sequence[Any]) -> list[Any] | None:
     ([1, 'a'], None)
     """
     try:
-        # No text holds a line break, so a damaged one is not completed by its neighbour.
+        # No text holds a line break, so one that lost its closing quote is not completed by its neighbour.
         joined = ",\n".join(texts)
         values = None if '"$' in joined else orjson.loads(f"[{joined}]")
     except (TypeError, ValueError):

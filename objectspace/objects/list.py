@@ -11,8 +11,7 @@ from typing import Any, Self, SupportsIndex, TypeVar
 from checkpoint.lookup import ReadRow
 from checkpoint.reader import StoredItem
 from checkpoint.run import ItemRow
-from objectspace import codec
-from objectspace.codec import ATOMS
+from objectspace.codec import ATOMS, decode_together
 from objectspace.objects import limits
 from objectspace.objects.base import Fingerprint, PersistedObject, item_text
 from objectspace.objects.sequence import Sequenced
@@ -311,7 +310,7 @@ class List(list[T], PersistedObject):
 
     def _read(self, page: Sequence[ReadRow]) -> list[Any]:
         """Return the elements of stored rows; of those that may be changed in place, remember what they were."""
-        values = codec.decode_together([value for _, value, _ in page])
+        values = decode_together([value for _, value, _ in page])
         if values is not None and ATOMS.issuperset(map(type, values)):
             return values
         items = list(map(StoredItem._make, page))
