@@ -10,12 +10,13 @@ from typing import Any, Self, SupportsIndex, TypeVar
 
 from checkpoint.lookup import ReadRow
 from checkpoint.reader import StoredItem
-from checkpoint.run import ItemRow
+from checkpoint.run import ItemRow, Slot
 from objectspace.codec import ATOMS, decode_together
 from objectspace.objects import limits
 from objectspace.objects.base import Fingerprint, PersistedObject, item_text
+from objectspace.objects.labels import Label
 from objectspace.objects.sequence import Sequenced
-from objectspace.objects.variants import is_cold
+from objectspace.objects.variants import become, is_cold, is_partial
 
 T = TypeVar("T")
 
@@ -25,7 +26,8 @@ class List(list[T], PersistedObject):
 
     It has the methods of ``list``. A handle whose object is new, or of which a large part has changed since the last
     save, is *open*: it is a plain ``list``, and the next save finds the changes by comparison. Otherwise it is
-    *watched* and notes each change. A list is read whole when it is touched first.
+    *watched* and notes each change. A stored list is read whole when it is touched first; ``append``, ``extend`` and
+    ``len`` read no more than its length and its end.
 
     Changing a stored element in place is not an edit: assign it again. ``space.check_mutations()`` finds such slots,
     and what code in C has written past the methods: ``heapq`` is not for persisted lists, a sorted set is.
@@ -56,9 +58,12 @@ class List(list[T], PersistedObject):
     _twin: list[T] | None
     _sequence: Sequenced
     _noted: int
+    _unread: int
+    _unread_to: Label | None
 
     def _begin(self, options: dict[str, Any]) -> None:
         self._sequence, self._twin, self._noted = Sequenced(), None, 0
+        self._unread, self._unread_to = 0, None
         if not self._fresh:
             self._go_cold()
 
@@ -212,7 +217,7 @@ class List(list[T], PersistedObject):
     def _start_anew(self) -> None:
         """Leave what is stored behind under the old id: the next save writes the whole list."""
         self._home.renumber(self)
-        self._sequence, self._twin = Sequenced(), None
+        self._sequence, self._twin, self._unread = Sequenced(), None, 0
         self.__dict__.pop("append", None)
         self.__class__ = List
 
@@ -252,7 +257,7 @@ class List(list[T], PersistedObject):
             return self._sequence.all_rows(self._id, self, self._encode)
         self._close()
         self._note_tail()
-        return self._sequence.rows(self._id, self, self._encode)
+        return self._sequence.rows(self._id, list.copy(self) if self._unread else self, self._encode)
 
     def _metadata(self) -> dict[str, Any]:
         return {"length": len(self)}
@@ -262,7 +267,8 @@ class List(list[T], PersistedObject):
         self._flight_fresh, self._fresh = self._fresh, False
         self._turn_metadata()
         self.__dict__.pop("append", None)
-        self.__class__ = _Watched
+        if not is_partial(self):
+            self.__class__ = _Watched
         self._noted = 0
 
     def _settle(self, durable: bool) -> None:
@@ -282,31 +288,64 @@ class List(list[T], PersistedObject):
         self._go_cold()
 
     def _go_cold(self) -> None:
-        self._twin = None
+        self._twin, self._unread = None, 0
         self._sequence = Sequenced()
         list.clear(self)
-        self._sleep()
+        become(self, _Unread, "cold", PersistedObject._wake)
 
     def _warm(self) -> type:
         """Read all elements."""
-        length = self._load_metadata("length")["length"]
-        # A bound append that was kept from before may have put elements here: they come after what is stored.
-        late = list.copy(self)
-        list.clear(self)
-        labels: list[Any] = []
-        reader = self._home.reader()
-        for page in reader.item_pages(self._id, page_rows=reader.PAGE_ROWS):
-            labels += [slot for slot, _, _ in page]
-            list.extend(self, self._read(page))
-        self._sequence.prints.update(self._sequence._new_prints)
-        if len(labels) != length:
-            self._damaged("length", length, f"{len(labels)} elements are stored")
-        first = labels[0] if labels else 0
-        is_dense = not labels or (labels[-1] == first + length - 1 and {int}.issuperset(map(type, labels)))
-        self._sequence.labels = range(first, first + length) if is_dense else labels
-        list.extend(self, late)
+        self._unread, self._unread_to = self._load_metadata("length")["length"], None
+        self._read_rest()
         warm: type = _Watched
         return warm
+
+    def _read_rest(self) -> None:
+        """Put the stored elements that are not in memory before those that are.
+
+        What is in memory is what was appended since the length was read. A list that is all unread may hold elements as
+        well, without labels: a bound ``append`` that was kept from before has put them there.
+        """
+        labels: list[Any] = []
+        values: list[Any] = []
+        reader = self._home.reader()
+        for page in reader.item_pages(self._id, upper=self._unread_to, page_rows=reader.PAGE_ROWS):
+            labels += [slot for slot, _, _ in page]
+            values += self._read(page)
+        if len(labels) != self._unread:
+            self._damaged("length", self._unread, f"{len(labels)} elements are stored")
+        self._label_of_last(labels[-1] if labels else 0)
+        self._sequence.precede(labels)
+        list.__setitem__(self, slice(0, 0), values)
+        self._unread = 0
+
+    def _read_end(self) -> None:
+        """Read so much of an unread list that it can be appended to; all of it where that is no more work."""
+        with self._home.mutex:
+            if not is_cold(self):
+                return
+            length = self._load_metadata("length")["length"]
+            if length <= limits.LIST_WHOLE_SLOTS:
+                self._wake()
+                return
+            last = next((item.slot for item in self._home.reader().items(self._id, reverse=True, page_rows=1)), None)
+            self._unread, self._unread_to = length, self._label_of_last(last)
+            self._sequence.begin_after(self._unread_to)
+            become(self, _Unread, "partial", List._wake_rest)
+
+    def _label_of_last(self, slot: Slot | None) -> Label:
+        """Return the slot of the last stored element, which is a number where all are: SQLite sorts text behind."""
+        if not isinstance(slot, int | float):
+            self._damaged(slot, slot, "expected the label of an element, a number")
+        return slot
+
+    def _wake_rest(self) -> None:
+        with self._home.mutex:
+            if is_partial(self):
+                self._home.make_room()
+                self._read_rest()
+                self.__class__ = _Watched
+                self._home.account(self, self._held())
 
     def _read(self, page: Sequence[ReadRow]) -> list[Any]:
         """Return the elements of stored rows; of those that may be changed in place, remember what they were."""
@@ -316,7 +355,8 @@ class List(list[T], PersistedObject):
         items = list(map(StoredItem._make, page))
         values = [self._decode(item_text(item), item.slot) for item in items]
         for item, value in zip(items, values):
-            self._sequence._remember(item.slot, value, item_text(item))  # type: ignore[arg-type]
+            if type(value) not in ATOMS:
+                self._sequence.prints[item.slot] = hash(item_text(item))  # type: ignore[index]
         return values
 
     def _has_slipped(self) -> bool:
@@ -328,6 +368,7 @@ class List(list[T], PersistedObject):
         return added != 0 and self._has_slipped() and (added < 0 or "append" not in self.__dict__)
 
     def _note_slip(self) -> None:
+        self._wake_rest()
         sequence = self._sequence
         if list.__len__(self) < len(sequence.labels) or sequence.flight is not None:
             # Which labels were those of the elements that are gone, or what the save will have stored, nobody can tell.
@@ -349,26 +390,28 @@ class List(list[T], PersistedObject):
         Time: O(n), all of it read from the store: code in C that writes into a list leaves no other trace.
         """
         sequence = self._sequence
-        if self._fresh or self._twin is not None or is_cold(self) or self._is_astray():
+        if self._fresh or self._twin is not None or not list.__len__(self) or self._is_astray():
             return
         noted = {**sequence.edits, **sequence.gone, **(sequence.flight or {})}
-        for item in list(self._home.reader().items(self._id)):
+        start = sequence.labels[0] if self._unread else None
+        for item in list(self._home.reader().items(self._id, start)):
             label: Any = item.slot
             text = item_text(item)
             if label not in noted and self._is_unlike(label, text):
                 sequence.strays[label] = Fingerprint(hash(text))
-                yield sequence.place(label)
+                yield self._unread + sequence.place(label)
 
     def _is_unlike(self, label: Any, text: str) -> bool:
         """Tell whether an element is another one than the stored text says."""
         return text != self._encode(list.__getitem__(self, self._sequence.place(label)), label)
 
     def _check(self) -> None:
-        if type(self) is _Watched and not self._is_astray():
+        if (type(self) is _Watched or is_partial(self)) and not self._is_astray():
             self._note_tail()
             self._sequence.check(list.__len__(self))
         assert self._twin is None or type(self) is List
         assert not self._fresh or (type(self) is List and not self._sequence.edits)
+        assert bool(self._unread) == is_partial(self)
 
 
 def _clamp(place: int, length: int) -> int:
@@ -477,3 +520,25 @@ def _common(left: list[Any], right: list[Any]) -> int:
         if not _is_same(old, new):
             return count
     return min(len(left), len(right))
+
+
+class _Unread(List[T]):
+    """A list of which nothing was read, or no more than is needed to append to it; what else is asked for reads it."""
+
+    _unguarded = frozenset(("append", "extend", "__iadd__", "__len__"))
+
+    def append(self, value: T) -> None:
+        """Put a value at the end. Time: O(1). Dirties: one item and the length."""
+        self._read_end()
+        self._lend_append()
+        list.append(self, value)
+
+    def extend(self, values: Iterable[T]) -> None:
+        """Put values at the end. Time: O(values). Dirties: one item a value, and the length."""
+        added = values if type(values) in (list, tuple, range) else list(values)
+        self._read_end()
+        List.extend(self, added)
+
+    def __len__(self) -> int:
+        self._read_end()
+        return self._unread + list.__len__(self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
@@ -46,13 +47,28 @@ class Sequenced:
     def append(self, count: int = 1) -> None:
         """Note that so many elements were appended."""
         labels = self.labels
-        if count > 1 and isinstance(labels, range) and labels and not self.gone:
+        if count > 1 and isinstance(labels, range) and not self.gone:
             self.labels = range(labels.start, labels.stop + count)
             self.edits.update(dict.fromkeys(range(labels.stop, labels.stop + count), ABSENT))
             return
         for _ in range(count):
-            last = self.labels[-1] if self.labels else None
-            self._insert(len(self.labels), between(last, None) or 0)
+            self._insert(len(self.labels), self._next())
+
+    def begin_after(self, label: Label) -> None:
+        """Keep the labels of what is appended from now on: what is stored goes up to ``label``."""
+        start = math.floor(label) + 1
+        self.labels = range(start, start)
+
+    def precede(self, labels: list[Label]) -> None:
+        """Put the labels of stored elements before those that are kept."""
+        if not labels:
+            return
+        first, kept = labels[0], self.labels
+        is_dense = labels[-1] == first + len(labels) - 1 and {int}.issuperset(map(type, labels))
+        if is_dense and isinstance(kept, range) and (not kept or kept.start == first + len(labels)):
+            self.labels = range(int(first), int(first) + len(labels) + len(kept))
+        else:
+            self.labels = [*labels, *kept]
 
     def insert(self, place: int, values: Sequence[Any]) -> None:
         """Note that an element is being inserted at ``place`` into a sequence of ``values``."""
@@ -169,6 +185,12 @@ class Sequenced:
             self._new_prints[label] = hash(text)
         else:
             self.prints.pop(label, None)
+
+    def _next(self) -> Label:
+        """Return the label of an element at the end; an empty range says where it begins."""
+        if isinstance(self.labels, range):
+            return self.labels.stop
+        return between(self.labels[-1], None) or 0 if self.labels else 0
 
     def _listed(self) -> list[Label]:
         if isinstance(self.labels, range):

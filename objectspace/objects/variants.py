@@ -26,11 +26,13 @@ _KEPT = frozenset(
 def variant(model: type, label: str, instead: Callable[[Any], None]) -> type:
     """Return a subclass of ``model`` whose every public method and operator calls ``instead(handle)`` first.
 
-    ``instead`` either raises, or gives the handle another class, and then the method is looked up again.
+    ``instead`` either raises, or gives the handle another class, and then the method is looked up again. A model says
+    in ``_unguarded`` which of its methods can do without.
     """
+    kept = _KEPT | getattr(model, "_unguarded", frozenset())
     members: dict[str, Any] = {"__slots__": (), "__doc__": model.__doc__, "__module__": model.__module__}
     for name in dir(model):
-        if name in _KEPT or (name.startswith("_") and not name.startswith("__")):
+        if name in kept or (name.startswith("_") and not name.startswith("__")):
             continue
         # Another library may have put names on Python's abstract collections that cannot be read: zope.interface does.
         attribute = getattr(model, name, None)
@@ -82,6 +84,11 @@ _BY_TABLE = sys.getrefcount({0: object()}[0]) + 1
 def is_cold(handle: Any) -> bool:
     """Tell whether a handle reads itself at the next touch."""
     return getattr(type(handle), "_label", "") == "cold"
+
+
+def is_partial(handle: Any) -> bool:
+    """Tell whether a handle holds the end of what it stands for, and reads the rest when that is asked for."""
+    return getattr(type(handle), "_label", "") == "partial"
 
 
 def _guarded(name: str, instead: Callable[[Any], None]) -> Callable[..., Any]:

@@ -96,6 +96,7 @@ class ListMachine(ObjectMachine):
     def write_behind(self, place: int, value: Any, removes: bool) -> None:
         """Do what code in C does that takes the list for a plain one: its methods hear nothing of it."""
         self.checkpoint(CheckpointKind.DIFFERENTIAL)
+        self.handle.copy()
         if not removes:
             list.insert(self.handle, place % (len(self.handle) + 1), deepcopy(value))
             self.model.insert(place % (len(self.model) + 1), deepcopy(value))

@@ -1,0 +1,283 @@
+"""A stored list is appended to without being read; what is asked for beyond its end reads the rest. Nothing is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from checkpoint import CheckpointError, CheckpointStore
+from objectspace import CheckpointProtocolError, DamagedObjectError, PersistedObjectSpace
+from objectspace.objects.variants import is_partial
+
+OLD = [*range(50), "x", 2.5, [1], {"a": 1}]
+"""What is stored at first, values that may be changed in place among it."""
+
+
+@pytest.fixture
+def store() -> Iterator[CheckpointStore]:
+    """A store with one list, in the middle of which elements were inserted, at its very end too."""
+    with CheckpointStore(":memory:") as store:
+        space = PersistedObjectSpace(store)
+        numbers = space.create_list("l")
+        numbers.extend(OLD[:30] + OLD[32:-3] + OLD[-1:])
+        space.checkpoint()
+        numbers.insert(30, OLD[30])
+        numbers.insert(31, OLD[31])
+        for value in OLD[-3:-1]:
+            numbers.insert(-1, value)
+        space.checkpoint()
+        assert list(numbers) == OLD
+        yield store
+
+
+def recovered(store: CheckpointStore) -> tuple[PersistedObjectSpace, Any]:
+    space = PersistedObjectSpace(store)
+    return space, space.get_list("l")
+
+
+def stored(store: CheckpointStore) -> list[Any]:
+    space, numbers = recovered(store)
+    space._check()
+    return list(numbers)
+
+
+def appended(numbers: Any) -> None:
+    """Append in every way that reads no more than the end."""
+    numbers.append(1)
+    numbers.extend([[2], 3])
+    numbers += (value for value in [4])
+    assert len(numbers) == len(OLD) + 4
+    assert is_partial(numbers)
+
+
+ADDED = [1, [2], 3, 4]
+
+
+def end(space: PersistedObjectSpace, writer: Any, *, is_refused: bool) -> None:
+    if is_refused:
+        writer.rollback()
+    else:
+        writer.commit()
+        space.on_saved()
+
+
+def test_appending_reads_the_length_and_the_end(store: CheckpointStore) -> None:
+    space, numbers = recovered(store)
+    read: list[int] = []
+    pages = space._reader._page
+
+    def _page(*args: Any) -> Any:
+        found = pages(*args)
+        read.append(len(found[0]))
+        return found
+
+    space._reader._page = _page  # type: ignore[method-assign]
+    appended(numbers)
+    assert space.checkpoint().slots == len(ADDED)
+    assert sum(read) < 5
+    assert list.__len__(numbers) == len(ADDED)
+    assert stored(store) == OLD + ADDED
+
+
+def test_a_short_list_is_read_whole_at_once(store: CheckpointStore) -> None:
+    space, numbers = recovered(store)
+    del numbers[3:]
+    space.checkpoint()
+    _, numbers = recovered(store)
+    numbers.append(1)
+    assert not is_partial(numbers)
+    assert list.__len__(numbers) == 4
+
+
+TOUCHES: list[Callable[[Any], Any]] = [
+    list,
+    lambda numbers: repr(numbers).rstrip(")")[-9:],
+    lambda numbers: numbers[0],
+    lambda numbers: numbers[-1],
+    lambda numbers: numbers[2:-2],
+    lambda numbers: numbers == OLD + ADDED,
+    lambda numbers: [0, *numbers],
+    lambda numbers: [0] + numbers,  # noqa: RUF005
+    lambda numbers: numbers + [0],  # noqa: RUF005
+    lambda numbers: [2] in numbers,
+    lambda numbers: numbers.index("x"),
+    lambda numbers: list(reversed(numbers)),
+    lambda numbers: numbers.copy(),
+    lambda numbers: numbers.pop(),
+    lambda numbers: numbers.pop(0),
+    lambda numbers: numbers.insert(-2, "new"),
+    lambda numbers: numbers.insert(20, "new"),
+    lambda numbers: numbers.remove("x"),
+    lambda numbers: numbers.reverse(),
+    lambda numbers: numbers.sort(key=repr),
+    lambda numbers: numbers.clear(),
+    lambda numbers: numbers.__imul__(2).copy(),
+    lambda numbers: numbers.__setitem__(-1, "new"),
+    lambda numbers: numbers.__setitem__(5, "new"),
+    lambda numbers: numbers.__setitem__(slice(40, None), ["new"]),
+    lambda numbers: numbers.__delitem__(slice(None, None, 3)),
+]
+
+
+@pytest.mark.parametrize("saves", ["", "before", "in flight", "refused"])
+@pytest.mark.parametrize("touch", range(len(TOUCHES)))
+def test_what_is_asked_for_beyond_the_end_reads_the_rest(store: CheckpointStore, touch: int, saves: str) -> None:
+    space, numbers = recovered(store)
+    appended(numbers)
+    writer = None
+    if saves == "before":
+        space.checkpoint()
+    elif saves:
+        writer = store.writer()
+        space.save(writer)
+    assert is_partial(numbers)
+    model = OLD + ADDED
+    assert TOUCHES[touch](numbers) == TOUCHES[touch](model)
+    if writer is not None:
+        end(space, writer, is_refused=saves == "refused")
+    space._check()
+    assert list(numbers) == model
+    space.checkpoint()
+    assert stored(store) == model
+    assert space.check_mutations() == []
+    assert space.checkpoint().slots == 0
+
+
+@pytest.mark.parametrize("looks", [False, True])
+def test_a_commit_that_fails_is_made_up_for_by_the_next(store: CheckpointStore, looks: bool) -> None:
+    space, numbers = recovered(store)
+    appended(numbers)
+    writer = store.writer()
+    space.save(writer)
+    numbers.append("after the save")
+    writer.rollback()
+    assert not looks or list(numbers) == [*OLD, *ADDED, "after the save"]
+    assert space.checkpoint().slots == len(ADDED) + 1
+    assert stored(store) == [*OLD, *ADDED, "after the save"]
+
+
+def test_a_rollback_drops_what_was_appended(store: CheckpointStore) -> None:
+    space, numbers = recovered(store)
+    appended(numbers)
+    kept = numbers.append
+    space.rollback()
+    assert list(numbers) == OLD
+    kept("new")
+    assert space.checkpoint().slots == 1
+    assert stored(store) == [*OLD, "new"]
+
+
+@pytest.mark.parametrize("reads_first", [False, True])
+@pytest.mark.parametrize("is_cold", [False, True])
+def test_a_kept_append_goes_on_in_every_state(store: CheckpointStore, is_cold: bool, reads_first: bool) -> None:
+    space, numbers = recovered(store)
+    if not is_cold:
+        numbers.append(0)
+    kept = numbers.append
+    expected = OLD + ([] if is_cold else [0])
+    for number in range(1, 4):
+        if reads_first:
+            assert list(numbers) == expected
+        kept(number)
+        expected.append(number)
+        space.checkpoint()
+        assert stored(store) == expected
+
+
+def test_many_checkpoints_in_one_space_and_in_new_ones(store: CheckpointStore) -> None:
+    expected = list(OLD)
+    space, numbers = recovered(store)
+    for number in range(200):
+        if number % 7 == 0:
+            space, numbers = recovered(store)
+        numbers.append(number)
+        expected.append(number)
+        assert space.checkpoint().slots == 1
+    assert is_partial(numbers)
+    assert list(numbers) == expected == stored(store)
+
+
+def test_an_element_that_was_appended_and_changed_in_place_is_named(store: CheckpointStore) -> None:
+    space, numbers = recovered(store)
+    assert len(numbers) == len(OLD)
+    assert space.check_mutations() == []
+    late: list[int] = [1]
+    numbers.append(late)
+    space.checkpoint()
+    late.append(2)
+    assert is_partial(numbers)
+    assert space.check_mutations() == [("l", len(OLD))]
+    numbers[-1] = late
+    space.checkpoint()
+    assert stored(store) == [*OLD, [1, 2]]
+
+
+def test_what_code_in_c_takes_away_from_the_end_is_found(store: CheckpointStore) -> None:
+    space, numbers = recovered(store)
+    appended(numbers)
+    space.checkpoint()
+    assert list.pop(numbers) == ADDED[-1]
+    space.checkpoint()
+    assert list(numbers) == OLD + ADDED[:-1] == stored(store)
+
+
+def test_extending_by_itself_and_by_what_saves_meanwhile(store: CheckpointStore) -> None:
+    space, numbers = recovered(store)
+    numbers.extend(numbers)
+    space.checkpoint()
+    space, numbers = recovered(store)
+
+    def values() -> Iterator[int]:
+        yield 1
+        space.checkpoint()
+        yield 2
+
+    numbers.extend(values())
+    space.checkpoint()
+    assert stored(store) == [*OLD, *OLD, 1, 2]
+
+
+def test_a_view_and_a_closed_space_refuse(store: CheckpointStore) -> None:
+    space, numbers = recovered(store)
+    with space.at(1) as past, pytest.raises(CheckpointError):
+        past.get_list("l").append(1)
+    with space.at(1) as past:
+        assert len(past.get_list("l")) == len(OLD) - 4
+    space.close()
+    with pytest.raises(CheckpointProtocolError):
+        numbers.append(1)
+
+
+@pytest.mark.parametrize("slot", [5, "at the end"])
+def test_a_damaged_list_says_so_and_keeps_what_was_appended(store: CheckpointStore, slot: Any) -> None:
+    connection = store.database.conn
+    if slot == "at the end":
+        connection.execute("UPDATE state_item SET slot = 'z' WHERE slot = (SELECT max(slot) FROM state_item)")
+    else:
+        connection.execute("DELETE FROM state_item WHERE slot = ?", (slot,))
+    space, numbers = recovered(store)
+    with pytest.raises(DamagedObjectError, match="'l'"):
+        for _ in range(2):
+            numbers.append(1)
+            assert list(numbers)
+    space._check()
+    with pytest.raises(DamagedObjectError):
+        numbers.copy()
+
+
+def test_a_buffer_appends_to_many_lists(store: CheckpointStore) -> None:
+    space = PersistedObjectSpace(store, cache_slots=100)
+    buffers = space.create_dictionary("b", of=list)
+    for number in range(300):
+        for key in range(5):
+            buffers.setdefault(key).append([number, key])
+        if number % 20 == 19:
+            space.checkpoint()
+            if number % 60 == 59:
+                space = PersistedObjectSpace(store, cache_slots=100)
+                buffers = space.get_dictionary("b")
+            space._check()
+    assert {key: len(values) for key, values in buffers.items()} == dict.fromkeys(range(5), 300)
+    assert buffers.pop(3) == [[number, 3] for number in range(300)]
