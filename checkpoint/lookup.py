@@ -101,7 +101,15 @@ class Lookup:
         runs = self._asked(object_id, slot) if len(self._runs) > _FEW_RUNS else self._runs
         if not runs:
             return None
-        return self._session.peek(_newest_of(len(runs)), (object_id, slot, *runs))  # type: ignore[no-any-return]
+        return self._session.peek(newest_of("value, rank", "state_item", "slot", len(runs)), (object_id, slot, *runs))  # type: ignore[no-any-return]
+
+    def last(self, object_id: int) -> tuple[Slot | None, bool]:
+        """Return the greatest slot of which any run has a row, and whether the newest one marks a deletion.
+
+        Time: O(runs · log n).
+        """
+        found = self._session.peek(_last_of(len(self._runs)), (object_id, *self._runs)) if self._runs else None
+        return (None, False) if found is None else (found[0], bool(found[1]))
 
     def _asked(self, object_id: int, slot: Slot) -> Sequence[RunNumber]:
         """Return the runs that may have a slot, the newest first."""
@@ -204,15 +212,27 @@ class Lookup:
 
 
 @cache
-def _newest_of(runs: int) -> str:
-    """Return the query for value and rank of a slot in the newest of so many runs that has it."""
+def newest_of(columns: str, table: str, key: str, runs: int) -> str:
+    """Return the query for columns of the row of an object and a key in the newest of so many runs that has one."""
     if runs == 1:
-        return "SELECT value, rank FROM state_item WHERE object = ? AND slot = ? AND checkpoint = ?"
+        return f"SELECT {columns} FROM {table} WHERE object = ? AND {key} = ? AND checkpoint = ?"
     # The newest run comes first, and the first row ends it. A list after IN would be sorted anew for each slot.
     newest_first = ", ".join(f"(?{3 + place})" for place in range(runs))
     return (
-        f"SELECT value, rank FROM (VALUES {newest_first}) AS run CROSS JOIN state_item"
-        " WHERE checkpoint = run.column1 AND object = ?1 AND slot = ?2 LIMIT 1"
+        f"SELECT {columns} FROM (VALUES {newest_first}) AS run CROSS JOIN {table}"
+        f" WHERE checkpoint = run.column1 AND object = ?1 AND {key} = ?2 LIMIT 1"
+    )
+
+
+@cache
+def _last_of(runs: int) -> str:
+    """Return the query for the greatest slot that any of so many runs has of an object, and what the newest has."""
+    given = ", ".join(f"(?{2 + place})" for place in range(runs))
+    rows = "SELECT slot FROM state_item WHERE checkpoint = column1 AND object = ?1 ORDER BY slot DESC LIMIT 1"
+    value = "SELECT value FROM state_item WHERE checkpoint = run AND object = ?1 AND slot = last"
+    return (
+        f"SELECT last, ({value}) IS NULL FROM (SELECT column1 AS run, ({rows}) AS last FROM (VALUES {given}))"
+        " ORDER BY last DESC, run DESC LIMIT 1"
     )
 
 

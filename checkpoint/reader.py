@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from checkpoint.errors import UnknownCheckpointError
-from checkpoint.lookup import Extents, Lookup, ReadRow, in_order
+from checkpoint.lookup import Extents, Lookup, ReadRow, in_order, newest_of
 from checkpoint.run import CheckpointKind, IndexRow, Page, Payload, Run, Slot, is_owner, reachable
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
@@ -141,6 +141,17 @@ class Reader:
         )
         return {key: value for key, value, _ in rows if value is not None}
 
+    @_steadily
+    def metadatum(self, object_id: int, key: str) -> str | None:
+        """Return the JSON text of one key of the metadata of one object, ``None`` where it is not stored.
+
+        Time: O(live runs · log n); O(log n) where the newest run has it.
+        """
+        self._allow()
+        statement = newest_of("value", "state_metadata", "key", len(self.runs))
+        row = self._session.peek(statement, (object_id, key, *self.runs)) if self.runs else None
+        return None if row is None else row[0]
+
     def item(self, object_id: int, slot: Slot) -> StoredItem | None:
         """Return what one slot holds, or ``None``.
 
@@ -151,6 +162,18 @@ class Reader:
                 self._allow()
             row = self._lookup.one(object_id, slot)
         return None if row is None or row[0] is None else StoredItem(slot, row[0], row[1])
+
+    @_steadily
+    def last_slot(self, object_id: int) -> Slot | None:
+        """Return the greatest slot of an object, ``None`` where it has none.
+
+        Time: O(live runs · log n), unless slots at the end were deleted lately.
+        """
+        self._allow()
+        slot, is_deleted = self._lookup.last(object_id)
+        if not is_deleted:
+            return slot
+        return next((item.slot for item in self.items(object_id, reverse=True, page_rows=1)), None)
 
     @_steadily
     def items_at(self, object_id: int, slots: Sequence[Slot]) -> list[ReadRow]:

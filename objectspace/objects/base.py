@@ -225,6 +225,16 @@ class PersistedObject:
     def _load_metadata(self, *required: str) -> dict[str, Any]:
         """Return the decoded metadata of a stored object, which must have the ``required`` keys."""
         self._metadata_stored = self._home.reader().metadata(self._id)
+        return self._stored_metadata(*required)
+
+    def _load_length(self) -> int:
+        """Return the stored length of an object that has no other metadata: it is found sooner than all metadata."""
+        text = self._home.reader().metadatum(self._id, "length")
+        self._metadata_stored = {} if text is None else {"length": text}
+        length: int = self._stored_metadata("length")["length"]
+        return length
+
+    def _stored_metadata(self, *required: str) -> dict[str, Any]:
         for key in required:
             if key not in self._metadata_stored:
                 self._damaged(key, None, "the metadata row is missing")

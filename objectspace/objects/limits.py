@@ -5,9 +5,6 @@ from __future__ import annotations
 WHOLE_SLOTS = 1024
 """Objects of at most so many slots are read whole when they are touched first."""
 
-LIST_WHOLE_SLOTS = 16
-"""A list of at most so many elements is read whole also where it is only appended to: that is no more work."""
-
 PROMOTE_SHARE = 8
 """An object of which more than one eighth was read slot by slot is read whole, where it fits."""
 

@@ -295,7 +295,7 @@ class List(list[T], PersistedObject):
 
     def _warm(self) -> type:
         """Read all elements."""
-        self._unread, self._unread_to = self._load_metadata("length")["length"], None
+        self._unread, self._unread_to = self._load_length(), None
         self._read_rest()
         warm: type = _Watched
         return warm
@@ -320,17 +320,17 @@ class List(list[T], PersistedObject):
         self._unread = 0
 
     def _read_end(self) -> None:
-        """Read so much of an unread list that it can be appended to; all of it where that is no more work."""
+        """Read so much of an unread list that it can be appended to."""
         with self._home.mutex:
             if not is_cold(self):
                 return
-            length = self._load_metadata("length")["length"]
-            if length <= limits.LIST_WHOLE_SLOTS:
+            length = self._load_length()
+            if not length:
                 self._wake()
                 return
-            last = next((item.slot for item in self._home.reader().items(self._id, reverse=True, page_rows=1)), None)
-            self._unread, self._unread_to = length, self._label_of_last(last)
-            self._sequence.begin_after(self._unread_to)
+            last = self._label_of_last(self._home.reader().last_slot(self._id))
+            self._unread, self._unread_to = length, last
+            self._sequence.begin_after(last)
             become(self, _Unread, "partial", List._wake_rest)
 
     def _label_of_last(self, slot: Slot | None) -> Label:

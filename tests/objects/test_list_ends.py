@@ -81,14 +81,19 @@ def test_appending_reads_the_length_and_the_end(store: CheckpointStore) -> None:
     assert stored(store) == OLD + ADDED
 
 
-def test_a_short_list_is_read_whole_at_once(store: CheckpointStore) -> None:
-    space, numbers = recovered(store)
-    del numbers[3:]
-    space.checkpoint()
-    _, numbers = recovered(store)
-    numbers.append(1)
-    assert not is_partial(numbers)
-    assert list.__len__(numbers) == 4
+@pytest.mark.parametrize("left", [0, 1, 7, 53])
+def test_a_list_that_was_shortened_in_other_checkpoints_has_another_end(store: CheckpointStore, left: int) -> None:
+    expected = OLD[:left]
+    for again in range(3):
+        space, numbers = recovered(store)
+        del numbers[left + again :]
+        space.checkpoint()
+        space, numbers = recovered(store)
+        assert len(numbers) == left + again
+        numbers.append(again)
+        expected.append(again)
+        assert space.checkpoint().slots <= 1 + again
+        assert stored(store) == expected
 
 
 TOUCHES: list[Callable[[Any], Any]] = [
