@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from functools import wraps
+from functools import lru_cache, wraps
 from operator import itemgetter
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
@@ -39,15 +39,18 @@ class StoredItem(NamedTuple):
     rank: int | None
 
 
+_RunRow = tuple[Slot, Payload | None, int | None, RunNumber]
+"""A row of a slot, and the run that it is of."""
+
 _Limits = tuple[Slot | None, Slot | None, Slot | None, bool]
 """The least and the greatest slot of a scan, the last one that was seen, and whether it goes backwards."""
 
 
 class _Place(NamedTuple):
-    """How a scan goes on: the rows of the next page, the run that leads, and whether nothing is left."""
+    """How a scan goes on: the rows of the next page, the run that leads, if any does, and whether nothing is left."""
 
     rows: int
-    leader: RunNumber
+    leader: RunNumber | None
     is_end: bool
 
 
@@ -367,7 +370,8 @@ class Reader:
         self, object_id: int, lower: Slot | None, upper: Slot | None, reverse: bool, page_rows: int
     ) -> Iterator[list[ReadRow]]:
         last, most = None, max(page_rows, self.PAGE_ROWS)
-        place = _Place(page_rows, self.runs[-1] if self.runs else 0, not self.runs)
+        # Most of what is read in large pages lies in the oldest run.
+        place = _Place(page_rows, self.runs[-1] if self.runs and page_rows > _LEAST_ROWS else None, not self.runs)
         while not place.is_end:
             page, place = self._page(object_id, (lower, upper, last, reverse), place)
             if page:
@@ -380,71 +384,64 @@ class Reader:
     def _page(self, object_id: int, limits: _Limits, place: _Place) -> tuple[list[ReadRow], _Place]:
         """Return the newest rows of the next slots in order, and where to go on.
 
-        One run leads, the oldest at first, which most rows lie in: a page of it is read, and what the others have in
-        between is laid under it and over it. Where the others have too many rows, another one leads, or the page gets
-        smaller.
+        One run leads, which most rows lie in: a page of it is read, and what the others have in between is laid under
+        it and over it. Where no run leads, the first few slots of all are merged, and the one that has most of them
+        leads from there on; so it goes where the one that led is at its end, or the others have too many rows between.
         """
-        lower, upper, last, reverse = limits
-        order = f"ORDER BY slot {'DESC' if reverse else 'ASC'}"
-        rest, bounds = _range(*limits)
         # Runs may have been merged since the page before.
-        rows, leader = place.rows, place.leader if place.leader in self.runs else self.runs[-1]
-        leaders = {leader}
-        while True:
-            found = f"SELECT slot, value, rank FROM state_item WHERE checkpoint = {leader} AND object = {object_id}"
-            page: list[ReadRow] = self._query(f"{found}{rest} {order} LIMIT {rows}", bounds)
-            is_end, where, within = len(page) < rows, rest, bounds
-            if len(self.runs) == 1:
-                return page, _Place(rows * 8, leader, is_end)
-            if not is_end:
-                low, high = (page[-1][0], upper) if reverse else (lower, page[-1][0])
-                where, within = _range(low, high, last, reverse)
-            others = [run for run in self.runs if run != leader]
-            around = self._rows_of(others, object_id, where, within)
+        if len(self.runs) > 1 and place.leader not in self.runs:
+            return self._merged_page(object_id, limits, min(place.rows, _LEAST_ROWS))
+        lower, upper, last, reverse = limits
+        leader, rows = place.leader if place.leader in self.runs else self.runs[-1], place.rows
+        rest, bounds = _range(*limits)
+        page: list[ReadRow] = self._query(
+            f"SELECT slot, value, rank FROM state_item WHERE checkpoint = {leader} AND object = {object_id}{rest}"
+            f" ORDER BY slot {_direction(reverse)} LIMIT {rows}",
+            bounds,
+        )
+        is_end, others = len(page) < rows, [run for run in self.runs if run != leader]
+        if not others:
+            return page, _Place(rows * 8, leader, is_end)
+        if is_end:
+            around = self._rows_of(others, object_id, rest, bounds, rows)
+            if len(around) < rows:
+                return _laid(around, leader, page, reverse=reverse), _Place(rows, None, True)
+        while len(page) > _LEAST_ROWS or (is_end and page):
+            low, high = (page[-1][0], upper) if reverse else (lower, page[-1][0])
+            around = self._rows_of(others, object_id, *_range(low, high, last, reverse), _MOST_AROUND)
             if len(around) < _MOST_AROUND:
-                found_around, older = list(map(_row, around)), bisect_left(around, leader, key=_run)
-                fitting = rows * _MOST_AROUND // (2 * len(around) + 1)
-                page = _overlaid(found_around[:older], page, found_around[older:], reverse=reverse)
-                return page, _Place(fitting, leader, is_end)
-            crowd, size = Counter(map(_run, around)).most_common(1)[0]
-            if size > len(page) and crowd not in leaders:
-                leader = crowd
-                leaders.add(crowd)
-            elif len(page) > _LEAST_ROWS:
-                rows = max(_LEAST_ROWS, len(page) // 4)
-            else:
-                page, is_end = self._merged_page(object_id, (rest, bounds), order, self.PAGE_ROWS)
-                return page, _Place(rows, leader, is_end)
+                fitting = len(page) * _MOST_AROUND // (2 * len(around) + 1)
+                return _laid(around, leader, page, reverse=reverse), _Place(fitting, None if is_end else leader, False)
+            page, is_end = page[: len(page) // 4], False
+        return self._merged_page(object_id, limits, _LEAST_ROWS)
 
     def _rows_of(
-        self, runs: Sequence[RunNumber], object_id: int, where: str, bounds: Mapping[str, object]
-    ) -> list[tuple[Slot, Payload | None, int | None, RunNumber]]:
-        """Return rows of an object run by run, with the numbers of their runs, as many as a page may have."""
+        self, runs: Sequence[RunNumber], object_id: int, where: str, bounds: Mapping[str, object], most: int
+    ) -> list[_RunRow]:
+        """Return rows of an object run by run, with the numbers of their runs, so many at most."""
         numbers = ", ".join(map(str, runs))
         return self._query(
             f"SELECT slot, value, rank, checkpoint FROM state_item WHERE checkpoint IN ({numbers})"
-            f" AND object = {object_id}{where} ORDER BY checkpoint LIMIT {_MOST_AROUND}",
+            f" AND object = {object_id}{where} ORDER BY checkpoint LIMIT {most}",
             bounds,
         )
 
-    def _merged_page(
-        self, object_id: int, limits: tuple[str, dict[str, Slot]], order: str, page_rows: int
-    ) -> tuple[list[ReadRow], bool]:
-        """Return what :meth:`_page` does where the newer runs have many rows in the way of the oldest.
+    def _merged_page(self, object_id: int, limits: _Limits, rows: int) -> tuple[list[ReadRow], _Place]:
+        """Return what :meth:`_page` does where no run leads.
 
         Each run is read in the order of its index, and SQLite merges them: nothing is sorted, and of each run just the
         rows that the page needs are read.
         """
-        where, bounds = limits
-        branches = " UNION ALL ".join(
-            f"SELECT slot, value, rank, checkpoint FROM state_item"
-            f" WHERE checkpoint = {run} AND object = {object_id}{where}"
-            for run in self.runs
+        self._allow()
+        where, bounds = _range(*limits)
+        numbers = {f"run{place}": run for place, run in enumerate(self.runs)}
+        found: list[_RunRow] = self._session.peek_all(
+            _merging(len(self.runs), where, _direction(limits[-1]), rows), {"object": object_id, **numbers, **bounds}
         )
-        found = self._query(f"{branches} {order}, checkpoint DESC LIMIT {page_rows}", bounds)
         # Of a slot that the page ends with, older rows may be left: they lie at the end, and not beyond it.
         newest = {row[0]: row[:3] for row in reversed(found)}
-        return list(reversed(newest.values())), len(found) < page_rows
+        leader = Counter(map(_run, found)).most_common(1)[0][0] if found else None
+        return list(reversed(newest.values())), _Place(8 * rows, leader, len(found) < rows)
 
     def _query(self, statement: str, parameters: Sequence[object] | Mapping[str, object] = ()) -> list[Any]:
         self._allow()
@@ -455,11 +452,34 @@ class Reader:
             raise UnknownCheckpointError(self._refusal)
 
 
+@lru_cache(maxsize=64)
+def _merging(runs: int, where: str, direction: str, rows: int) -> str:
+    """Return the query for the first rows of an object in so many runs, the newest row of a slot first."""
+    end = f" ORDER BY slot {direction}, checkpoint DESC LIMIT {rows}"
+    columns = "SELECT slot, value, rank, checkpoint FROM state_item"
+    each = [f"{columns} WHERE checkpoint = :run{place} AND object = :object{where}" for place in range(runs)]
+    # A compound has few hundred members at most; what each gives is in order, so compounds are members of another.
+    parts = [" UNION ALL ".join(each[start : start + _MEMBERS]) for start in range(0, runs, _MEMBERS)]
+    if len(parts) > 1:
+        parts = [" UNION ALL ".join(f"SELECT * FROM ({part}{end})" for part in parts)]
+    return parts[0] + end
+
+
+def _direction(reverse: bool) -> str:
+    return "DESC" if reverse else "ASC"
+
+
 def _within(runs: Sequence[RunNumber]) -> str:
     """Return the condition on the number of the run."""
     if len(runs) == 1:
         return f"= {runs[0]}"
     return f"IN ({','.join(map(str, runs))})" if runs else "= -1"
+
+
+def _laid(around: Sequence[_RunRow], leader: RunNumber, page: list[ReadRow], *, reverse: bool) -> list[ReadRow]:
+    """Return the rows of a page of the run that leads with those of others, given run by run, under and over it."""
+    older, rows = bisect_left(around, leader, key=_run), list(map(_row, around))
+    return _overlaid(rows[:older], page, rows[older:], reverse=reverse)
 
 
 def _overlaid(older: list[ReadRow], page: list[ReadRow], newer: list[ReadRow], *, reverse: bool) -> list[ReadRow]:
@@ -496,7 +516,10 @@ _MOST_AROUND = 8192
 """How many rows of other runs are laid over and under one page of the leading run."""
 
 _LEAST_ROWS = 16
-"""How many rows of the leading run make a page at least: where others have too many in between, all are merged."""
+"""How many rows of the leading run make a page at least; so many are merged of all runs where none leads."""
+
+_MEMBERS = 256
+"""How many runs are merged by one compound statement; SQLite takes 500 by default."""
 
 _slot = itemgetter(0)
 _value = itemgetter(1)

@@ -1,0 +1,125 @@
+"""Scans give the newest rows in order, whatever runs they lie in, and the first few rows cost few rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checkpoint import CheckpointStore, Reader, Run, reader
+from checkpoint.lookup import order_of
+from tests.checkpoint.store_helpers import DIFFERENTIAL, FULL, quick_store, run_of
+
+SLOTS: list[Any] = [*range(30), 2.5, 1e30, "a", "b", "ä", b"", b"\xff"]
+
+CHANGES = st.dictionaries(st.sampled_from(SLOTS), st.none() | st.integers(0, 9), max_size=12)
+GROWTH = st.integers(0, 60).map(lambda first: dict.fromkeys(range(first, first + 25), first))
+ENDS = st.integers(5, 30).map(lambda last: {slot: None for slot in SLOTS if order_of(slot) > order_of(last)})
+BOUNDS = st.none() | st.sampled_from(SLOTS)
+SCANS = st.tuples(BOUNDS, BOUNDS, st.booleans(), st.sampled_from([None, 1, 2, 5, 100]))
+
+
+@pytest.fixture(params=[(2, 6, 3), (4, 30, 2), (16, 8192, 256)])
+def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let few slots in few runs take every way that many take."""
+    for name, size in zip(("_LEAST_ROWS", "_MOST_AROUND", "_MEMBERS"), request.param, strict=True):
+        monkeypatch.setattr(reader, name, size)
+    reader._merging.cache_clear()
+    yield
+    reader._merging.cache_clear()
+
+
+def expected_of(state: dict[Any, Any], lower: Any, upper: Any, reverse: bool) -> list[Any]:
+    found = sorted((slot for slot, value in state.items() if value is not None), key=order_of, reverse=reverse)
+    low, high = order_of(-1 if lower is None else lower), order_of(b"\xff\xff" if upper is None else upper)
+    return [(slot, str(state[slot])) for slot in found if low <= order_of(slot) <= high]
+
+
+@pytest.mark.usefixtures("sizes")
+@given(st.lists(st.one_of(CHANGES, GROWTH, ENDS), max_size=14), st.lists(SCANS, min_size=1, max_size=6))
+def test_scans_give_what_there_is_in_order(steps: list[dict[Any, Any]], scans: list[Any]) -> None:
+    with quick_store(":memory:", history=20) as store:
+        state: dict[Any, Any] = {}
+        for step in steps:
+            store.append(run_of(step))
+            state |= step
+        found = store.reader()
+        for lower, upper, reverse, page_rows in scans:
+            expected = expected_of(state, lower, upper, reverse)
+            items = found.items(1, lower, upper, reverse=reverse, page_rows=page_rows)
+            assert [item[:2] for item in items] == expected
+            pages = found.item_pages(1, lower, upper, reverse=reverse, page_rows=page_rows)
+            assert [row[:2] for page in pages for row in page] == expected
+        assert found.last_slot(1) == next((slot for slot, _ in expected_of(state, None, None, True)), None)
+        assert found.last_slot(2) is None
+
+
+def test_a_scan_goes_on_over_merges_of_its_runs() -> None:
+    with quick_store(":memory:", history=40) as store:
+        for first in range(0, 400, 10):
+            store.append(run_of(dict.fromkeys(range(first, first + 12), first)))
+        items = store.reader().items(1, page_rows=7)
+        found = [next(items).slot for _ in range(100)]
+        store.compact()
+        assert found + [item.slot for item in items] == list(range(402))
+
+
+@pytest.fixture
+def grown() -> Iterator[CheckpointStore]:
+    """A store that has grown at its end, so that the rows there lie in many runs."""
+    with CheckpointStore(":memory:", history=1_000) as store:
+        store.append(run_of(dict.fromkeys(range(5_000), 0), FULL))
+        for first in range(5_000, 11_000, 10):
+            store.append(run_of(dict.fromkeys(range(first, first + 10), first)))
+        yield store
+
+
+def test_what_lies_at_the_end_is_read_without_the_rest(grown: CheckpointStore) -> None:
+    found = grown.reader()
+    assert len(found.runs) > 20
+    read = counted(found)
+    assert next(found.items(1, reverse=True, page_rows=1)).slot == 10_999
+    assert next(found.items(1, None, 9_005, reverse=True, page_rows=16)).slot == 9_005
+    assert next(found.items(1, 7_003, page_rows=16)).slot == 7_003
+    assert [row[0] for row in next(found.item_pages(1, 6_000))] == list(range(6_000, 6_016))
+    assert found.last_slot(1) == 10_999
+    assert sum(read) < 100
+    assert [item.slot for item in found.items(1)] == list(range(11_000))
+    assert [item.slot for item in found.items(1, 4_000, 8_000, reverse=True)] == list(range(8_000, 3_999, -1))
+    assert sum(read) < 5 * 15_000
+
+
+def test_what_was_deleted_at_the_end_is_passed_over(grown: CheckpointStore) -> None:
+    grown.append(run_of(dict.fromkeys(range(10_500, 11_000))))
+    assert grown.reader().last_slot(1) == 10_499
+    grown.append(run_of(dict.fromkeys(range(10_500))))
+    assert grown.reader().last_slot(1) is None
+
+
+def test_one_key_of_the_metadata_is_that_of_the_newest_run_that_has_it() -> None:
+    with quick_store(":memory:", history=20) as store:
+        assert store.reader().metadatum(1, "length") is None
+        for number, rows in enumerate([[("length", "1")], [("other", "2")], [("length", "3")], [("other", None)]]):
+            store.append(Run(DIFFERENTIAL, [(1, "o", "Sample", "{}")], [(1, *row) for row in rows], []))
+            assert store.reader().metadatum(1, "length") == ("1" if number < 2 else "3")
+        assert store.reader().metadatum(1, "other") is None
+        assert store.reader().metadata(1) == {"length": "3"}
+        assert store.reader().metadatum(2, "length") is None
+
+
+def counted(found: Reader) -> list[int]:
+    """Note how many rows each statement of a reader gives from now on."""
+    read: list[int] = []
+    for name in ("rows", "peek_all"):
+        give = getattr(found._session, name)
+
+        def _give(*args: Any, give: Any = give) -> Any:
+            rows = give(*args)
+            read.append(len(rows))
+            return rows
+
+        setattr(found._session, name, _give)
+    return read
