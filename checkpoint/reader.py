@@ -370,8 +370,9 @@ class Reader:
         self, object_id: int, lower: Slot | None, upper: Slot | None, reverse: bool, page_rows: int
     ) -> Iterator[list[ReadRow]]:
         last, most = None, max(page_rows, self.PAGE_ROWS)
-        # Most of what is read in large pages lies in the oldest run.
-        place = _Place(page_rows, self.runs[-1] if self.runs and page_rows > _LEAST_ROWS else None, not self.runs)
+        # Where all is read, most of it lies in the oldest run, at the beginning at least.
+        is_all = page_rows > _LEAST_ROWS and lower is None and upper is None and not reverse
+        place = _Place(page_rows, self.runs[-1] if self.runs and is_all else None, not self.runs)
         while not place.is_end:
             page, place = self._page(object_id, (lower, upper, last, reverse), place)
             if page:

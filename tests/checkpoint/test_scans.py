@@ -87,6 +87,9 @@ def test_what_lies_at_the_end_is_read_without_the_rest(grown: CheckpointStore) -
     assert [row[0] for row in next(found.item_pages(1, 6_000))] == list(range(6_000, 6_016))
     assert found.last_slot(1) == 10_999
     assert sum(read) < 100
+    assert next(found.items(1, reverse=True)).slot == 10_999
+    assert next(found.items(1, 3, 10_900, reverse=True)).slot == 10_900
+    assert sum(read) < 100
     assert [item.slot for item in found.items(1)] == list(range(11_000))
     assert [item.slot for item in found.items(1, 4_000, 8_000, reverse=True)] == list(range(8_000, 3_999, -1))
     assert sum(read) < 5 * 15_000
