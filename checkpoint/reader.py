@@ -395,10 +395,11 @@ class Reader:
         lower, upper, last, reverse = limits
         leader, rows = place.leader if place.leader in self.runs else self.runs[-1], place.rows
         rest, bounds = _range(*limits)
+        # What differs from object to object is bound, so that SQLite's module keeps the statements prepared.
         page: list[ReadRow] = self._query(
-            f"SELECT slot, value, rank FROM state_item WHERE checkpoint = {leader} AND object = {object_id}{rest}"
+            f"SELECT slot, value, rank FROM state_item WHERE checkpoint = :leader AND object = :object{rest}"
             f" ORDER BY slot {_direction(reverse)} LIMIT {rows}",
-            bounds,
+            {"leader": leader, "object": object_id, **bounds},
         )
         is_end, others = len(page) < rows, [run for run in self.runs if run != leader]
         if not others:
@@ -423,8 +424,8 @@ class Reader:
         numbers = ", ".join(map(str, runs))
         return self._query(
             f"SELECT slot, value, rank, checkpoint FROM state_item WHERE checkpoint IN ({numbers})"
-            f" AND object = {object_id}{where} ORDER BY checkpoint LIMIT {most}",
-            bounds,
+            f" AND object = :object{where} ORDER BY checkpoint LIMIT {most}",
+            {"object": object_id, **bounds},
         )
 
     def _merged_page(self, object_id: int, limits: _Limits, rows: int) -> tuple[list[ReadRow], _Place]:

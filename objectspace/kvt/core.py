@@ -106,7 +106,7 @@ class TableCore(Generic[K, V]):
         stored: Stored | None = None
         version = KeyVersion.NOT_EXISTS
         if not isinstance(modification, Insert):
-            version = typed(modification, (Put, Remove)).version
+            version = typed(modification, (Insert, Put, Remove)).version
             if type(version) is not KeyVersion:
                 raise _no_version(version)
         if not isinstance(modification, Remove):

@@ -83,7 +83,7 @@ def test_arguments_of_the_wrong_type_are_named(table: Table) -> None:
         "expected TableEntry": lambda: table.replace_all("f", [(b"k", b"v")]),  # type: ignore[list-item]
         "expected TableKey": lambda: table.remove_all("f", [b"k"]),  # type: ignore[list-item]
         "expected a pair": lambda: table.put_all("f", [1]),  # type: ignore[list-item]
-        "expected Put or Remove": lambda: table.apply("f", [(b"k", b"v")]),  # type: ignore[list-item]
+        "expected Insert or Put or Remove": lambda: table.apply("f", [(b"k", b"v")]),  # type: ignore[list-item]
         "expected a list": lambda: table.get_all(b"key"),
         "key_serializer=": lambda: table.put("text", b"v"),
         "expected text": lambda: table.put(b"k", b"v", 7),  # type: ignore[arg-type]

@@ -58,9 +58,8 @@ def test_the_readme_is_enough_to_write_an_operator(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("OBJECTSPACE_CACHE", str(tmp_path / "cache"))
-    add_input(tmp_path)
     scope: dict[str, Any] = {}
-    for program in (block for block in blocks("README.md") if "flights_df" in block):
+    for program in (block for block in blocks("README.md") if "flights_df" in block or "readStream" in block):
         run(program, tmp_path, scope)
     printed = capsys.readouterr().out
     assert printed.startswith("[('B6', 1, 20, 2.5), ('UA', 2, 9, 2.5)]\n[('B6', 20), ('UA', 9)]\n")
