@@ -13,6 +13,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import NamedTuple
 
+import orjson
+
 from checkpoint.errors import CheckpointError
 from checkpoint.reader import Reader, StoredItem
 from checkpoint.run import CheckpointKind, IndexRow, Payload, Run, Slot, is_owner, owned_ids
@@ -61,6 +63,9 @@ class Change:
     old_rank: int | None = None
     new_rank: int | None = None
 
+
+_LENGTH = "length"
+"""The key of the metadata that says how many slots an object has; it is other where any slot came or went."""
 
 Pair = tuple[StoredItem | None, StoredItem | None]
 """What a slot holds in two states; not None in both at once."""
@@ -111,6 +116,8 @@ def invert(changes: Iterable[Change]) -> Iterator[Change]:
 def run_applying(changes: Iterable[Change], base: Reader) -> Run:
     """Return the run that applies changes to a state.
 
+    A length moves by as much as it did when the changes were made: other slots may have come and gone since.
+
     Args:
         changes: what changed.
         base: the state to apply them to.
@@ -121,9 +128,11 @@ def run_applying(changes: Iterable[Change], base: Reader) -> Run:
     """
     changes = list(changes)
     gained, lost = _comings_and_goings(changes, base)
+    ranked = {change.object for change in changes if (change.old_rank, change.new_rank) != (None, None)}
     run = Run(CheckpointKind.DIFFERENTIAL)
     for change in changes:
         if change.table is Table.INDEX or change.object not in gained:
+            change = _as_counted_now(change, base, change.object in ranked)
             _require_fit(change, base)
         if change.object not in lost or change.table is Table.INDEX:
             _add(run, change)
@@ -292,6 +301,33 @@ def _is_of_owner(object_id: int, index: dict[int, Change], base: Reader) -> bool
     return isinstance(entry, IndexEntry) and is_owner((object_id, *entry))
 
 
+def _as_counted_now(change: Change, base: Reader, is_ranked: bool) -> Change:
+    """Return the change of a length as one of the length that the state has; every other change as it is."""
+    if change.table is not Table.METADATA or change.slot != _LENGTH:
+        return change
+    found = base.metadatum(change.object, _LENGTH)
+    counts = [_count(text) for text in (change.old, change.new, found)]
+    if found == change.old or None in counts:
+        return change
+    (old, next_before), (new, next_after), (now, following) = counts  # type: ignore[misc]  # none of them is None
+    length = now + new - old
+    # What keeps the order of insertion never gives a rank again: those that a change brings may be taken since.
+    if length < 0 or (is_ranked and next_after > next_before):
+        return change
+    value = [length, following] if is_ranked and following != length else length
+    return replace(change, old=found, new=orjson.dumps(value).decode())
+
+
+def _count(text: Payload | IndexEntry | None) -> tuple[int, int] | None:
+    """Return a stored length, and the rank of what is inserted next; ``None`` where it is no such length."""
+    try:
+        value = orjson.loads(text)  # type: ignore[arg-type]  # what is no text is no JSON
+    except orjson.JSONDecodeError:
+        return None
+    found = value if isinstance(value, list) and len(value) == 2 else [value, value]
+    return (found[0], found[1]) if {type(number) for number in found} == {int} else None
+
+
 def _require_fit(change: Change, base: Reader) -> None:
     """Refuse a change of something that is not as it was.
 
@@ -310,9 +346,10 @@ def _require_fit(change: Change, base: Reader) -> None:
         expected = change.old, change.old_rank
     is_gone = change.name is not None and change.table is not Table.INDEX and base.entry(change.object) is None
     if found != expected or is_gone:
+        whose = "which another one owns" if change.name is None else f"{change.name!r}"
         raise CheckpointError(
-            f"{change.table} slot {change.slot!r} of object {change.object} ({change.name!r}) holds {found!r}, and the"
-            f" change is from {expected!r}: apply it to the state that it was made from; nothing was written"
+            f"{change.table} slot {change.slot!r} of object {change.object}, {whose}, holds {found!r}, and the change"
+            f" is from {expected!r}: something else has changed it since; nothing was written"
         )
 
 

@@ -240,7 +240,8 @@ def _print_bars(counts: list[tuple[str, Counter[str]]]) -> None:
 def apply(source: Source, patch: str, dry_run: bool, is_json: bool) -> None:
     """Apply a patch of `diff --patch` as a new checkpoint, all or nothing. It writes.
 
-    A slot that does not hold what the patch was made from is trouble, and then nothing is written.
+    A slot that does not hold what the patch was made from is trouble, and then nothing is written; and so are new
+    slots of a dictionary or a set where others have come since: their places in the order are taken.
 
     \b
     Examples:
@@ -261,7 +262,8 @@ def apply(source: Source, patch: str, dry_run: bool, is_json: bool) -> None:
 def revert(source: Source, checkpoint: str, names: tuple[str, ...], dry_run: bool, is_json: bool) -> None:
     """Undo one checkpoint by a new one that is its inverse, whole or for some objects. It writes.
 
-    Where a later checkpoint has changed one of the slots again, nothing is done. Every epoch of a pipeline moves its
+    Where a later checkpoint has changed one of the slots again, nothing is done; what has come and gone elsewhere in
+    the same objects does not matter, but in queues and stacks. Every epoch of a pipeline moves its
     position, so that of an older one only the tables can be undone, by name.
 
     \b

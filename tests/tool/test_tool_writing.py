@@ -422,3 +422,69 @@ def test_blame_knows_who_changed_an_object_in_a_slot(tool: Tool, tmp_path: Path)
         space.checkpoint()
     lines = map(json.loads, tool("blame", path, "lists", "--json").output.splitlines())
     assert {line["key"]: (line["number"], line["value"]) for line in lines} == {"k": (2, [1, 2]), "other": (1, [5])}
+
+
+def grown(space: PersistedObjectSpace, number: int) -> None:
+    """Add a slot to objects of every kind whose length says how many they have, and take one of before away."""
+    space.get_or_create_set("set").add(number)
+    space.get_or_create_sorted_set("sorted").add(number)
+    space.get_or_create_dictionary("dictionary")[number] = str(number)
+    space.get_or_create_list("list").append(number)
+    space.get_or_create_dictionary("lists", list).setdefault("a").append(number)
+    if number % 3 == 0:
+        for name in ("set", "sorted"):
+            space.get(name).discard(number - 1)
+        del space.get("dictionary")[number - 1], space.get("list")[-2], space.get("lists")["a"][-2]
+    space.checkpoint()
+
+
+@pytest.mark.parametrize(
+    ("undone", "left"), [([4], {1, 3, 6, 7}), ([3], {1, 2, 4, 6, 7}), ([3, 2], {1, 4, 6, 7}), ([6, 5], {1, 3, 4, 7})]
+)
+def test_what_came_and_went_in_an_epoch_is_undone_although_the_objects_have_grown(
+    tool: Tool, tmp_path: Path, undone: list[int], left: set[int]
+) -> None:
+    path = tmp_path / "s.db"
+    with PersistedObjectSpace.open(path) as space:
+        for number in range(1, 8):
+            grown(space, number)
+    for epoch in undone:
+        assert tool("revert", path, f"@{epoch}").exit_code == 0
+    assert tool("verify", path).exit_code == 0
+    with PersistedObjectSpace.open(path) as space:
+        for target in (*map(space.get, ("set", "sorted", "dictionary", "list")), space.get("lists")["a"]):
+            assert sorted(target) == sorted(left)
+            assert len(target) == len(left)
+        grown(space, 10)
+        order = list(space.get("set")), list(space.get("dictionary"))
+        assert order[0][-1] == order[1][-1] == 10
+    with PersistedObjectSpace.open(path) as space:
+        assert (list(space.get("set")), list(space.get("dictionary"))) == order
+
+
+def test_what_has_gone_since_is_not_undone(tool: Tool, tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with PersistedObjectSpace.open(path) as space:
+        for number in range(1, 8):
+            grown(space, number)
+    refused = tool("revert", path, "@5")
+    assert (refused.exit_code, "something else has changed it since" in refused.stderr) == (2, True)
+
+
+def test_a_patch_whose_place_in_the_order_of_insertion_is_taken_is_refused(tool: Tool, tmp_path: Path) -> None:
+    path, patch = tmp_path / "s.db", tmp_path / "p.jsonl"
+    with PersistedObjectSpace.open(path) as space:
+        for number in (1, 2):
+            space.get_or_create_set("set").add(number)
+            space.get_or_create_sorted_set("sorted").add(number)
+            space.checkpoint(epoch=number)
+        space.store.fork(tmp_path / "fork.db", epoch=1)
+    with PersistedObjectSpace.open(tmp_path / "fork.db") as space:
+        space.get("set").add(7)
+        space.get("sorted").add(7)
+        space.checkpoint(epoch=2)
+    for name, code in (("set", 2), ("sorted", 0)):
+        assert tool("diff", path, "@1", "@2", name, "--patch", patch).exit_code == 1
+        found = tool("apply", tmp_path / "fork.db", patch)
+        assert (found.exit_code, "nothing was written" in found.stderr) == (code, bool(code))
+    assert contents(tmp_path / "fork.db", "sorted") == {1, 2, 7}
