@@ -111,6 +111,10 @@ class Reader:
         """Refuse all further work, because the checkpoint that is read exists no more."""
         self._refusal = reason
 
+    def of_nothing(self) -> Reader:
+        """Return a reader of the empty state of the same store, which keeps no run from being merged."""
+        return Reader(self._session, ())
+
     @_steadily
     def index(self) -> list[IndexRow]:
         """Return the index row of every object that exists, in order of their ids."""

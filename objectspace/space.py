@@ -360,6 +360,8 @@ class PersistedObjectSpace(ObjectSpace):
     1
     """
 
+    _reader: Reader
+
     def __init__(self, store: CheckpointStore, *, cache_slots: int = CACHE_SLOTS, _at: Reader | None = None) -> None:
         super().__init__(cache_slots)
         if not isinstance(store, CheckpointStore):
@@ -520,6 +522,7 @@ class PersistedObjectSpace(ObjectSpace):
             self._closed = True
             for handle in list(self._handles.values()):
                 self._bury(handle, _refuse_closed)
+            self._reader = self._reader.of_nothing()  # What it has shown may go now.
         if self._owns_store:
             self._store.close()
 

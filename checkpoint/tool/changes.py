@@ -272,8 +272,7 @@ def revert(source: Source, checkpoint: str, names: tuple[str, ...], dry_run: boo
       checkpoint revert state.db 7
       checkpoint revert state.db 7 --object counts --object orders
     """
-    if source.is_location:
-        raise CheckpointError(f"{source.path} is a space of shards, which only a pipeline writes: fork it at an epoch")
+    source.require_file("fork it at an epoch")
     with source.open() as store:
         record = find(store, checkpoint)
         if record is None:

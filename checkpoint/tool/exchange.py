@@ -182,7 +182,7 @@ def import_(
       checkpoint import state.db orders.parquet orders --primary-key id
     """
     if source.is_location:
-        raise CheckpointError(f"{source.path} is a space of shards, which only a pipeline writes: import into a file")
+        source.require_file("import into a file")
     if key is not None and primary_key is not None:
         raise CheckpointError("--key makes a dictionary and --primary-key a table: give one of them")
     kind = _ending(file)

@@ -15,6 +15,7 @@ from checkpoint.tool import printing
 Row = dict[str, Any]
 
 _SIGNS: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq,
     "!=": operator.ne,
     "<=": operator.le,
     ">=": operator.ge,
@@ -23,10 +24,12 @@ _SIGNS: dict[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
 }
 
-_CONDITION = re.compile(r"(.+?)(!=|<=|>=|=|<|>)(.*)", re.DOTALL)
+_CONDITION = re.compile(r"(.+?)(==|!=|<=|>=|=|<|>)(.*)", re.DOTALL)
 
 
-def condition(text: str, columns: Sequence[str], decimals: Collection[str] = ()) -> Callable[[Row], bool]:
+def condition(
+    text: str, columns: Sequence[str], decimals: Collection[str] = (), numbers: Collection[str] = ()
+) -> Callable[[Row], bool]:
     """Return what tells whether a row fulfils ``COLUMN=VALUE``; the other signs are ``!= < <= > >=``.
 
     Numbers are compared as numbers, all else as text; ``NULL`` stands for no value, which no other value is like.
@@ -35,9 +38,10 @@ def condition(text: str, columns: Sequence[str], decimals: Collection[str] = ())
         text: the condition.
         columns: the columns that there are.
         decimals: those that hold decimals, which are kept as text.
+        numbers: those that hold nothing but numbers.
 
     Raises:
-        CheckpointError: it is no condition, or names no column.
+        CheckpointError: it is no condition, names no column, or compares numbers with what is none.
 
     >>> condition("delay>=9.5", ["delay"])({"delay": 10})
     True
@@ -54,6 +58,8 @@ def condition(text: str, columns: Sequence[str], decimals: Collection[str] = ())
         if sign not in ("=", "!="):
             raise CheckpointError(f"{text!r}: NULL is compared by = and != only")
         return lambda row: (row.get(column) is None) is (sign == "=")
+    if column in (*decimals, *numbers) and _number(value) is None and value.lower() != "nan":
+        raise CheckpointError(f"{text!r}: the column {column!r} holds numbers: expected one, found {value!r}")
     return lambda row: _holds(row.get(column), sign, value, is_decimal=column in decimals)
 
 

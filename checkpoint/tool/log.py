@@ -68,6 +68,24 @@ def _log_store(store: CheckpointStore, limit: int, objects: bool, is_json: bool)
     header = ["number", "epoch", "kind", "time", "slots", "bytes"]
     _print(header, rows, [_by_name(written.get(r.number, {})) for r in shown] if objects else None)
     _print_end([r.bytes for r in shown[::-1]], len(records) - len(shown))
+    readable = [r.number for r in records if r.run_slots is not None]
+    if len(readable) < len(records):
+        click.echo(f"can be read: {_spans(sorted(readable))}; the rows of the others were merged into newer ones")
+
+
+def _spans(numbers: Sequence[int]) -> str:
+    """Return whole numbers in order as text, those that follow each other as a span.
+
+    >>> _spans([1, 4, 5, 6])
+    '1, 4 to 6'
+    """
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][-1] + 1:
+            spans[-1] = [spans[-1][0], number]
+        else:
+            spans.append([number])
+    return ", ".join(" to ".join(map(str, span)) for span in spans) or "none"
 
 
 def _print(header: list[str], rows: list[list[Any]], objects: list[str] | None) -> None:

@@ -122,8 +122,10 @@ class Contents:
         self.header = ["operator", "shard", *self._own_header] if self._with_shard else self._own_header
         if conditions and not self.is_table:
             raise CheckpointError(f"--where goes with a table: {name!r} is a {self.kind}")
-        decimals = [one["name"] for one in self.columns or () if str(one["type"]).startswith("decimal")]
-        self._conditions = [condition(text, self.header, decimals) for text in conditions]
+        kinds = {one["name"]: str(one["type"]) for one in self.columns or ()}
+        decimals = [name for name, kind in kinds.items() if kind.startswith("decimal")]
+        numbers = [name for name, kind in kinds.items() if kind.startswith(("int", "float"))]
+        self._conditions = [condition(text, self.header, decimals, numbers) for text in conditions]
 
     def rows(self) -> Iterator[Row]:
         """Yield the rows, by column name. May be called once."""

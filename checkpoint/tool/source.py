@@ -81,7 +81,7 @@ class Source:
             with self._only_shard() as store:
                 yield store
             return
-        self._require_file()
+        self.require_file()
         with CheckpointStore(self.path, read_only=True) as store:
             yield store
 
@@ -92,11 +92,7 @@ class Source:
         Raises:
             CheckpointError: this is a space, whose shards only a pipeline writes; or the file cannot be written.
         """
-        if self.is_location:
-            raise CheckpointError(
-                f"{self.path} is a space of shards, which only a pipeline writes: restore it into a file first"
-            )
-        self._require_file()
+        self.require_file("restore it into a file first")
         with CheckpointStore(self.path) as store:
             yield store
 
@@ -169,7 +165,18 @@ class Source:
         for part in self.parts(None):
             yield part.store
 
-    def _require_file(self) -> None:
+    def require_file(self, instead: str = "name an operator and a shard of it") -> None:
+        """Refuse what is no store file.
+
+        Args:
+            instead: what to do where this is a space, which only a pipeline writes.
+
+        Raises:
+            CheckpointError: there is none, it is empty, or this is a folder or a space.
+        """
+        if self.is_location:
+            url = self.chain.location.url  # A folder that holds no space is refused here.
+            raise CheckpointError(f"{url} is a space of shards, which only a pipeline writes: {instead}")
         if "\0" in self.path or not Path(self.path).exists():
             folder, name = Path(self.path).parent, Path(self.path).name
             others = [one.name for one in folder.iterdir()] if "\0" not in self.path and folder.is_dir() else []

@@ -19,6 +19,9 @@ from checkpoint.tool import printing
 from checkpoint.tool.command import cli, dry_run_option, json_option, takes_source
 from checkpoint.tool.source import Source, query
 
+_COLLECT = "its images are made by the pipeline, and `checkpoint gc` removes what no epoch needs"
+"""What is done of a space where one would merge the runs of a store."""
+
 
 @cli.command()
 @takes_source
@@ -113,7 +116,7 @@ def compact(source: Source, dry_run: bool, is_json: bool) -> None:
       checkpoint compact state.db --dry-run
       checkpoint compact state.db
     """
-    _require_file(source, "compact")
+    source.require_file(_COLLECT)
     if dry_run:
         _rehearse(source, lambda store: store.compact(), is_json)
         return
@@ -140,7 +143,7 @@ def prune(source: Source, keep: int | None, older_than: float | None, dry_run: b
       checkpoint prune state.db --keep 100 --dry-run
       checkpoint prune state.db --older-than 30
     """
-    _require_file(source, "prune")
+    source.require_file(_COLLECT)
     age = None if older_than is None else timedelta(days=older_than)
     if dry_run:
         _rehearse(source, lambda store: store.prune(keep, age), is_json)
@@ -149,13 +152,6 @@ def prune(source: Source, keep: int | None, older_than: float | None, dry_run: b
     with source.open_to_write() as store, printing.progress("merging") as show:
         store.prune(keep, age, show)
     _print_usage(before, _usage(source.path), is_json, "")
-
-
-def _require_file(source: Source, command: str) -> None:
-    if source.is_location:
-        raise CheckpointError(
-            f"{source.path} is a space of shards: `{command}` works on a store file; of a space see `checkpoint gc`"
-        )
 
 
 def _usage(path: str) -> dict[str, int]:
@@ -256,7 +252,7 @@ def repair(source: Source, dry_run: bool, is_json: bool) -> None:
       checkpoint repair state.db --dry-run
       checkpoint repair state.db
     """
-    _require_file(source, "repair")
+    source.require_file("`checkpoint verify` names what is damaged of it; fork it at an epoch that is sound")
     with TemporaryDirectory() as folder, printing.progress("rows") as show:
         worked_on = Source(copied(source, Path(folder) / "copy.db")) if dry_run else source
         with worked_on.open_to_write() as store:

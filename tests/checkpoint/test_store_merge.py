@@ -143,7 +143,7 @@ def test_what_was_merged_away_is_refused_with_a_reason() -> None:
         driver.store.truncate_after(2)
     with pytest.raises(UnknownCheckpointError, match="cannot be dropped"):
         driver.store.truncate_after(0)
-    with pytest.raises(UnknownCheckpointError, match="has no checkpoint 99: it has epochs"):
+    with pytest.raises(UnknownCheckpointError, match=r"has no checkpoint 99: it has 1 to \d+, of"):
         driver.store.reader(99)
     with pytest.raises(UnknownCheckpointError, match="has no epoch -1"):
         driver.store.reader(epoch=-1)

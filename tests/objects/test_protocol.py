@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint import CheckpointError, CheckpointKind, CheckpointStore, RunWriter
+from checkpoint import CheckpointError, CheckpointKind, CheckpointStore, RunWriter, UnknownCheckpointError
 from objectspace import (
     CheckpointProtocolError,
     DamagedObjectError,
@@ -158,6 +158,26 @@ def test_a_read_only_space_can_be_read_and_not_changed(space: PersistedObjectSpa
             change()
     assert repr(handle) == before
     old._check()
+
+
+def test_a_view_that_was_closed_keeps_no_checkpoint() -> None:
+    store = CheckpointStore(":memory:", history=2)
+    space = PersistedObjectSpace(store)
+    numbers = space.create_list("l")
+    views = []
+    for number in range(1, 40):
+        numbers.append(number)
+        space.checkpoint()
+        if number in (1, 9):
+            views.append(space.at(number))
+    views[0].close()
+    for number in range(40, 60):
+        numbers.append(number)
+        space.checkpoint()
+    assert list(views[1].get("l")) == list(range(1, 10))
+    with pytest.raises(UnknownCheckpointError):
+        store.reader(1)
+    assert store.reader(9).newest == 9
 
 
 @every_kind
