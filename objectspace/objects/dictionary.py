@@ -122,6 +122,12 @@ class Dictionary(dict[K, V], KeyedObject):
         self.update(other)
         return self
 
+    def __eq__(self, other: object) -> bool:
+        return dict.__eq__(self, _read_whole(other))
+
+    def __ne__(self, other: object) -> bool:
+        return dict.__ne__(self, _read_whole(other))
+
     def clear(self) -> None:
         """Remove every key.
 
@@ -254,6 +260,12 @@ class Dictionary(dict[K, V], KeyedObject):
         super()._check()
         assert self._twin is None or type(self) is Dictionary
         assert not self._fresh or type(self) is Dictionary
+
+
+def _read_whole(other: Any) -> Any:
+    """Return what ``dict`` itself may look into: of a dictionary that is not wholly in memory a copy."""
+    is_window = isinstance(other, _Paged) or (isinstance(other, Dictionary) and is_cold(other))
+    return other.copy() if is_window else other
 
 
 class _Watched(Dictionary[K, V]):

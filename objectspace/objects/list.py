@@ -167,6 +167,27 @@ class List(list[T], PersistedObject):
             self.extend(list(self) * (times - 1))
         return self
 
+    def __add__(self, other: Any) -> Any:
+        return list.__add__(self, _read_whole(other))
+
+    def __eq__(self, other: object) -> bool:
+        return list.__eq__(self, _read_whole(other))
+
+    def __ne__(self, other: object) -> bool:
+        return list.__ne__(self, _read_whole(other))
+
+    def __lt__(self, other: Any) -> bool:
+        return list.__lt__(self, _read_whole(other))
+
+    def __le__(self, other: Any) -> bool:
+        return list.__le__(self, _read_whole(other))
+
+    def __gt__(self, other: Any) -> bool:
+        return list.__gt__(self, _read_whole(other))
+
+    def __ge__(self, other: Any) -> bool:
+        return list.__ge__(self, _read_whole(other))
+
     def __radd__(self, other: list[Any]) -> list[Any]:
         return other + list(self) if isinstance(other, list) else NotImplemented
 
@@ -414,6 +435,11 @@ class List(list[T], PersistedObject):
         assert bool(self._unread) == is_partial(self)
 
 
+def _read_whole(other: Any) -> Any:
+    """Return what ``list`` itself may look into: of a list that is not wholly in memory a copy."""
+    return list(other) if isinstance(other, _Unread) else other
+
+
 def _clamp(place: int, length: int) -> int:
     return max(0, place + length) if place < 0 else min(place, length)
 
@@ -540,5 +566,6 @@ class _Unread(List[T]):
         List.extend(self, added)
 
     def __len__(self) -> int:
-        self._read_end()
-        return self._unread + list.__len__(self)
+        with self._home.mutex:  # Another thread may be reading the rest.
+            self._read_end()
+            return self._unread + list.__len__(self)

@@ -75,9 +75,42 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
 
         Time: O(contents). Dirties: one item, and the slots of the new object.
         """
+        self._put(key, self._made(key, contents))
+
+    def update(self, other: Any = (), /, **more: Any) -> None:
+        """Put new objects with these contents in place of what the keys have, or none of them where one is refused.
+
+        Raises:
+            TypeError: as of an assignment.
+
+        Time: O(contents). Dirties: one item a key, and the slots of the new objects.
+        """
+        made: dict[K, PersistedObject] = {}
+        try:
+            for key, contents in dict(other, **more).items():
+                made[key] = self._made(key, contents)
+        except BaseException:
+            for key, member in made.items():
+                if member is not self._table.read(key):
+                    self._bury(member)
+            raise
+        for key, member in made.items():
+            self._put(key, member)
+
+    def _put(self, key: K, member: PersistedObject) -> None:
+        """Put an object in place of what a key has."""
+        present = self._table.read(key)
+        if member is present:
+            return
+        if present is not ABSENT:
+            self._bury(present)
+        self._table.write(key, member)
+
+    def _made(self, key: K, contents: Any) -> PersistedObject:
+        """Return a new object with these contents for a key; what the key has where that is given."""
         present = self._table.read(key)
         if contents is present:
-            return
+            return present  # type: ignore[no-any-return]
         if isinstance(contents, PersistedObject):
             raise TypeError(
                 f"{self._describe()}, key {key!r}: assign a plain copy; {contents._describe()} has its own place"
@@ -91,9 +124,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
         except BaseException:
             self._bury(member)
             raise
-        if present is not ABSENT:
-            self._bury(present)
-        self._table.write(key, member)
+        return member
 
     def setdefault(self, key: K, default: Any = NOTHING) -> Any:
         """Return the object of a key, made with the default contents where there is none.

@@ -24,6 +24,10 @@ _HAS_PLACE: dict[Any, Callable[[Any], bool]] = {
 """Tells of a key of a type whose keys all compare whether its place in the order of slots is clear at once."""
 
 
+_ALL_COMPARE: list[set[type]] = [{int}, {str}, {bytes}]
+"""Types of keys of which each has a place, or none has: one that is refused is the first."""
+
+
 class SortedObject(KeyedObject):
     """An object whose keys are in order.
 
@@ -122,6 +126,8 @@ class SortedObject(KeyedObject):
     def _put_fetched(self, pairs: dict[Any, Any]) -> None:
         """Set the values of many keys, of which those that are not in memory are not stored."""
         table = self._table
+        if not any(map({*map(type, pairs)}.__le__, _ALL_COMPARE)):
+            self._require_places([key for key in pairs if key not in table.live])
         for key, value in pairs.items():
             (self._put if key in table.live or table.complete else self._put_new)(key, value)
 
@@ -138,6 +144,12 @@ class SortedObject(KeyedObject):
         self._sample = key
         # Keys of these types compare with all others of their type: the next ones need no second look.
         self._simple = type(key) if type(key) in _HAS_PLACE else None
+
+    def _require_places(self, new: list[Any]) -> None:
+        """Refuse keys of which one has no place among the others, before any of them is there."""
+        for key in new:
+            self._check_new(key)
+        _ = sorted(new)
 
     def _check_new(self, key: Any) -> None:
         """Refuse a key that has no place among the others."""

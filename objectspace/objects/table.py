@@ -151,6 +151,9 @@ class SlotTable:
             if self.note_update(changes, is_fetched=True):
                 dict.update(self.live, changes)
             else:
+                for key in () if self.owner._fresh else changes:
+                    if type(key) not in _ALONE:
+                        self.owner._slot(key)  # What cannot be stored is refused before anything is set.
                 for key, value in changes.items():
                     self.write(key, value)
 

@@ -191,6 +191,39 @@ def test_a_kept_append_goes_on_in_every_state(store: CheckpointStore, is_cold: b
         assert stored(store) == expected
 
 
+STATES = ["cold", "appended", "watched", "changed"]
+
+
+def in_state(store: CheckpointStore, state: str) -> Any:
+    """Return a list of the values of before and 1, read so far as its state says."""
+    _, numbers = recovered(store)
+    if state == "watched":
+        assert list(numbers) == OLD
+    if state == "changed":
+        numbers.reverse()
+        numbers.reverse()
+    if state != "cold":
+        numbers.append(1)
+    return numbers
+
+
+@pytest.mark.parametrize("left", STATES)
+@pytest.mark.parametrize("right", STATES)
+def test_two_lists_are_compared_and_joined_whatever_is_read_of_them(
+    store: CheckpointStore, left: str, right: str
+) -> None:
+    models = [OLD + [1] * (state != "cold") for state in (left, right)]
+    for name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__add__", "__contains__"):
+        model = [models[0][:48], models[1][:48]] if name[2:4] in ("lt", "le", "gt", "ge") else models
+        handles = [in_state(store, left), in_state(store, right)]
+        if model is not models:  # Of numbers alone, which compare.
+            for handle in handles:
+                del handle[48:]
+        assert getattr(handles[0], name)(handles[1]) == getattr(model[0], name)(model[1]), name
+    assert [in_state(store, left)] == [in_state(store, right)] or models[0] != models[1]
+    assert in_state(store, right) in [models[1]]
+
+
 def test_many_checkpoints_in_one_space_and_in_new_ones(store: CheckpointStore) -> None:
     expected = list(OLD)
     space, numbers = recovered(store)
