@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import RLock
 from time import monotonic
 from typing import Any, Literal
+from weakref import WeakSet
 
 from checkpoint import schema
 from checkpoint.errors import CheckpointError, CorruptStoreError, StoreFailedError, StoreLockedError
@@ -36,6 +37,13 @@ PAGE_BYTES = 2048
 """The page size of a new store: a run of small rows leaves less unused at its end than with SQLite's 4,096 bytes."""
 
 
+_SESSIONS: WeakSet[Session] = WeakSet()
+"""All sessions of this process."""
+
+_OF_PARENTS: list[sqlite3.Connection] = []
+"""Connections of the process that this one was forked from: closing one would take its locks off the file."""
+
+
 class Session:
     """A connection that the store and its readers share, and that is put in place of another when it must be.
 
@@ -60,6 +68,8 @@ class Session:
         self._identity: tuple[int, int] | None = None
         self._may_hold = not read_only
         self._held_until = self._peeked_until = 0.0
+        self._is_of_parent = False
+        _SESSIONS.add(self)
 
     @property
     def connection(self) -> sqlite3.Connection:
@@ -75,9 +85,20 @@ class Session:
 
     def _require_open(self) -> sqlite3.Connection:
         if self._connection is None:
+            if self._is_of_parent:
+                raise CheckpointError(
+                    f"{self.path} was opened before this process was forked, and its connection is that of the parent:"
+                    " open the store here, with read_only=True where the parent goes on writing"
+                )
             self.require_settled()
             raise CheckpointError(f"{self.path} is closed: open the store again")
         return self._connection
+
+    def leave_to_parent(self) -> None:
+        """In a process that was forked: touch the connection no more, not even to close it."""
+        if self._connection is not None and not self.in_memory:
+            _OF_PARENTS.append(self._connection)
+            self._connection, self._is_of_parent, self._held_until = None, True, 0.0
 
     def handed_out(self) -> sqlite3.Connection:
         """Return the connection for somebody who may do with it what he likes, at any time from now on."""
@@ -500,3 +521,12 @@ _ADVICE: dict[int, tuple[type[CheckpointError], str]] = {
     ),
     sqlite3.SQLITE_TOOBIG: (CheckpointError, "a value is too large for SQLite, nothing was written: store it in parts"),
 }
+
+
+def _leave_all_to_parent() -> None:
+    for session in list(_SESSIONS):
+        session.leave_to_parent()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_all_to_parent)

@@ -271,14 +271,24 @@ class Chain:
         if last is not None and source.batch <= last:
             self._require_same_rows(source, last)
             return None
-        if last is not None and source.batch > last + 1:
-            raise CheckpointError(
-                f"space at {self.location.url}: query {source.query} comes with batch {source.batch}, but the last one"
-                f" committed here is {last}: the batches between are missing: if an older copy of the space was put"
-                " back, put the matching one there, or start a new query from the input that the space has not seen"
-            )
+        if source.batch > (-1 if last is None else last) + 1:
+            raise self._missing_batches(source, last)
         plans = {name: self.operator_plan(name, base, full_after, cache) for name in operators}
         return EpochPlan(base, source, plans)
+
+    def _missing_batches(self, source: SourcePosition, last: int | None) -> CheckpointError:
+        comes = f"space at {self.location.url}: query {source.query} comes with batch {source.batch}"
+        if last is None:
+            return CheckpointError(
+                f"{comes}, and none of its batches is committed here: the ones before are missing: if the query has fed"
+                " another location, give that one; else start a new query, with a new checkpoint location, from the"
+                " input that the space has not seen"
+            )
+        return CheckpointError(
+            f"{comes}, but the last one committed here is {last}: the batches between are missing: if an older copy of"
+            " the space was put back, put the matching one there, or start a new query from the input that the space"
+            " has not seen"
+        )
 
     def publish(
         self,

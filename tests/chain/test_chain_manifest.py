@@ -114,6 +114,14 @@ def test_missing_batches_are_refused(location: Location, publish: Publisher) -> 
         chain.begin(SourcePosition("q", 5), [OPERATOR])
 
 
+def test_a_query_that_has_fed_another_location_is_refused(location: Location, publish: Publisher) -> None:
+    chain = Chain.open_or_create(location, 1)
+    for _ in range(2):
+        with pytest.raises(CheckpointError, match="comes with batch 2, and none of its batches is committed here"):
+            chain.begin(SourcePosition("elsewhere", 2), [OPERATOR])
+        publish(chain, {"a": 1})
+
+
 def test_the_second_of_two_drivers_is_fenced(location: Location, publish: Publisher) -> None:
     first, second = Chain.open_or_create(location, 1), Chain.open_or_create(location, 1)
     assert first.incarnation == second.incarnation
