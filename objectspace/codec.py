@@ -47,6 +47,16 @@ class Unencodable(TypeError):
     """A value has no text; the caller knows the object and the slot and says so."""
 
 
+class Unregistered(ValueError):
+    """A dataclass is stored, and none of its name is registered in this process."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"a {name} is stored here, and no dataclass of that name is registered in this process: call"
+            f" objectspace.register_dataclass({name}) before it is read"
+        )
+
+
 def register_dataclass(cls: type) -> type:
     """Allow the instances of a dataclass to be stored, under the name of the class; usable as a decorator.
 
@@ -214,7 +224,7 @@ def _restore_time(stored: Any) -> time:
 def _restore_dataclass(stored: Any) -> Any:
     name, fields = stored
     if name not in _registered:
-        raise ValueError(f"a {name} is stored here, and no dataclass of that name is registered")
+        raise Unregistered(name)
     restored: Any = object.__new__(_registered[name])
     for key, value in {**_defaults(_registered[name]), **fields}.items():
         object.__setattr__(restored, key, value)

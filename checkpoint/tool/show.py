@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from checkpoint.errors import CheckpointError
 from checkpoint.reader import Reader, StoredItem
@@ -68,7 +69,8 @@ def show(
     """
     name, point = split_epoch(source, name)
     contents = Contents(source, name, point, conditions, lower, upper)
-    rows = islice(contents.rows(), limit or None)
+    found = contents.rows()
+    rows = islice(found, limit or None)
     if shape == "arrow":
         from checkpoint.tool.arrow import write_stream
 
@@ -79,6 +81,15 @@ def show(
         _show_table(contents, list(rows))
     else:
         _show_lines(contents, rows, shape)
+    # Whether more rows fulfil conditions, or lie in other shards, may take long to find out.
+    if limit and contents.given >= limit and (conditions or source.is_location or next(found, None) is not None):
+        _say_limit(limit)
+
+
+def _say_limit(limit: int) -> None:
+    """Say that there is more, to who has set no limit."""
+    if click.get_current_context().get_parameter_source("limit") is ParameterSource.DEFAULT:
+        click.echo(f"only the first {limit:,}: --limit 0 shows all", err=True)
 
 
 class Contents:
@@ -92,7 +103,8 @@ class Contents:
         lower: the least index or key.
         upper: the greatest one.
 
-    ``length`` is how many entries the shards have that were read so far, ``is_counted`` whether these were all.
+    ``length`` is how many entries the shards have that were read so far, ``is_counted`` whether these were all, and
+    ``given`` how many rows were asked for.
 
     Raises:
         CheckpointError: there is no such object or column.
@@ -126,6 +138,7 @@ class Contents:
         decimals = [name for name, kind in kinds.items() if kind.startswith("decimal")]
         numbers = [name for name, kind in kinds.items() if kind.startswith(("int", "float"))]
         self._conditions = [condition(text, self.header, decimals, numbers) for text in conditions]
+        self.given = 0
 
     def rows(self) -> Iterator[Row]:
         """Yield the rows, by column name. May be called once."""
@@ -141,6 +154,7 @@ class Contents:
         for entry in state.entries(self.name, lower=self._bounds[0], upper=self._bounds[1]):
             row = self._row(entry)
             if all(holds(row) for holds in self._conditions):
+                self.given += 1
                 yield {**where, **row}
 
     def _row(self, entry: Entry) -> Row:
@@ -227,15 +241,17 @@ def blame(source: Source, name: str, limit: int, is_json: bool) -> None:
         plain_name, key = _keyed(state, name)
         if plain_name in state:
             blamed = _blamed(part, state, plain_name, key, _images(source, part))
-            found += islice(blamed, (limit - len(found)) if limit else None)
-        if limit and len(found) >= limit:
+            found += islice(blamed, (limit + 1 - len(found)) if limit else None)
+        if limit and len(found) > limit:
             break
     if not found:
         _require_known(source, plain_name, key)
     if is_json:
-        _print_blamed_json(found, source.is_location)
+        _print_blamed_json(found[: limit or None], source.is_location)
     else:
-        _print_blamed(found, source.is_location)
+        _print_blamed(found[: limit or None], source.is_location)
+    if limit and len(found) > limit:
+        _say_limit(limit)
 
 
 def _print_blamed_json(found: list[Blamed], is_space: bool) -> None:

@@ -264,6 +264,8 @@ class PersistedObject:
             self._damaged(slot, text, error)
 
     def _damaged(self, slot: Any, found: Any, error: Exception | str) -> NoReturn:
+        if isinstance(error, codec.Unregistered):
+            raise DamagedObjectError(f"{self._describe()}, slot {slot!r}: {error}; nothing is lost")
         raise DamagedObjectError(
             f"{self._describe()}, slot {slot!r}: what is stored cannot be read ({error}); found {found!r:.80};"
             " other objects are readable; delete this one, or go back with space.rollback(epoch=...)"

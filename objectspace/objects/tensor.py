@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from checkpoint.reader import StoredItem
 from checkpoint.run import ItemRow
 from objectspace import codec
+from objectspace.extras import require
 from objectspace.objects.base import ABSENT
 from objectspace.objects.keyed import KeyedObject
 
@@ -47,6 +48,7 @@ class Tensor(KeyedObject):
     __hash__ = None  # type: ignore[assignment]
 
     def _configure(self, options: dict[str, Any]) -> None:
+        require("numpy", "tensor")
         import numpy
 
         self._np = numpy
@@ -245,6 +247,7 @@ def tensor_options(shape: Any, dtype: Any, chunks: Any, fill: Any) -> dict[str, 
     Raises:
         ValueError: a negative length, chunks that do not fit the shape, a type that is no number or cannot be stored.
     """
+    require("numpy", "tensor")
     import numpy
 
     lengths = tuple(map(operator.index, shape if isinstance(shape, tuple | list) else (shape,)))

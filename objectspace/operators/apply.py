@@ -229,11 +229,21 @@ class Output(Materialize):
         self._follow_rollbacks(space)
 
 
-def _copied(what: str, processor: Processor) -> Processor:
+def require_processor(what: str, processor: Any) -> None:
+    """Refuse what is no object with a method ``process``.
+
+    Raises:
+        SchemaError: it is a class, a function, or something else.
+    """
     if isinstance(processor, type) or not isinstance(processor, Processor):
         raise SchemaError(
             f"{what}: expected an object with process(batch, space), found {processor!r}: pass an object, not its class"
+            " and no function"
         )
+
+
+def _copied(what: str, processor: Processor) -> Processor:
+    require_processor(what, processor)
     try:
         return deepcopy(processor)
     except TypeError as error:

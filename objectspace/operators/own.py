@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from objectspace.operators.apply import Apply, Processor
+from objectspace.extras import require
+from objectspace.operators.apply import Apply, Processor, require_processor
 from objectspace.operators.base import Operator
 from objectspace.operators.builder import Stream
 from objectspace.operators.fingerprints import describe
@@ -37,6 +38,8 @@ def applied(
 ) -> Stream:
     """Return the rows that an object of a user returns: see :meth:`Stream.apply`."""
     check_name(name)
+    require_processor(f"operator {name!r} ({type(processor).__name__})", processor)
+    require("pyarrow", "arrow")
     given, keys, append_only = stream.schema, key_columns(stream, name, key), stream.node.append_only
     try:
         found = source_schema(schema, [output_key] if isinstance(output_key, str) else list(output_key))

@@ -28,6 +28,7 @@ def source_schema(given: Any, key: Sequence[KeyPart] = ()) -> TableSchema:
     >>> print(source_schema({"id": "int64", "note": "string?"}, ["id"]))
     id int64 not null, note string, primary key (id asc nulls first)
     """
+    key = [key] if isinstance(key, str) else key
     if isinstance(given, TableSchema):
         return TableSchema(given.columns, list(key)) if key else given
     if isinstance(given, Mapping):

@@ -12,6 +12,7 @@ import orjson
 from checkpoint import CheckpointStore, Reader, UnknownCheckpointError
 from checkpoint.lookup import ReadRow
 from objectspace import PersistedObjectSpace
+from objectspace.extras import require
 from objectspace.relational.catalogue import TABLES, WATERMARKS, TableRecord
 from objectspace.relational.equality import Equal, equality
 from objectspace.relational.errors import RowError, SchemaMismatchError
@@ -138,6 +139,7 @@ class StorageTable:
 
     def to_arrow(self) -> pa.Table:
         """Return the whole table in key order as an Arrow table. It takes pyarrow."""
+        require("pyarrow", "arrow")
         import pyarrow as pa
 
         return pa.Table.from_batches(self.to_batches(), self.arrow_schema())
@@ -148,6 +150,7 @@ class StorageTable:
 
     def arrow_schema(self) -> pa.Schema:
         """Return Arrow's schema of the rows that are read. It takes pyarrow."""
+        require("pyarrow", "arrow")
         from objectspace.relational import arrow
 
         return arrow.schema_of([self.schema.columns[place] for place in self._places])

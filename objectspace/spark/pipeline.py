@@ -75,6 +75,10 @@ class Operator:
     keyed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for field in ("key", "columns", "keyed"):
+            given = getattr(self, field)
+            if isinstance(given, str):  # One name is meant, not its letters.
+                object.__setattr__(self, field, (given,))
         if isinstance(self.process, type) or not (isinstance(self.process, Stateful) or callable(self.process)):
             raise ObjectSpaceError(
                 f"operator {self.name}: expected a function of (batches, space) or an object with process(batch, space)"

@@ -17,6 +17,11 @@ def maker_of(subject: Any) -> Make:
     """
     if isinstance(subject, type) or (callable(subject) and not hasattr(subject, "open")):
         return lambda: _operator(subject())
+    if hasattr(subject, "process") and not hasattr(subject, "open"):
+        raise TypeError(
+            f"{subject!r:.80} is an operator of your own, which runs in a pipeline: give the pipeline, or a function"
+            " that builds one with apply(...) and materialize(...)"
+        )
     if hasattr(subject, "as_operator"):
         return lambda: _operator(subject)
     return lambda: copy.deepcopy(subject)

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkpoint.lookup import order_of
-from objectspace import codec, keys, register_dataclass
+from objectspace import DamagedObjectError, VolatileObjectSpace, codec, keys, register_dataclass
 from tests.objects.samples import KEYS, NUMBERS, TEXTS, TUPLES, VALUES, shape
 
 texts = st.text(st.characters(exclude_categories=[]), max_size=5)
@@ -211,3 +211,16 @@ def test_extreme_moments_have_slots() -> None:
     late = datetime.max.replace(tzinfo=timezone(timedelta(hours=-14)))
     assert keys.to_slot(early) < keys.to_slot(datetime(2000, 1, 1, tzinfo=UTC)) < keys.to_slot(late)
     assert keys.to_slot(date.min) < keys.to_slot(date.max)
+
+
+def test_a_dataclass_that_this_process_has_not_registered_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    @register_dataclass
+    @dataclass
+    class Lately:
+        x: int
+
+    space = VolatileObjectSpace()
+    text = codec.encode(Lately(1))
+    monkeypatch.delitem(codec._registered, "Lately")
+    with pytest.raises(DamagedObjectError, match=r"call objectspace.register_dataclass\(Lately\).*; nothing is lost"):
+        space.create_value("v")._decode(text, "value")

@@ -209,6 +209,7 @@ class Locked:
     ("processor", "options", "message"),
     [
         (Notes, {}, r"expected an object with process\(batch, space\)"),
+        (lambda batch, space: [], {}, r"operator 'mine' \(function\): expected an object with process"),
         (object(), {}, r"operator 'mine' \(object\): expected an object with process"),
         (Locked(), {}, "the object is copied for each task, and cannot be"),
         (Notes(), {"name": "a/b"}, "the name of an operator is text without '/'"),
@@ -314,3 +315,8 @@ def test_an_operator_that_is_new_gets_what_came_before_batch_by_batch() -> None:
     assert run.space.get_list("mine/seen") == [[["+", n, "UA", n]] for n in range(3)]
     assert Chunk(run.plan.roots[1].schema, [], []).schema.names == ("carrier", "delay", "_row")
     store.close()
+
+
+def test_one_column_may_be_given_by_its_name() -> None:
+    source = Pipeline().source("flights", FLIGHTS, key="id")
+    assert source.schema.primary_key == Pipeline().source("flights", FLIGHTS, key=["id"]).schema.primary_key

@@ -202,3 +202,12 @@ class Hidden:
 def test_what_is_wrong_in_the_midst_of_a_large_tensor_is_found() -> None:
     with pytest.raises(AssertionError, match="'operator' ends as"):
         crash_everywhere(Hidden, [1, 2, 3], storage=False)
+
+
+def test_an_operator_of_your_own_is_given_in_a_pipeline() -> None:
+    class Mine:
+        def process(self, batch: Any, space: Any) -> list[Any]:
+            return []
+
+    with pytest.raises(TypeError, match="an operator of your own, which runs in a pipeline"):
+        crash_everywhere(Mine(), [1])

@@ -191,7 +191,7 @@ def test_a_task_writes_a_full_run_where_no_image_has_come(tmp_path: Path, batche
 
 def test_two_operators_share_one_manifest(make_pipeline: MakePipeline, batches: list[DataFrame]) -> None:
     pipeline = make_pipeline()
-    pipeline.add(Operator("other", ("value",), TOTALS))
+    pipeline.add(Operator("other", "value", TOTALS))  # type: ignore[arg-type]
     manifest = pipeline.run_epoch(batches[0], 0)
     assert manifest is not None
     assert {run.operator for run in manifest.runs} == {"totals", "other"}

@@ -228,3 +228,17 @@ def test_the_installed_command(store: Path) -> None:
     assert lines(done.stdout) == ["counts = Dictionary of 1", "bob = -7"]
     wrong = subprocess.run([sys.executable, "-m", "checkpoint", "lgo"], capture_output=True, text=True, check=False)
     assert (wrong.returncode, "Did you mean 'log'?" in wrong.stderr) == (2, True)
+
+
+def test_what_was_left_out_is_said_on_standard_error(tool: Tool, tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with PersistedObjectSpace.open(path) as space:
+        space.create_list("short").extend(range(50))
+        space.create_list("long").extend(range(51))
+        space.checkpoint()
+    for command in (["show", "--format", "csv"], ["show"], ["blame", "--json"], ["blame"]):
+        found = {name: tool(command[0], path, name, *command[1:]) for name in ("short", "long")}
+        assert found["short"].stderr == ""
+        assert found["long"].stderr == "only the first 50: --limit 0 shows all\n"
+        assert tool(command[0], path, "long", *command[1:], "-n", "50").stderr == ""
+        assert len(found["long"].stdout.splitlines()) == len(found["short"].stdout.splitlines())
