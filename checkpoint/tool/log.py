@@ -156,9 +156,10 @@ def _log_space(source: Source, limit: int, objects: bool, is_graph: bool, is_jso
         written.append({f"{run.operator}/{run.shard}": run.slots for run in runs})
     header = ["epoch", "kind", "time", "slots", "bytes", "file bytes", "runs"]
     if is_json:
-        for row, counts in zip(rows, written, strict=True):
+        for manifest, row, counts in zip(shown, rows, written, strict=True):
             named = dict(zip((name.replace(" ", "_") for name in header), row, strict=True))
-            click.echo(printing.as_json({**named, **({"objects": counts} if objects else {})}))
+            fed = {"query": manifest.source.query, "batch": manifest.source.batch}
+            click.echo(printing.as_json({**named, **fed, **({"objects": counts} if objects else {})}))
         return
     _print(header, rows, [_by_name(counts) for counts in written] if objects else None)
     _print_end([row[4] for row in rows[::-1]], chain.epoch - len(shown) - max(0, chain.first_epoch - 1))

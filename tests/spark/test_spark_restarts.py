@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -147,3 +150,31 @@ def test_the_memory_of_the_driver_is_no_location(spark: SparkSession) -> None:
     pipeline.add(Operator("waits", ("id",), Waits()))
     with pytest.raises(CheckpointError, match="do not see the memory of this one: use a folder"):
         pipeline.start(endless(spark), "progress")
+
+
+def test_a_space_and_its_query_go_back_together(spark: SparkSession, tmp_path: Path) -> None:
+    files, progress, again = tmp_path / "in", tmp_path / "progress", tmp_path / "again"
+    for number in range(3):
+        put(files, "a", [(number, 10**number)])
+        run(of_files(spark, files, "a"), progress)
+    fork = [sys.executable, "-m", "checkpoint", "fork", str(tmp_path / "space"), str(again / "space"), "@1"]
+    subprocess.run(fork, check=True, capture_output=True)
+    shutil.copytree(progress, again / "whole")
+    shutil.copytree(progress, again / "progress")
+    for file in [*(again / "progress" / "offsets").iterdir(), *(again / "progress" / "commits").iterdir()]:
+        if file.name.strip(".").partition(".")[0] in ("1", "2"):
+            file.unlink()
+    put(files, "a", [(3, 1000)])
+
+    def forked() -> Pipeline:
+        pipeline = Pipeline(again / "space", 2, cache=tmp_path / "cache")
+        stream = pipeline.source("a", spark.readStream.schema(ROWS).parquet(str(files)), key=["id"])
+        stream.agg(n=count(), all=sum_("v")).materialize("of_a")
+        return pipeline
+
+    with pytest.raises(CheckpointError, match="the batches between are missing"):
+        run(forked(), again / "whole")
+    back = forked()
+    assert back.rows("of_a") == [(1, 1)]
+    run(back, again / "progress")
+    assert back.rows("of_a") == [(4, 1111)]
