@@ -185,6 +185,11 @@ def _advice(kind: type) -> str:
     name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
     if dataclasses.is_dataclass(kind):
         return f"{name} is a dataclass that was not registered: call objectspace.register_dataclass({kind.__name__})"
+    if name.startswith("objectspace.objects."):
+        return (
+            "it is a persisted object, which has its own place: store handle.copy(), or make the dictionary with"
+            " create_dictionary(name, of=list)"
+        )
     if kind.__module__.startswith("numpy"):
         return f"{name} is a numpy type: store value.item() or value.tolist(), or use a tensor"
     return f"{name} has no stored form: store what it consists of (numbers, text, bytes, dates, lists, dicts, ...)"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
+from objectspace.errors import CheckpointProtocolError
 from objectspace.factory import ObjectFactory
 from objectspace.objects.base import PersistedObject
 from objectspace.space import ObjectSpace
@@ -63,6 +64,17 @@ class SpacePart(ObjectFactory):
         Dirties: one index row.
         """
         self._space.rename(self._full(name), self._full(new_name))
+
+    def checkpoint(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse: checkpoints belong to whoever has the space.
+
+        Raises:
+            CheckpointProtocolError: always.
+        """
+        raise CheckpointProtocolError(
+            f"a part of a space ({self._prefix}) has no checkpoints of its own: what is changed here is saved with the"
+            " checkpoint of the whole, which whoever has the space takes"
+        )
 
     def kind_of(self, name: str) -> str:
         """Return the kind of an object, ``"Dictionary"`` for example.

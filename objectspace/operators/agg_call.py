@@ -108,9 +108,11 @@ class AggCall:
         for column in self.columns:
             schema.place_of(column)
         kinds = _DOMAIN.get(self.kind)
-        for column in self.columns if kinds is not None else ():
-            if schema.column(column).type.kind not in kinds:  # type: ignore[operator]
-                raise SchemaError(f"{self!r}: column {column!r} is {schema.column(column).type}, not one of {kinds}")
+        for column in self.columns:
+            found = schema.column(column).type
+            if kinds is not None and found.kind not in kinds:
+                expected = ", ".join(sorted(kinds))
+                raise SchemaError(f"{self!r}: column {column!r} is {found}: expected {expected}")
         order = TableSchema(schema.columns, self.order_by).primary_key
         if self.is_distinct and len(self.columns) > 1:
             raise SchemaError(f"{self!r}: DISTINCT takes one column; pass delimiter= instead of a column")

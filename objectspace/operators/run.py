@@ -282,6 +282,9 @@ def run_local(
         PipelineChangedError: the store holds state that does not fit the pipeline.
         RowError: a row does not fit its source; the epochs before are durable.
     """
+    if isinstance(batches, Mapping):
+        names = ", ".join(map(str, batches))
+        raise TypeError(f"batches are a list of mappings, one for each epoch: found one mapping of {names}")
     run = LocalRun(pipeline, store, drop_changed=drop_changed, keep_changes=keep_changes)
     try:
         for number, batch in enumerate(batches, 1):
