@@ -224,7 +224,7 @@ class Chain:
         # What a lineage starts from holds what the epoch that it begins with has written, too.
         starts = self.manifest(at).starts(operator, shard)
         steps = range(begin + 1 if starts else begin, at + 1)
-        return (*starts, *(run for step in steps for run in _runs_of(self._step(step, at), operator, shard)))
+        return (*starts, *(run for step in steps for run in self._step(step, at).runs_of(operator, shard)))
 
     def runs(self, operator: str, shard: int, first: int, last: int) -> Lineage:
         """Return the runs that the epochs from one to another, both included, have written of a shard, oldest first.
@@ -232,7 +232,7 @@ class Chain:
         Raises: as ``manifest``.
         """
         steps = (self.manifest(epoch) for epoch in range(first, last + 1))
-        return tuple(run for step in steps for run in _runs_of(step, operator, shard))
+        return tuple(run for step in steps for run in step.runs_of(operator, shard))
 
     def operator_plan(
         self, operator: str, epoch: int | None = None, full_after: int = 64, cache: str | None = None
@@ -538,10 +538,6 @@ class Chain:
         begins = [begin for shards in self._manifests[self._epoch].lineage.values() for begin in shards if begin]
         for epoch in [epoch for epoch in self._manifests if epoch < min(begins, default=self._epoch)]:
             del self._manifests[epoch]
-
-
-def _runs_of(manifest: Manifest, operator: str, shard: int) -> Lineage:
-    return tuple(run for run in manifest.runs if (run.operator, run.shard) == (operator, shard))
 
 
 def _summed(saved: Sequence[ShardSaved]) -> dict[str, float]:
