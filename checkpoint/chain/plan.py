@@ -24,6 +24,9 @@ Lineage = tuple[AcceptedRun, ...]
 MOST_CARRIED = 4
 """A lineage of so many runs is named whole by every manifest, rather than kept together by all since its first one."""
 
+MOST_RUNS = 8192
+"""A lineage never has many more runs, whatever they weigh: a cache that has seen all remembers 10,000 checkpoints."""
+
 _SELDOM = 16
 """After so many times ``full_after`` runs or epochs a lineage is too long, whatever its runs weigh."""
 
@@ -75,7 +78,7 @@ class OperatorPlan:
         lineage = self.lineages[shard]
         if not lineage:
             return CheckpointKind.FULL
-        due = self.is_image_due(shard) or len(lineage) > _SELDOM * self.full_after
+        due = self.is_image_due(shard) or len(lineage) > min(_SELDOM * self.full_after, MOST_RUNS)
         return CheckpointKind.FULL if due else CheckpointKind.DIFFERENTIAL
 
 

@@ -9,8 +9,10 @@ import orjson
 import pytest
 
 from checkpoint import CheckpointError, CheckpointKind, CorruptStoreError, FencedError, UnknownCheckpointError
-from checkpoint.chain import Chain, Location, ShardSaved, SourcePosition, location_at, save_run
-from checkpoint.chain.manifest import seal, unseal
+from checkpoint.chain import Chain, Location, OperatorPlan, ShardSaved, SourcePosition, location_at, save_run
+from checkpoint.chain.manifest import AcceptedRun, seal, unseal
+from checkpoint.chain.plan import MOST_RUNS
+from checkpoint.settings import DEFAULT_RECORDS
 from tests.tally import TALLY
 
 from .chain_helpers import OPERATOR, Publisher, run_of
@@ -261,3 +263,18 @@ def test_a_manifest_of_another_space_is_refused(tmp_path: Path, publish: Publish
     other.write("manifest/000000000001.json", one.read("manifest/000000000001.json") or b"")
     with pytest.raises(CorruptStoreError, match="two spaces were mixed up"):
         _ = Chain.open(other).newest
+
+
+def test_a_lineage_ends_before_a_cache_forgets_its_beginning(tmp_path: Path) -> None:
+    def kind_after(runs: int) -> CheckpointKind:
+        lineage = tuple(
+            AcceptedRun(OPERATOR, 0, number, f"run/{number}", kind, "digest", "checksum", 1, 1, size)
+            for number, kind, size in [(1, CheckpointKind.FULL, 10**9)]
+            + [(number, CheckpointKind.DIFFERENTIAL, 1) for number in range(2, runs + 1)]
+        )
+        plan = OperatorPlan(location_at(tmp_path), "", OPERATOR, runs + 1, (lineage,), full_after=100_000)
+        return plan.kind(0)
+
+    assert kind_after(MOST_RUNS) is CheckpointKind.DIFFERENTIAL
+    assert kind_after(MOST_RUNS + 1) is CheckpointKind.FULL
+    assert MOST_RUNS + 1 < DEFAULT_RECORDS
