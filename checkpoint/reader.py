@@ -412,7 +412,7 @@ class Reader:
             around = self._rows_of(others, object_id, rest, bounds, rows)
             if len(around) < rows:
                 return _laid(around, leader, page, reverse=reverse), _Place(rows, None, True)
-        while len(page) > _LEAST_ROWS or (is_end and page):
+        while len(page) >= _LEAST_ROWS or (is_end and page):
             low, high = (page[-1][0], upper) if reverse else (lower, page[-1][0])
             around = self._rows_of(others, object_id, *_range(low, high, last, reverse), _MOST_AROUND)
             if len(around) < _MOST_AROUND:

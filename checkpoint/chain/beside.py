@@ -86,7 +86,8 @@ def _order(plan: OperatorPlan, shard: int) -> bytes | None:
 
 def _encoded(location: Location, values: dict[str, Any]) -> bytes | None:
     """Return what another process is to do; None where it could not reach the location."""
-    if not isinstance(location, LocalLocation | RemoteLocation):
+    # The memory of this process is nowhere else.
+    if not isinstance(location, LocalLocation | RemoteLocation) or location.url.startswith("memory://"):
         return None
     options = location.options if isinstance(location, RemoteLocation) else {}
     try:

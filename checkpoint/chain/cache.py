@@ -197,12 +197,22 @@ def _removed_where_damaged(store: CheckpointStore) -> Iterator[None]:
     try:
         yield
     except (CorruptStoreError, StoreFailedError) as error:
-        if store.path not in str(error):
+        if store.path not in str(error) and not _is_damaged(Path(store.path)):
             raise  # It is the location that is damaged.
         _remove(Path(store.path))
         raise CorruptStoreError(
             f"{error}; that file was a cache of this machine and is removed now: try again, which makes it anew"
         ) from error
+
+
+def _is_damaged(path: Path) -> bool:
+    """Tell whether a cache, which is closed, is no more what was folded into it. Time: O(state)."""
+    try:
+        with CheckpointStore(path, read_only=True) as store:
+            store.verify()
+    except CheckpointError:
+        return True
+    return False
 
 
 def _reopened(folder: Path, plan: OperatorPlan, shard: int, later: Sequence[AcceptedRun]) -> CheckpointStore | None:

@@ -206,6 +206,7 @@ class Chain:
 
         Raises: as ``manifest``.
         """
+        self._floor = max([self._floor, *epochs_in(self.location, FLOORS)])
         for epoch in range(max(after + 1, self._floor), self._epoch + 1):
             yield self.manifest(epoch)
 
@@ -418,6 +419,7 @@ class Chain:
 
     def _require_same_rows(self, source: SourcePosition, last: int) -> None:
         """Refuse a micro-batch that comes again with other rows, or of which nobody knows any more what rows it had."""
+        self._floor = max([self._floor, *epochs_in(self.location, FLOORS)])
         kept = map(self.manifest, range(self._epoch, self._floor - 1, -1))
         known = next((one for one in kept if one.source == source), None)
         if known is None and source.offsets and source.batch < last:

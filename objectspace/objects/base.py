@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 from checkpoint.reader import Reader, StoredItem
 from checkpoint.run import ItemRow, Payload
 from objectspace import codec
-from objectspace.errors import DamagedObjectError, UnencodableValueError
+from objectspace.errors import DamagedObjectError, ObjectSpaceError, UnencodableValueError
 from objectspace.objects.variants import base_of, become, is_cold
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ class PersistedObject:
 
     def _damaged(self, slot: Any, found: Any, error: Exception | str) -> NoReturn:
         if isinstance(error, codec.Unregistered):
-            raise DamagedObjectError(f"{self._describe()}, slot {slot!r}: {error}; nothing is lost")
+            raise ObjectSpaceError(f"{self._describe()}, slot {slot!r}: {error}; nothing is lost")
         raise DamagedObjectError(
             f"{self._describe()}, slot {slot!r}: what is stored cannot be read ({error}); found {found!r:.80};"
             " other objects are readable; delete this one, or go back with space.rollback(epoch=...)"

@@ -76,9 +76,8 @@ class HeldShards:
             with self._lock:
                 try:
                     yield
-                except BaseException:
-                    self._close()
-                    raise
+                except BaseException as error:
+                    raise self._closed_after(error) from None
         finally:
             if self._is_leaving:
                 self.release()
@@ -128,6 +127,16 @@ class HeldShards:
         saved, held.run = save_shard_run(plan, space, shard)
         held.saved = saved.run
         return saved
+
+    def _closed_after(self, error: BaseException) -> BaseException:
+        """Close all shards after an error, which may be of the cache of one; return it, or what becomes of it."""
+        while self._held:
+            opened = self._held.popitem()[1].opened
+            try:
+                opened.__exit__(type(error), error, error.__traceback__)
+            except BaseException as found:
+                error = found
+        return error
 
     def _close(self) -> None:
         while self._held:

@@ -86,8 +86,10 @@ def rescale(
         one owns. New shards are made where the caches of this machine lie. Dirties: a full run for each new shard that
         holds anything, and one manifest.
     """
-    if not 1 <= shards <= 256:
-        raise ObjectSpaceError(f"rescale to {shards} shards: expected 1 to 256")
+    if type(shards) is not int or not 1 <= shards <= 256:
+        raise ObjectSpaceError(f"rescale to {shards!r} shards: expected 1 to 256")
+    if keyed is not None and not isinstance(keyed, Mapping):
+        raise ObjectSpaceError(f"keyed is {keyed!r:.80}: expected the names of objects by the name of their operator")
     started = time.perf_counter()
     opened = Chain.open(location_at(location, options))
     newest = opened.newest

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from checkpoint.chain import AcceptedRun, Chain, Collected, Location, OperatorPlan, write_image_beside
+from checkpoint.chain import AcceptedRun, Chain, Collected, Location, OperatorPlan, scratch_folder, write_image_beside
 from objectspace.spark.handover import remove_before
 
 _LOG = logging.getLogger("objectspace.spark")
@@ -148,8 +147,8 @@ class Upkeep:
     def _make_images(self, chain: Chain) -> None:
         for operator in chain.newest.lineage if chain.newest else ():
             # The caches of tasks are left alone: a task that met one in use would have to make another.
-            with tempfile.TemporaryDirectory(prefix="objectspace-image-") as cache:
-                plan = chain.operator_plan(operator, None, self._full_after, cache)
+            with scratch_folder() as cache:
+                plan = chain.operator_plan(operator, None, self._full_after, str(cache))
                 for shard in self._due(plan):
                     with self._logged(f"the image of {operator}/{shard}"):
                         self._make_image(plan, shard)

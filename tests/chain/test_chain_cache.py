@@ -12,6 +12,7 @@ from checkpoint import CheckpointError, CheckpointStore, CorruptStoreError, Run
 from checkpoint.chain import Chain, Location, OperatorPlan, catch_up, fold, location_at, open_cache
 from checkpoint.chain.cache import _sweep, scratch_folder
 from checkpoint.session import PAGE_BYTES
+from objectspace import PersistedObjectSpace
 
 from .chain_helpers import OPERATOR, Publisher, run_of
 
@@ -164,6 +165,25 @@ def test_a_cache_whose_damage_shows_late_is_rebuilt(chain: Chain, publish: Publi
         _open(chain, tmp_path)
     assert _files(tmp_path) == []
     assert len(_open(chain, tmp_path)) == 2000
+
+
+def test_a_cache_with_a_value_that_does_not_decode_is_rebuilt(chain: Chain, publish: Publisher, tmp_path: Path) -> None:
+    publish(chain, {"a": 987654321})
+    _open(chain, tmp_path)
+    (cache,) = _files(tmp_path)
+    cache.write_bytes(cache.read_bytes().replace(b"987654321", b"9876\x174321"))
+    removed = pytest.raises(CorruptStoreError, match="was a cache of this machine and is removed now: try again")
+    with removed, open_cache(_plan(chain, tmp_path), 0) as store:
+        PersistedObjectSpace(store).get("counts").copy()
+    assert _open(chain, tmp_path) == {"a": "987654321"}
+
+
+def test_an_error_of_the_work_leaves_a_sound_cache(chain: Chain, publish: Publisher, tmp_path: Path) -> None:
+    publish(chain, {"a": 1})
+    before = _open(chain, tmp_path), _files(tmp_path)
+    with pytest.raises(CorruptStoreError, match=r"^elsewhere$"), open_cache(_plan(chain, tmp_path), 0):
+        raise CorruptStoreError("elsewhere")
+    assert (_open(chain, tmp_path), _files(tmp_path)) == before
 
 
 def test_damage_of_an_accepted_run_is_not_hidden(chain: Chain, publish: Publisher, tmp_path: Path) -> None:

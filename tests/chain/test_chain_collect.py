@@ -10,17 +10,19 @@ from uuid import uuid4
 
 import pytest
 
-from checkpoint import CheckpointKind, CorruptStoreError, FencedError, UnknownCheckpointError
+from checkpoint import CheckpointError, CheckpointKind, CorruptStoreError, FencedError, UnknownCheckpointError
 from checkpoint.chain import (
     Chain,
     Collected,
     Location,
     SourcePosition,
+    collect_beside,
     location_at,
     open_cache,
     read_run,
     receipts,
     save_run,
+    write_image_beside,
 )
 from tests.chain.chain_helpers import OPERATOR, Publisher, run_of
 from tests.chain.faulty_location import crash_points
@@ -218,3 +220,26 @@ def test_a_stray_folder_stops_no_collection(tmp_path: Path, publish: Publisher) 
         stray.mkdir()
     assert chain.collect(grace_seconds=0, keep_epochs=3) == Collected(1, 0, 1, 0)
     assert all(stray.is_dir() for stray in strays)
+
+
+def test_who_has_opened_a_space_before_a_collection_sees_what_is_left(location: Location, publish: Publisher) -> None:
+    chain = Chain.open_or_create(location, 2)
+    for epoch in range(8):
+        publish(chain, {"a": epoch}, {})
+    early = Chain.open(location)
+    Chain.open(location).collect(grace_seconds=0, keep_epochs=3)
+    assert [manifest.epoch for manifest in early.manifests()] == [6, 7, 8]
+    late = Chain.open_or_create(location, 2)
+    Chain.open(location).collect(grace_seconds=0, keep_epochs=1)
+    with pytest.raises(CheckpointError, match="whose epoch is not kept any more"):
+        late.begin(SourcePosition("q", 2, "offsets"), [OPERATOR])
+
+
+def test_a_location_in_memory_is_looked_after_in_this_process(publish: Publisher, tmp_path: Path) -> None:
+    location = location_at(f"memory://{uuid4().hex}")
+    chain = Chain.open_or_create(location, 2)
+    for epoch in range(3):
+        publish(chain, {"a": epoch}, {})
+    assert not collect_beside(location, 0, 1)
+    image = write_image_beside(chain.operator_plan(OPERATOR, cache=str(tmp_path)), 0)
+    assert location.read(image.file) is not None

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkpoint.lookup import order_of
-from objectspace import DamagedObjectError, VolatileObjectSpace, codec, keys, register_dataclass
+from objectspace import ObjectSpaceError, VolatileObjectSpace, codec, keys, register_dataclass
 from tests.objects.samples import KEYS, NUMBERS, TEXTS, TUPLES, VALUES, shape
 
 texts = st.text(st.characters(exclude_categories=[]), max_size=5)
@@ -222,5 +222,5 @@ def test_a_dataclass_that_this_process_has_not_registered_is_no_damage(monkeypat
     space = VolatileObjectSpace()
     text = codec.encode(Lately(1))
     monkeypatch.delitem(codec._registered, "Lately")
-    with pytest.raises(DamagedObjectError, match=r"call objectspace.register_dataclass\(Lately\).*; nothing is lost"):
+    with pytest.raises(ObjectSpaceError, match=r"call objectspace.register_dataclass\(Lately\).*; nothing is lost"):
         space.create_value("v")._decode(text, "value")

@@ -17,15 +17,16 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from checkpoint import CheckpointError
-from checkpoint.chain import Chain, EpochPlan, SourcePosition
+from checkpoint import CheckpointError, CorruptStoreError
+from checkpoint.chain import Chain, EpochPlan, SourcePosition, location_at
+from checkpoint.session import PAGE_BYTES
 from objectspace.operators import Operator as LocalOperator
 from objectspace.operators import Pipeline as Local
 from objectspace.operators import col, count, max_, sum_
 from objectspace.operators.computed import Relabel
 from objectspace.spark import EpochProgress, Operator, Pipeline, RunningAggregate, held, placement
 from objectspace.spark import in_driver as module
-from objectspace.spark.executor import collecting_seldom
+from objectspace.spark.executor import collecting_seldom, open_shard, save_shard
 from objectspace.spark.held import HeldShards
 from objectspace.spark.placement import DRIVER_ROWS, PAUSE, TRIAL, Placement, runs_code_of_users
 from tests.operators.pipeline_trees import SCHEMA, World
@@ -270,3 +271,27 @@ def test_the_collector_is_as_it_was_after_epochs_that_overlap() -> None:
     assert gc.get_threshold() != before
     other.__exit__(None, None, None)
     assert gc.get_threshold() == before
+
+
+def test_a_damaged_cache_of_the_driver_is_made_anew(tmp_path: Path) -> None:
+    chain = Chain.open_or_create(location_at(tmp_path / "space"), 1)
+    plan = chain.begin(SourcePosition("q", 0), ["op"], cache=str(tmp_path / "first"))
+    assert plan is not None
+    with open_shard(plan.operators["op"], 0) as space:
+        space.create_dictionary("counts").update({f"key {number}": "x" * 50 for number in range(4000)})
+        chain.publish(plan, {"op": [save_shard(plan.operators["op"], space, 0)]})
+    shards, again = HeldShards(), chain.operator_plan("op", cache=str(tmp_path / "cache"))
+    with shards.turn(), shards.open(again, 0) as space:
+        assert "counts" in space
+    shards.release()
+    (cache,) = (tmp_path / "cache").rglob("*.db")
+    data = bytearray(cache.read_bytes())
+    for page in range(PAGE_BYTES * 20, len(data), PAGE_BYTES):
+        data[page : page + 200] = b"\xff" * 200
+    cache.write_bytes(bytes(data))
+    removed = pytest.raises(CorruptStoreError, match="was a cache of this machine and is removed now: try again")
+    with removed, shards.turn(), shards.open(again, 0) as space:
+        space.get("counts").copy()
+    with shards.turn(), shards.open(again, 0) as space:
+        assert len(space.get("counts").copy()) == 4000
+    shards.release()

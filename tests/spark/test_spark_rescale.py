@@ -146,8 +146,11 @@ def test_what_cannot_be_divided_is_refused(tmp_path: Path) -> None:
     publish(tmp_path / "other", 2, lambda space, shard: space.get_or_create_list("log").append(shard))
     with pytest.raises(ObjectSpaceError, match="operator keyed, shard 0, List 'log': expected objects with keys"):
         rescale(tmp_path / "other" / "space", 4)
-    with pytest.raises(ObjectSpaceError, match="expected 1 to 256"):
-        rescale(tmp_path / "space", 0)
+    for wrong in (0, 257, 2.5, "4", True, None):
+        with pytest.raises(ObjectSpaceError, match="expected 1 to 256"):
+            rescale(tmp_path / "space", wrong)  # type: ignore[arg-type]
+    with pytest.raises(ObjectSpaceError, match="expected the names of objects by the name of their operator"):
+        rescale(tmp_path / "space", 4, keyed=["log"])  # type: ignore[arg-type]
     assert Chain.open(location_at(tmp_path / "space")).epoch == 1
     Chain.open_or_create(location_at(tmp_path / "young"), 2)
     with pytest.raises(ObjectSpaceError, match="has no epoch yet"):
