@@ -77,7 +77,9 @@ class HeldShards:
                 try:
                     yield
                 except BaseException as error:
-                    raise self._closed_after(error) from None
+                    if (found := self._closed_after(error)) is not error:
+                        raise found from error
+                    raise
         finally:
             if self._is_leaving:
                 self.release()
