@@ -78,6 +78,22 @@ SCENARIOS = (
         quick=("--events", "20000"),
     ),
     Script(
+        name="ends",
+        group="store",
+        title="The ends of what has grown, beside SQLite tables",
+        why="A log, a schedule and a queue are asked for their first and last entries, also just after a restart.",
+        module="benchmarks.ends",
+        quick=("--slots", "20000", "--repetitions", "5"),
+    ),
+    Script(
+        name="drivers",
+        group="store",
+        title="What the driver of a space does for an epoch",
+        why="The driver waits for no shard, but each micro-batch waits for the driver.",
+        module="benchmarks.drivers",
+        quick=("--epochs", "32"),
+    ),
+    Script(
         name="stalls",
         group="store",
         title="How long the longest of many checkpoints takes",

@@ -26,8 +26,11 @@ OPEN_SHARE = 64
 DENSE_LENGTH = 1024
 """Arrays up to this length store every slot when they are stored first; longer ones only what is assigned."""
 
+FIRST_SLOTS = 16
+"""How many elements at the head of a stored queue, or at the top of a stack, are read first: more only as they go."""
+
 QUEUE_SLOTS = 1024
-"""How many elements at the head of a stored queue are read at once."""
+"""How many elements at the head of a stored queue are read at once at most."""
 
 STACK_SLOTS = 1024
 """How many stored elements at most are brought to the top of a stack at once."""

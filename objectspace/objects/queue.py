@@ -48,6 +48,7 @@ class Queue(PersistedObject, Generic[T]):
         self._unread = range(0)
         self._stored = range(0)
         self._stored_flight = range(0)
+        self._ahead = limits.FIRST_SLOTS
         if self._fresh:
             self._open()
         else:
@@ -153,7 +154,8 @@ class Queue(PersistedObject, Generic[T]):
             with self._home.mutex:
                 if self._front:
                     return
-                page = self._unread[: limits.QUEUE_SLOTS]
+                page = self._unread[: min(self._ahead, limits.QUEUE_SLOTS)]
+                self._ahead *= 2 if self._ahead < limits.QUEUE_SLOTS else 1
                 values = list(self._items(page))
                 self._unread = self._unread[len(page) :]
                 self._front.extend(values)

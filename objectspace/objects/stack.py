@@ -170,8 +170,8 @@ class Stack(PersistedObject, Generic[T]):
         with self._home.mutex:
             if self._kept:
                 return
-            kept = []
-            for height, value, text in islice(self._read_down(self._low, limits.STACK_SLOTS), limits.STACK_SLOTS):
+            kept, count = [], min(max(2 * self._batch, limits.FIRST_SLOTS), limits.STACK_SLOTS)
+            for height, value, text in islice(self._read_down(self._low, count), count):
                 kept.append(value)
                 if type(value) not in ATOMS:
                     self._prints[height] = hash(text)

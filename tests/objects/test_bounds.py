@@ -114,6 +114,22 @@ def test_opening_reads_no_slot(store: CheckpointStore, monkeypatch: pytest.Monke
     assert not any("state_item" in statement for statement in statements)
 
 
+@pytest.mark.parametrize(("kind", "put", "take"), [("queue", "enqueue", "dequeue"), ("stack", "push", "pop")])
+def test_the_first_element_is_read_with_few_others(kind: str, put: str, take: str) -> None:
+    store = CheckpointStore(":memory:")
+    space = PersistedObjectSpace(store)
+    target: Any = getattr(space, f"create_{kind}")("t")
+    for number in range(5_000):
+        getattr(target, put)(number)
+    space.checkpoint()
+    space = PersistedObjectSpace(store)
+    target = getattr(space, f"get_{kind}")("t")
+    assert target.peek() == getattr(target, take)()
+    assert 0 < held(space) <= 16
+    rest = [getattr(target, take)() for _ in range(4_999)]
+    assert rest == ([*range(1, 5_000)] if kind == "queue" else [*range(4_998, -1, -1)])
+
+
 def test_dirty_slots_stay_whatever_the_budget() -> None:
     space = PersistedObjectSpace(CheckpointStore(":memory:"), cache_slots=10)
     items = space.create_dictionary("d")
