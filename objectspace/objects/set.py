@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, MutableSet
+from itertools import repeat
 from typing import Any, Self, TypeVar
 
 import orjson
@@ -18,6 +19,9 @@ T = TypeVar("T")
 
 MEMBER = "true"
 """What is stored beside an element whose slot tells it."""
+
+_STEADY = frozenset({list, tuple, range, set, frozenset})
+"""Elements of these can be added one by one: taking them runs no code that could look at the set meanwhile."""
 
 
 class SetMethods(MutableSet[T]):
@@ -221,9 +225,9 @@ class Set(MemberCodec, SetMethods[T]):
         """
         for other in others:
             if self._table.complete:
-                added = dict.fromkeys(other)
+                added = zip(other, repeat(None)) if type(other) in _STEADY else dict.fromkeys(other)
                 self._open()
-                self._table.live.update(added)
+                _extend(self._table.live, added)
             else:
                 self._table.write_all(dict.fromkeys(other))
 
@@ -321,3 +325,14 @@ def _as_set(other: Any) -> Any:
     if not isinstance(other, Iterable):
         raise TypeError(f"a set operation takes another set: found {type(other).__name__}")
     return list(other)
+
+
+def _extend(elements: dict[Any, None], added: Any) -> None:
+    """Add elements to those in memory, all or none."""
+    before = len(elements)
+    try:
+        elements.update(added)
+    except BaseException:
+        while len(elements) > before:
+            elements.popitem()  # The last one to come is the first to go.
+        raise
