@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import compress, repeat
+from itertools import compress, islice, repeat
 from operator import ne
 from typing import Any
 
@@ -65,10 +65,11 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
         if not table.note_update(pairs, is_fetched=True):
             super()._put_fetched(pairs)
             return
-        if table.complete:
-            self._unsorted += [key for key in pairs if key not in table.live]
-            self._simple = bytes
+        before = len(table.live)
         table.live.update(pairs)
+        if table.complete:
+            self._unsorted += islice(reversed(table.live), len(table.live) - before)  # What is new stands at the end.
+            self._simple = bytes
 
     def _check_new(self, key: Any) -> None:
         """Take every key: all bytes have an order."""

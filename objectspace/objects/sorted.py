@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from fractions import Fraction
+from itertools import dropwhile
+from operator import ge, gt, le, lt
 from typing import Any, NoReturn
 
 from sortedcontainers import SortedKeyList, SortedList
@@ -204,16 +206,7 @@ class SortedObject(KeyedObject):
                 return
             self._refuse_change()
         start, stop = self._bound(lower, -math.inf), self._bound(upper, math.inf)
-        pairs = self._table.pairs(start, stop, reverse=reverse)
-        if lower is None and upper is None:
-            yield from pairs
-            return
-        for pair in pairs:
-            key = pair[0]
-            if (lower is None or key > lower or (inclusive[0] and key == lower)) and (
-                upper is None or key < upper or (inclusive[1] and key == upper)
-            ):
-                yield pair
+        yield from _between(self._table.pairs(start, stop, reverse=reverse), lower, upper, inclusive, reverse)
 
     def _keys_in_memory(self, lower: Any, upper: Any, inclusive: tuple[bool, bool], reverse: bool) -> Iterator[Any]:
         """Yield the keys between two bounds, and refuse to go on where keys came or went meanwhile."""
@@ -247,6 +240,17 @@ class SortedObject(KeyedObject):
             )
             assert list(self._order) == list(wanted), "the order and the slots differ"
         assert self._table.complete or self._in_slot_order, "an object in memory order is whole"
+
+
+def _between(
+    pairs: Iterator[tuple[Any, Any]], lower: Any, upper: Any, inclusive: tuple[bool, bool], reverse: bool
+) -> Iterator[tuple[Any, Any]]:
+    """Return those of some pairs in order that lie between two bounds: all but a few at both ends."""
+    low, high = (lower, ge if inclusive[0] else gt), (upper, le if inclusive[1] else lt)
+    (near, has_begun), (far, is_within) = (high, low) if reverse else (low, high)
+    if near is not None:
+        pairs = dropwhile(lambda pair: not has_begun(pair[0], near), pairs)
+    return pairs if far is None else (pair for pair in pairs if is_within(pair[0], far))
 
 
 def _in_order(found: Iterable[Any]) -> SortedList:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice, repeat
+from itertools import chain, islice, repeat
 from typing import Any
 
 from objectspace import ObjectSpace
@@ -600,7 +600,7 @@ class StateTable:
     def _texts(self, parts: list[KeyRange], reverse: bool) -> Iterator[tuple[bytes, str]]:
         streams = [self._merged(start, end, reverse) for start, end in parts]
         if not self._keys.is_distributed or len(streams) < 2:
-            return (pair for stream in streams for pair in stream)
+            return chain.from_iterable(streams)
         body = self._keys.body_of
         return heapq.merge(*streams, key=lambda pair: body(pair[0]), reverse=reverse)
 
