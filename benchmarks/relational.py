@@ -70,9 +70,14 @@ class Mine:
         self.space.checkpoint(epoch=epoch)
 
     def upsert(self, changed: list[Row]) -> None:
-        """Write rows and commit."""
+        """Write rows one by one and commit."""
         for row in changed:
             self.table.insert_row(row)
+        self.barrier()
+
+    def upsert_together(self, changed: list[Row]) -> None:
+        """Write rows and commit."""
+        self.table.insert_rows(changed)
         self.barrier()
 
     def reopen(self) -> None:
@@ -127,15 +132,23 @@ def line(what: str, ratio: Ratio, each: int, aim: str) -> tuple[str, ...]:
 
 def writing(mine: Mine, bare: Bare) -> Iterator[tuple[str, ...]]:
     """Compare an epoch of random upserts."""
-    for what, prepare in (("rows in memory", lambda: None), ("nothing in memory", mine.reopen)):
+    for what, prepare, upsert in (
+        ("rows in memory", lambda: None, mine.upsert),
+        ("rows in memory, given together", lambda: None, mine.upsert_together),
+        ("nothing in memory", mine.reopen, mine.upsert),
+    ):
         chance, others = random.Random(1), random.Random(1)
 
         def changed(chance: random.Random) -> list[Row]:
             return [row_of(key, chance.randrange(1000)) for key in chance.sample(range(mine.rows), UPSERTS)]
 
-        def first(prepare: Callable[[], object] = prepare, chance: random.Random = chance) -> Action:
+        def first(
+            prepare: Callable[[], object] = prepare,
+            upsert: Callable[[list[Row]], None] = upsert,
+            chance: random.Random = chance,
+        ) -> Action:
             prepare()
-            return partial(mine.upsert, changed(chance))
+            return partial(upsert, changed(chance))
 
         def second(others: random.Random = others) -> Action:
             return partial(bare.upsert, changed(others))
