@@ -13,7 +13,9 @@ from checkpoint.reader import StoredItem
 from checkpoint.run import ItemRow
 from objectspace import codec
 from objectspace.extras import require
+from objectspace.keys import INT64_MAX
 from objectspace.objects.base import ABSENT
+from objectspace.objects.indexing import Piece, selected
 from objectspace.objects.keyed import KeyedObject
 
 if TYPE_CHECKING:
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
 CHUNK_ELEMENTS = 1024
 """How many elements a chunk has at most, unless the shape of the chunks is given."""
+
+_TOGETHER = 256
+"""So many chunks are read at once."""
 
 
 class Tensor(KeyedObject):
@@ -99,12 +104,12 @@ class Tensor(KeyedObject):
 
         Time: O(elements and chunks touched).
         """
-        shape, places = self._places(index)
-        out = self._np.full(shape, self._fill, self._dtype)
-        for number, inside, outside in self._by_chunk(places) if out.size else ():
-            chunk = self._table.read(number)
+        found = selected(index, self._shape, self._chunks)
+        out = self._np.full(found.laid, self._fill, self._dtype)
+        for piece, chunk in self._read(found.pieces):
             if chunk is not ABSENT:
-                out.reshape(-1)[outside] = chunk[inside]
+                out[piece.outside] = chunk[piece.inside]
+        out = out.reshape(found.shape)
         return out if out.ndim else out[()]
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -116,17 +121,17 @@ class Tensor(KeyedObject):
 
         Time: O(elements and chunks touched). Dirties: one item a chunk in which an element changes.
         """
-        shape, places = self._places(index)
+        found = selected(index, self._shape, self._chunks)
+        shape = found.shape
         # Assigned to an array first, so that numpy refuses here what it refuses there, and nothing is half applied.
         converted = self._np.empty(self._np.shape(value), self._dtype)
         converted[...] = value
         surplus = converted.ndim - len(shape)
         if shape and surplus > 0 and prod(converted.shape[:surplus]) == 1:
             converted = converted.reshape(converted.shape[surplus:])  # Leading dimensions of one count for nothing.
-        values = self._np.broadcast_to(converted, shape).reshape(-1)
-        for number, inside, outside in self._by_chunk(places) if values.size else ():
-            chunk = self._writable(number)
-            chunk[inside] = values[outside]
+        values = self._np.broadcast_to(converted, shape).reshape(found.laid)
+        for piece, _ in self._read(found.pieces):
+            self._writable(piece.chunk)[piece.inside] = values[piece.outside]
 
     def fill(self, value: Any) -> None:
         """Assign one value to every element.
@@ -175,33 +180,11 @@ class Tensor(KeyedObject):
     def __repr__(self) -> str:
         return f"Tensor({self._name!r}, shape={self._shape}, dtype={self._dtype.name}, chunks={self._chunks})"
 
-    def _places(self, index: Any) -> tuple[tuple[int, ...], list[npt.NDArray[np.int64]]]:
-        """Return the shape of what is selected, and the coordinate of each element of it in each dimension.
-
-        The coordinates themselves are indexed, so that every index means what it means to numpy.
-        """
-        np = self._np
-        found = []
-        for axis, length in enumerate(self._shape):
-            along = np.arange(length).reshape([-1 if axis == other else 1 for other in range(self.ndim)])
-            found.append(np.asarray(np.broadcast_to(along, self._shape)[index]))
-        return found[0].shape if found else np.shape(np.empty(())[index]), found
-
-    def _by_chunk(self, places: list[npt.NDArray[np.int64]]) -> Iterator[tuple[int, Any, Any]]:
-        """Yield (chunk number, places in the chunk, flat places in the selection) of each chunk that is touched."""
-        np = self._np
-        if not places:
-            yield 0, (), 0  # The one element of a tensor without dimensions.
-            return
-        flat = [place.reshape(-1) for place in places]
-        numbers = np.zeros(flat[0].shape, np.int64)
-        for place, size, count in zip(flat, self._chunks, self._grid(), strict=True):
-            numbers = numbers * count + place // size
-        order = np.argsort(numbers, kind="stable")
-        edges = np.flatnonzero(np.diff(numbers[order])) + 1
-        for group in np.split(order, edges) if len(order) else ():
-            inside = tuple(place[group] % size for place, size in zip(flat, self._chunks, strict=True))
-            yield int(numbers[group[0]]), inside, group
+    def _read(self, pieces: list[Piece]) -> Iterator[tuple[Piece, Any]]:
+        """Yield pieces with their chunks, which are read together."""
+        for start in range(0, len(pieces), _TOGETHER):
+            some = pieces[start : start + _TOGETHER]
+            yield from zip(some, self._table.read_all([piece.chunk for piece in some], ABSENT), strict=True)
 
     def _grid(self) -> list[int]:
         return [-(-length // size) for length, size in zip(self._shape, self._chunks, strict=True)]
@@ -258,8 +241,10 @@ def tensor_options(shape: Any, dtype: Any, chunks: Any, fill: Any) -> dict[str, 
         raise ValueError(
             f"the dtype of a tensor is {kind}, whose bytes differ between machines: use float64 or complex128"
         )
-    if any(length < 0 for length in lengths):
-        raise ValueError(f"the shape of a tensor is {lengths}: expected lengths of 0 or more")
+    if any(length < 0 for length in lengths) or prod(lengths) > INT64_MAX:
+        raise ValueError(
+            f"the shape of a tensor is {lengths}: expected lengths of 0 or more, and at most {INT64_MAX} elements"
+        )
     sizes = _default_chunks(lengths) if chunks is None else tuple(map(operator.index, chunks))
     if len(sizes) != len(lengths) or any(size < 1 for size in sizes):
         raise ValueError(f"chunks of {sizes} do not fit the shape {lengths}: expected one length of 1 or more each")

@@ -1,0 +1,122 @@
+"""An index means to a tensor what it means to numpy, and costs what it selects, however long the dimensions are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as st_numpy
+
+from checkpoint import CheckpointStore
+from objectspace import PersistedObjectSpace, VolatileObjectSpace
+from objectspace.objects.tensor import Tensor
+
+LONG = 2**61
+
+
+def filled(shape: tuple[int, ...], chunks: tuple[int, ...]) -> tuple[Any, np.ndarray[Any, Any]]:
+    """Return a tensor and an array with the same elements, no two of them equal."""
+    tensor = VolatileObjectSpace().create_tensor("t", shape, "int64", chunks=chunks)
+    array = np.arange(np.prod(shape, dtype=int)).reshape(shape)
+    tensor[...] = array
+    return tensor, array
+
+
+@st.composite
+def indexes(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], Any]:
+    """Return a shape, chunks and an index: integers, slices, new axes, arrays of integers, masks and mixtures."""
+    shape = draw(st_numpy.array_shapes(min_dims=1, max_dims=3, max_side=7))
+    chunks = tuple(draw(st.integers(1, length + 1)) for length in shape)
+    basic = st_numpy.basic_indices(shape, allow_newaxis=True, allow_ellipsis=True)
+    arrays = st_numpy.integer_array_indices(shape)
+    masks = st_numpy.arrays(bool, st.sampled_from([shape, shape[:1]]))
+    return shape, chunks, draw(basic | arrays | masks | mixtures(shape))
+
+
+def mixtures(shape: tuple[int, ...]) -> st.SearchStrategy[tuple[Any, ...]]:
+    """Return indexes with an entry of any sort for each of the first dimensions, and new axes between them."""
+    entries = [
+        st.slices(length)
+        | st.integers(-length, length - 1)
+        | st.integers(-length, length - 1).map(np.int64)
+        | st.lists(st.integers(-length, length - 1), min_size=2, max_size=2)
+        | st_numpy.arrays(bool, length)
+        for length in shape
+    ]
+    return st.integers(0, len(shape)).flatmap(
+        lambda count: st.tuples(*(entry for each in entries[:count] for entry in (st.sampled_from([None, ...]), each)))
+    )
+
+
+@given(indexes())
+def test_reading_gives_what_numpy_gives(given: Any) -> None:
+    shape, chunks, index = given
+    tensor, array = filled(shape, chunks)
+    try:
+        expected = array[index]
+    except IndexError:
+        with pytest.raises(IndexError):
+            _ = tensor[index]
+        return
+    found = tensor[index]
+    assert (np.shape(found), found.dtype) == (np.shape(expected), expected.dtype)
+    assert np.array_equal(found, expected)
+
+
+@given(indexes(), st.booleans())
+def test_assigning_does_what_numpy_does(given: Any, is_one: bool) -> None:
+    shape, chunks, index = given
+    tensor, array = filled(shape, chunks)
+    try:
+        value: Any = -1 if is_one else -1 - np.arange(array[index].size).reshape(np.shape(array[index]))
+        array[index] = value
+    except IndexError:
+        with pytest.raises(IndexError):
+            tensor[index] = -1
+        return
+    tensor[index] = value
+    assert np.array_equal(tensor.copy(), array)
+
+
+@pytest.mark.parametrize(
+    ("index", "value"),
+    [
+        (LONG, [3, 3]),
+        ((slice(LONG, LONG + 3), 1), [4, 5, 6]),
+        ((slice(None, -4, -1), slice(1)), [[1], [2], [3]]),
+        (([5, -1, LONG // 3], [0, 1, 0]), [7, 8, 9]),
+    ],
+    ids=str,
+)
+def test_a_long_dimension_costs_what_is_selected(index: Any, value: Any) -> None:
+    tensor = VolatileObjectSpace().create_tensor("t", (LONG + 5, 2))
+    tensor[index] = value
+    assert np.array_equal(tensor[index], value)
+    assert 1 <= tensor.touched() <= 3
+
+
+def test_more_elements_than_integers_of_64_bits_can_count_are_refused() -> None:
+    with pytest.raises(ValueError, match="at most 9223372036854775807 elements"):
+        VolatileObjectSpace().create_tensor("t", (LONG, 4, 1))
+
+
+def test_chunks_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    space.create_tensor("t", (3000, 4), "int64", chunks=(1, 4))[...] = np.arange(12_000).reshape(3000, 4)
+    space.checkpoint()
+    found = PersistedObjectSpace(space.store)
+    asked: list[int] = []
+    items_at = type(found.reader()).items_at
+
+    def _items_at(self: Any, object_id: int, slots: Any) -> Any:
+        asked.append(len(slots))
+        return items_at(self, object_id, slots)
+
+    monkeypatch.setattr(type(found.reader()), "items_at", _items_at)
+    tensor: Tensor = found.get_tensor("t")
+    assert tensor[100:900, 2].tolist() == list(range(402, 3600, 4))
+    assert sum(asked) <= 800
+    assert len(asked) <= 4
