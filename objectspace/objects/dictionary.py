@@ -151,6 +151,22 @@ class Dictionary(dict[K, V], KeyedObject):
 
         return copy.deepcopy(self.copy(), memo)
 
+    def keys(self) -> Any:
+        """Return a view of the keys, which are read as it is iterated."""
+        return StreamedKeys(self)
+
+    def values(self) -> Any:
+        """Return a view of the values, which are read as it is iterated."""
+        return StreamedValues(self)
+
+    def items(self) -> Any:
+        """Return a view of the items, which are read as it is iterated."""
+        return StreamedItems(self)
+
+    def _pairs(self, *, reverse: bool = False) -> Iterator[tuple[K, V]]:
+        """Return an iterator over the items."""
+        return iter(reversed(dict.items(self)) if reverse else dict.items(self))
+
     @classmethod
     def fromkeys(cls, *_: Any) -> NoReturn:
         """Refuse: a persisted dictionary belongs to a space."""
@@ -165,7 +181,7 @@ class Dictionary(dict[K, V], KeyedObject):
     def _try_open(self) -> None:
         """Stop noting single changes, unless a value may have been changed in place: comparing would not find it."""
         self._noted = 0
-        if not self._table.prints:
+        if self._table.complete and not self._table.prints:
             self._twin = dict.copy(self)
             self.__class__ = Dictionary
 
@@ -279,7 +295,7 @@ class _Watched(Dictionary[K, V]):
         table.note(key)
         dict.__setitem__(self, key, value)
         self._noted += 1
-        if self._noted * limits.OPEN_SHARE > dict.__len__(self):
+        if self._noted * limits.OPEN_SHARE > dict.__len__(self):  # Not where the method was kept from another state.
             self._try_open()
 
     def __delitem__(self, key: K) -> None:
@@ -335,18 +351,6 @@ class _Paged(_Watched[K, V]):
     def _pairs(self, *, reverse: bool = False) -> Iterator[tuple[K, V]]:
         """Yield (key, value), read in one pass."""
         return ((key, value) for key, value, _ in self._table.stream_back()) if reverse else self._table.items()
-
-    def keys(self) -> Any:
-        """Return a view of the keys, which are read as it is iterated."""
-        return StreamedKeys(self)
-
-    def values(self) -> Any:
-        """Return a view of the values, which are read as it is iterated."""
-        return StreamedValues(self)
-
-    def items(self) -> Any:
-        """Return a view of the items, which are read as it is iterated."""
-        return StreamedItems(self)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, dict):

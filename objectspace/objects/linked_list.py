@@ -249,7 +249,9 @@ class LinkedList(KeyedObject, Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         """Yield the values from the first to the last."""
-        return (node.value for node in self.nodes())
+        self._wake()  # A rollback may have come since the iterator was made.
+        for node in self.nodes():
+            yield node.value
 
     def __reversed__(self) -> Iterator[T]:
         node = self._last

@@ -123,6 +123,7 @@ class List(list[T], PersistedObject):
         Time: O(1) slots written beyond 32 of them.
         Dirties: one item an element up to 32, two index rows beyond.
         """
+        self._wake()
         if not len(self):
             return
         if self._watch() and len(self) + len(self._sequence.gone) <= limits.CLEAR_ROWS:

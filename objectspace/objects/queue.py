@@ -114,6 +114,7 @@ class Queue(PersistedObject, Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         """Yield the elements from the head."""
+        self._wake()  # A rollback may have come since the iterator was made.
         yield from self._front
         yield from self._items(self._unread)
         yield from self._back

@@ -264,8 +264,9 @@ class Set(MemberCodec, SetMethods[T]):
         return iterator
 
     def __reversed__(self) -> Iterator[T]:
-        self._load_whole()
-        return iter(reversed(self._table.live))
+        with self._home.mutex:  # Another thread may drop them again.
+            self._load_whole()
+            return iter(reversed(self._table.live))
 
     def __len__(self) -> int:
         return len(self._table)

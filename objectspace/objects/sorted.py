@@ -17,6 +17,7 @@ from objectspace import keys
 from objectspace.keys import INT64_MAX, INT64_MIN
 from objectspace.objects.base import ABSENT
 from objectspace.objects.keyed import KeyedObject
+from objectspace.objects.variants import is_cold
 
 _HAS_PLACE: dict[Any, Callable[[Any], bool]] = {
     int: lambda key: INT64_MIN <= key <= INT64_MAX,
@@ -87,8 +88,8 @@ class SortedObject(KeyedObject):
 
     def _shrink(self, *, gently: bool) -> None:
         if self._in_slot_order and self._can_shrink(gently):
-            self._order = SortedList()
             self._table.shrink()
+            self._order = SortedList()  # After the table says that it has not all: who asks meanwhile looks at that.
 
     def _put(self, key: Any, value: Any) -> None:
         """Set the value of a key that may be new."""
@@ -185,9 +186,10 @@ class SortedObject(KeyedObject):
         reverse: bool = False,
     ) -> Iterator[Any]:
         """Yield the keys between two bounds in order; ``None`` is no bound."""
-        if self._table.complete:
-            return self._keys_in_memory(lower, upper, inclusive, reverse)
-        return (key for key, _ in self._pairs(lower, upper, inclusive, reverse=reverse))
+        if (order := self._order_in_memory()) is not None:
+            yield from self._keys_in_memory(order, lower, upper, inclusive, reverse)
+        else:
+            yield from (key for key, _ in self._pairs(lower, upper, inclusive, reverse=reverse))
 
     def _pairs(
         self,
@@ -198,19 +200,32 @@ class SortedObject(KeyedObject):
         reverse: bool = False,
     ) -> Iterator[tuple[Any, Any]]:
         """Yield (key, value) between two bounds in order."""
-        if self._table.complete:
+        if (order := self._order_in_memory()) is not None:
             live = self._table.live
             with suppress(KeyError):
-                for key in self._keys_in_memory(lower, upper, inclusive, reverse):
+                for key in self._keys_in_memory(order, lower, upper, inclusive, reverse):
                     yield key, live[key]
                 return
             self._refuse_change()
         start, stop = self._bound(lower, -math.inf), self._bound(upper, math.inf)
         yield from _between(self._table.pairs(start, stop, reverse=reverse), lower, upper, inclusive, reverse)
 
-    def _keys_in_memory(self, lower: Any, upper: Any, inclusive: tuple[bool, bool], reverse: bool) -> Iterator[Any]:
-        """Yield the keys between two bounds, and refuse to go on where keys came or went meanwhile."""
+    def _order_in_memory(self) -> SortedList | None:
+        """Return the keys in order where all are in memory, ``None`` where they are not.
+
+        It is asked when an iteration begins, not when it was made: a checkpoint or a rollback may have come between.
+        """
+        if is_cold(self):
+            self._wake()
+        if not self._table.complete:
+            return None
         order = self._order
+        return order if self._table.complete else None  # Another thread may have dropped them meanwhile.
+
+    def _keys_in_memory(
+        self, order: SortedList, lower: Any, upper: Any, inclusive: tuple[bool, bool], reverse: bool
+    ) -> Iterator[Any]:
+        """Yield the keys between two bounds, and refuse to go on where keys came or went meanwhile."""
         length = len(order)
         try:
             yield from order.irange(lower, upper, inclusive, reverse)

@@ -119,6 +119,7 @@ class Stack(PersistedObject, Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         """Yield the elements from the top."""
+        self._wake()  # A rollback may have come since the iterator was made.
         kept, below = self._kept, self._low - len(self._kept)
         yield from reversed(self._top)
         yield from reversed(kept)

@@ -21,6 +21,7 @@ from objectspace.errors import UnencodableValueError
 from objectspace.keys import INT64_MAX, INT64_MIN
 from objectspace.objects import limits
 from objectspace.objects.base import ABSENT, Fingerprint, unchanged
+from objectspace.objects.variants import is_cold
 
 FIRST_PAGE_ROWS = 16
 """How many slots the first page of a scan has."""
@@ -274,6 +275,7 @@ class SlotTable:
 
         Dirties: one row a stored slot up to 32 of them, otherwise two index rows.
         """
+        self.owner._wake()
         if not len(self):
             return
         self.owner._home.touch(self.owner)
@@ -600,6 +602,9 @@ class SlotTable:
 
     def _fault(self, key: Any) -> Any:
         """Read one slot that is not in memory."""
+        if is_cold(self.owner):  # Asked by what was made before a rollback: an iterator, a method that was kept.
+            self.owner._wake()
+            return self.read(key)
         if not self._may_be_stored(key):
             return ABSENT
         with self.owner._home.mutex:

@@ -1,4 +1,8 @@
-"""Views of a dictionary whose items are read as they are iterated, in both directions."""
+"""Views of a dictionary whose items are read as they are iterated, in both directions.
+
+They ask the dictionary anew each time, so that they show what it holds wherever that lies by then: what a ``dict``
+gives looks straight into its memory, from where the items may have been dropped.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,12 @@ class StreamedKeys(KeysView[K]):
 
     _mapping: Any
 
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._mapping)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({list(self)!r})"
+
     @property
     def mapping(self) -> MappingProxyType[K, Any]:
         """The dictionary, read only."""
@@ -28,6 +38,9 @@ class StreamedValues(ValuesView[V]):
     """The values of a dictionary, read in one pass."""
 
     _mapping: Any
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({list(self)!r})"
 
     @property
     def mapping(self) -> MappingProxyType[Any, V]:
@@ -46,6 +59,9 @@ class StreamedItems(ItemsView[K, V]):
 
     _mapping: Any
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({list(self)!r})"
+
     @property
     def mapping(self) -> MappingProxyType[K, V]:
         """The dictionary, read only."""
@@ -62,8 +78,6 @@ class StreamedItems(ItemsView[K, V]):
 
 
 def _pairs(mapping: Any, *, reverse: bool = False) -> Iterator[tuple[Any, Any]]:
-    """Yield the items of a dictionary, which may have come into memory as a whole since the view was made."""
-    streamed = getattr(mapping, "_pairs", None)
-    if streamed is not None:
-        return streamed(reverse=reverse)  # type: ignore[no-any-return]
-    return reversed(mapping.items()) if reverse else iter(mapping.items())
+    """Return an iterator over the items of a dictionary."""
+    len(mapping)  # One that is not read yet reads itself, and then knows how.
+    return mapping._pairs(reverse=reverse)  # type: ignore[no-any-return]

@@ -1,0 +1,122 @@
+"""Views and iterators that are kept over a checkpoint or a rollback show what is there, or say that it has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from checkpoint import CheckpointStore
+from objectspace import PersistedObjectSpace
+
+SIZE = 40
+
+Make = Callable[[Any], Iterator[Any]]
+
+ITERATORS: dict[str, list[Make]] = {
+    "array": [iter],
+    "queue": [iter],
+    "stack": [iter],
+    "linked_list": [iter],
+    "set": [iter, reversed],
+    "sorted_set": [iter, reversed, lambda s: s.irange(), lambda s: iter(s.view_between(-1, SIZE))],
+    "dictionary": [iter, reversed, lambda d: iter(d.items()), lambda d: iter(d.values()), lambda d: reversed(d.keys())],
+    "sorted_dictionary": [iter, reversed, lambda d: d.irange(0), lambda d: iter(d.items())],
+    "sparse_array": [iter],
+}
+
+CASES = [(kind, make) for kind, makes in ITERATORS.items() for make in makes]
+
+
+@pytest.fixture
+def space() -> PersistedObjectSpace:
+    """Return a space with little room, with an object of each kind and one that takes the room."""
+    space = PersistedObjectSpace(CheckpointStore(":memory:"), cache_slots=50)
+    for kind in ITERATORS:
+        arguments = (SIZE,) if kind == "array" else ()
+        fill(getattr(space, f"create_{kind}")(kind, *arguments))
+    space.create_dictionary("other").update(dict.fromkeys(range(SIZE), 0))
+    space.checkpoint()
+    space.rollback()
+    return space
+
+
+def fill(target: Any) -> None:
+    put = next(
+        (getattr(target, name) for name in ("add", "enqueue", "push", "add_last") if hasattr(target, name)),
+        lambda place: target.__setitem__(place, place),
+    )
+    for place in range(SIZE):
+        put(place)
+
+
+def evict(space: PersistedObjectSpace) -> None:
+    """Let a checkpoint of another object take the room."""
+    other = space.get_dictionary("other")
+    for key in range(SIZE):
+        other[key] = other.get(key) + 1
+    space.checkpoint()
+    for key in range(SIZE):
+        _ = other[key]
+
+
+@pytest.mark.parametrize("come_between", [evict, PersistedObjectSpace.rollback])
+@pytest.mark.parametrize(("kind", "make"), CASES)
+def test_an_iterator_that_was_not_begun(
+    space: PersistedObjectSpace, kind: str, make: Make, come_between: Callable[[Any], None]
+) -> None:
+    target = space.get(kind)
+    expected = list(make(target))
+    iterator = make(target)
+    come_between(space)
+    try:
+        found: object = list(iterator)
+    except RuntimeError as error:
+        found = error
+    assert found == expected or "changed" in str(found)
+    assert list(make(target)) == expected
+
+
+@pytest.mark.parametrize("come_between", [evict, PersistedObjectSpace.rollback])
+@pytest.mark.parametrize("kind", ["dictionary", "sorted_dictionary"])
+def test_a_view_is_live(space: PersistedObjectSpace, kind: str, come_between: Callable[[Any], None]) -> None:
+    target: Any = space.get(kind)
+    assert len(list(target)) == SIZE
+    keys, values, items = target.keys(), target.values(), target.items()
+    target[SIZE] = SIZE
+    assert (len(keys), SIZE in keys, (SIZE, SIZE) in items, SIZE in values) == (SIZE + 1, True, True, True)
+    del target[SIZE]
+    come_between(space)
+    everything = list(range(SIZE))
+    assert (len(keys), len(values), len(items)) == (SIZE, SIZE, SIZE)
+    assert (list(keys), list(values)) == (everything, everything)
+    assert list(items) == list(zip(everything, everything, strict=True))
+    assert (5 in keys, SIZE in keys, keys & {5, SIZE}) == (True, False, {5})
+    assert keys.mapping == target
+    assert keys == target.keys()
+
+
+def test_a_kept_assignment_loses_nothing_when_slots_were_dropped(space: PersistedObjectSpace) -> None:
+    target = space.get_dictionary("dictionary")
+    for key in range(SIZE):
+        _ = target[key]
+    put = target.__setitem__
+    evict(space)
+    for key in range(SIZE - 5, SIZE + 5):
+        put(key, "new")
+    space.checkpoint()
+    expected = {key: key for key in range(SIZE - 5)} | dict.fromkeys(range(SIZE - 5, SIZE + 5), "new")
+    assert target == expected
+    assert PersistedObjectSpace(space.store).get_dictionary("dictionary") == expected
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ITERATORS if kind not in ("array", "linked_list")])
+def test_a_kept_clear_clears_what_was_rolled_back_to(space: PersistedObjectSpace, kind: str) -> None:
+    target: Any = space.get(kind)
+    clear = target.clear
+    space.rollback()
+    clear()
+    assert list(target) == []
+    space.checkpoint()
+    assert list(PersistedObjectSpace(space.store).get(kind)) == []  # type: ignore[call-overload]
