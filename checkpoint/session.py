@@ -43,6 +43,9 @@ _SESSIONS: WeakSet[Session] = WeakSet()
 _OF_PARENTS: list[sqlite3.Connection] = []
 """Connections of the process that this one was forked from: closing one would take its locks off the file."""
 
+_FORKING: list[Any] = []
+"""The mutexes that are held while this process is forked."""
+
 
 class Session:
     """A connection that the store and its readers share, and that is put in place of another when it must be.
@@ -523,10 +526,22 @@ _ADVICE: dict[int, tuple[type[CheckpointError], str]] = {
 }
 
 
+def _hold_all() -> None:
+    """Before this process is forked: let no other thread be in SQLite, whose locks the child would keep for ever."""
+    _FORKING[:] = [mutex for mutex in {session.mutex for session in _SESSIONS} if mutex.acquire(timeout=_BUSY_SECONDS)]
+
+
+def _release_all() -> None:
+    """In both processes, after the fork: the thread that has forked holds them in either."""
+    while _FORKING:
+        _FORKING.pop().release()
+
+
 def _leave_all_to_parent() -> None:
+    _release_all()
     for session in list(_SESSIONS):
         session.leave_to_parent()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_all_to_parent)
+    os.register_at_fork(before=_hold_all, after_in_parent=_release_all, after_in_child=_leave_all_to_parent)

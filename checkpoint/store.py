@@ -547,16 +547,20 @@ class CheckpointStore:
             self._session.require_writable()
             self._session.require_same_file()
             number, epoch, parent = self._next(epoch)
-            with self._transaction() as connection:
-                found, following = write(connection, number)
-                write_record(connection, CheckpointRecord.made_now(number, epoch, kind, parent, found))
-                next_object_id = self._reserve_ids(connection, following)
-            self._next_object_id, self._last = next_object_id, (number, epoch)
-            self._runs.added(number, found.slots, is_full=kind is CheckpointKind.FULL)
-            if run is not None:
-                self._upkeep.note_written(number, (run.index, run.metadata, run.items), found.bytes)
-            seconds = time.perf_counter() - started
-            self._tidy(found.slots, is_full=kind is CheckpointKind.FULL)
+            try:
+                with self._transaction() as connection:
+                    found, following = write(connection, number)
+                    write_record(connection, CheckpointRecord.made_now(number, epoch, kind, parent, found))
+                    next_object_id = self._reserve_ids(connection, following)
+                self._next_object_id, self._last = next_object_id, (number, epoch)
+                self._runs.added(number, found.slots, is_full=kind is CheckpointKind.FULL)
+                if run is not None:
+                    self._upkeep.note_written(number, (run.index, run.metadata, run.items), found.bytes)
+                seconds = time.perf_counter() - started
+                self._tidy(found.slots, is_full=kind is CheckpointKind.FULL)
+            except BaseException:  # An interruption after the commit: what is in memory may not be what the file says.
+                self._reload()
+                raise
         return Receipt(number, epoch, kind, found.slots, found.bytes, seconds)
 
     def _write_run(

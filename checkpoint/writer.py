@@ -7,6 +7,7 @@ from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from threading import RLock
 from typing import TYPE_CHECKING
 
 from checkpoint.errors import CheckpointError
@@ -64,6 +65,8 @@ class Writer:
         self.state = WriterState.OPEN
         self.receipt: Receipt | None = None
         self._run: Run | None = None
+        self._ending = RLock()
+        self._has_begun = False
 
     def collect(self, run: Run, base: Reader | None) -> None:
         """Take the rows of a save; ``base`` reads the state that they change.
@@ -82,11 +85,15 @@ class Writer:
         Raises:
             CheckpointError: nothing was saved into the writer, or it is spent.
         """
-        if self.state is not WriterState.OPEN or self._run is None:
-            raise CheckpointError(f"this writer is {self.describe()}: save a space into a new writer, then commit it")
-        self._publish(self._run)
-        self.state = WriterState.COMMITTED
-        return self.receipt
+        with self._ending:
+            if self.state is not WriterState.OPEN or self._run is None:
+                raise CheckpointError(
+                    f"this writer is {self.describe()}: save a space into a new writer, then commit it"
+                )
+            self._has_begun = True
+            self._publish(self._run)
+            self.state = WriterState.COMMITTED
+            return self.receipt
 
     async def commit_async(self) -> Receipt | None:
         """Do :meth:`commit` in a thread of its own, so that an event loop goes on meanwhile."""
@@ -95,14 +102,19 @@ class Writer:
     def rollback(self) -> None:
         """Give the collected edits back to their space: its next save covers them.
 
+        A commit that is under way in another thread, of :meth:`commit_async` for example, is waited for.
+
         Raises:
             CheckpointError: the rows are already durable.
         """
-        if self.is_durable():
-            raise CheckpointError(
-                "this writer is committed: use space.rollback(epoch=...) to go back to an older state"
-            )
-        self.state = WriterState.ROLLED_BACK
+        with self._ending:
+            if self._has_begun and self.state is WriterState.OPEN:
+                self.state = WriterState.UNKNOWN  # Its commit was interrupted.
+            if self.is_durable():
+                raise CheckpointError(
+                    "this writer is committed: use space.rollback(epoch=...) to go back to an older state"
+                )
+            self.state = WriterState.ROLLED_BACK
 
     def is_durable(self) -> bool:
         """Tell whether the collected rows are durable."""
@@ -155,6 +167,7 @@ class CheckpointWriter(Writer):
     def __init__(self, store: CheckpointStore, kind: CheckpointKind, epoch: int | None = None) -> None:
         super().__init__(kind, epoch)
         self._store = store
+        self._expected: int | None = None
 
     def serves(self, store: CheckpointStore) -> bool:
         """Tell whether ``store`` is the one that the writer commits to."""
@@ -167,12 +180,12 @@ class CheckpointWriter(Writer):
             StoreFailedError: the store cannot tell before its ``reopen()``.
         """
         if self.state is WriterState.UNKNOWN and self._run is not None:
-            found = self._store.holds(self._expected_number, self._run)
+            found = self._expected is not None and self._store.holds(self._expected, self._run)
             self.state = WriterState.COMMITTED if found else WriterState.ROLLED_BACK
         return super().is_durable()
 
     def _publish(self, run: Run) -> None:
-        self._expected_number = self._store.next_number()
+        self._expected = self._store.next_number()
         try:
             self._require_base()
             self.receipt = self._store.append(run, self.epoch)

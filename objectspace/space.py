@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
@@ -379,6 +380,7 @@ class PersistedObjectSpace(ObjectSpace):
         self._room = cache_slots
         self._index_dirty: set[int] = set()
         self._flight: _Flight | None = None
+        self._is_torn = False
         self._load(_at or store.reader())
 
     @classmethod
@@ -423,16 +425,19 @@ class PersistedObjectSpace(ObjectSpace):
         run = Run(writer.kind)
         costs: dict[str, ObjectReceipt] = {}
         dirty = list(self._dirty.values())
-        for target in dirty:
-            costs[target._name] = self._collect(target, run)
+        with self._in_one_piece():
+            for target in dirty:
+                costs[target._name] = self._collect(target, run)
         index = {object_id: self._entries.get(object_id) for object_id in self._index_dirty}
         run.index = [row for object_id in sorted(index) if (row := self._index_row(object_id, index[object_id]))]
         writer.collect(run, self._reader)
+        self._is_torn = True
         for target in dirty:
             target._turn()
             self._lent[target._id] = target
         self._dirty, self._index_dirty = {}, set()
         self._flight = _Flight(writer, dirty, index, costs, started)
+        self._is_torn = False
 
     def _date(self, writer: Writer) -> None:
         """Let the checkpoint have the epoch that was sealed, where it would have an earlier one by itself."""
@@ -478,13 +483,20 @@ class PersistedObjectSpace(ObjectSpace):
         self._begin_save()
         if self._barriers:
             epoch = max(self._store.next_epoch(), self._last_sealed()) if epoch is None else epoch
-            for seal in self._barriers:
-                seal(epoch)
+            with self._in_one_piece():
+                for seal in self._barriers:
+                    seal(epoch)
         writer = self._store.writer(kind, epoch)
-        self.save(writer)
-        flight = self._flight
-        assert flight is not None
-        committed = writer.commit()
+        try:
+            self.save(writer)
+            flight = self._flight
+            assert flight is not None
+            committed = writer.commit()
+        except BaseException:
+            if writer.state is WriterState.OPEN:
+                with suppress(CheckpointError):  # Where the commit has come to its end, that is found out later.
+                    writer.rollback()
+            raise
         assert committed is not None
         receipt = replace(committed, seconds=time.perf_counter() - flight.started, objects=flight.costs)
         self._settle(durable=True)
@@ -499,7 +511,10 @@ class PersistedObjectSpace(ObjectSpace):
         self._usable()
         self._will_change()
         if self._flight is not None and self._flight.is_pending():
-            self._flight.writer.rollback()
+            with suppress(CheckpointError):  # A commit that was under way may have come to its end.
+                self._flight.writer.rollback()
+        if self._is_torn:
+            self._flight = None  # What is in memory is dropped in any case.
         self._resolve()
         if epoch is not None:
             self._store.truncate_after(self._store.reader(epoch=epoch).newest)
@@ -616,8 +631,10 @@ class PersistedObjectSpace(ObjectSpace):
     def _begin_save(self) -> None:
         self._usable()
         self._will_change()
+        self._require_whole()
         if self._flight is not None and self._flight.is_abandoned():
-            self._flight.writer.rollback()
+            with suppress(CheckpointError):  # Its commit was interrupted at its end.
+                self._flight.writer.rollback()
         if self._flight is not None and self._flight.is_pending():
             raise CheckpointProtocolError("two saves in flight: commit the writer of the first save, or roll it back")
         self._resolve()
@@ -627,7 +644,8 @@ class PersistedObjectSpace(ObjectSpace):
                 f"{self._store.path} has moved on since this space read it: somebody else has saved into it; take that"
                 " over with rollback(), and let one space write at a time"
             )
-        self._find_slipped()
+        with self._in_one_piece():
+            self._find_slipped()
 
     def _find_slipped(self) -> None:
         """Note what a bound method, kept from before a save, or code in C has changed without a word.
@@ -677,7 +695,9 @@ class PersistedObjectSpace(ObjectSpace):
 
     def _settle(self, durable: bool) -> None:
         """Drop the save in flight, or take it back; where what is stored now cannot be read, it stays in flight."""
+        self._require_whole()
         reader = self._store.reader() if durable else self._reader
+        self._is_torn = True
         flight, self._flight = self._flight, None
         assert flight is not None
         for target in flight.objects:
@@ -700,6 +720,29 @@ class PersistedObjectSpace(ObjectSpace):
                 self._evict(gently=False)
         else:
             self._index_dirty |= flight.index.keys()
+        self._is_torn = False
+
+    @contextmanager
+    def _in_one_piece(self) -> Iterator[None]:
+        """Do what an interruption must not cut in two; what is refused inside has changed nothing."""
+        self._is_torn = True
+        try:
+            yield
+        except MemoryError:
+            raise
+        except Exception:
+            self._is_torn = False
+            raise
+        self._is_torn = False
+
+    def _require_whole(self) -> None:
+        """Refuse to save what an interruption has left in its midst."""
+        if self._is_torn:
+            raise CheckpointProtocolError(
+                f"a save or its acknowledgement was interrupted in its midst (by Ctrl-C, or for want of memory): what"
+                f" is in memory is no longer sure, and nothing more of it is saved into {self._store.path}; go back to"
+                " the last checkpoint with rollback()"
+            )
 
     def _evict(self, *, gently: bool) -> None:
         """Drop clean slots, of the objects touched least recently first, until a quarter of the budget is free."""
@@ -729,6 +772,7 @@ class PersistedObjectSpace(ObjectSpace):
         self._held[handle._id] = held
 
     def _drop_edits(self) -> None:
+        self._is_torn = True
         self._dirty, self._index_dirty = {}, set()
         self._held, self._held_total = {}, 0
         handles, self._handles = self._handles, {}
@@ -745,6 +789,7 @@ class PersistedObjectSpace(ObjectSpace):
             handle._rename(self._entries[object_id][0])
             self._handles[object_id] = handle
         self._held, self._held_total = {}, 0
+        self._is_torn = False
 
     def _will_change(self) -> None:
         if self._read_only:

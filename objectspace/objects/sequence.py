@@ -203,20 +203,20 @@ class Sequenced:
         return between(left, right)
 
     def _insert(self, place: int, label: Label) -> None:
-        """Put a new label at ``place`` and note it as an edit."""
-        self.edits[label] = self.gone.pop(label, ABSENT)
+        """Put a new label at ``place`` and note it as an edit.
+
+        The label comes first: where an interruption comes between, there are more labels than elements, which shows.
+        """
         labels = self.labels
-        if isinstance(labels, range):
-            if not labels:
-                self.labels = [label] if isinstance(label, float) else range(label, label + 1)
-                return
-            if label == labels.stop:
-                self.labels = range(labels.start, labels.stop + 1)
-                return
-            if label == labels.start - 1:
-                self.labels = range(labels.start - 1, labels.stop)
-                return
-        self._listed().insert(place, label)
+        if isinstance(labels, range) and not labels:
+            self.labels = [label] if isinstance(label, float) else range(label, label + 1)
+        elif isinstance(labels, range) and label == labels.stop:
+            self.labels = range(labels.start, labels.stop + 1)
+        elif isinstance(labels, range) and label == labels.start - 1:
+            self.labels = range(labels.start - 1, labels.stop)
+        else:
+            self._listed().insert(place, label)
+        self.edits[label] = self.gone.pop(label, ABSENT)
 
     def _relabel(self, place: int, values: Sequence[Any]) -> None:
         """Make room at ``place`` by giving the elements around it new labels."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import time
 from multiprocessing.connection import Connection
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
@@ -63,3 +65,34 @@ def test_a_store_in_memory_is_copied_with_its_process() -> None:
     assert answers.recv() == 1
     work.join()
     assert space.checkpoint().slots == 1
+
+
+def read(path: Path) -> None:
+    """Read in a child what another process writes."""
+    with CheckpointStore(path, read_only=True) as store:
+        store.verify()
+
+
+def test_a_child_is_not_hung_by_a_commit_of_another_thread(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with PersistedObjectSpace.open(path) as space:
+        target, is_over = space.create_dictionary("d"), Event()
+
+        def commit() -> None:
+            while not is_over.is_set():
+                target.update({key: time.time() for key in range(2_000)})
+                space.checkpoint()
+
+        thread = Thread(target=commit)
+        thread.start()
+        try:
+            for work, given in [(space.store.checkpoints, ()), (read, (path,))] * 4:
+                child = FORK.Process(target=work, args=given)
+                child.start()
+                child.join(30)
+                is_hung = child.is_alive()
+                child.kill()
+                assert not is_hung
+        finally:
+            is_over.set()
+            thread.join()

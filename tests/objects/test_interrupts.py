@@ -1,0 +1,122 @@
+"""An interruption at any line of a checkpoint loses nothing in silence; a commit under way cannot be taken back."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from threading import Event
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from checkpoint import CheckpointError, CheckpointStore, Run
+from objectspace import CheckpointProtocolError, PersistedObjectSpace
+
+STEP = 5
+"""An interruption comes at each so many-th line."""
+
+
+def interrupted(work: Callable[[], object], lines: int) -> bool:
+    """Do some work with Ctrl-C after so many lines of the library; tell whether it came to that."""
+    left = iter(range(lines))
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_globals.get("__name__", "").split(".")[0] not in ("objectspace", "checkpoint"):
+            return None
+        if event == "line" and next(left, None) is None:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+def made() -> PersistedObjectSpace:
+    """Return a space with objects that are stored, and with changes of each."""
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    space.create_list("list").extend(range(60))
+    space.create_dictionary("dictionary").update(a=1)
+    space.create_sorted_set("sorted").update(range(9))
+    space.create_queue("queue").enqueue(1)
+    space.checkpoint()
+    space.get_list("list").insert(30, "new")
+    space.get_dictionary("dictionary").update(a=2, b=3)
+    space.get_sorted_set("sorted").discard(4)
+    space.get_queue("queue").enqueue(2)
+    space.create_stack("stack").push("new")
+    space.delete("queue")
+    return space
+
+
+def contents(space: PersistedObjectSpace) -> dict[str, Any]:
+    return {name: space.get(name).copy() for name in space}  # type: ignore[attr-defined]
+
+
+def test_an_interrupted_checkpoint_loses_nothing_in_silence() -> None:
+    before, after = contents(PersistedObjectSpace(made().store)), contents(made())
+    ends = set()
+    lines = 0
+    while True:
+        space = made()
+        came = interrupted(space.checkpoint, lines)
+        try:
+            space.checkpoint()
+        except CheckpointProtocolError as error:
+            ends.add("refused")
+            message = str(error)
+            space.rollback()
+            assert "interrupted in its midst" in message
+            assert contents(space) in (before, after)
+        else:
+            ends.add("saved")
+            assert contents(space) == after
+        assert contents(PersistedObjectSpace(space.store)) == contents(space)
+        space._check()
+        space.store.verify()
+        if not came:
+            break
+        lines += STEP
+    assert lines > 500
+    assert ends == {"refused", "saved"}
+
+
+def test_a_writer_is_not_taken_back_while_it_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    target = space.create_dictionary("d")
+    target["k"] = 1
+    space.checkpoint()
+    has_begun, may_end, append = Event(), Event(), CheckpointStore.append
+
+    def _slowly(self: CheckpointStore, run: Run, epoch: int | None = None) -> Any:
+        has_begun.set()
+        assert may_end.wait(10)
+        return append(self, run, epoch)
+
+    async def use() -> None:
+        target["k"] = 2
+        writer = space.store.writer()
+        space.save(writer)
+        with monkeypatch.context() as patch:
+            patch.setattr(CheckpointStore, "append", _slowly)
+            task = asyncio.create_task(writer.commit_async())
+            await asyncio.to_thread(has_begun.wait)
+            asyncio.get_running_loop().call_later(0.05, may_end.set)
+            task.cancel()
+            taken_back = asyncio.create_task(asyncio.to_thread(writer.rollback))
+            with pytest.raises(CheckpointError, match="this writer is committed"):
+                await taken_back
+
+    asyncio.run(use())
+    target["k"] = 1
+    space.checkpoint()
+    assert PersistedObjectSpace(space.store).get_dictionary("d") == {"k": 1}
