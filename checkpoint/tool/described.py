@@ -50,6 +50,7 @@ class Describer:
     def __init__(self, before: State, after: State) -> None:
         self._states = before, after
         self._rows: dict[str, tuple[Callable[[Slot, Payload], Row] | None, ...]] = {}
+        self._created: dict[int, str | None] = {}
 
     def names_of(self, change: Change) -> set[str]:
         """Return the names by which the object of a change may be asked for: its own, and its owner's or table's."""
@@ -134,6 +135,8 @@ class Describer:
 
     def _values(self, change: Change) -> tuple[Any, Any, Any]:
         if change.table is Table.INDEX:
+            if isinstance(change.new, IndexEntry):
+                self._created[change.object] = change.new.codec
             old, new = (list(entry) if isinstance(entry, IndexEntry) else None for entry in (change.old, change.new))
             return None, old, new
         assert not isinstance(change.old, IndexEntry)
@@ -158,7 +161,8 @@ class Describer:
     def _codec(self, change: Change) -> str | None:
         """Return how the object is stored; one that another one owns is a plain one."""
         rows = (state.index.get(change.name or "") for state in self._states[::-1])
-        return next((row[3] for row in rows if row is not None and row[0] == change.object), None)
+        known = (row[3] for row in rows if row is not None and row[0] == change.object)
+        return next(known, self._created.get(change.object))  # Changes that are not made yet are in no state.
 
     @cached_property
     def _owners(self) -> dict[int, tuple[str, Any, str | None]]:

@@ -60,7 +60,7 @@ def _restored(row: Any) -> Any:
     """Return a row with the values that JSON does not have, such as ``{"$date": ...}``, as what they are."""
     try:
         return importlib.import_module("objectspace.codec").restore(row)
-    except (ValueError, TypeError, AttributeError, RecursionError):
+    except (ValueError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError):
         return row  # a file from elsewhere may mean something else by a dollar
 
 

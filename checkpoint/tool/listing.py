@@ -160,21 +160,30 @@ def parts_with(source: Source, name: str, *points: str | None) -> Iterator[tuple
     Raises:
         CheckpointError: none has it, or several operators of a space do.
     """
-    operators: set[str | None] = set()
+    _require_one_operator(source, name, *points)
+    is_there = False
     missing: CheckpointError | None = None
     for part in source.parts(*points):
         state = State(part.readers[-1])
-        if name not in state:
+        if name in state:
+            is_there = True
+            yield part, state
+        else:
             missing = missing or _absence(state, name)
-            continue
-        operators.add(part.operator)
-        if len(operators) > 1:
-            raise CheckpointError(
-                f"operators {', '.join(sorted(map(str, operators)))} have an object {name!r}: name one with --operator"
-            )
-        yield part, state
-    if not operators:
+    if not is_there:
         raise missing or CheckpointError(f"there is no object {name!r}: {source.path} has no epoch yet")
+
+
+def _require_one_operator(source: Source, name: str, *points: str | None) -> None:
+    """Refuse an object that several operators have, before anything of it is shown."""
+    newest = source.chain.newest if source.is_location and source.operator is None else None
+    if newest is None or len(newest.lineage) < 2:
+        return
+    operators = {str(part.operator) for part in source.parts(*points) if name in State(part.readers[-1])}
+    if len(operators) > 1:
+        raise CheckpointError(
+            f"operators {', '.join(sorted(operators))} have an object {name!r}: name one with --operator"
+        )
 
 
 def _absence(state: State, name: str) -> CheckpointError:

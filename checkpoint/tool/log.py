@@ -132,7 +132,8 @@ def _written(store: CheckpointStore, shown: Sequence[CheckpointRecord]) -> dict[
     statement = "SELECT object, count(*) FROM state_item WHERE checkpoint = ? GROUP BY object"
     for number, counts in found.items():
         for object_id, count in query(store, statement, number):
-            counts[whole(names.get(object_id) or "owned objects")] += count
+            name = names.get(object_id)
+            counts["owned objects" if name is None else whole(name)] += count
     return {number: dict(counts.most_common()) for number, counts in found.items()}
 
 

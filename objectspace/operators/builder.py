@@ -26,7 +26,7 @@ from objectspace.operators.hash_agg import HashAgg
 from objectspace.operators.plan import Node, Plan
 from objectspace.operators.sessions import SessionWindow
 from objectspace.operators.simple_agg import SimpleAgg
-from objectspace.operators.sources import ROW_ID, check_name, source_schema
+from objectspace.operators.sources import ROW_ID, check_name, names_of, source_schema
 from objectspace.operators.top_n import GroupTopN, TopN
 from objectspace.operators.watermark_filter import WatermarkFilter
 from objectspace.operators.windows import Hop, Tumble
@@ -169,7 +169,7 @@ class Stream:
         self._require_same_pipeline(other)
         return compared(self, column, comparison, other)
 
-    def select(self, *names: str, **computed: Any) -> Stream:
+    def select(self, *names: str | Sequence[str], **computed: Any) -> Stream:
         """Keep some columns, and compute others.
 
         Args:
@@ -177,7 +177,7 @@ class Stream:
             computed: a column for each keyword: the name of another column, an expression, or a pair of a callable
                 over a row and the type of its results.
         """
-        columns = {name: col(name) for name in names}
+        columns = {name: col(name) for name in names_of(names)}
         for name, given in computed.items():
             columns[name] = expression(*given) if isinstance(given, tuple) else expression(given)
         structure = ", ".join(shown(name, made) for name, made in columns.items())
@@ -187,16 +187,17 @@ class Stream:
         """Keep all columns, and compute others, or some anew."""
         return self.select(*(name for name in self.columns if name not in computed), **computed)
 
-    def drop(self, *names: str) -> Stream:
+    def drop(self, *names: str | Sequence[str]) -> Stream:
         """Keep all columns but some."""
-        for name in names:
+        gone = names_of(names)
+        for name in gone:
             self.schema.place_of(name)
-        return self.select(*(name for name in self.columns if name not in names))
+        return self.select(*(name for name in self.columns if name not in gone))
 
-    def group_by(self, *names: str, **computed: Any) -> Grouped:
+    def group_by(self, *names: str | Sequence[str], **computed: Any) -> Grouped:
         """Group the rows by columns, which may be computed."""
         stream = self.with_columns(**computed) if computed else self
-        return Grouped(stream, (*names, *computed))
+        return Grouped(stream, (*names_of(names), *computed))
 
     def agg(self, **calls: AggCall) -> Stream:
         """Aggregate all rows into one, which is there from the first epoch on."""
@@ -207,7 +208,7 @@ class Stream:
         counted = self.select(*self.columns).group_by(*self.columns).agg(_rows=AggCall("count"))
         return counted.select(*self.columns)
 
-    def dedup(self, *names: str) -> Stream:
+    def dedup(self, *names: str | Sequence[str]) -> Stream:
         """Keep the first row of each key, of an append-only stream: the earliest epoch, then the smallest stream key.
 
         Raises:
@@ -215,9 +216,9 @@ class Stream:
         """
         if not self.node.append_only:
             raise SchemaError("dedup() takes an append-only stream: use distinct() or group_by(...).top_n(1, order_by)")
-        return self.then(
-            "Dedup", ", ".join(names), _maker(Dedup, self.schema, key=list(names)), keys=names, append_only=True
-        )
+        keys = names_of(names)
+        make = _maker(Dedup, self.schema, key=list(keys))
+        return self.then("Dedup", ", ".join(keys), make, keys=keys, append_only=True)
 
     def top_n(
         self,

@@ -8,6 +8,7 @@ from typing import Any, cast
 from objectspace.operators.builder import Stream
 from objectspace.operators.computed import Rekey
 from objectspace.operators.materialize import Conflict, Materialize
+from objectspace.operators.sources import names_of
 from objectspace.relational import TableSchema
 
 
@@ -20,7 +21,7 @@ def kept(
 ) -> Stream:
     """Return the changes of a table that keeps a stream: see :meth:`Stream.materialize`."""
     if key is not None:
-        before, columns = stream.schema, list(key)
+        before, columns = stream.schema, list(names_of([key if isinstance(key, str) else list(key)]))
         schema = TableSchema(before.columns, columns, watermark_column=before.watermark_column)
         stream = stream.then("Rekey", ", ".join(columns), lambda: Rekey(schema))
     given, chosen = stream.schema, cast(Conflict, conflict or "overwrite")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from objectspace.relational import Column, SchemaError, TableSchema
@@ -10,6 +10,20 @@ from objectspace.relational.schema import KeyPart
 
 ROW_ID = "_row"
 """The hidden key of a source that was declared without one."""
+
+
+def names_of(given: Iterable[str | Iterable[str]]) -> tuple[str, ...]:
+    """Return the names of columns that are given one by one, or together in a list or tuple.
+
+    >>> names_of(["a", ["b", "c"]])
+    ('a', 'b', 'c')
+    """
+    names: list[Any] = []
+    for one in given:
+        names += one if isinstance(one, list | tuple) else [one]
+    if strange := [name for name in names if not isinstance(name, str)]:
+        raise SchemaError(f"a column is given by its name: found {strange[0]!r:.200}")
+    return tuple(names)
 
 
 def check_name(name: str) -> None:

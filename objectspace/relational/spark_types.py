@@ -27,6 +27,10 @@ _TO_SPARK = {
 _FROM_SPARK = {spark: kind for kind, spark in _TO_SPARK.items()} | {"byte": "int16"}
 
 
+_COLLATIONS = "__COLLATIONS"
+"""Under which Spark keeps the collations of a column in its metadata."""
+
+
 def to_struct(columns: Iterable[Column]) -> dict[str, Any]:
     """Return columns as the JSON value of a ``StructType``."""
     return {"type": "struct", "fields": [_field(column.name, column.type, column.nullable) for column in columns]}
@@ -38,7 +42,21 @@ def columns_of(struct: Mapping[str, Any]) -> list[Column]:
     Raises:
         SchemaError: a type has no match.
     """
-    return [Column(field["name"], _kind(field["type"]), bool(field["nullable"])) for field in struct["fields"]]
+    return [Column(field["name"], _kind_of(field), bool(field["nullable"])) for field in struct["fields"]]
+
+
+def _kind_of(field: Mapping[str, Any]) -> DataType:
+    """Return the type of a field, and say which it is where there is none."""
+    try:
+        found = _kind(field["type"])
+    except SchemaError as error:
+        raise SchemaError(f"column {field['name']!r}: {error}") from None
+    if collations := field.get("metadata", {}).get(_COLLATIONS):
+        raise SchemaError(
+            f"column {field['name']!r} is text with a collation ({', '.join(map(str, collations.values()))}), and text"
+            f" is compared by its letters here: cast it, with collate({field['name']}, 'UTF8_BINARY')"
+        )
+    return found
 
 
 def _field(name: str, kind: DataType, nullable: bool) -> dict[str, Any]:
@@ -58,7 +76,7 @@ def _kind(spark: Any) -> DataType:
     if isinstance(spark, Mapping) and spark["type"] == "array":
         return DataType("list", element=_kind(spark["elementType"]))
     if isinstance(spark, Mapping) and spark["type"] == "struct":
-        return DataType("struct", fields=tuple((field["name"], _kind(field["type"])) for field in spark["fields"]))
+        return DataType("struct", fields=tuple((field["name"], _kind_of(field)) for field in spark["fields"]))
     if isinstance(spark, str) and spark.startswith("decimal("):
         return parse_type(spark)
     if isinstance(spark, str) and spark.startswith("time("):

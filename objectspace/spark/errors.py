@@ -50,6 +50,11 @@ _LAST_LINE = re.compile(
 
 _PLACE = re.compile(r'^ +File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)', re.MULTILINE)
 
+_INSTALLED = re.compile(
+    r"[/\\](?:site-packages|dist-packages|lib[/\\]python3\.\d+|objectspace|checkpoint|pyspark)[/\\]|<frozen"
+)
+"""Files that are not the user's own."""
+
 _ABORTED = re.compile(r"Job aborted due to stage failure: (?P<said>[^\n]+)")
 
 
@@ -84,11 +89,13 @@ def _said(text: str) -> str | None:
     if found["alone"]:
         return f"{found['alone'].rpartition('.')[2]}{_place(text[remote : found.start()])}"
     kind, said = found["kind"].rpartition(".")[2], found["said"].strip()
-    ours = found["kind"].startswith(("objectspace.", "checkpoint."))
-    return said if ours else f"{kind}: {said}"
+    if found["kind"].startswith(("objectspace.", "checkpoint.")):
+        return said
+    return f"{kind}: {said}{_place(text[remote : found.start()])}"
 
 
 def _place(traceback: str) -> str:
-    """Return where an error without a message was raised."""
-    places = list(_PLACE.finditer(traceback))
-    return " in {function}, line {line} of {file}".format(**places[-1].groupdict()) if places else ""
+    """Return where an error was raised: the last place in code of the user, where there is one."""
+    places = [place.groupdict() for place in _PLACE.finditer(traceback)]
+    own = [place for place in places if not _INSTALLED.search(place["file"])]
+    return " (in {function}, line {line} of {file})".format(**(own or places)[-1]) if places else ""

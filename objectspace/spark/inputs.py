@@ -130,7 +130,7 @@ def keyed_schema(frame: DataFrame, op_column: str | None, key: Sequence[object])
     """Return the schema of the changes of a source; a key column takes NULL no more than its DataFrame says."""
     found = schema_of(frame, op_column)
     require_plain_names(found.names)
-    return TableSchema.from_spark(found, list(key))  # type: ignore[arg-type]
+    return TableSchema.from_spark(found, [key] if isinstance(key, str) else list(key))  # type: ignore[arg-type]
 
 
 def require_shared(location: Location) -> None:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual
+from pyspark.sql.types import StructType
 
 from objectspace.relational import RowError, TableSchema
 
 _LOWER, _UPPER = (GreaterThan, GreaterThanOrEqual), (LessThan, LessThanOrEqual)
+_COMPARISONS = (EqualTo, *_LOWER, *_UPPER)
+
+_DIGITS = 28
+"""Of the default context of Python's decimals."""
 
 
 @dataclass(frozen=True)
@@ -34,22 +40,27 @@ class Bounds:
         return bool(self.prefix) or self.lower is not None or self.upper is not None
 
 
-def bounds_of(schema: TableSchema, filters: Iterable[Filter]) -> Bounds:
+def bounds_of(schema: TableSchema, filters: Iterable[Filter], read_as: StructType | None = None) -> Bounds:
     """Return the bounds that some filters set together; Spark looks at what lies within them once more.
 
     Args:
         schema: the schema of the table.
         filters: the filters, all of which hold.
+        read_as: the schema that the table is read with; a column that is read as another type sets no bound.
 
     >>> from objectspace.relational import Column
     >>> schema = TableSchema([Column("a", "int64"), Column("b", "int64")], ["a", "b"])
     >>> bounds_of(schema, [GreaterThan(("b",), 5), EqualTo(("a",), 1)])
     Bounds(prefix=(1,), lower=(5,), upper=None, inclusive=(False, True))
     """
+    as_stored = _read_as_stored(schema, read_as)
     by_column: dict[str, list[Any]] = {}
     for one in filters:
-        if isinstance(one, EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual):
-            by_column.setdefault(".".join(one.attribute), []).append(one)
+        if not isinstance(one, _COMPARISONS) or _may_be_rounded(one.value):
+            continue
+        name, *fields = one.attribute
+        if not fields and name in as_stored:
+            by_column.setdefault(name, []).append(one)
     prefix: list[Any] = []
     for name, _ in schema.primary_key:
         found = by_column.get(name, [])
@@ -58,6 +69,19 @@ def bounds_of(schema: TableSchema, filters: Iterable[Filter]) -> Bounds:
             return _checked(schema, _ranged(tuple(prefix), found))
         prefix.append(equal[0])
     return _checked(schema, Bounds(tuple(prefix)))
+
+
+def _read_as_stored(schema: TableSchema, read_as: StructType | None) -> set[str]:
+    """Return the columns that are read as the type that they have."""
+    own = {field.name: field.dataType for field in StructType.fromJson(schema.to_spark()).fields}
+    if read_as is None:
+        return set(own)
+    return {field.name for field in read_as.fields if own.get(field.name) == field.dataType}
+
+
+def _may_be_rounded(value: Any) -> bool:
+    """Tell whether a literal may not be the one of the filter: PySpark makes Decimals with 28 digits."""
+    return isinstance(value, Decimal) and len(value.as_tuple().digits) >= _DIGITS
 
 
 def _ranged(prefix: tuple[Any, ...], filters: Sequence[Any]) -> Bounds:

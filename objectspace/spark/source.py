@@ -439,7 +439,7 @@ class FilteredReader(SpaceReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Take filters, and return all of them: Spark looks at what is left once more."""
-        self._bounds = bounds_of(self._subject.table_schema(), filters)
+        self._bounds = bounds_of(self._subject.table_schema(), filters, self._schema)
         return filters
 
 

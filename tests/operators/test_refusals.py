@@ -205,3 +205,17 @@ def test_without_a_stream_key_the_least_row_of_an_epoch_is_kept(rows: list[Any])
     dedup = opened(Dedup(plain, ["k"]))
     given(dedup, plain, *[("+", row) for row in rows])
     assert dedup.barrier(1)[0].rows() == [("+", ("a", 1))]
+
+
+def test_names_of_columns_may_come_in_a_list() -> None:
+    pipeline = Pipeline()
+    rows = pipeline.source("rows", {"ab": "int64", "a": "int64", "b": "int64"}, key="ab", append_only=True)
+    assert [name for name, _ in rows.schema.primary_key] == ["ab"]
+    assert rows.select(["a", "b"]).columns == rows.drop(["ab"]).columns == ("a", "b")
+    assert rows.dedup(["a"]).node.keys == rows.dedup("a").node.keys
+    assert rows.group_by(["a", "b"]).names == rows.group_by("a", "b").names
+    for give in (rows.select, rows.drop, rows.group_by, rows.dedup):
+        with pytest.raises(SchemaError, match="a column is given by its name: found 5"):
+            give([5])
+    with pytest.raises(SchemaError, match=r"given by its name: found \('a', 'desc'\)"):
+        rows.materialize("t", key=[("a", "desc")])  # type: ignore[list-item]

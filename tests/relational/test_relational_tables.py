@@ -509,3 +509,19 @@ def test_what_is_no_schema_and_no_change_is_refused_in_words() -> None:
         filled().write_chunk([5])  # type: ignore[list-item]
     with pytest.raises(SchemaError, match="Spark's type map has no match"):
         TableSchema.from_spark({"fields": [{"name": "m", "type": {"type": "map"}, "nullable": True}]})
+    with pytest.raises(SchemaError, match="column 'm'"):
+        TableSchema.from_spark({"fields": [{"name": "m", "type": {"type": "map"}, "nullable": True}]})
+
+
+def test_text_with_a_collation_is_refused() -> None:
+    collated = {
+        "name": "s",
+        "type": "string",
+        "nullable": True,
+        "metadata": {"__COLLATIONS": {"s": "spark.UTF8_LCASE"}},
+    }
+    with pytest.raises(SchemaError, match=r"column 's' is text with a collation \(spark.UTF8_LCASE\)"):
+        TableSchema.from_spark({"fields": [collated]})
+    inside = {"name": "outer", "type": {"type": "struct", "fields": [collated]}, "nullable": True}
+    with pytest.raises(SchemaError, match="collation"):
+        TableSchema.from_spark({"fields": [inside]})

@@ -26,8 +26,8 @@ LOST = (
 @pytest.mark.parametrize(
     ("message", "said"),
     [
-        (f"{PYTHON}ZeroDivisionError: by zero\n{STACK}", "ZeroDivisionError: by zero"),
-        (f"{PYTHON}AssertionError\n{STACK}", "AssertionError in process, line 3 of job.py"),
+        (f"{PYTHON}ZeroDivisionError: by zero\n{STACK}", "ZeroDivisionError: by zero (in process, line 3 of job.py)"),
+        (f"{PYTHON}AssertionError\n{STACK}", "AssertionError (in process, line 3 of job.py)"),
         (f"{PYTHON}checkpoint.errors.CheckpointError: the disk is full\n{STACK}", "the disk is full"),
         (f"{LOST}\n{STACK}", LOST.partition("failure: ")[2].partition(".\n")[0]),
     ],

@@ -405,3 +405,16 @@ def test_children_of_a_tree_are_counted_over_all_shards(tool: Tool, stock: Path)
         row for row in rows(tool, "ls", stock, "--tree", "--children", 1, "--json") if row["kind"] == "KeyValueTable"
     )
     assert (len(listed["owned"]), listed["more"]) == (1, 1)
+
+
+def test_an_object_of_several_operators_is_refused_before_anything_is_shown(tool: Tool, tmp_path: Path) -> None:
+    chain = Chain.open_or_create(location_at(tmp_path / "space"), 1)
+    plan = chain.begin(SourcePosition("q", 0), ["alpha", "beta"], cache=str(tmp_path / "cache"))
+    assert plan is not None
+    full = run_of({f"k{number}": number for number in range(20)}, CheckpointKind.FULL)
+    chain.publish(plan, {name: [save_run(each, 0, full)] for name, each in plan.operators.items()})
+    for limit in (0, 3):
+        found = tool("show", tmp_path / "space", "counts", "-n", limit)
+        assert (found.exit_code, found.stdout) == (2, "")
+        assert "operators alpha, beta have an object 'counts': name one with --operator" in found.stderr
+    assert tool("show", tmp_path / "space", "counts", "--operator", "beta").exit_code == 0

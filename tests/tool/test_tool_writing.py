@@ -488,3 +488,31 @@ def test_a_patch_whose_place_in_the_order_of_insertion_is_taken_is_refused(tool:
         found = tool("apply", tmp_path / "fork.db", patch)
         assert (found.exit_code, "nothing was written" in found.stderr) == (code, bool(code))
     assert contents(tmp_path / "fork.db", "sorted") == {1, 2, 7}
+
+
+def test_what_would_create_a_tensor_is_described(tool: Tool, tmp_path: Path) -> None:
+    path, fork, patch = tmp_path / "state.db", tmp_path / "fork.db", tmp_path / "p.jsonl"
+    with PersistedObjectSpace.open(path) as space:
+        space.create_value("", 1)
+        space.checkpoint()
+        space.create_tensor("t", (3,), "f4")[1] = 5
+        space.checkpoint()
+    assert tool("fork", path, fork, 1).exit_code == 0
+    assert tool("diff", path, "--patch", patch).exit_code == 1
+    tried = tool("apply", fork, patch, "--dry-run")
+    assert (tried.exit_code, "5.0" in tried.output) == (0, True)
+    assert tool("revert", path, "HEAD").exit_code == 0
+    assert tool("revert", path, "HEAD", "--dry-run").exit_code == 0
+    assert {
+        name
+        for line in tool("log", path, "--objects", "--json").output.splitlines()
+        for name in json.loads(line)["objects"]
+    } == {"", "t"}
+
+
+def test_values_with_a_dollar_that_are_none_of_ours_are_imported_as_they_are(tool: Tool, tmp_path: Path) -> None:
+    values = [{"$decimal": "x"}, {"$complex": [1]}, {"$timedelta": [9_999_999_999, 0, 0]}, {"$date": "x"}]
+    rows, path = tmp_path / "rows.jsonl", tmp_path / "new.db"
+    rows.write_text("".join(json.dumps(value) + "\n" for value in values))
+    assert tool("import", path, rows, "given").exit_code == 0
+    assert contents(path, "given") == values
