@@ -162,8 +162,11 @@ def array_of(values: Iterable[Any], column: Column) -> pa.Array:
     except (pa.ArrowInvalid, OverflowError, TypeError, ValueError) as error:
         raise RowError(
             f"column {column.name!r} ({column.type}) has a value that Arrow's {arrow_type(column.type)} cannot hold:"
-            f" {error}"
+            f" {error}{_DECIMALS if str(column.type) == 'decimal' else ''}"
         ) from None
+
+
+_DECIMALS = "; give it a type with fewer digits after the point, with .cast('decimal(38,0)') for example"
 
 
 def _fitting(values: list[Any], kind: DataType) -> list[Any]:

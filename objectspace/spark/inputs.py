@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
@@ -112,7 +113,7 @@ def wide(sources: Sequence[Declared], frames: Mapping[str, DataFrame]) -> DataFr
     """
     if len(sources) == 1:
         return frames[sources[0].name]
-    shapes = {one.name: one.frame.schema for one in sources}
+    shapes = {one.name: StructType.fromJson(_nullable(one.frame.schema.jsonValue())) for one in sources}
     return reduce(DataFrame.unionByName, (_tagged(name, frame, shapes) for name, frame in frames.items()))
 
 
@@ -120,10 +121,25 @@ def _tagged(source: str, frame: DataFrame, shapes: Mapping[str, StructType]) -> 
     columns = [sf.lit(source).alias(TAG)]
     for name, shape in shapes.items():
         if name == source:
-            columns.append(sf.struct(*(sf.col(f"`{field}`") for field in shape.names)).alias(name))
+            columns.append(sf.struct(*(sf.col(f"`{field}`") for field in shape.names)).cast(shape).alias(name))
         else:
             columns.append(sf.lit(None).cast(shape).alias(name))
     return frame.select(*columns)
+
+
+def _nullable(shape: Any) -> Any:
+    """Return the JSON value of a type that takes NULL everywhere: the rows of one source have none of another's fields.
+
+    Arrow does not read a NULL of a struct whose fields take none.
+    """
+    if isinstance(shape, list):
+        return [_nullable(one) for one in shape]
+    if not isinstance(shape, dict):
+        return shape
+    return {name: name in _TAKES_NULL or _nullable(value) for name, value in shape.items()}
+
+
+_TAKES_NULL = frozenset({"nullable", "containsNull", "valueContainsNull"})
 
 
 def keyed_schema(frame: DataFrame, op_column: str | None, key: Sequence[object]) -> TableSchema:

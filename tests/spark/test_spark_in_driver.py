@@ -12,7 +12,7 @@ from itertools import cycle
 from operator import methodcaller
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -20,15 +20,17 @@ from pyspark.sql import DataFrame, SparkSession
 from checkpoint import CheckpointError, CorruptStoreError
 from checkpoint.chain import Chain, EpochPlan, SourcePosition, location_at
 from checkpoint.session import PAGE_BYTES
+from objectspace.operators import Node, col, count, max_, sum_
 from objectspace.operators import Operator as LocalOperator
 from objectspace.operators import Pipeline as Local
-from objectspace.operators import col, count, max_, sum_
 from objectspace.operators.computed import Relabel
 from objectspace.spark import EpochProgress, Operator, Pipeline, RunningAggregate, held, placement
 from objectspace.spark import in_driver as module
 from objectspace.spark.executor import collecting_seldom, open_shard, save_shard
 from objectspace.spark.held import HeldShards
+from objectspace.spark.inputs import Declared, wide
 from objectspace.spark.placement import DRIVER_ROWS, PAUSE, TRIAL, Placement, runs_code_of_users
+from objectspace.spark.tasks import TAG
 from tests.operators.pipeline_trees import SCHEMA, World
 from tests.spark.drivers import Driver, micro_batch
 from tests.spark.frames import Frames
@@ -295,3 +297,11 @@ def test_a_damaged_cache_of_the_driver_is_made_anew(tmp_path: Path) -> None:
     with shards.turn(), shards.open(again, 0) as space:
         assert len(space.get("counts").copy()) == 4000
     shards.release()
+
+
+def test_rows_of_two_sources_with_columns_that_take_no_null_are_fetched(spark: SparkSession) -> None:
+    frames = {name: spark.sql("SELECT 1L AS id, 'x' AS x, array(1) AS y") for name in ("a", "b")}
+    declared = [Declared(name, frame, None, cast(Node, None), False) for name, frame in frames.items()]
+    row = {"id": 1, "x": "x", "y": [1]}
+    found = module.fetched(wide(declared, frames), 10).to_pylist()
+    assert sorted(found, key=str) == [{TAG: "a", "a": row, "b": None}, {TAG: "b", "a": None, "b": row}]
