@@ -19,7 +19,7 @@ class WriterLock:
     Who holds it is told by a second file, since the lock file itself may be emptied by whoever tries next.
 
     Args:
-        path: the store file; two links to one file are one store.
+        path: the store file; symbolic links to it are the same store, and hard links must not be used.
 
     Raises:
         StoreLockedError: another handle holds it, in this process or another one.

@@ -399,6 +399,9 @@ class List(list[T], PersistedObject):
         for item in list(self._home.reader().items(self._id)):
             label: Any = item.slot
             text = item_text(item)
+            if not sequence.knows(label):  # An interruption has cut a removal in two.
+                self._start_anew()
+                return
             if label in sequence.edits or (label not in sequence.gone and self._is_unlike(label, text)):
                 sequence.edits[label] = Fingerprint(hash(text))
         sequence.append(list.__len__(self) - len(sequence.labels))

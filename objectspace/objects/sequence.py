@@ -84,19 +84,23 @@ class Sequenced:
         self.remove_all(place, [old])
 
     def remove_all(self, start: int, olds: Sequence[Any]) -> None:
-        """Note that the elements from ``start`` on, whose values were ``olds``, are removed."""
+        """Note that the elements from ``start`` on, whose values were ``olds``, are removed.
+
+        The labels go first: where an interruption comes between, there are fewer labels than elements, which shows.
+        """
         stop = start + len(olds)
-        for label, old in zip(self.labels[start:stop], olds, strict=True):
-            known = self.edits.pop(label) if label in self.edits else self.stored(label, old)
-            if known is not ABSENT:
-                self.gone[label] = known
-            self.prints.pop(label, None)
+        removed = self.labels[start:stop]
         if isinstance(self.labels, range) and stop == len(self.labels):
             self.labels = self.labels[:start]
         elif isinstance(self.labels, range) and start == 0:
             self.labels = self.labels[stop:]
         else:
             del self._listed()[start:stop]
+        for label, old in zip(removed, olds, strict=True):
+            known = self.edits.pop(label) if label in self.edits else self.stored(label, old)
+            if known is not ABSENT:
+                self.gone[label] = known
+            self.prints.pop(label, None)
 
     def rows(self, object_id: int, values: Sequence[Any], encode: Any) -> list[ItemRow]:
         """Return the rows of the open page.
@@ -153,6 +157,10 @@ class Sequenced:
                 self.edits[label] = stored
             elif stored is not ABSENT:
                 self.gone[label] = stored
+
+    def knows(self, label: Label) -> bool:
+        """Tell whether a stored label is that of an element, or noted as gone. Time: O(log n)."""
+        return label in self.gone or self._has(label)
 
     def place(self, label: Label) -> int:
         """Return the index of a label. Time: O(log n)."""

@@ -544,7 +544,8 @@ def kind_of(value: Any) -> DataType | None:
     for cls, kind in _LITERALS:
         if isinstance(value, cls):
             return DataType(kind)
-    raise SchemaError(f"{value!r} is a {type(value).__name__}: no column type has such values")
+    hint = ": in a pipeline use col() and lit() of objectspace.operators" if type(value).__name__ == "Column" else ""
+    raise SchemaError(f"{value!r} is a {type(value).__name__}: no column type has such values{hint}")
 
 
 _TEXT = ("string",)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from functools import partial
 from threading import Event
 from types import FrameType
 from typing import Any
@@ -120,3 +121,27 @@ def test_a_writer_is_not_taken_back_while_it_commits(monkeypatch: pytest.MonkeyP
     target["k"] = 1
     space.checkpoint()
     assert PersistedObjectSpace(space.store).get_dictionary("d") == {"k": 1}
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda numbers: numbers.insert(30, "new"),
+        lambda numbers: numbers.__delitem__(slice(20, 40)),
+        lambda numbers: numbers.pop(0),
+        lambda numbers: numbers.__setitem__(slice(10, 12), ["a", "b", "c"]),
+    ],
+)
+def test_an_interrupted_edit_of_a_list_leaves_what_can_be_read(edit: Callable[[Any], object]) -> None:
+    lines, came = 0, True
+    while came:
+        space = PersistedObjectSpace(CheckpointStore(":memory:"))
+        numbers = space.create_list("l")
+        numbers.extend(range(60))
+        space.checkpoint()
+        came = interrupted(partial(edit, numbers), lines)
+        space.checkpoint()
+        assert list(PersistedObjectSpace(space.store).get_list("l")) == list(numbers)
+        space._check()
+        lines += 1
+    assert lines > 10
