@@ -30,6 +30,7 @@ from objectspace.errors import (
     DamagedObjectError,
     NameInUseError,
     ObjectNotFoundError,
+    ObjectSpaceError,
     WrongKindError,
 )
 from objectspace.factory import ObjectFactory
@@ -724,13 +725,11 @@ class PersistedObjectSpace(ObjectSpace):
 
     @contextmanager
     def _in_one_piece(self) -> Iterator[None]:
-        """Do what an interruption must not cut in two; what is refused inside has changed nothing."""
+        """Do what an interruption must not cut in two: any error but those by which values and calls are refused."""
         self._is_torn = True
         try:
             yield
-        except MemoryError:
-            raise
-        except Exception:
+        except (CheckpointError, ObjectSpaceError, TypeError, ValueError):
             self._is_torn = False
             raise
         self._is_torn = False

@@ -119,7 +119,7 @@ class Silent:
 
 @pytest.mark.parametrize(
     ("kills", "told"),
-    [(False, r"AssertionError in process, line \d+ of "), (True, "Python worker exited unexpectedly")],
+    [(False, r"AssertionError \(in process, line \d+ of "), (True, "Python worker exited unexpectedly")],
 )
 def test_a_task_that_ends_without_a_message_is_told_in_words(
     stream: DataFrame, tmp_path: Path, kills: bool, told: str
