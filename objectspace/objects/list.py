@@ -262,16 +262,18 @@ class List(list[T], PersistedObject):
         twin, sequence = self._twin, self._sequence
         if twin is None:
             return
-        self._twin = None
+        sequence.is_torn, self._twin = True, None
         self.__class__ = _Watched
         changed = list(compress(range(len(twin)), map(is_not, twin, self)))
         if len(self) >= len(twin) and len(changed) * 2 <= len(twin):
             for place in changed:
                 sequence.set(place, twin[place])
             sequence.append(len(self) - len(twin))
+            sequence.is_torn = False
             return
         values = list(self)
         list.__setitem__(self, slice(None), twin)
+        sequence.is_torn = False
         self[:] = values
 
     def _rows(self) -> list[ItemRow]:
@@ -382,26 +384,27 @@ class List(list[T], PersistedObject):
         return values
 
     def _has_slipped(self) -> bool:
-        return not self._fresh and self._twin is None and list.__len__(self) != len(self._sequence.labels)
+        if self._fresh or self._twin is not None:
+            return False
+        return self._sequence.is_torn or list.__len__(self) != len(self._sequence.labels)
 
     def _is_astray(self) -> bool:
         """Tell whether the length has changed past all notes; elements at the end are none of that after an append."""
+        if self._sequence.is_torn and not self._fresh:
+            return True
         added = list.__len__(self) - len(self._sequence.labels)
         return added != 0 and self._has_slipped() and (added < 0 or "append" not in self.__dict__)
 
     def _note_slip(self) -> None:
         self._wake_rest()
         sequence = self._sequence
-        if list.__len__(self) < len(sequence.labels) or sequence.flight is not None:
+        if sequence.is_torn or list.__len__(self) < len(sequence.labels) or sequence.flight is not None:
             # Which labels were those of the elements that are gone, or what the save will have stored, nobody can tell.
             self._start_anew()
             return
         for item in list(self._home.reader().items(self._id)):
             label: Any = item.slot
             text = item_text(item)
-            if not sequence.knows(label):  # An interruption has cut a removal in two.
-                self._start_anew()
-                return
             if label in sequence.edits or (label not in sequence.gone and self._is_unlike(label, text)):
                 sequence.edits[label] = Fingerprint(hash(text))
         sequence.append(list.__len__(self) - len(sequence.labels))

@@ -32,6 +32,8 @@ class Sequenced:
         self.strays: dict[Label, Fingerprint] = {}
         self.prints: dict[Label, int] = {}
         self._new_prints: dict[Label, int] = {}
+        self.is_torn = False
+        """Whether an interruption has cut a note in two: nobody can tell then which labels are whose."""
 
     def stored(self, label: Label, value: Any) -> Any:
         """Return what is stored of an element: an atom, or the fingerprint of another value."""
@@ -72,22 +74,22 @@ class Sequenced:
 
     def insert(self, place: int, values: Sequence[Any]) -> None:
         """Note that an element is being inserted at ``place`` into a sequence of ``values``."""
+        self.is_torn = True
         label = self._between(place)
         if label is None:
             self._relabel(place, values)
             label = self._between(place)
         assert label is not None
         self._insert(place, label)
+        self.is_torn = False
 
     def remove(self, place: int, old: Any) -> None:
         """Note that the element at ``place``, whose value was ``old``, is removed."""
         self.remove_all(place, [old])
 
     def remove_all(self, start: int, olds: Sequence[Any]) -> None:
-        """Note that the elements from ``start`` on, whose values were ``olds``, are removed.
-
-        The labels go first: where an interruption comes between, there are fewer labels than elements, which shows.
-        """
+        """Note that the elements from ``start`` on, whose values were ``olds``, are removed."""
+        self.is_torn = True
         stop = start + len(olds)
         removed = self.labels[start:stop]
         if isinstance(self.labels, range) and stop == len(self.labels):
@@ -101,6 +103,7 @@ class Sequenced:
             if known is not ABSENT:
                 self.gone[label] = known
             self.prints.pop(label, None)
+        self.is_torn = False
 
     def rows(self, object_id: int, values: Sequence[Any], encode: Any) -> list[ItemRow]:
         """Return the rows of the open page.
@@ -158,10 +161,6 @@ class Sequenced:
             elif stored is not ABSENT:
                 self.gone[label] = stored
 
-    def knows(self, label: Label) -> bool:
-        """Tell whether a stored label is that of an element, or noted as gone. Time: O(log n)."""
-        return label in self.gone or self._has(label)
-
     def place(self, label: Label) -> int:
         """Return the index of a label. Time: O(log n)."""
         if isinstance(self.labels, range):
@@ -211,10 +210,7 @@ class Sequenced:
         return between(left, right)
 
     def _insert(self, place: int, label: Label) -> None:
-        """Put a new label at ``place`` and note it as an edit.
-
-        The label comes first: where an interruption comes between, there are more labels than elements, which shows.
-        """
+        """Put a new label at ``place`` and note it as an edit."""
         labels = self.labels
         if isinstance(labels, range) and not labels:
             self.labels = [label] if isinstance(label, float) else range(label, label + 1)
