@@ -78,6 +78,7 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
         table = self._table
         if self._fresh:
             return table.rows()
+        table.require_whole()
         edits, object_id = table.edits, self._id
         keys = sorted(edits)
         values = list(map(dict.__getitem__, repeat(table.live), keys))

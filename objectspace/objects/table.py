@@ -17,7 +17,7 @@ from checkpoint.reader import Reader, StoredItem
 from checkpoint.run import ItemRow, Payload, Slot
 from objectspace import keys
 from objectspace.codec import ATOMS, Unencodable, decode_together, encode
-from objectspace.errors import UnencodableValueError
+from objectspace.errors import CheckpointProtocolError, UnencodableValueError
 from objectspace.keys import INT64_MAX, INT64_MIN
 from objectspace.objects import limits
 from objectspace.objects.base import ABSENT, Fingerprint, unchanged
@@ -302,6 +302,7 @@ class SlotTable:
         """Return the rows of the open page."""
         if self.owner._fresh:
             return self._all_rows()
+        self.require_whole()
         ranks = self.ranks
         if ranks is not None and self.next_rank > self.rank_base:
             # Ranks of keys that came and went between two saves are free again: such keys leave no trace.
@@ -312,6 +313,21 @@ class SlotTable:
             rows = [row for key, stored in self.edits.items() if (row := self._row(key, stored)) is not None]
         object_id = self.owner._id
         return rows + [(object_id, slot, None, None) for slot in map(self._known_slot, self.gone)]
+
+    def require_whole(self) -> None:
+        """Refuse to save an edit that an interruption has cut in two.
+
+        Raises:
+            CheckpointProtocolError: what is noted is not what is there.
+
+        Time: O(dirty slots).
+        """
+        live = dict.keys(self.live)
+        if not (self.edits.keys() <= live and self.gone.keys().isdisjoint(live)):
+            raise CheckpointProtocolError(
+                f"{self.owner._describe()}: an edit was interrupted in its midst (by Ctrl-C, or for want of memory);"
+                " nothing was saved: go back to the last checkpoint with rollback() of the space"
+            )
 
     def _row(self, key: Any, stored: Any) -> ItemRow | None:
         """Return the row of a slot that was set, ``None`` where it holds what is stored."""

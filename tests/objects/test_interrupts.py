@@ -145,3 +145,22 @@ def test_an_interrupted_edit_of_a_list_leaves_what_can_be_read(edit: Callable[[A
         space._check()
         lines += 1
     assert lines > 10
+
+
+@pytest.mark.parametrize("kind", ["dictionary", "sorted_dictionary", "sorted_set", "set"])
+def test_an_edit_that_was_cut_in_two_is_noticed(kind: str) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    target: Any = getattr(space, f"create_{kind}")("t")
+    target.update(dict.fromkeys(range(200), 0))
+    space.checkpoint()
+    target.discard(5) if "set" in kind else target.pop(5)
+    dict.__setitem__(target._table.live, 5, None)  # Ctrl-C came after the note of the removal, and before that.
+    if kind.startswith("sorted"):
+        with pytest.raises(CheckpointProtocolError, match="an edit was interrupted in its midst"):
+            space.checkpoint()
+        space.rollback()
+        assert space.checkpoint().slots == 0
+    else:
+        space.checkpoint()
+    assert len(target) == 200
+    assert PersistedObjectSpace(space.store).get("t") == target
