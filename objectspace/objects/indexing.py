@@ -182,7 +182,8 @@ def _without_masks(entries: Sequence[Any]) -> Iterator[Any]:
         if array.dtype.kind == "b" and array.ndim:
             yield from array.nonzero()
         else:
-            yield array if array.dtype.kind == "b" or array.size else array.astype(np.intp)
+            # Small integers have no room for a length, and those of no elements are floats to numpy.
+            yield array if array.dtype.kind == "b" else array.astype(np.intp)
 
 
 def _groups(places: Sequence[npt.NDArray[Any]], shape: Sequence[int], chunks: Sequence[int]) -> Iterator[Piece]:

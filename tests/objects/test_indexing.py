@@ -98,6 +98,17 @@ def test_a_long_dimension_costs_what_is_selected(index: Any, value: Any) -> None
     assert 1 <= tensor.touched() <= 3
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "uint64"])
+def test_indexes_may_be_integers_of_any_size(dtype: str) -> None:
+    tensor, array = filled((1000, 3), (7, 2))
+    places = np.array([3, 100, 3], dtype)
+    assert np.array_equal(tensor[places, 1], array[places, 1])
+    tensor[places] = array[places] = [[1, 2, 3]]
+    assert np.array_equal(tensor.copy(), array)
+    assert np.array_equal(tensor[places[0], [0, 2]], array[places[0], [0, 2]])
+    assert tensor[[], 1].shape == array[[], 1].shape
+
+
 def test_more_elements_than_integers_of_64_bits_can_count_are_refused() -> None:
     with pytest.raises(ValueError, match="at most 9223372036854775807 elements"):
         VolatileObjectSpace().create_tensor("t", (LONG, 4, 1))
