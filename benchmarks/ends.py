@@ -10,6 +10,7 @@ import argparse
 import random
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,7 +34,7 @@ class Step(NamedTuple):
 
 def grow(place: Path, slots: int, checkpoints: int) -> None:
     """Make a sorted dictionary, a stack and a list that have grown by as much with each checkpoint, and the tables."""
-    with PersistedObjectSpace.open(place / "mine.db") as space, _connected(place) as db:
+    with PersistedObjectSpace.open(place / "mine.db") as space, closing(_connected(place)) as db:
         times, stack, log = space.create_sorted_dictionary("t"), space.create_stack("s"), space.create_list("l")
         for name in TABLES:
             db.execute(f"CREATE TABLE {name} (slot INTEGER PRIMARY KEY, value TEXT)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -69,6 +70,7 @@ class ObjectSpace(ObjectFactory):
         self._barriers: list[Callable[[int], None]] = []
         self._sealed: list[Callable[[], int]] = []
         self._rollbacks: list[Callable[[], None]] = []
+        self._is_torn = False
 
     def get(self, name: str) -> Any:
         """Return the object of this name, of whatever kind.
@@ -91,11 +93,12 @@ class ObjectSpace(ObjectFactory):
         self._usable()
         object_id = self._find(name)
         self._will_change()
-        handle = self._handles.pop(object_id, None)
-        if handle is not None:
-            self._bury(handle, _refuse_deleted)
-        del self._ids[name], self._entries[object_id]
-        self._index_changed(object_id)
+        with self._in_one_piece():
+            handle = self._handles.pop(object_id, None)
+            if handle is not None:
+                self._bury(handle, _refuse_deleted)
+            del self._ids[name], self._entries[object_id]
+            self._index_changed(object_id)
 
     def rename(self, name: str, new_name: str) -> None:
         """Give an object another name.
@@ -112,11 +115,12 @@ class ObjectSpace(ObjectFactory):
         self._check_free(new_name)
         self._will_change()
         _, kind, codec = self._entries[object_id]
-        self._entries[object_id] = (new_name, kind, codec)
-        self._ids[new_name] = self._ids.pop(name)
-        if object_id in self._handles:
-            self._handles[object_id]._rename(new_name)
-        self._index_changed(object_id)
+        with self._in_one_piece():
+            self._entries[object_id] = (new_name, kind, codec)
+            self._ids[new_name] = self._ids.pop(name)
+            if object_id in self._handles:
+                self._handles[object_id]._rename(new_name)
+            self._index_changed(object_id)
 
     def on_barrier(self, seal: Callable[[int], None]) -> None:
         """Have something called with the epoch before ``checkpoint()`` collects; what it raises stops the checkpoint.
@@ -171,10 +175,11 @@ class ObjectSpace(ObjectFactory):
 
     def _register(self, handle: PersistedObject) -> None:
         codec = orjson.dumps(handle._options()).decode()
-        self._entries[handle._id] = (handle._name, handle.kind, codec)
-        self._ids[handle._name] = handle._id
-        self._handles[handle._id] = handle
-        self._index_changed(handle._id)
+        with self._in_one_piece():
+            self._entries[handle._id] = (handle._name, handle.kind, codec)
+            self._ids[handle._name] = handle._id
+            self._handles[handle._id] = handle
+            self._index_changed(handle._id)
 
     def _get(self, cls: type[PersistedObject], name: str) -> Any:
         self._usable()
@@ -245,18 +250,19 @@ class ObjectSpace(ObjectFactory):
     def renumber(self, target: PersistedObject) -> None:
         """Give an object a new id, under which nothing is stored: its old rows are out of reach."""
         owner, old = target._owner, target._id
-        if owner is not None:
-            owner._renumbered(target)
-        target._id, target._fresh, target._flight_fresh = self.new_id(), True, None
-        target._former = (*target._former, old)[-FORMER_IDS:]
-        if owner is not None:
-            owner._renumbered_to(target)
-        if old in self._entries:
-            self._entries[target._id] = self._entries.pop(old)
-            self._ids[target._name] = target._id
-            self._handles[target._id] = self._handles.pop(old)
-            self._index_changed(old)
-            self._index_changed(target._id)
+        with self._in_one_piece():
+            if owner is not None:
+                owner._renumbered(target)
+            target._id, target._fresh, target._flight_fresh = self.new_id(), True, None
+            target._former = (*target._former, old)[-FORMER_IDS:]
+            if owner is not None:
+                owner._renumbered_to(target)
+            if old in self._entries:
+                self._entries[target._id] = self._entries.pop(old)
+                self._ids[target._name] = target._id
+                self._handles[target._id] = self._handles.pop(old)
+                self._index_changed(old)
+                self._index_changed(target._id)
 
     def touch(self, target: PersistedObject) -> None:
         """Note that an object is about to change."""
@@ -280,6 +286,17 @@ class ObjectSpace(ObjectFactory):
 
     def _index_changed(self, object_id: int) -> None:
         """Note that the index entry of an object changed."""
+
+    @contextmanager
+    def _in_one_piece(self) -> Iterator[None]:
+        """Do what an interruption must not cut in two: any error but those by which values and calls are refused."""
+        before, self._is_torn = self._is_torn, True
+        try:
+            yield
+        except (CheckpointError, ObjectSpaceError, TypeError, ValueError):
+            self._is_torn = before
+            raise
+        self._is_torn = before
 
 
 class VolatileObjectSpace(ObjectSpace):
@@ -376,12 +393,11 @@ class PersistedObjectSpace(ObjectSpace):
         self._owns_store = False
         self._read_only = _at is not None or store.read_only
         self._dirty: dict[int, PersistedObject] = {}
-        self._held: dict[int, int] = {}
+        self._held: OrderedDict[int, int] = OrderedDict()
         self._held_total = 0
         self._room = cache_slots
         self._index_dirty: set[int] = set()
         self._flight: _Flight | None = None
-        self._is_torn = False
         self._load(_at or store.reader())
 
     @classmethod
@@ -588,20 +604,22 @@ class PersistedObjectSpace(ObjectSpace):
 
     def renumber(self, target: PersistedObject) -> None:
         """Give an object a new id, under which nothing is stored: its old rows are out of reach."""
-        self._dirty.pop(target._id, None)
-        held = self._held.pop(target._id, None)
-        super().renumber(target)
-        if held is not None:
-            self._held[target._id] = held
-        self.touch(target)
+        with self._in_one_piece():
+            self._dirty.pop(target._id, None)
+            held = self._held.pop(target._id, None)
+            super().renumber(target)
+            if held is not None:
+                self._held[target._id] = held
+            self.touch(target)
 
     def account(self, target: PersistedObject, slots: int) -> None:
         """Note that an object now holds so many slots in memory; those of an owned object count as its owner's."""
-        more, target._accounted = slots - target._accounted, slots
         root = target if target._owner is None else target._owner
         with self.mutex:
-            self._held[root._id] = self._held.pop(root._id, 0) + more
-            self._held_total += more
+            more = slots - target._accounted
+            held, total = self._held.get(root._id, 0) + more, self._held_total + more
+            target._accounted, self._held[root._id], self._held_total = slots, held, total
+            self._held.move_to_end(root._id)
 
     def make_room(self) -> None:
         """Drop clean slots where too many are in memory: those that no caller can be in the middle of using."""
@@ -675,6 +693,7 @@ class PersistedObjectSpace(ObjectSpace):
     def _collect(self, target: PersistedObject, run: Run) -> ObjectReceipt:
         started = time.perf_counter()
         object_id = target._id
+        target._require_whole()
         items = target._rows()
         metadata = [(object_id, key, value) for key, value in target._metadata_rows()]
         size = run.add(metadata, items)
@@ -723,24 +742,13 @@ class PersistedObjectSpace(ObjectSpace):
             self._index_dirty |= flight.index.keys()
         self._is_torn = False
 
-    @contextmanager
-    def _in_one_piece(self) -> Iterator[None]:
-        """Do what an interruption must not cut in two: any error but those by which values and calls are refused."""
-        self._is_torn = True
-        try:
-            yield
-        except (CheckpointError, ObjectSpaceError, TypeError, ValueError):
-            self._is_torn = False
-            raise
-        self._is_torn = False
-
     def _require_whole(self) -> None:
         """Refuse to save what an interruption has left in its midst."""
         if self._is_torn:
             raise CheckpointProtocolError(
-                f"a save or its acknowledgement was interrupted in its midst (by Ctrl-C, or for want of memory): what"
-                f" is in memory is no longer sure, and nothing more of it is saved into {self._store.path}; go back to"
-                " the last checkpoint with rollback()"
+                "a save, its acknowledgement or an edit was interrupted in its midst (by Ctrl-C, or for want of"
+                " memory): what is in memory is no longer sure, and nothing more of it is saved into"
+                f" {self._store.path}; go back to the last checkpoint with rollback()"
             )
 
     def _evict(self, *, gently: bool) -> None:
@@ -773,7 +781,7 @@ class PersistedObjectSpace(ObjectSpace):
     def _drop_edits(self) -> None:
         self._is_torn = True
         self._dirty, self._index_dirty = {}, set()
-        self._held, self._held_total = {}, 0
+        self._held, self._held_total = OrderedDict(), 0
         handles, self._handles = self._handles, {}
         self._load(self._store.reader())
         for handle in handles.values():
@@ -783,11 +791,12 @@ class PersistedObjectSpace(ObjectSpace):
                 self._bury(handle, _refuse_deleted)
                 continue
             handle._id, handle._former = object_id, ids[: ids.index(object_id)]
+            handle._is_torn = False
             handle._forget()
             handle._accounted = 0
             handle._rename(self._entries[object_id][0])
             self._handles[object_id] = handle
-        self._held, self._held_total = {}, 0
+        self._held, self._held_total = OrderedDict(), 0
         self._is_torn = False
 
     def _will_change(self) -> None:

@@ -8,17 +8,16 @@ dropped, or it is given back and the next save covers it.
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from threading import RLock
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
+from typing import Any, ClassVar, NoReturn, Protocol
 
 from checkpoint.reader import Reader, StoredItem
 from checkpoint.run import ItemRow, Payload
 from objectspace import codec
-from objectspace.errors import DamagedObjectError, ObjectSpaceError, UnencodableValueError
+from objectspace.errors import CheckpointProtocolError, DamagedObjectError, ObjectSpaceError, UnencodableValueError
 from objectspace.objects.variants import base_of, become, is_cold
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
 """What decoding a damaged text may raise."""
@@ -84,6 +83,8 @@ class PersistedObject:
     _metadata_next: dict[str, str]
     _owner: PersistedObject | None
     _owner_key: Any
+    _is_torn = False
+    """Whether an interruption has cut an edit in two: nobody can tell then what the object should hold."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         raise TypeError(f"a {self.kind} belongs to a space: use space.create_...(name) or space.get_...(name)")
@@ -152,10 +153,10 @@ class PersistedObject:
             self._home.make_room()
             try:
                 self.__class__ = self._warm()
+                self._home.account(self, self._held())
             except BaseException:
                 self._go_cold()
                 raise
-            self._home.account(self, self._held())
 
     def _shrink(self, *, gently: bool) -> None:
         """Drop clean slots from memory where the kind can read them again.
@@ -185,6 +186,26 @@ class PersistedObject:
     def _has_slipped(self) -> bool:
         """Tell whether the object was changed past all notes: by a bound method kept across a save, or by code in C."""
         return False
+
+    def _require_whole(self) -> None:
+        """Refuse to save an edit that an interruption has cut in two.
+
+        Raises:
+            CheckpointProtocolError: there is one.
+        """
+        if self._is_torn:
+            raise CheckpointProtocolError(
+                f"{self._describe()}: an edit was interrupted in its midst (by Ctrl-C, or for want of memory);"
+                " nothing was saved: go back to the last checkpoint with rollback() of the space"
+            )
+
+    @contextmanager
+    def _in_one_piece(self) -> Iterator[None]:
+        """Do what an interruption must not cut in two: where it does, the object is not saved any more."""
+        self._home.touch(self)
+        before, self._is_torn = self._is_torn, True
+        yield
+        self._is_torn = before
 
     def _is_astray(self) -> bool:
         """Tell whether code in C has changed the object so that its notes are wrong, and a save of them would be."""

@@ -190,8 +190,6 @@ class Dictionary(dict[K, V], KeyedObject):
         twin, table = self._twin, self._table
         if twin is None:
             return
-        self._twin = None
-        self.__class__ = _Watched
         if not all(map(is_, dict.keys(self), twin)) or dict.__len__(self) < len(twin):
             self._note_removed(twin)
         for key in compress(dict.keys(self), map(is_not, dict.values(self), twin.values())):
@@ -200,6 +198,7 @@ class Dictionary(dict[K, V], KeyedObject):
         for key in islice(dict.keys(self), len(twin), None):
             if key not in table.edits:
                 table.enter(key)
+        self._twin, self.__class__ = None, _Watched  # At last, so that an interruption leaves it to be done again.
 
     def _note_removed(self, twin: dict[Any, Any]) -> None:
         """Note the keys that were removed while nothing was noted, and drop them from the twin.
@@ -212,7 +211,8 @@ class Dictionary(dict[K, V], KeyedObject):
             if key is place:
                 place = next(ours, ABSENT)
             else:
-                self._table.drop(key, twin.pop(key))
+                self._table.drop(key, twin[key])
+                del twin[key]
 
     def _has_slipped(self) -> bool:
         ranks = self._table.ranks
@@ -269,8 +269,8 @@ class Dictionary(dict[K, V], KeyedObject):
     def _shrink(self, *, gently: bool) -> None:
         if self._can_shrink(gently):
             self._close()
-            self._table.shrink()
             self.__class__ = _Paged
+            self._table.shrink()
 
     def _check(self) -> None:
         super()._check()

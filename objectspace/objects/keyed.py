@@ -46,8 +46,8 @@ class KeyedObject(PersistedObject):
 
     def _go_cold(self) -> None:
         """Arrange that the next touch reads the object."""
+        self._sleep()  # First: where the rest is interrupted, the next touch does all again.
         self._table.begin_cold(0)
-        self._sleep()
 
     def _warm(self) -> type:
         """Read the metadata, and all slots where there are few."""

@@ -154,8 +154,9 @@ class LinkedList(KeyedObject, Generic[T]):
         self._own(node)
         self._own(target)
         if node is not target and node._next is not target:
-            self._unlink(node)
-            self._link(node, target._previous, target)
+            with self._in_one_piece():
+                self._unlink(node)
+                self._link(node, target._previous, target)
 
     def move_after(self, node: Node[T], target: Node[T]) -> None:
         """Move a node of this list after another one.
@@ -168,8 +169,9 @@ class LinkedList(KeyedObject, Generic[T]):
         self._own(node)
         self._own(target)
         if node is not target and node._previous is not target:
-            self._unlink(node)
-            self._link(node, target, target._next)
+            with self._in_one_piece():
+                self._unlink(node)
+                self._link(node, target, target._next)
 
     def remove(self, value: T) -> None:
         """Remove the first node with this value.
@@ -234,10 +236,11 @@ class LinkedList(KeyedObject, Generic[T]):
         """
         nodes = list(self.nodes())
         values = [node.value for node in nodes]
-        self._table.clear()
-        for node, value in zip(nodes, values, strict=True):
-            self._detach(node, value)
-        self._first = self._last = None
+        with self._in_one_piece():
+            self._table.clear()
+            for node, value in zip(nodes, values, strict=True):
+                self._detach(node, value)
+            self._first = self._last = None
 
     def nodes(self) -> Iterator[Node[T]]:
         """Yield the nodes from the first to the last."""
@@ -312,6 +315,8 @@ class LinkedList(KeyedObject, Generic[T]):
     def _link(self, node: Node[T], previous: Node[T] | None, following: Node[T] | None) -> Node[T]:
         """Put a node that is in no list between two neighbours."""
         label = _label_between(previous, following)
+        self._home.touch(self)
+        was_torn, self._is_torn = self._is_torn, True
         if label is None:
             self._make_room(previous, following)
             label = _label_between(previous, following)
@@ -326,9 +331,12 @@ class LinkedList(KeyedObject, Generic[T]):
             self._last = node
         else:
             following._previous = node
+        self._is_torn = was_torn
         return node
 
     def _unlink(self, node: Node[T]) -> None:
+        self._home.touch(self)
+        was_torn, self._is_torn = self._is_torn, True
         value = self._table.delete(node._label)
         if node._previous is None:
             self._first = node._next
@@ -339,6 +347,7 @@ class LinkedList(KeyedObject, Generic[T]):
         else:
             node._next._previous = node._previous
         self._detach(node, value)
+        self._is_torn = was_torn
 
     def _detach(self, node: Node[T], value: T) -> None:
         node._list = node._previous = node._next = None

@@ -77,6 +77,7 @@ class List(list[T], PersistedObject):
         if self._watch():
             self._sequence.insert(place, self)
         list.insert(self, place, value)
+        self._sequence.ended()
 
     def pop(self, index: SupportsIndex = -1) -> T:
         """Remove the element at ``index`` and return it.
@@ -90,7 +91,9 @@ class List(list[T], PersistedObject):
         place = self._place(index)
         if self._watch():
             self._sequence.remove(place, list.__getitem__(self, place))
-        return list.pop(self, place)
+        value = list.pop(self, place)
+        self._sequence.ended()
+        return value
 
     def remove(self, value: T) -> None:
         """Remove the first element equal to ``value``.
@@ -129,6 +132,7 @@ class List(list[T], PersistedObject):
         if self._watch() and len(self) + len(self._sequence.gone) <= limits.CLEAR_ROWS:
             for place in range(len(self) - 1, -1, -1):
                 self._sequence.remove(place, list.pop(self))
+            self._sequence.ended()
             return
         if not self._fresh:
             self._start_anew()
@@ -339,9 +343,15 @@ class List(list[T], PersistedObject):
         if len(labels) != self._unread:
             self._damaged("length", self._unread, f"{len(labels)} elements are stored")
         self._label_of_last(labels[-1] if labels else 0)
-        self._sequence.precede(labels)
-        list.__setitem__(self, slice(0, 0), values)
-        self._unread = 0
+        kept, length = self._sequence.labels, list.__len__(self)
+        try:
+            self._sequence.precede(labels)
+            list.__setitem__(self, slice(0, 0), values)
+            self._unread = 0
+        except BaseException:  # An interruption: nothing of it was read.
+            self._sequence.labels, self._unread = kept, len(labels)
+            list.__delitem__(self, slice(0, list.__len__(self) - length))
+            raise
 
     def _read_end(self) -> None:
         """Read so much of an unread list that it can be appended to."""
@@ -367,7 +377,8 @@ class List(list[T], PersistedObject):
         with self._home.mutex:
             if is_partial(self):
                 self._home.make_room()
-                self._read_rest()
+                if self._unread:
+                    self._read_rest()
                 self.__class__ = _Watched
                 self._home.account(self, self._held())
 
@@ -472,6 +483,7 @@ class _Watched(List[T]):
             for place in places:
                 self._sequence.remove(place, list.__getitem__(self, place))
                 list.pop(self, place)
+            self._sequence.ended()
         else:
             list.__delitem__(self, index)
 
@@ -533,6 +545,7 @@ class _Watched(List[T]):
                 list.__setitem__(self, place, new)
         sequence.remove_all(start + shared, list.__getitem__(self, slice(start + shared, stop)))
         list.__delitem__(self, slice(start + shared, stop))
+        sequence.ended()
         if start + shared == len(self):
             sequence.append(len(values) - shared)
             list.extend(self, values[shared:])
@@ -540,6 +553,7 @@ class _Watched(List[T]):
         for place, new in enumerate(values[shared:], start + shared):
             sequence.insert(place, self)
             list.insert(self, place, new)
+            sequence.ended()
 
 
 def _is_same(old: Any, new: Any) -> bool:

@@ -102,9 +102,9 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
         present = self._table.read(key)
         if member is present:
             return
+        self._table.write(key, member)
         if present is not ABSENT:
             self._bury(present)
-        self._table.write(key, member)
 
     def _made(self, key: K, contents: Any) -> PersistedObject:
         """Return a new object with these contents for a key; what the key has where that is given."""

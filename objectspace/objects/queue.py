@@ -99,7 +99,7 @@ class Queue(PersistedObject, Generic[T]):
         if not len(self):
             return
         self._open()
-        tail = self._range().stop
+        self._is_torn, tail = True, self._range().stop
         if not self._fresh and len(self._stored) > limits.CLEAR_ROWS:
             self._close()
             self._home.renumber(self)
@@ -108,6 +108,7 @@ class Queue(PersistedObject, Generic[T]):
         self._front.clear()
         self._back.clear()
         self._unread = range(tail, tail)
+        self._is_torn = False
 
     def __len__(self) -> int:
         return len(self._front) + len(self._unread) + len(self._back)
@@ -115,8 +116,11 @@ class Queue(PersistedObject, Generic[T]):
     def __iter__(self) -> Iterator[T]:
         """Yield the elements from the head."""
         self._wake()  # A rollback may have come since the iterator was made.
+        behind = len(self._back)
         yield from self._front
         yield from self._items(self._unread)
+        if len(self._back) < behind:
+            raise RuntimeError(f"{self._describe()} changed during iteration: iterate over a list of it")
         yield from self._back
 
     def __contains__(self, value: object) -> bool:
@@ -157,15 +161,16 @@ class Queue(PersistedObject, Generic[T]):
                     return
                 page = self._unread[: min(self._ahead, limits.QUEUE_SLOTS)]
                 self._ahead *= 2 if self._ahead < limits.QUEUE_SLOTS else 1
-                values = list(self._items(page))
-                self._unread = self._unread[len(page) :]
-                self._front.extend(values)
+                front = deque(self._items(page))
+                self._unread, self._front = self._unread[len(page) :], front  # At once: an interruption parts them not.
                 self._home.account(self, self._held())
         elif not self._front:
             end = self._unread.stop + len(self._back)
+            self._is_torn = True
             self._front.extend(self._back)
             self._back.clear()
             self._unread = range(end, end)
+            self._is_torn = False
 
     def _items(self, slots: range) -> Iterator[T]:
         if not slots:
@@ -230,21 +235,23 @@ class Queue(PersistedObject, Generic[T]):
 
     def _go_cold(self) -> None:
         self._close()
+        self._sleep()  # First: where the rest is interrupted, the next touch does all again.
+        self._empty()
+
+    def _empty(self) -> None:
         self._front.clear()
         self._back.clear()
         self._unread = self._stored = self._stored_flight = range(0)
-        self._sleep()
 
     def _warm(self) -> type:
+        self._empty()
         stored = self._load_metadata("head", "tail")
         self._stored = self._unread = range(stored["head"], stored["tail"])
         return _Watched
 
     def _shrink(self, *, gently: bool) -> None:
         if not gently and not self._fresh and self._flight_fresh is None and self._stored == self._range():
-            self._front.clear()
-            self._back.clear()
-            self._unread = self._stored
+            self._go_cold()
 
     def _has_slipped(self) -> bool:
         return self._range() != self._stored

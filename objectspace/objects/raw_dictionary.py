@@ -65,11 +65,12 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
         if not table.note_update(pairs, is_fetched=True):
             super()._put_fetched(pairs)
             return
-        before = len(table.live)
+        before, order, self._sorted = len(table.live), self._sorted, None
         table.live.update(pairs)
         if table.complete:
             self._unsorted += islice(reversed(table.live), len(table.live) - before)  # What is new stands at the end.
             self._simple = bytes
+        self._sorted = order
 
     def _check_new(self, key: Any) -> None:
         """Take every key: all bytes have an order."""

@@ -33,7 +33,7 @@ class Sequenced:
         self.prints: dict[Label, int] = {}
         self._new_prints: dict[Label, int] = {}
         self.is_torn = False
-        """Whether an interruption has cut a note in two: nobody can tell then which labels are whose."""
+        """Whether an interruption has cut an edit in two: nobody can tell then which labels are whose."""
 
     def stored(self, label: Label, value: Any) -> Any:
         """Return what is stored of an element: an atom, or the fingerprint of another value."""
@@ -48,13 +48,14 @@ class Sequenced:
 
     def append(self, count: int = 1) -> None:
         """Note that so many elements were appended."""
-        labels = self.labels
+        labels, self.is_torn = self.labels, True
         if count > 1 and isinstance(labels, range) and not self.gone:
             self.labels = range(labels.start, labels.stop + count)
             self.edits.update(dict.fromkeys(range(labels.stop, labels.stop + count), ABSENT))
-            return
-        for _ in range(count):
-            self._insert(len(self.labels), self._next())
+        else:
+            for _ in range(count):
+                self._insert(len(self.labels), self._next())
+        self.is_torn = False
 
     def begin_after(self, label: Label) -> None:
         """Keep the labels of what is appended from now on: what is stored goes up to ``label``."""
@@ -73,7 +74,7 @@ class Sequenced:
             self.labels = [*labels, *kept]
 
     def insert(self, place: int, values: Sequence[Any]) -> None:
-        """Note that an element is being inserted at ``place`` into a sequence of ``values``."""
+        """Note that an element is being inserted at ``place`` into ``values``; then call :meth:`ended`."""
         self.is_torn = True
         label = self._between(place)
         if label is None:
@@ -81,14 +82,13 @@ class Sequenced:
             label = self._between(place)
         assert label is not None
         self._insert(place, label)
-        self.is_torn = False
 
     def remove(self, place: int, old: Any) -> None:
-        """Note that the element at ``place``, whose value was ``old``, is removed."""
+        """Note that the element at ``place``, whose value was ``old``, is being removed; then call :meth:`ended`."""
         self.remove_all(place, [old])
 
     def remove_all(self, start: int, olds: Sequence[Any]) -> None:
-        """Note that the elements from ``start`` on, whose values were ``olds``, are removed."""
+        """Note that elements from ``start`` on, which were ``olds``, are being removed; then call :meth:`ended`."""
         self.is_torn = True
         stop = start + len(olds)
         removed = self.labels[start:stop]
@@ -103,6 +103,9 @@ class Sequenced:
             if known is not ABSENT:
                 self.gone[label] = known
             self.prints.pop(label, None)
+
+    def ended(self) -> None:
+        """Note that the elements are as the last insertion or removal has said that they would be."""
         self.is_torn = False
 
     def rows(self, object_id: int, values: Sequence[Any], encode: Any) -> list[ItemRow]:

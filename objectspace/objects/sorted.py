@@ -39,7 +39,8 @@ class SortedObject(KeyedObject):
     the clocks of a zone show twice or never have no place in that order: an object that holds one is always read whole.
     """
 
-    _sorted: SortedList
+    _sorted: SortedList | None
+    """The keys in order, without those of ``_unsorted``; ``None`` where they must be ordered anew, and in a change."""
     _in_slot_order: bool
 
     def _configure(self, options: dict[str, Any]) -> None:
@@ -47,21 +48,22 @@ class SortedObject(KeyedObject):
 
     def _start_order(self) -> None:
         """Begin with no key in memory."""
-        self._sorted, self._in_slot_order, self._sample = SortedList(), True, ABSENT
+        self._sorted, self._in_slot_order, self._sample = None, True, ABSENT
         self._unsorted: list[Any] = []
         self._simple: type | None = None
 
     @property
     def _order(self) -> SortedList:
         """The keys in order; those that were added lately are sorted in only now, all at once."""
-        if self._unsorted:
-            self._sorted.update(self._unsorted)
-            self._unsorted.clear()
+        if self._sorted is None or self._unsorted:
+            order, self._sorted = self._sorted, None
+            if order is not None:
+                order.update(self._unsorted)
+            if order is None or len(order) != len(self._table.live):  # An edit was interrupted in its midst.
+                order = _in_order(self._table.live)
+            self._sorted, self._unsorted = order, []
+            return order
         return self._sorted
-
-    @_order.setter
-    def _order(self, keys_in_order: SortedList) -> None:
-        self._sorted, self._unsorted = keys_in_order, []
 
     def _warm(self) -> type:
         warm = super()._warm()
@@ -83,13 +85,13 @@ class SortedObject(KeyedObject):
         return length if self._in_slot_order else {**length, "order": "memory"}
 
     def _load_whole(self) -> None:
+        self._sorted, self._unsorted = None, []
         super()._load_whole()
-        self._order = _in_order(self._table.live)
 
     def _shrink(self, *, gently: bool) -> None:
         if self._in_slot_order and self._can_shrink(gently):
             self._table.shrink()
-            self._order = SortedList()  # After the table says that it has not all: who asks meanwhile looks at that.
+            self._sorted, self._unsorted = None, []
 
     def _put(self, key: Any, value: Any) -> None:
         """Set the value of a key that may be new."""
@@ -141,9 +143,12 @@ class SortedObject(KeyedObject):
         if self._in_slot_order and not keys.keeps_order(key):
             self._load_whole()
             self._in_slot_order = False
+        order = None
         if self._table.complete:
-            self._order.add(key)
+            order, self._sorted = self._order, None
+            order.add(key)
         self._table.write(key, value)
+        self._sorted = order
         self._sample = key
         # Keys of these types compare with all others of their type: the next ones need no second look.
         self._simple = type(key) if type(key) in _HAS_PLACE else None
@@ -168,12 +173,17 @@ class SortedObject(KeyedObject):
 
     def _take(self, key: Any) -> Any:
         """Remove a key and return its value, :data:`ABSENT` where it is not there."""
+        if not self._table.complete:
+            return self._table.delete(key)
+        order, self._sorted = self._order, None
         value = self._table.delete(key)
-        if value is not ABSENT and self._table.complete:
-            self._order.remove(key)
+        if value is not ABSENT:
+            order.remove(key)
+        self._sorted = order
         return value
 
     def _empty(self) -> None:
+        self._sorted = None
         self._table.clear()
         self._start_order()
 

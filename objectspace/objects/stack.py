@@ -110,8 +110,10 @@ class Stack(PersistedObject, Generic[T]):
                 self.pop()
         else:
             self._close()
+            self._is_torn = True
             self._home.renumber(self)
             self._reset(0)
+            self._is_torn = False
             self._open()
 
     def __len__(self) -> int:
@@ -161,10 +163,12 @@ class Stack(PersistedObject, Generic[T]):
             self._read_kept()
         batch = self._kept[-self._batch :]
         self._batch = min(2 * self._batch, limits.STACK_SLOTS)
+        self._is_torn = True
         del self._kept[-len(batch) :]
         self._low -= len(batch)
         self._top.extend(batch)
         self._below.extend(reversed(batch))
+        self._is_torn = False
 
     def _read_kept(self) -> None:
         """Read the highest elements that are only in the store."""
@@ -254,8 +258,8 @@ class Stack(PersistedObject, Generic[T]):
 
     def _go_cold(self) -> None:
         self._close()
+        self._sleep()  # First: where the rest is interrupted, the next touch does all again.
         self._reset(0)
-        self._sleep()
 
     def _warm(self) -> type:
         self._reset(self._load_metadata("count")["count"])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain, compress, filterfalse, repeat, starmap
-from operator import itemgetter, ne
+from operator import is_, itemgetter, ne
 from typing import Any
 
 import orjson
@@ -17,7 +17,7 @@ from checkpoint.reader import Reader, StoredItem
 from checkpoint.run import ItemRow, Payload, Slot
 from objectspace import keys
 from objectspace.codec import ATOMS, Unencodable, decode_together, encode
-from objectspace.errors import CheckpointProtocolError, UnencodableValueError
+from objectspace.errors import UnencodableValueError
 from objectspace.keys import INT64_MAX, INT64_MIN
 from objectspace.objects import limits
 from objectspace.objects.base import ABSENT, Fingerprint, unchanged
@@ -44,6 +44,7 @@ class SlotTable:
     Invariants: a key of ``edits`` is in ``live``; a key of ``gone`` is not; both hold what is stored of their keys
     (:data:`ABSENT` where nothing is). ``flight`` holds the same of the page that is being committed. The keys of
     ``edits`` are those of ``live``: where an equal key of another type is assigned, the first one stays, as in a dict.
+    ``count`` is ``kept``, which the open page began with, and what is new in ``edits``, without what is in ``gone``.
 
     Args:
         owner: the object that the slots belong to.
@@ -64,6 +65,7 @@ class SlotTable:
         self.rank_flight = 0
         self.complete = True
         self.count = 0
+        self.kept = self.kept_flight = 0
         self.faults = 0
         self.saves = 0
         self.is_mixed = False
@@ -81,7 +83,7 @@ class SlotTable:
     def begin_cold(self, count: int, next_rank: int = 0) -> None:
         """Forget all memory of a stored object of ``count`` slots."""
         self._reset(next_rank)
-        self.complete, self.count = False, count
+        self.complete, self.count, self.kept = False, count, count
 
     def read(self, key: Any) -> Any:
         """Return the value of a key, from memory or else from the store; :data:`ABSENT` where there is none."""
@@ -223,8 +225,7 @@ class SlotTable:
 
     def enter(self, key: Any) -> None:
         """Note a key that is new, or comes back after it was removed: at the end, where order is that of insertion."""
-        stored = self.gone.pop(key, ABSENT)
-        self.count += 1
+        stored = self.gone.get(key, ABSENT)
         if self.ranks is not None:
             self.ranks[key] = self.next_rank
             self.next_rank += 1
@@ -232,6 +233,8 @@ class SlotTable:
         elif stored is not ABSENT and type(stored) is not Fingerprint and not keys.is_exact(key):
             stored = STORED
         self._edit(key, stored)
+        self.gone.pop(key, None)
+        self.count += 1
 
     def _edit(self, key: Any, stored: Any) -> None:
         self.edits[key] = stored
@@ -247,27 +250,29 @@ class SlotTable:
 
     def drop(self, key: Any, old: Any) -> None:
         """Note that a key, whose value was ``old``, was removed from memory."""
-        stored = self.edits.pop(key) if key in self.edits else old
+        self._note_gone(key, self._with_key(key, self.edits.get(key, old)))
+
+    def _note_gone(self, key: Any, stored: Any) -> None:
+        """Note that a key has left the memory: in steps of which an interruption leaves none unseen."""
         if stored is not ABSENT:
-            self.gone[key] = self._with_key(key, stored)
-        self.count -= 1
+            self.gone[key] = stored
+        self.edits.pop(key, None)
         if self.ranks is not None:
             self.ranks.pop(key, None)
+        self.count -= 1
 
     def _delete(self, key: Any) -> Any:
         value = self.read(key)
         if value is ABSENT:
             return ABSENT
         self.owner._home.touch(self.owner)
-        if not self.owner._fresh:
-            stored = self.edits.pop(key) if key in self.edits else self._stored(key)
-            if stored is not ABSENT:
-                self.gone[key] = self._with_key(key, stored)
-            self.prints.pop(key, None)
-            self.count -= 1
-            if self.ranks is not None:
-                self.ranks.pop(key, None)
+        if self.owner._fresh:
+            _drop(self.live, key)
+            return value
+        stored = self._with_key(key, self.edits[key] if key in self.edits else self._stored(key))
         _drop(self.live, key)
+        self._note_gone(key, stored)
+        self.prints.pop(key, None)
         return value
 
     def clear(self) -> None:
@@ -323,11 +328,14 @@ class SlotTable:
         Time: O(dirty slots).
         """
         live = dict.keys(self.live)
-        if not (self.edits.keys() <= live and self.gone.keys().isdisjoint(live)):
-            raise CheckpointProtocolError(
-                f"{self.owner._describe()}: an edit was interrupted in its midst (by Ctrl-C, or for want of memory);"
-                " nothing was saved: go back to the last checkpoint with rollback() of the space"
-            )
+        counted = len(live) if self.complete else self.kept + self._count_new() - len(self.gone)
+        if not (self.edits.keys() <= live and self.gone.keys().isdisjoint(live) and counted == self.count):
+            self.owner._is_torn = True
+        self.owner._require_whole()
+
+    def _count_new(self) -> int:
+        """Return how many slots of the open page are not stored."""
+        return sum(map(is_, self.edits.values(), repeat(ABSENT)))
 
     def _row(self, key: Any, stored: Any) -> ItemRow | None:
         """Return the row of a slot that was set, ``None`` where it holds what is stored."""
@@ -398,6 +406,7 @@ class SlotTable:
         self.rank_flight, self.rank_base = self.rank_base, self.next_rank
         self.edits, self.gone = {}, {}
         self.count = len(self)
+        self.kept_flight, self.kept = self.kept, self.count
         self.places = None
         self.saves += 1
 
@@ -407,7 +416,7 @@ class SlotTable:
         self.places = None
         if durable:
             return
-        self.rank_base = self.rank_flight
+        self.rank_base, self.kept = self.rank_flight, self.kept_flight
         if was_fresh:
             self.edits, self.gone = {}, {}
             return
@@ -436,6 +445,7 @@ class SlotTable:
                 self.owner._damaged("length", self.count, f"{len(merged)} slots are stored")
             dict.clear(self.live)
             dict.update(self.live, merged)
+            self.kept += len(merged) - self.count
             self.complete, self.count = True, len(merged)
             self.owner._home.account(self.owner, self.owner._held())
 
@@ -606,7 +616,7 @@ class SlotTable:
 
     def _with_key(self, key: Any, stored: Any) -> Any:
         """Return what is stored of a key that is removed, its type included: an equal one may come back."""
-        if self.ranks is not None or type(stored) is Fingerprint:
+        if self.ranks is not None or stored is ABSENT or type(stored) is Fingerprint:
             return stored
         original = self._original(key)
         return stored if keys.is_exact(original) else Fingerprint(hash(self.owner._text(original, stored)))

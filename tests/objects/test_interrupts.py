@@ -3,43 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Callable
-from functools import partial
 from threading import Event
-from types import FrameType
 from typing import Any
 
 import pytest
 
 from checkpoint import CheckpointError, CheckpointStore, Run
 from objectspace import CheckpointProtocolError, PersistedObjectSpace
+from tests.objects.interruptions import interrupted
 
 STEP = 5
 """An interruption comes at each so many-th line."""
-
-
-def interrupted(work: Callable[[], object], lines: int) -> bool:
-    """Do some work with Ctrl-C after so many lines of the library; tell whether it came to that."""
-    left = iter(range(lines))
-
-    def trace(frame: FrameType, event: str, _: object) -> Any:
-        if frame.f_globals.get("__name__", "").split(".")[0] not in ("objectspace", "checkpoint"):
-            return None
-        if event == "line" and next(left, None) is None:
-            sys.settrace(None)
-            raise KeyboardInterrupt
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        work()
-    except KeyboardInterrupt:
-        return True
-    finally:
-        sys.settrace(before)
-    return False
 
 
 def made() -> PersistedObjectSpace:
@@ -121,30 +95,6 @@ def test_a_writer_is_not_taken_back_while_it_commits(monkeypatch: pytest.MonkeyP
     target["k"] = 1
     space.checkpoint()
     assert PersistedObjectSpace(space.store).get_dictionary("d") == {"k": 1}
-
-
-@pytest.mark.parametrize(
-    "edit",
-    [
-        lambda numbers: numbers.insert(30, "new"),
-        lambda numbers: numbers.__delitem__(slice(20, 40)),
-        lambda numbers: numbers.pop(0),
-        lambda numbers: numbers.__setitem__(slice(10, 12), ["a", "b", "c"]),
-    ],
-)
-def test_an_interrupted_edit_of_a_list_leaves_what_can_be_read(edit: Callable[[Any], object]) -> None:
-    lines, came = 0, True
-    while came:
-        space = PersistedObjectSpace(CheckpointStore(":memory:"))
-        numbers = space.create_list("l")
-        numbers.extend(range(60))
-        space.checkpoint()
-        came = interrupted(partial(edit, numbers), lines)
-        space.checkpoint()
-        assert list(PersistedObjectSpace(space.store).get_list("l")) == list(numbers)
-        space._check()
-        lines += 1
-    assert lines > 10
 
 
 @pytest.mark.parametrize("kind", ["dictionary", "sorted_dictionary", "sorted_set", "set"])

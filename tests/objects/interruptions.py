@@ -1,0 +1,35 @@
+"""Ctrl-C at a line of one's choice."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+LIBRARY = ("objectspace", "checkpoint")
+
+
+def interrupted(work: Callable[[], object], lines: int) -> bool:
+    """Do some work with Ctrl-C after so many lines of the library; tell whether it came to that."""
+    left, came = iter(range(lines)), False
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_globals.get("__name__", "").split(".")[0] not in LIBRARY:
+            return None
+        nonlocal came
+        if event == "line" and next(left, None) is None:
+            sys.settrace(None)
+            came = True
+            raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(before)
+    return came  # Python drops what is raised while a generator is closed.
