@@ -41,6 +41,8 @@ class Queue(PersistedObject, Generic[T]):
     kind = "Queue"
     __slots__ = ("_front",)  # Found sooner there than in a __dict__ that has methods, too.
     __hash__ = None  # type: ignore[assignment]
+    _is_full = False
+    """Whether an unread queue may hold elements in memory that are stored."""
 
     def _begin(self, options: dict[str, Any]) -> None:
         self._front: deque[T] = deque()
@@ -235,16 +237,20 @@ class Queue(PersistedObject, Generic[T]):
 
     def _go_cold(self) -> None:
         self._close()
-        self._sleep()  # First: where the rest is interrupted, the next touch does all again.
+        self._is_full = True  # Until it is empty: where that is interrupted, the next touch does it.
+        self._sleep()
         self._empty()
 
     def _empty(self) -> None:
         self._front.clear()
         self._back.clear()
         self._unread = self._stored = self._stored_flight = range(0)
+        self._is_full = False
 
     def _warm(self) -> type:
-        self._empty()
+        # What is at the back of an empty queue has come by an ``enqueue`` that was kept over a rollback.
+        if self._is_full:
+            self._empty()
         stored = self._load_metadata("head", "tail")
         self._stored = self._unread = range(stored["head"], stored["tail"])
         return _Watched

@@ -14,6 +14,7 @@ from checkpoint.run import ItemRow
 from objectspace import codec, keys
 from objectspace.objects.base import ABSENT, DAMAGE, item_text
 from objectspace.objects.keyed import KeyedObject
+from objectspace.objects.variants import is_cold
 
 T = TypeVar("T")
 
@@ -302,7 +303,15 @@ class Set(MemberCodec, SetMethods[T]):
         return super()._rows()
 
     def _has_slipped(self) -> bool:
-        return self._table.complete and dict.__len__(self._table.live) != self._table.count
+        return (self._table.complete or is_cold(self)) and dict.__len__(self._table.live) != self._table.count
+
+    def _warm(self) -> type:
+        late = list(self._table.live)  # They have come by an ``add`` that was kept over a rollback.
+        warm = super()._warm()
+        if late:
+            self._load_whole()
+            _extend(self._table.live, zip(late, repeat(None)))
+        return warm
 
     def _turn(self) -> None:
         add = self.__dict__.pop("add", None)

@@ -258,11 +258,14 @@ class Stack(PersistedObject, Generic[T]):
 
     def _go_cold(self) -> None:
         self._close()
-        self._sleep()  # First: where the rest is interrupted, the next touch does all again.
         self._reset(0)
+        self._sleep()
 
     def _warm(self) -> type:
-        self._reset(self._load_metadata("count")["count"])
+        stored = self._load_metadata("count")["count"]
+        late = list(self._top)  # It has come by a ``push`` that was kept over a rollback.
+        self._reset(stored)
+        self._top.extend(late)
         return _Watched
 
     def _shrink(self, *, gently: bool) -> None:

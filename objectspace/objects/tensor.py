@@ -110,7 +110,7 @@ class Tensor(KeyedObject):
             if chunk is not ABSENT:
                 out[piece.outside] = chunk[piece.inside]
         out = out.reshape(found.shape)
-        return out if out.ndim else out[()]
+        return out if out.ndim or _has_ellipsis(index) else out[()]
 
     def __setitem__(self, index: Any, value: Any) -> None:
         """Assign what numpy would assign for this index.
@@ -127,7 +127,7 @@ class Tensor(KeyedObject):
         converted = self._np.empty(self._np.shape(value), self._dtype)
         converted[...] = value
         surplus = converted.ndim - len(shape)
-        if shape and surplus > 0 and prod(converted.shape[:surplus]) == 1:
+        if (shape or _has_ellipsis(index)) and surplus > 0 and prod(converted.shape[:surplus]) == 1:
             converted = converted.reshape(converted.shape[surplus:])  # Leading dimensions of one count for nothing.
         values = self._np.broadcast_to(converted, shape).reshape(found.laid)
         for piece, _ in self._read(found.pieces):
@@ -148,7 +148,7 @@ class Tensor(KeyedObject):
 
     def copy(self) -> npt.NDArray[Any]:
         """Return a plain numpy array with the same elements."""
-        return self._np.asarray(self[...])
+        return self[...]  # type: ignore[no-any-return]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:
@@ -222,6 +222,11 @@ class Tensor(KeyedObject):
             return item.slot, numbers.astype(self._dtype).reshape(self._chunks)
         except (ValueError, TypeError) as error:
             self._damaged(item.slot, item.value, error)
+
+
+def _has_ellipsis(index: Any) -> bool:
+    """Tell whether an index has an ellipsis: then even a single element is an array, one without dimensions."""
+    return any(part is Ellipsis for part in (index if isinstance(index, tuple) else (index,)))
 
 
 def tensor_options(shape: Any, dtype: Any, chunks: Any, fill: Any) -> dict[str, Any]:

@@ -131,3 +131,19 @@ def test_chunks_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tensor[100:900, 2].tolist() == list(range(402, 3600, 4))
     assert sum(asked) <= 800
     assert len(asked) <= 4
+
+
+@pytest.mark.parametrize("index", [..., (), (..., None), None])
+@pytest.mark.parametrize("value", [5, np.array(5), np.array([5]), np.array([[5]]), np.array([5, 6])])
+def test_a_tensor_without_dimensions_is_one_element(index: Any, value: Any) -> None:
+    tensor, array = filled((), ())
+    try:
+        array[index] = value
+    except (ValueError, TypeError):
+        with pytest.raises((ValueError, TypeError)):
+            tensor[index] = value
+    else:
+        tensor[index] = value
+    assert np.array_equal(tensor, array)
+    assert type(tensor[index]) is type(array[index])
+    assert tensor[index].shape == array[index].shape

@@ -71,26 +71,34 @@ ADDING: list[tuple[str, str, Callable[[int], Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("is_edited", [False, True])
+@pytest.mark.parametrize("is_touched", [False, True])
+@pytest.mark.parametrize("edits", [(), ("before",), ("after",)])
 @pytest.mark.parametrize(("kind", "method", "made"), ADDING)
-def test_a_method_kept_over_a_rollback_harms_nothing(kind: str, method: str, made: Any, is_edited: bool) -> None:
+def test_a_method_kept_over_a_rollback_harms_nothing(
+    kind: str, method: str, made: Any, edits: tuple[str, ...], is_touched: bool
+) -> None:
     store = CheckpointStore(":memory:")
     space = PersistedObjectSpace(store)
     target = getattr(space, f"create_{kind}")("t")
     for i in range(5):
         getattr(target, method)(made(i))
     space.checkpoint()
+    if "before" in edits:
+        getattr(target, method)(made(99))
     kept = getattr(target, method)
-    if is_edited:
+    if "after" in edits:
         kept(made(99))
     space.rollback()
     try:
         kept(made(5))
     except (CheckpointProtocolError, DamagedObjectError):
         assert kind != "dictionary"
+        is_there = False
     else:
-        assert 5 in target
+        is_there = True
+    assert not is_touched or (5 in target) == is_there
     space.checkpoint()
+    assert (5 in target) == is_there
     space._check()
     stored = PersistedObjectSpace(store).get("t")
     assert sorted(stored) == sorted(target)
