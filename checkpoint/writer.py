@@ -128,6 +128,11 @@ class Writer:
         """Tell whether the collected rows are durable as the newest checkpoint of ``store``."""
         return self.is_durable()
 
+    @property
+    def number(self) -> int | None:
+        """The number of the checkpoint that the rows are; ``None`` where they are none, or none yet."""
+        return None
+
     def describe(self) -> str:
         """Return in words where the writer stands."""
         if self.state is WriterState.OPEN:
@@ -184,26 +189,21 @@ class CheckpointWriter(Writer):
             self.state = WriterState.COMMITTED if found else WriterState.ROLLED_BACK
         return super().is_durable()
 
+    @property
+    def number(self) -> int | None:
+        """The number of the checkpoint that the rows are."""
+        return self._expected if self.is_durable() else None
+
     def _publish(self, run: Run) -> None:
         self._expected = self._store.next_number()
         try:
-            self._require_base()
-            self.receipt = self._store.append(run, self.epoch)
+            self.receipt = self._store.append(run, self.epoch, base=self._base)
         except BaseException:
             self.state = WriterState.UNKNOWN
             # Asked now, before another writer takes the number. A store that failed can tell when it is open again.
             with suppress(CheckpointError):
                 self.is_durable()
             raise
-
-    def _require_base(self) -> None:
-        """Refuse rows that change another state than the newest one: somebody else has committed since their save."""
-        base = self._base
-        if base is not None and (base.is_retired or base.newest != self._store.next_number() - 1):
-            raise CheckpointError(
-                f"{self._store.path} has moved on since the save: somebody else has committed into it; take that over"
-                " with the rollback() of the space, and let one space write at a time"
-            )
 
 
 def overlay(base: Run, changes: Run) -> Run:

@@ -23,6 +23,7 @@ from checkpoint import (
     Reader,
     Receipt,
     Run,
+    UnknownCheckpointError,
     Writer,
     WriterState,
 )
@@ -716,10 +717,10 @@ class PersistedObjectSpace(ObjectSpace):
     def _settle(self, durable: bool) -> None:
         """Drop the save in flight, or take it back; where what is stored now cannot be read, it stays in flight."""
         self._require_whole()
-        reader = self._store.reader() if durable else self._reader
-        self._is_torn = True
-        flight, self._flight = self._flight, None
+        flight = self._flight
         assert flight is not None
+        reader = self._reader_of(flight.writer) if durable else self._reader
+        self._is_torn, self._flight = True, None
         for target in flight.objects:
             if not is_dead(target):
                 target._settle(durable)
@@ -741,6 +742,15 @@ class PersistedObjectSpace(ObjectSpace):
         else:
             self._index_dirty |= flight.index.keys()
         self._is_torn = False
+
+    def _reader_of(self, writer: Writer) -> Reader:
+        """Return the reader of what a writer has committed: a later checkpoint of somebody else is none of it."""
+        reader, number = self._store.reader(), writer.number
+        if number is None or reader.newest == number:
+            return reader
+        with suppress(UnknownCheckpointError):
+            return self._store.reader(number)
+        return self._reader  # It was merged meanwhile: what was read before tells as well that the store has moved on.
 
     def _require_whole(self) -> None:
         """Refuse to save what an interruption has left in its midst."""

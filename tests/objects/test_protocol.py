@@ -7,6 +7,7 @@ import copy
 import pickle
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -587,6 +588,48 @@ def test_a_save_is_not_committed_onto_what_another_space_has_committed_since() -
         one.checkpoint()
     one.rollback()
     assert (store.verify(), one.get("letters")) == (2, {"a": 1, "c": 1})
+
+
+def test_what_another_space_commits_before_the_acknowledgement_is_not_taken_for_ones_own() -> None:
+    store = CheckpointStore(":memory:")
+    one = PersistedObjectSpace(store)
+    one.create_list("letters").append("a")
+    writer = store.writer()
+    one.save(writer)
+    writer.commit()
+    other = PersistedObjectSpace(store)
+    other.get("letters").append("b")
+    other.checkpoint()
+    one.on_saved()
+    one.get("letters").append("c")
+    with pytest.raises(CheckpointProtocolError, match="has moved on"):
+        one.checkpoint()
+    one.rollback()
+    assert (store.verify(), one.get("letters")) == (2, ["a", "b"])
+
+
+def test_two_threads_with_a_space_each_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path / "s.db")
+    PersistedObjectSpace(store).create_list("of nobody")
+
+    def work(name: str) -> list[int]:
+        space, written = PersistedObjectSpace(store), []
+        for number in range(60):
+            try:
+                space.get_or_create_list(name).append(number)
+                space.checkpoint()
+                written.append(number)
+            except (CheckpointError, CheckpointProtocolError):
+                space.rollback()
+        return written
+
+    with ThreadPoolExecutor(2) as pool:
+        expected = dict(zip("ab", pool.map(work, "ab"), strict=True))
+    space = PersistedObjectSpace(store)
+    assert {name: list(space.get(name)) for name in space} == expected
+    assert store.verify() > 0
+    assert store.next_number() - 1 == sum(map(len, expected.values()))
+    store.close()
 
 
 @pytest.mark.parametrize("kind", list(CheckpointKind))
