@@ -129,14 +129,16 @@ def run_applying(changes: Iterable[Change], base: Reader) -> Run:
     changes = list(changes)
     gained, lost = _comings_and_goings(changes, base)
     ranked = {change.object for change in changes if (change.old_rank, change.new_rank) != (None, None)}
+    owned = base.reachable() if any(change.name is None for change in changes) else set()
     run = Run(CheckpointKind.DIFFERENTIAL)
     for change in changes:
         if change.table is Table.INDEX or change.object not in gained:
             change = _as_counted_now(change, base, change.object in ranked)
-            _require_fit(change, base)
+            _require_fit(change, base, owned)
         if change.object not in lost or change.table is Table.INDEX:
             _add(run, change)
     _require_one_each(run, base)
+    _require_all_of(lost, changes, base)
     _hide_remains(run, gained, base)
     return run
 
@@ -328,8 +330,8 @@ def _count(text: Payload | IndexEntry | None) -> tuple[int, int] | None:
     return (found[0], found[1]) if {type(number) for number in found} == {int} else None
 
 
-def _require_fit(change: Change, base: Reader) -> None:
-    """Refuse a change of something that is not as it was.
+def _require_fit(change: Change, base: Reader, owned: set[int]) -> None:
+    """Refuse a change of something that is not as it was, or of an object that is gone; ``owned`` ones have no name.
 
     Raises:
         CheckpointError: the slot holds something else.
@@ -344,7 +346,8 @@ def _require_fit(change: Change, base: Reader) -> None:
         item = base.item(change.object, _slot(change))
         found = (item.value, item.rank) if item else (None, None)
         expected = change.old, change.old_rank
-    is_gone = change.name is not None and change.table is not Table.INDEX and base.entry(change.object) is None
+    is_there = change.object in owned if change.name is None else base.entry(change.object) is not None
+    is_gone = change.table is not Table.INDEX and not is_there
     if found != expected or is_gone:
         whose = "which another one owns" if change.name is None else f"{change.name!r}"
         raise CheckpointError(
@@ -371,6 +374,28 @@ def _require_one_each(run: Run, base: Reader) -> None:
             f"the changes bring an object {doubled[0]!r}, and another one has this name: apply them to the state that"
             " they were made from; nothing was written"
         )
+
+
+def _require_all_of(lost: set[int], changes: Iterable[Change], base: Reader) -> None:
+    """Refuse to end an object that holds more than the changes take: others have written into it since.
+
+    Raises:
+        CheckpointError: it does.
+    Time: O(slots of the changes).
+    """
+    taken: dict[int, set[Slot]] = {object_id: set() for object_id in lost}
+    for change in changes:
+        if change.table is Table.ITEM and change.object in taken:
+            taken[change.object].add(_slot(change))
+    for object_id, slots in taken.items():
+        if base.entry(object_id) is None:
+            continue
+        more = next((item.slot for item in base.items(object_id) if item.slot not in slots), None)
+        if more is not None:
+            raise CheckpointError(
+                f"the changes end object {object_id}, and its slot {more!r} is none of theirs: something else has"
+                " written into it since; nothing was written"
+            )
 
 
 def _add(run: Run, change: Change) -> None:

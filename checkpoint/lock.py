@@ -28,14 +28,14 @@ class WriterLock:
 
     def __init__(self, path: Path) -> None:
         target = path.resolve()
-        self._owner_path = target.with_name(target.name + ".owner")
+        self._owner_path = _owner_path(target)
         # Whoever closes a store may be another thread than the one that opened it.
         self._lock = FileLock(target.with_name(target.name + ".lock"), thread_local=False)
         try:
             self._lock.acquire(timeout=0)
         except Timeout:
             raise StoreLockedError(
-                f"{path} is being written by {self._owner()}: close that writer first, or open the store with"
+                f"{path} is being written by {_named(target)}: close that writer first, or open the store with"
                 " read_only=True"
             ) from None
         except OSError as error:
@@ -54,9 +54,44 @@ class WriterLock:
                 self._owner_path.unlink(missing_ok=True)
             self._lock.release()
 
-    def _owner(self) -> str:
-        try:
-            owner = orjson.loads(self._owner_path.read_bytes())
-            return f"process {owner['pid']} on {owner['host']}"
-        except (OSError, ValueError, KeyError, TypeError):
-            return "another process"
+
+def owner_of(path: Path) -> str | None:
+    """Return in words who writes to a store file; ``None`` where nobody does.
+
+    A process that was killed leaves its note behind: of this machine only those count that are there.
+    """
+    found = _note(path.resolve())
+    if found is None or not _may_live(*found):
+        return None
+    return _named(path.resolve())
+
+
+def _named(target: Path) -> str:
+    found = _note(target)
+    return "another process" if found is None else "process {} on {}".format(*found)
+
+
+def _note(target: Path) -> tuple[int, str] | None:
+    """Return the process and the machine that the second file tells of."""
+    try:
+        owner = orjson.loads(_owner_path(target).read_bytes())
+        return int(owner["pid"]), str(owner["host"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _owner_path(target: Path) -> Path:
+    return target.with_name(target.name + ".owner")
+
+
+def _may_live(pid: int, host: str) -> bool:
+    """Tell whether a process may be running; of those of other machines that is not known."""
+    if host != socket.gethostname():
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -90,9 +90,8 @@ class CheckpointStore:
         try:
             self._session.open()
             self._load()
-            self._retention = read_retention(self._session)
-            if history is not None:
-                self._retention = replace(self._retention, history=history)
+            self._configured = read_retention(self._session)
+            self._history = history
         except BaseException:
             self.close()
             raise
@@ -373,7 +372,8 @@ class CheckpointStore:
             records: of how many of the newest :meth:`checkpoints` tells; 10,000 in a new store.
 
         Returns:
-            what is set now; what was not given stays as it was.
+            what is set now; what was not given stays as it was. A history that this handle was opened with is not
+            part of it, and holds until another one is set.
 
         Raises:
             ValueError: nothing would be kept.
@@ -383,12 +383,19 @@ class CheckpointStore:
         with self._mutex:
             self._session.require_writable()
             given: dict[str, Any] = {"history": history, "keep_for": keep_for, "records": records}
-            retention = replace(self._retention, **{key: value for key, value in given.items() if value is not None})
+            retention = replace(self._configured, **{key: value for key, value in given.items() if value is not None})
             if any(value is not None for value in given.values()):
                 with self._transaction() as connection:
                     write_retention(connection, retention)
-            self._retention = retention
+            self._configured = retention
+            if history is not None:
+                self._history = None
             return retention
+
+    @property
+    def _retention(self) -> Retention:
+        """What this handle keeps: as configured, but for the history that it was opened with."""
+        return self._configured if self._history is None else replace(self._configured, history=self._history)
 
     def prune(
         self,

@@ -586,8 +586,8 @@ class PersistedObjectSpace(ObjectSpace):
             self._dirty[target._id] = target
 
     def _bury(self, handle: PersistedObject, refusal: Callable[[Any], None]) -> None:
+        self._dirty.pop(handle._id, None)  # First: what refuses all work cannot be saved.
         super()._bury(handle, refusal)
-        self._dirty.pop(handle._id, None)
         self.account(handle, 0)
         self._held_total -= self._held.pop(handle._id, 0)
 

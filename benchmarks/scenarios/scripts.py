@@ -14,6 +14,15 @@ SCENARIOS = (
         needs=("rocksdict",),
     ),
     Script(
+        name="tensors",
+        group="objects",
+        title="Tensors beside a mapped file and an array that is saved whole",
+        why="A tensor must cost what is touched of it, not what it holds.",
+        module="benchmarks.tensors",
+        needs=("numpy",),
+        quick=("--side", "500", "--repetitions", "3"),
+    ),
+    Script(
         name="kvt",
         group="kvt",
         title="Key-value tables beside sqlitedict, diskcache and a hand-written table",

@@ -395,6 +395,11 @@ class Chain:
         listed = sorted({f"{RUNS}/{name}" for name in self.location.names(RUNS)} - {*keep_files})
         self.refresh()
         floor = max(self._floor, self._epoch - keep_epochs + 1)
+        if floor > max(self._epoch, 1):
+            raise CorruptStoreError(
+                f"space at {self.location.url}: it says that its first kept epoch is {floor}, and the newest is"
+                f" {self._epoch}: manifests are missing, as after an older copy was laid over it; nothing was removed"
+            )
         if not self._epoch:
             return Collected(floor, 0, remove_runs(self.location, listed, set(), grace_seconds), 0)
         kept = [self.manifest(epoch) for epoch in range(floor, self._epoch + 1)]

@@ -19,6 +19,7 @@ from checkpoint.errors import CheckpointError
 from checkpoint.tool import printing
 from checkpoint.tool.command import (
     TROUBLE,
+    answered,
     cli,
     complete_names,
     dry_run_option,
@@ -96,7 +97,8 @@ def diff(
             found = _write_patch(chosen, Path(patch), is_json)
     else:
         seen = islice(_changes(source, points, name), limit or None)
-        found = _print_stat(seen, is_json) if stat else _print(seen, is_json)
+        with answered(1):
+            found = _print_stat(seen, is_json) if stat else _print(seen, is_json)
     if name is not None and not found:
         _require_known(source, points, name)
     sys.exit(1 if found else 0)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from functools import wraps
 from io import TextIOWrapper
@@ -94,11 +95,13 @@ def takes_source(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--shard", type=int, help="Of a space: the number of the shard; all by default.")
     @wraps(function)
     def _command(path: str, operator: str | None, shard: int | None, **options: Any) -> None:
+        source = None
         try:
-            function(_source(path, operator, shard), **options)
+            source = _source(path, operator, shard)
+            function(source, **options)
             sys.stdout.flush()
-        except SystemExit:
-            _flush()
+        except SystemExit as end:
+            _flush(end.code)
             raise
         except BrokenPipeError:
             _give_up_output()
@@ -110,7 +113,7 @@ def takes_source(function: Callable[..., Any]) -> Callable[..., Any]:
         except orjson.JSONDecodeError as error:
             _fail(_damage_of(path) or _worded(error), error)
         except (CheckpointError, OSError, ValueError, sqlite3.Error, ImportError, MemoryError) as error:
-            _fail(_worded(error), error)
+            _fail(_collected_meanwhile(source) or _worded(error), error)
         except Exception as error:
             if "://" in path:  # what clients of object stores raise is of no common kind
                 _fail(f"{path}: {type(error).__name__}: {error}", error)
@@ -166,6 +169,17 @@ def _worded(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
+def _collected_meanwhile(source: Source | None) -> str | None:
+    """Return in words that epochs went which a command was reading: then what it missed is no damage."""
+    if source is None or "chain" not in vars(source):
+        return None
+    with suppress(CheckpointError, OSError):
+        first = Source(source.path).chain.first_epoch
+        if first > source.chain.first_epoch:
+            return f"{source.path}: the epochs before {first} were collected while they were read: run it again"
+    return None
+
+
 def _damage_of(path: str) -> str | None:
     """Return what is damaged in a store file: the likely cause of an error that no command expects."""
     source = Source(path)
@@ -188,17 +202,24 @@ def _fail(message: str, error: BaseException) -> NoReturn:
     sys.exit(TROUBLE)
 
 
-def _flush() -> None:
-    try:
+def _flush(status: str | int | None) -> None:
+    with answered(status):
         sys.stdout.flush()
+
+
+@contextmanager
+def answered(status: str | int | None) -> Iterator[None]:
+    """End with a status where who reads what is printed has enough, and closes the pipe."""
+    try:
+        yield
     except BrokenPipeError:
-        _give_up_output()
+        _give_up_output(status)
 
 
-def _give_up_output() -> NoReturn:
+def _give_up_output(status: str | int | None = 0) -> NoReturn:
     """End quietly: who reads has enough. What is buffered yet must go nowhere, or Python complains when it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(0)
+    sys.exit(status)
 
 
 json_option = click.option("--json", "is_json", is_flag=True, help="Print JSON, a line for each entry.")

@@ -15,7 +15,16 @@ from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.reader import Reader, StoredItem
 from checkpoint.run import IndexRow, Payload, Slot
 from checkpoint.tool import key_values
-from checkpoint.tool.raw import BYTES_TAG, is_raw, key_and_value, loaded, numbers_of, slot_of
+from checkpoint.tool.raw import (
+    BYTES_TAG,
+    exact_number,
+    is_raw,
+    key_and_value,
+    loaded,
+    number_in,
+    numbers_of,
+    slot_of,
+)
 
 TABLES = "$tables"
 """The dictionary in which a space keeps the schemas of its relational tables."""
@@ -24,6 +33,8 @@ SEQUENCES = frozenset({"List", "LinkedList", "Queue", "Stack"})
 """The kinds whose elements are shown by their place, whatever their slots are."""
 
 SETS = frozenset({"Set", "SortedSet"})
+
+SORTED = frozenset({"SortedDictionary", "SortedSet"})
 
 RANKED = frozenset({"Dictionary", "Set"})
 """The kinds that keep the order of insertion."""
@@ -174,7 +185,27 @@ class State:
         if kind in SEQUENCES and bounded:
             first, last = (self._place(bound) for bound in (lower, upper))
             return islice(self._items(name), first or 0, None if last is None else last + 1)
+        if kind in SORTED and "order" in self.reader.metadata(self.find(name)[0]):
+            return self._in_memory_order(name, lower, upper)
         return self._items(name, self._bound(name, lower), self._bound(name, upper))
+
+    def _in_memory_order(self, name: str, lower: str | None, upper: str | None) -> Iterator[Entry]:
+        """Yield the slots of a sorted object whose keys are not in the order of their slots: numbers beyond 64 bits."""
+        entries = list(self._items(name))
+        numbers = {entry.slot: number for entry in entries if (number := exact_number(entry.key)) is not None}
+        least, greatest = map(number_in, (lower, upper))
+        if len(numbers) < len(entries):
+            if lower is not None or upper is not None:
+                raise CheckpointError(f"the keys of {name!r} are not in the order in which they are stored: no ranges")
+            return iter(entries)
+        if (lower, upper).count(None) != (least, greatest).count(None):
+            raise CheckpointError(f"the keys of {name!r} are numbers: give numbers for --from and --to")
+        entries.sort(key=lambda entry: numbers[entry.slot])
+        return (
+            entry
+            for entry in entries
+            if (least is None or numbers[entry.slot] >= least) and (greatest is None or numbers[entry.slot] <= greatest)
+        )
 
     def _bound(self, name: str, text: str | None) -> Slot | None:
         """Return the slot of a bound: of the type that the slots have, since others are all before or after it."""

@@ -160,9 +160,12 @@ class Describer:
 
     def _codec(self, change: Change) -> str | None:
         """Return how the object is stored; one that another one owns is a plain one."""
-        rows = (state.index.get(change.name or "") for state in self._states[::-1])
-        known = (row[3] for row in rows if row is not None and row[0] == change.object)
-        return next(known, self._created.get(change.object))  # Changes that are not made yet are in no state.
+        # Changes that are not made yet are in no state; and it may have another name there.
+        return self._codecs.get(change.object, self._created.get(change.object))
+
+    @cached_property
+    def _codecs(self) -> dict[int, str | None]:
+        return {row[0]: row[3] for state in self._states for row in state.index.values()}
 
     @cached_property
     def _owners(self) -> dict[int, tuple[str, Any, str | None]]:

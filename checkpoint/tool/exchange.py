@@ -52,8 +52,9 @@ def export(source: Source, name: str, target: str, checkpoint: str | None, is_js
     if Path(target).exists():
         raise CheckpointError(f"{target} exists already: give the path of a new file")
     require_folder(target)
-    name, point = split_epoch(source, name)
-    contents = Contents(source, name, checkpoint if checkpoint is not None else point)
+    if checkpoint is None:
+        name, checkpoint = split_epoch(source, name)
+    contents = Contents(source, name, checkpoint)
     staged = Path(target).with_name(f".{uuid4().hex}.tmp")
     try:
         with printing.progress("rows") as show:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from checkpoint.errors import CheckpointError
-from checkpoint.tool.source import remove_store
+from checkpoint.tool.source import remove_unused
 
 _SAMPLE = 1000
 """How many rows decide which types the columns of a table have."""
@@ -50,7 +50,7 @@ def fill(path: str, name: str, rows: Iterator[Any], key: str | None, primary_key
             return space.checkpoint()
     except BaseException as error:
         if is_new:
-            remove_store(path)
+            remove_unused(path)
         if isinstance(error, (TypeError, ValueError)) and not isinstance(error, CheckpointError):
             raise CheckpointError(str(error)) from None
         raise

@@ -91,8 +91,8 @@ def _restore_shard(source: Source, target: str, checkpoint: str | None, names: t
     return epoch, _reduce(target, names)
 
 
-def _reduce(target: str, names: tuple[str, ...]) -> int:
-    """Leave just some objects in a new store, without a history, and return how many objects these are.
+def _reduce(target: str, names: tuple[str, ...], *, has_history: bool = False) -> int:
+    """Leave just some objects in a new store, and return how many objects these are.
 
     Where that fails there is no new store.
     """
@@ -101,7 +101,8 @@ def _reduce(target: str, names: tuple[str, ...]) -> int:
             others, _ = selection(State(new.reader()), names)
             if not others.is_empty():
                 new.append(others)
-            new.compact(show)
+            if not has_history:
+                new.compact(show)
             return len(new.reader().index())
     except BaseException:
         remove_store(target)
@@ -165,10 +166,7 @@ def fork(source: Source, target: str, checkpoint: str | None, names: tuple[str, 
         require_found(names, {name for name in names if name in state}, state)
         store.fork(target, epoch, show)
     if names:
-        with CheckpointStore(target) as new:
-            others, _ = selection(State(new.reader()), names)
-            if not others.is_empty():
-                new.append(others)
+        _reduce(target, names, has_history=True)
     size = Path(target).stat().st_size
     text = f"{target}: a fork of {source.path} at epoch {epoch}, {printing.size(size)}"
     printing.emit(is_json, {"target": target, "epoch": epoch, "bytes": size}, text)

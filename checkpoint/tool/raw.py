@@ -6,6 +6,7 @@ import base64
 import math
 import struct
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import orjson
@@ -75,6 +76,27 @@ def as_text(data: bytes) -> Any:
     return text if text.isprintable() else {"$bytes": base64.b64encode(data).decode()}
 
 
+def exact_number(key: Any) -> Decimal | None:
+    """Return a key as the number that it is, one beyond 64 bits too; ``None`` where it is none.
+
+    >>> exact_number({"$int": "9223372036854775808"}), exact_number(1.5), exact_number("7")
+    (Decimal('9223372036854775808'), Decimal('1.5'), None)
+    """
+    if isinstance(key, dict) and len(key) == 1:
+        mark, digits = next(iter(key.items()))
+        return number_in(digits) if mark in ("$int", "$decimal", "$float") else None
+    return Decimal(key) if isinstance(key, (int, float)) else None
+
+
+def number_in(text: Any) -> Decimal | None:
+    """Return the number that a text is, ``None`` where it is none or has no place among others."""
+    try:
+        found = Decimal(text)
+    except (ArithmeticError, ValueError, TypeError):
+        return None
+    return None if found.is_nan() else found
+
+
 def slot_of(text: str | None) -> Slot | None:
     """Return the slot that a text on the command line stands for: a number where it is one, else text.
 
@@ -86,7 +108,7 @@ def slot_of(text: str | None) -> Slot | None:
             found = kind(text)  # type: ignore[arg-type]
         except (ValueError, TypeError):
             continue
-        return found if isinstance(found, float) or abs(found) < 2**63 else text
+        return found if isinstance(found, float) or -(2**63) <= found < 2**63 else text
     return text
 
 

@@ -172,10 +172,8 @@ def split_epoch(source: Source, name: str) -> tuple[str, str | None]:
     if not at or not digits.isascii() or not digits.isdigit():
         return name, None
     with suppress(CheckpointError):  # there may be no such shard any more
-        for part in source.parts(None):
-            if name in State(part.readers[0]):
-                return name, None
-            break
+        if any(name in State(part.readers[0]) for part in source.parts(None)):
+            return name, None
     return head, f"@{epoch}"
 
 

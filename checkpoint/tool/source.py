@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from checkpoint.errors import CheckpointError, UnknownCheckpointError
+from checkpoint.lock import WriterLock
 from checkpoint.reader import Reader
 from checkpoint.record import CheckpointRecord
 from checkpoint.store import CheckpointStore
@@ -320,6 +321,22 @@ def query(store: CheckpointStore, statement: str, *parameters: object) -> Iterat
     with store._session.cursor(statement, parameters) as fetch:
         while page := fetch(Reader.PAGE_ROWS):
             yield from page
+
+
+def remove_unused(path: str) -> None:
+    """Remove a new store into which nobody has saved; one that somebody else has made meanwhile is his."""
+    try:
+        lock = WriterLock(Path(path))
+    except CheckpointError:
+        return
+    try:
+        with CheckpointStore(path, read_only=True) as store:
+            is_used = bool(store.checkpoints())
+    except CheckpointError:
+        is_used = False  # It was not made a store yet.
+    if not is_used:
+        remove_store(path)
+    lock.release()
 
 
 def remove_store(path: str) -> None:

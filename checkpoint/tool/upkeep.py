@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import sys
 from contextlib import closing
@@ -16,7 +17,7 @@ import click
 from checkpoint.errors import CheckpointError
 from checkpoint.store import CheckpointStore
 from checkpoint.tool import printing
-from checkpoint.tool.command import cli, dry_run_option, json_option, takes_source
+from checkpoint.tool.command import answered, cli, dry_run_option, json_option, takes_source
 from checkpoint.tool.source import Source, query
 
 _COLLECT = "its images are made by the pipeline, and `checkpoint gc` removes what no epoch needs"
@@ -144,6 +145,8 @@ def prune(source: Source, keep: int | None, older_than: float | None, dry_run: b
       checkpoint prune state.db --older-than 30
     """
     source.require_file(_COLLECT)
+    if older_than is not None and math.isnan(older_than):
+        raise CheckpointError("--older-than nan: expected a number of days")
     age = None if older_than is None else timedelta(days=older_than)
     if dry_run:
         _rehearse(source, lambda store: store.prune(keep, age), is_json)
@@ -257,17 +260,19 @@ def repair(source: Source, dry_run: bool, is_json: bool) -> None:
         worked_on = Source(copied(source, Path(folder) / "copy.db")) if dry_run else source
         with worked_on.open_to_write() as store:
             found = store.repair(show)
-    if is_json:
-        click.echo(printing.as_json({**asdict(found), "dry_run": dry_run}))
-    else:
-        for line in found.damage:
-            click.echo(f"damaged: {line.replace(worked_on.path, source.path)}")
-        lost = ", ".join(map(str, found.lost)) or "none"
-        would = ("would be lost", "would be") if dry_run else ("lost", "is")
-        click.echo(
-            f"{len(found.damage):,} damaged; checkpoints {would[0]}: {lost}; the newest {would[1]} {found.newest}"
-        )
-    sys.exit(1 if found.damage else 0)
+    status = 1 if found.damage else 0
+    with answered(status):
+        if is_json:
+            click.echo(printing.as_json({**asdict(found), "dry_run": dry_run}))
+        else:
+            for line in found.damage:
+                click.echo(f"damaged: {line.replace(worked_on.path, source.path)}")
+            lost = ", ".join(map(str, found.lost)) or "none"
+            would = ("would be lost", "would be") if dry_run else ("lost", "is")
+            click.echo(
+                f"{len(found.damage):,} damaged; checkpoints {would[0]}: {lost}; the newest {would[1]} {found.newest}"
+            )
+    sys.exit(status)
 
 
 def copied(source: Source, path: Path) -> str:

@@ -102,9 +102,10 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
         present = self._table.read(key)
         if member is present:
             return
-        self._table.write(key, member)
-        if present is not ABSENT:
-            self._bury(present)
+        with self._in_one_piece():
+            self._table.write(key, member)
+            if present is not ABSENT:
+                self._bury(present)
 
     def _made(self, key: K, contents: Any) -> PersistedObject:
         """Return a new object with these contents for a key; what the key has where that is given."""
@@ -116,9 +117,9 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
                 f"{self._describe()}, key {key!r}: assign a plain copy; {contents._describe()} has its own place"
             )
         self._slot(key)
-        self._home.touch(self)
-        member = self._make_member(key, self._home.new_id(), fresh=True)
-        self._home.touch(member)
+        with self._in_one_piece():
+            member = self._make_member(key, self._home.new_id(), fresh=True)
+            self._home.touch(member)
         try:
             _fill(member, contents)
         except BaseException:
@@ -143,10 +144,12 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
 
         Time: O(1). Dirties: one item and the length.
         """
-        member = self._table.delete(key)
+        member = self._table.read(key)
         if member is ABSENT:
             raise KeyError(key)
-        self._bury(member)
+        with self._in_one_piece():
+            self._table.delete(key)
+            self._bury(member)
 
     def pop(self, key: K, *default: Any) -> Any:
         """Remove a key and return a plain copy of its object, which is deleted.
@@ -180,9 +183,10 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
         Time: O(1) rows beyond 32. Dirties: one item a key up to 32, two index rows beyond.
         """
         members = list(self._known.values())
-        self._table.clear()
-        for member in members:
-            self._bury(member)
+        with self._in_one_piece():
+            self._table.clear()
+            for member in members:
+                self._bury(member)
 
     def copy(self) -> dict[K, Any]:
         """Return a plain ``dict`` of plain copies."""

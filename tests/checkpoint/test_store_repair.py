@@ -258,6 +258,22 @@ def test_a_repair_survives_every_crash_point(
     assert points > 20
 
 
+def test_a_history_for_one_opening_is_not_kept_in_the_store(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with CheckpointStore(path, durability="normal") as store:
+        store.configure(history=50)
+    with CheckpointStore(path, durability="normal", history=1) as store:
+        assert store.configure(records=5_000) == Retention(50, None, 5_000)
+        for number in range(60):
+            store.append(run_of({number % 5: number}))
+        assert len(retained(store)) < 50
+    with CheckpointStore(path, durability="normal", history=1) as store:
+        assert store.configure(history=40) == Retention(40, None, 5_000)
+        for number in range(60):
+            store.append(run_of({number % 5: number}))
+        assert len(retained(store)) >= 40
+
+
 def test_what_is_configured_is_kept_in_the_store(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     with CheckpointStore(path, durability="normal") as store:

@@ -1,0 +1,180 @@
+"""Undoing what later checkpoints have built upon is refused; what a command leaves behind where it fails is nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import checkpoint.tool.moving
+from checkpoint import CheckpointError, CheckpointStore
+from checkpoint.chain import Chain, location_at
+from checkpoint.lock import WriterLock
+from checkpoint.tool.source import remove_unused
+from objectspace import PersistedObjectSpace
+from tests.tool.conftest import Tool
+
+LARGE = 2**70
+
+
+def test_an_object_into_which_others_have_written_since_is_not_undone(tool: Tool, tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with PersistedObjectSpace.open(path) as space:
+        array = space.create_array("a", 2000, default=0)
+        for place in (1, 100):
+            array[place] = place
+            space.checkpoint()
+    refused = tool("revert", path, "1", "--object", "a")
+    assert (refused.exit_code, "slot 100 is none of theirs" in refused.output) == (2, True)
+    assert tool("revert", path, "2", "--object", "a").exit_code == 0
+    with PersistedObjectSpace.open(path) as space:
+        assert [place for place, value in enumerate(space.get("a")) if value] == [1]
+
+
+def test_an_owned_object_that_was_deleted_since_is_not_undone(tool: Tool, tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with PersistedObjectSpace.open(path) as space:
+        queues = space.create_dictionary("o", of="queue")
+        for number in range(2):
+            for key in "ab":
+                queues.setdefault(key).enqueue(number)
+            space.checkpoint()
+        del queues["b"]
+        space.checkpoint()
+    refused = tool("revert", path, "2")
+    assert (refused.exit_code, "something else has changed it since" in refused.output) == (2, True)
+
+
+def test_a_rehearsal_describes_a_tensor_by_its_id(tool: Tool, tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with PersistedObjectSpace.open(path) as space:
+        tensor = space.create_tensor("old", (4,), "int64")
+        space.checkpoint()
+        tensor[1] = 7
+        space.checkpoint()
+        space.rename("old", "new")
+        space.checkpoint()
+    shown = tool("revert", path, "2", "--dry-run")
+    assert (shown.exit_code, "[0,7,0,0]" in shown.output.replace(" ", "")) == (0, True)
+
+
+def test_a_fork_of_some_objects_that_fails_is_not_there(
+    tool: Tool, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def _fail(*_: object) -> Any:
+        raise CheckpointError("the disk is full")
+
+    monkeypatch.setattr(checkpoint.tool.moving, "selection", _fail)
+    assert tool("fork", store, tmp_path / "fork.db", "--object", "counts").exit_code == 2
+    assert not list(tmp_path.glob("fork.db*"))
+
+
+def test_a_new_store_that_somebody_else_has_made_meanwhile_stays(tmp_path: Path) -> None:
+    used, empty, locked = (tmp_path / f"{name}.db" for name in ("used", "empty", "locked"))
+    with PersistedObjectSpace.open(used) as space:
+        space.create_value("v", 1)
+        space.checkpoint()
+    CheckpointStore(empty).close()
+    with CheckpointStore(locked):
+        for path in (used, empty, locked):
+            remove_unused(str(path))
+    assert [path.exists() for path in (used, empty, locked)] == [True, False, True]
+    assert not list(tmp_path.glob("empty.db*"))
+
+
+def test_a_name_with_an_at_is_that_of_an_object_where_there_is_one(tool: Tool, tmp_path: Path) -> None:
+    path, target = tmp_path / "state.db", tmp_path / "out.jsonl"
+    with PersistedObjectSpace.open(path) as space:
+        for name in ("x", "x@3"):
+            space.create_value(name, f"of {name}")
+        space.checkpoint()
+        space.delete("x@3")
+        space.checkpoint()
+        space.checkpoint()
+    assert tool("export", path, "x@3", target, "1").exit_code == 0
+    assert json.loads(target.read_text())["value"] == "of x@3"
+    assert "of x" in tool("show", path, "x@3").output
+
+
+def test_numbers_beyond_64_bits_are_in_order_and_have_ranges(tool: Tool, tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with PersistedObjectSpace.open(path) as space:
+        numbers, sparse = space.create_sorted_set("s"), space.create_sparse_array("a", 0)
+        numbers.update([LARGE, -LARGE, 5, 1.5])
+        sparse[-(2**63)] = 1
+        space.checkpoint()
+
+    def shown(*arguments: object) -> list[Any]:
+        lines = tool("show", path, *arguments, "--format", "json").output.splitlines()
+        return [next(iter(json.loads(line).values())) for line in lines]
+
+    large, least = {"$int": str(LARGE)}, {"$int": str(-LARGE)}
+    assert shown("s") == [least, 1.5, 5, large]
+    assert shown("s", "--from", "1.5", "--to", LARGE) == [1.5, 5, large]
+    assert shown("s", "--to", LARGE - 1) == [least, 1.5, 5]
+    assert shown("a", "--to", -(2**63)) == [-(2**63)]
+    assert "give numbers" in tool("show", path, "s", "--from", "x").output
+
+
+@pytest.mark.parametrize(("command", "status"), [(("diff", "1", "2"), 1), (("log",), 0)])
+def test_a_reader_that_has_enough_gets_the_status_of_the_answer(
+    tmp_path: Path, command: tuple[str, ...], status: int
+) -> None:
+    path = tmp_path / "state.db"
+    with PersistedObjectSpace.open(path) as space:
+        entries = space.create_dictionary("d")
+        for _ in range(2):
+            entries.update({len(entries) + key: "text" * 50 for key in range(2000)})
+            space.checkpoint()
+    name, *rest = command
+    program = f"import os; from checkpoint.tool.command import main; {_PIPE}"
+    done = subprocess.run([sys.executable, "-c", program, name, path, *rest], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (status, b"")
+
+
+_PIPE = "read, write = os.pipe(); os.dup2(write, 1); os.close(read); main()"
+
+
+def test_who_asks_who_writes_keeps_nobody_from_writing(
+    tool: Tool, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with CheckpointStore(store):
+        assert "is being written by process" in tool("doctor", store).output
+        owner = store.with_name(store.name + ".owner").read_bytes()
+    store.with_name(store.name + ".owner").write_bytes(owner)  # As a process leaves it that was killed, and is gone.
+    monkeypatch.setattr("os.kill", _no_process)
+    taken = WriterLock(store)
+    try:
+        assert "is being written" not in tool("doctor", store).output
+    finally:
+        taken.release()
+
+
+def _no_process(*_: int) -> None:
+    raise ProcessLookupError
+
+
+def test_what_is_collected_meanwhile_is_not_called_damaged(
+    tool: Tool, location: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain = Chain.open(location_at(location))
+
+    def _collect(*_: object) -> Any:
+        chain.collect(0, 1)
+        raise CheckpointError("run file is missing")
+
+    monkeypatch.setattr("checkpoint.chain.read_run", _collect)
+    answer = tool("verify", location)
+    assert (answer.exit_code, "epochs before 3 were collected while they were read" in answer.output) == (2, True)
+
+
+def test_a_floor_beyond_the_newest_epoch_is_told(tool: Tool, location: Path) -> None:
+    Chain.open(location_at(location)).collect(0, 1)
+    for manifest in (location / "manifest").glob("*3*"):
+        manifest.unlink()
+    answer = tool("gc", location)
+    assert (answer.exit_code, "its first kept epoch is 3, and the newest is 2" in answer.output) == (2, True)
