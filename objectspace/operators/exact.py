@@ -55,7 +55,10 @@ def odd(value: Any, zero: Any) -> Odd:
 
 def negated(total: Any) -> Any:
     """Return the total that takes another one back."""
-    return Odd(-total.finite, -total.nan, -total.plus, -total.minus) if isinstance(total, Odd) else -total
+    if isinstance(total, Odd):
+        return Odd(negated(total.finite), -total.nan, -total.plus, -total.minus)
+    # The minus sign of Python rounds a Decimal to the digits of the context.
+    return EXACT.minus(total) if isinstance(total, Decimal) else -total
 
 
 def units_of(value: float) -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from objectspace.operators.canonical import dictionary_keys
 from objectspace.operators.chunks import Change, unbroken
-from objectspace.operators.net import net_changes
+from objectspace.operators.net import is_unchanged, net_changes
 from objectspace.operators.plan import Node
 from objectspace.operators.sources import ROW_ID
 from objectspace.relational import Chunk, Order, RowError, TableSchema
@@ -67,7 +68,7 @@ def _chunk(schema: TableSchema, given: Any) -> Chunk:
         return Chunk.from_pandas(given, schema)
     if module == "pyarrow":
         return Chunk.from_arrow(given, schema)
-    return Chunk.from_rows(schema, map(_change, given))
+    return Chunk.from_rows(schema, map(partial(_change, schema), given))
 
 
 def _named(chunk: Chunk, expected: Sequence[str]) -> Iterable[tuple[Op, Any]]:
@@ -76,16 +77,31 @@ def _named(chunk: Chunk, expected: Sequence[str]) -> Iterable[tuple[Op, Any]]:
     return chunk.rows() if names == expected else [(op, dict(zip(names, row))) for op, row in chunk.rows()]
 
 
-def _change(given: Any) -> Sequence[Any]:
+def _change(schema: TableSchema, given: Any) -> Sequence[Any]:
     """Return an operation and its row; a row alone is inserted."""
     if isinstance(given, Mapping):
         row = {name: value for name, value in given.items() if name != OP_COLUMN}
         return (given.get(OP_COLUMN, "+"), row)
     if not isinstance(given, Sequence):
         raise RowError(f"{given!r:.80} is a {type(given).__name__}: a row is a tuple, a list or a mapping")
-    is_pair = len(given) in (2, 3) and isinstance(given[0], str) and given[0] in OPS
-    is_pair = is_pair and isinstance(given[1], Sequence | Mapping) and not isinstance(given[1], str | bytes)
-    return tuple(given) if is_pair else ("+", given)
+    return tuple(given) if _is_change(schema, given) else ("+", given)
+
+
+def _is_change(schema: TableSchema, given: Sequence[Any]) -> bool:
+    """Tell whether this is an operation with its row, and perhaps whether that counts, and not a row alone."""
+    if len(given) not in (2, 3) or not (isinstance(given[0], str) and given[0] in OPS and _is_several(given[1])):
+        return False
+    columns, row = schema.columns, given[1]
+    if len(given) != len(columns) or columns[0].type.kind != "string" or not columns[1].type.is_nested:
+        return True
+    # A row may begin with a plus as well, and go on with a list; but then that is not like a row itself.
+    if isinstance(row, Mapping):
+        return row.keys() <= {column.name for column in columns}
+    return len(row) == len(columns) and (row[1] is None or _is_several(row[1]))
+
+
+def _is_several(value: object) -> bool:
+    return isinstance(value, Sequence | Mapping) and not isinstance(value, str | bytes)
 
 
 def _refuse_retractions(chunk: Chunk) -> None:
@@ -121,7 +137,7 @@ def _mixed(keys: Sequence[Any], chunk: Chunk) -> set[Any]:
     for key, (op, row) in zip(keys, chunk.rows(), strict=True):
         if key not in gone:
             gone[key] = None if is_insert(op) else row
-        elif gone[key] is None or not is_insert(op) or (op == "+" and chunk.schema.equal(gone[key], row)):
+        elif (old := gone[key]) is None or not is_insert(op) or (op == "+" and is_unchanged(chunk, old, row)):
             mixed.add(key)
         else:
             gone[key] = None

@@ -6,12 +6,16 @@ import math
 import re
 from collections.abc import Callable
 from datetime import date, datetime
-from decimal import ROUND_HALF_UP, Context, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal, Overflow
 from typing import Any
 
 from objectspace.relational import DataType, SchemaError
 
-_WIDE = Context(prec=76)
+_WIDE = Context(prec=76, traps=[Overflow])
+"""Where decimals are added and multiplied; infinity minus infinity is NaN, as of floats."""
+
+_WHOLE = Context(prec=60_000, traps=[Overflow])
+"""Where they are divided to a whole number: it may have as many digits as a decimal of a column."""
 NUMBERS = ("int16", "int32", "int64", "float32", "float64", "decimal")
 FLOATS = ("float32", "float64")
 
@@ -110,8 +114,8 @@ WIDE_OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "+": lambda x, y: _WIDE.add(Decimal(x), Decimal(y)),
     "-": lambda x, y: _WIDE.subtract(Decimal(x), Decimal(y)),
     "*": lambda x, y: _WIDE.multiply(Decimal(x), Decimal(y)),
-    "//": lambda x, y: None if y == 0 else _WIDE.divide_int(Decimal(x), Decimal(y)),
-    "%": lambda x, y: None if y == 0 else _WIDE.remainder(Decimal(x), Decimal(y)),
+    "//": lambda x, y: None if y == 0 else _WHOLE.divide_int(Decimal(x), Decimal(y)),
+    "%": lambda x, y: None if y == 0 else _WHOLE.remainder(Decimal(x), Decimal(y)),
 }
 
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {

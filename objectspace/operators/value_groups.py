@@ -153,7 +153,12 @@ class ValueGroups(Aggregation):
         return list(zip(*[list(map(merge, old, new)) for merge, (old, new) in zip(self._merges, columns)]))
 
     def _check_rows(self, groups: list[tuple[Any, ...]], after: list[Cells]) -> None:
-        """Refuse a group that has fewer rows than none."""
+        """Refuse a group that has fewer rows than none, and a total that cannot be stored."""
+        for at, _ in self._totals if after else ():
+            totals = [cells[at] for cells in after]
+            if min(totals) < -(2**63) or max(totals) >= 2**63:
+                for group, cells in zip(groups, after):
+                    self._check_totals(group, cells)
         if not after or min(map(_first, after)) >= 0:
             return
         for group, cells in zip(groups, after):

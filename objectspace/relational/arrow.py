@@ -82,7 +82,21 @@ def split(data: pa.RecordBatch | pa.Table, op_column: str) -> tuple[list[Any], l
     """Return the operations of a batch or table, and the names and values of its other columns."""
     names = [name for name in data.schema.names if name != op_column]
     ops = data.column(op_column).to_pylist() if op_column in data.schema.names else ["+"] * data.num_rows
-    return ops, names, [data.column(name).to_pylist() for name in names]
+    return ops, names, [_listed(data.column(name), name) for name in names]
+
+
+def _listed(column: Any, name: str) -> list[Any]:
+    """Return the values of a column; a time with nanoseconds, which Python would cut off, is refused."""
+    if column.type == pa.time64("ns"):
+        try:
+            column = column.cast(pa.time64("us"))
+        except pa.ArrowInvalid:
+            raise RowError(
+                f"column {name!r} has nanoseconds: a time has microseconds; round it first, with"
+                " pyarrow.compute.cast(column, pyarrow.time64('us'), safe=False) for example"
+            ) from None
+    values: list[Any] = column.to_pylist()
+    return values
 
 
 def split_frame(
@@ -159,7 +173,7 @@ def array_of(values: Iterable[Any], column: Column) -> pa.Array:
     """
     try:
         return pa.array(_fitting(list(values), column.type), arrow_type(column.type))
-    except (pa.ArrowInvalid, OverflowError, TypeError, ValueError) as error:
+    except (pa.ArrowInvalid, ArithmeticError, TypeError, ValueError) as error:
         raise RowError(
             f"column {column.name!r} ({column.type}) has a value that Arrow's {arrow_type(column.type)} cannot hold:"
             f" {error}{_DECIMALS if str(column.type) == 'decimal' else ''}"

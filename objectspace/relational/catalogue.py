@@ -148,13 +148,24 @@ def open_record(space: ObjectSpace, name: str, schema: TableSchema | None, *, ev
     if not evolve:
         raise _mismatch(record, schema, "open it with the stored schema, or pass evolve=True")
     changed = schema.with_ids_of(record.schema)
-    reason = changed.is_evolved_from(record.schema)
+    reason = changed.is_evolved_from(record.schema) or _other_default(changed, record)
     if reason:
         raise _mismatch(record, schema, reason)
     codec = RowCodec(changed, record.layouts)
     record = TableRecord(name, record.id, changed, tuple(codec.layouts))
     space.get_dictionary(TABLES)[name] = record.to_json()
     return record
+
+
+def _other_default(changed: TableSchema, record: TableRecord) -> str:
+    """Return why a schema would change what rows hold that were stored before a column was added; empty where not."""
+    known = {column.id: column for column in record.schema.columns}
+    for column in changed.columns:
+        is_missing = any(column.id not in layout for layout in record.layouts)
+        if column.id in known and is_missing and repr(column.default) != repr(known[column.id].default):
+            default = known[column.id].default
+            return f"rows from before column {column.name!r} was added hold {default!r} in it: its default stays that"
+    return ""
 
 
 def _is_same(wanted: TableSchema, stored: TableSchema) -> bool:

@@ -212,6 +212,8 @@ def can_widen(old: DataType, new: DataType) -> bool:
 
     >>> can_widen(parse_type("int16"), parse_type("int64")), can_widen(parse_type("int64"), parse_type("float64"))
     (True, False)
+    >>> [can_widen(parse_type("int16"), parse_type(f"decimal({digits},2)")) for digits in (6, 7)]
+    [False, True]
     """
     if old == new:
         return True
@@ -221,8 +223,13 @@ def can_widen(old: DataType, new: DataType) -> bool:
         assert old.element is not None
         assert new.element is not None
         return can_widen(old.element, new.element)
+    if old.kind in _DIGITS and new.kind == "decimal" and new.precision is not None and new.scale is not None:
+        return new.precision - new.scale >= _DIGITS[old.kind]
     return new.kind in _WIDER.get(old.kind, ())
 
+
+_DIGITS = {"int16": 5, "int32": 10, "int64": 19}
+"""How many digits the numbers of a type have at most."""
 
 _WIDER = {
     "int16": ("int32", "int64", "float32", "float64", "decimal"),

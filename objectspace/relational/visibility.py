@@ -8,7 +8,7 @@ from typing import Any
 from objectspace.relational.key_space import KeySpace
 from objectspace.relational.keys import KeyRange
 from objectspace.relational.schema import Row
-from objectspace.relational.values import from_cell, to_cell
+from objectspace.relational.values import from_cell, nearest_float32, to_cell
 from objectspace.relational.vnodes import VnodeBitmap
 from objectspace.relational.watermarks import WatermarkIndex, is_below
 
@@ -27,6 +27,7 @@ class Visibility:
         self.column = None if name is None else schema.column(name)
         self._place = -1 if name is None else schema.place_of(name)
         self.leads = name is not None and schema.key_places[:1] == (self._place,)
+        self._is_single = self.column is not None and self.column.type.kind == "float32"
         self._index = WatermarkIndex()
         self.marks: dict[int, Any] = {}
         self.read(stored)
@@ -60,7 +61,9 @@ class Visibility:
         if not self.marks:
             return False
         mark, value = self.marks.get(self._keys.vnode_of(key)), row[self._place]
-        return mark is not None and is_below(value, mark)
+        if mark is None or value is None:
+            return False
+        return is_below(nearest_float32(value), nearest_float32(mark)) if self._is_single else is_below(value, mark)
 
     def parts(self, found: KeyRange) -> list[KeyRange]:
         """Return the parts of a range that may hold visible rows, in key order, as far as keys tell."""

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 from weakref import ref
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -187,3 +188,62 @@ def test_there_are_no_changes_from_a_table_to_another_one_of_its_name() -> None:
     with pytest.raises(SchemaMismatchError, match="dropped and made again with another schema"):
         list(StorageTable(space, "t").changes(2, 2))
     assert [one.new for one in StorageTable(space, "t").changes(1, 2)] == [(1, "x", "y")]
+
+
+def test_what_old_rows_hold_in_an_added_column_stays() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    table = StateTable(space, "t", TableSchema([Column("k", "int64")], ["k"]))
+    table.insert_row((1,))
+    space.checkpoint(epoch=1)
+    added = Column("v", "string", default="?")
+    StateTable(space, "t", table.schema.with_column(added), evolve=True)
+    more = Column("w", "int64", nullable=True)
+    for default in ("new", None):
+        other = TableSchema([Column("k", "int64"), Column("v", "string", default=default), more], ["k"])
+        with pytest.raises(SchemaMismatchError, match=r"hold '\?' in it: its default stays that"):
+            StateTable(space, "t", other, evolve=True)
+    table = StateTable(space, "t", TableSchema([Column("k", "int64"), added, more], ["k"]), evolve=True)
+    assert table.get_row((1,)) == (1, "?", None)
+
+
+def test_a_default_that_no_row_needs_may_go() -> None:
+    space = VolatileObjectSpace()
+    StateTable(space, "t", TableSchema([Column("k", "int64"), Column("v", "string", default="?")], ["k"]))
+    wider = TableSchema([Column("k", "int64"), Column("v", "string"), Column("w", "int64", nullable=True)], ["k"])
+    assert StateTable(space, "t", wider, evolve=True).schema == wider
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("int64", "decimal(20,2)"), ("int16", "decimal(6,2)"), ("int32", "decimal(9,0)")]
+)
+def test_whole_numbers_become_decimals_that_hold_all_of_them(old: str, new: str) -> None:
+    schema = TableSchema([Column("k", "int64"), Column("v", old)], ["k"])
+    with pytest.raises(SchemaError, match="some values would not fit"):
+        schema.widened("v", new)
+    assert str(schema.widened("v", "decimal(38,18)").column("v").type) == "decimal(38,18)"
+
+
+def test_times_with_nanoseconds_are_refused() -> None:
+    table = pa.table({"k": pa.array([1000, 2000], pa.time64("ns"))})
+    assert [row[0].microsecond for row in Chunk.from_arrow(table).values] == [1, 2]
+    with pytest.raises(RowError, match="column 'k' has nanoseconds"):
+        Chunk.from_arrow(pa.table({"k": pa.array([1000, 1999], pa.time64("ns"))}))
+
+
+def test_a_decimal_that_arrow_cannot_hold_is_refused_by_column() -> None:
+    schema = schema_of("k int64", "v decimal", key=["k"])
+    with pytest.raises(RowError, match="column 'v'"):
+        Chunk(schema, ["+"], [(1, Decimal("1" * 395 + "." + "1" * 20))]).to_arrow()
+
+
+def test_a_watermark_of_32_bits_is_one_rule_for_every_read() -> None:
+    store = CheckpointStore(":memory:")
+    space = space_on(store)
+    schema = schema_of("w float32", "v int64", key=["w", "v"], watermark_column="w")
+    table = StateTable(space, "t", schema)
+    table.insert_row((0.1, 1))
+    table.update_watermark(float(np.float32(0.1)))
+    space.checkpoint(epoch=1)
+    stored = StorageTable(store, "t")
+    assert list(table.scan()) == list(stored.scan()) == [table.get_row((0.1, 1))] == [stored.get_row((0.1, 1))]
+    assert stored.to_arrow().num_rows == 1

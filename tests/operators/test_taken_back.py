@@ -1,0 +1,108 @@
+"""What is taken back leaves nothing behind, however long the decimals are; rows are told from changes by the schema."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from objectspace.operators import AggCall, Pipeline, Stream, avg, col, count, sum_
+from objectspace.relational import RowError
+
+LONG = st.decimals(min_value=-(10**19), max_value=10**19, places=18, allow_nan=False)
+CALLS = {"t": sum_("v"), "m": avg("v"), "p": AggCall("variance_pop", "v"), "s": AggCall("stddev", "v")}
+
+
+def grouped(*batches: Any) -> list[Any]:
+    pipeline = Pipeline()
+    source = pipeline.source("s", {"id": "int64", "v": "decimal?"}, key=["id"])
+    source.agg(n=count(), **CALLS).materialize("r")
+    return list(pipeline.run_local([{"s": batch} for batch in batches]).rows("r"))
+
+
+@given(st.lists(LONG, min_size=1, max_size=5), st.lists(LONG, min_size=1, max_size=5))
+def test_aggregates_of_long_decimals_are_those_of_the_rows_that_are_left(
+    kept: list[Decimal], gone: list[Decimal]
+) -> None:
+    rows = list(enumerate([*kept, *gone]))
+    left = grouped(rows, [("-", row) for row in rows[len(kept) :]])
+    assert repr(left) == repr(grouped(rows[: len(kept)]))
+
+
+def test_an_aggregate_over_an_aggregate_takes_back_long_means() -> None:
+    pipeline = Pipeline()
+    source = pipeline.source("s", {"id": "int64", "g": "int64", "v": "decimal?"}, key=["id"])
+    source.group_by("g").agg(m=avg("v")).agg(t=sum_("m")).materialize("r")
+    rows = [(place, 1, Decimal(12345678901 + place)) for place in (0, 1, 3)]
+    run = pipeline.run_local([{"s": rows}, {"s": [("-", row) for row in rows[:2]]}])
+    assert list(run.rows("r")) == [(Decimal(12345678904),)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows"),
+    [
+        (
+            {"sign": "string", "parts": "list<int64>", "note": "string?"},
+            [("+", [3], None), ("-", [4], ""), ("a", [], "")],
+        ),
+        ({"sign": "string", "at": "struct<x:int64,y:int64>", "is": "bool"}, [("+", {"x": 1, "y": 2}, False)]),
+        ({"sign": "string", "parts": "list<string>"}, [("+", ["a", "b"]), ("U-", [])]),
+    ],
+)
+def test_a_row_that_begins_like_a_change_is_a_row(columns: dict[str, str], rows: list[Any]) -> None:
+    pipeline = Pipeline()
+    pipeline.source("s", columns).materialize("r")
+    found = pipeline.run_local([{"s": rows}, {"s": [("+", rows[0])]}]).rows("r")
+    assert sorted(found, key=repr) == sorted([*rows, rows[0]], key=repr)
+
+
+def _filtered(source: Stream, _: Stream) -> Stream:
+    return source.filter(col("d").cast("string") == "1.0")
+
+
+def _joined(source: Stream, other: Stream) -> Stream:
+    return source.join(other, on="k").group_by(t=col("d").cast("string")).agg(n=count())
+
+
+@pytest.mark.parametrize(
+    ("halves", "build"), [(("-", "+"), _filtered), (("U-", "U+"), _filtered), (("U-", "U+"), _joined)]
+)
+def test_an_update_to_another_spelling_is_one(halves: tuple[str, str], build: Any) -> None:
+    pipeline = Pipeline()
+    source = pipeline.source("s", {"id": "int64", "k": "int64", "d": "decimal"}, key=["id"])
+    build(source, pipeline.source("o", {"k": "int64"}, key=["k"])).materialize("r")
+    short, long = (1, 1, Decimal("1.0")), (1, 1, Decimal("1.00"))
+    batches = [{"s": [short], "o": [(1,)]}, {"s": list(zip(halves, (short, long), strict=True))}, {"s": [("-", long)]}]
+    assert list(pipeline.run_local(batches).rows("r")) == []
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        ("Infinity", "Infinity", ("NaN", "NaN", "NaN", "Infinity")),
+        ("1E+90", "3", ("1", "3" * 90, f"{10**90 - 3}", f"{10**90 + 3}")),
+        ("-7", "2", ("-1", "-3", "-9", "-5")),
+    ],
+)
+def test_arithmetic_of_odd_decimals(left: str, right: str, expected: tuple[str, ...]) -> None:
+    pipeline = Pipeline()
+    source = pipeline.source("s", {"id": "int64", "a": "decimal", "b": "decimal"}, key=["id"])
+    a, b = col("a"), col("b")
+    source.select("id", remainder=a % b, quotient=a // b, difference=a - b, total=a + b).materialize("r")
+    (row,) = pipeline.run_local([{"s": [(1, Decimal(left), Decimal(right))]}]).rows("r")
+    found = [str(value) if value.is_nan() else value for value in row[1:]]
+    wanted = [value if value == "NaN" else Decimal(value) for value in expected]
+    if left == "1E+90":  # Sums have 76 digits.
+        wanted[2:] = [Decimal("1E+90")] * 2
+    assert found == wanted
+
+
+def test_a_mean_whose_total_is_too_great_says_of_which_group() -> None:
+    pipeline = Pipeline()
+    source = pipeline.source("s", {"id": "int64", "g": "int64", "v": "int64"}, key=["id"])
+    source.group_by("g").agg(m=avg("v")).materialize("r")
+    with pytest.raises(RowError, match=r"group g=7: the total of 'v' is \d+, which no int64 holds"):
+        pipeline.run_local([{"s": [(place, 7, 2**62) for place in range(3)]}])
