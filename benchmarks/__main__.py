@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from benchmarks import comparison, report, results
 from benchmarks.page import PAGE, write_page
@@ -15,6 +17,9 @@ from benchmarks.registry import DEFAULT_MODULE, Scenario, load, select
 from benchmarks.results import Run
 from benchmarks.runner import Progress, run
 from benchmarks.timing import table
+
+_INTERRUPTED, _TERMINATED = 130, 143
+"""The exit statuses after Ctrl-C, and after a signal to end, as shells have them."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,6 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (LookupError, ValueError, OSError) as error:
         print(f"python -m benchmarks: {error.args[0] if isinstance(error, LookupError) else error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return _INTERRUPTED
 
 
 def parser() -> argparse.ArgumentParser:
@@ -70,6 +78,8 @@ def list_scenarios(chosen: argparse.Namespace) -> int:
 def run_scenarios(chosen: argparse.Namespace) -> int:
     """Run scenarios, keep the results and print them."""
     entries = select(load(chosen.module), chosen.names)
+    chosen.output.mkdir(parents=True, exist_ok=True)  # Now: not after hours, when there is something to keep.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))  # So that the stores are removed.
     keep = partial(Run.save, folder=chosen.output)
     found = run(
         entries,
@@ -115,10 +125,15 @@ def compare_runs(chosen: argparse.Namespace) -> int:
     """Compare two runs."""
     old, new = Run.read(chosen.old), Run.read(chosen.new)
     changes = comparison.compare(old, new, chosen.band)
-    if old.machine["cpu"] != new.machine["cpu"] or old.versions.get("Python") != new.versions.get("Python"):
-        print("The machine or Python is not the same: what differs may be theirs.\n")
+    if _conditions(old) != _conditions(new):
+        print("The machine, its disk or Python is not the same: what differs may be theirs.\n")
     print(comparison.describe(changes))
     return int(any(change.is_regression for change in changes))
+
+
+def _conditions(run: Run) -> list[Any]:
+    """Return what two runs must have in common."""
+    return [run.machine["cpu"], run.machine["disk"], run.versions.get("Python")]
 
 
 COMMANDS = {"list": list_scenarios, "run": run_scenarios, "page": make_page, "compare": compare_runs}

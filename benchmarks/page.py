@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 from benchmarks import plots, report
 from benchmarks.results import Outcome, Run
@@ -39,6 +40,8 @@ def write_page(run: Run, source: str, page: Path = PAGE) -> list[Path]:
         source: what the page names as their file.
         page: the file of the page; the plots come into ``performance/`` beside it.
     """
+    if page.is_dir():
+        raise IsADirectoryError(f"{page} is a folder: give the path of a file")
     folder = page.parent / page.stem
     for old in folder.glob("*.svg"):
         old.unlink()
@@ -64,7 +67,7 @@ def _parts(run: Run, source: str, page: Path, drawn: dict[str, list[Path]]) -> I
 
 def _section(outcome: Outcome, page: Path, drawn: list[Path]) -> Iterator[str]:
     yield f"## {outcome.name}\n\n{outcome.title}.\n\n{outcome.why}\n"
-    yield from (f"![{path.stem}]({os.path.relpath(path, page.parent)})\n" for path in drawn)
+    yield from (f"![{path.stem}]({quote(os.path.relpath(path, page.parent))})\n" for path in drawn)
     yield from report.scenario_tables(outcome, series=False)
     if outcome.configurations:
         lines = (f"- {name}: {configuration}." for name, configuration in outcome.configurations.items())

@@ -144,9 +144,10 @@ class Run:
     format: int = FORMAT
 
     @classmethod
-    def begin(cls, quick: bool) -> Run:
-        """Return a run that starts now, here."""
-        return cls(quick, datetime.now(UTC).isoformat(timespec="seconds"), commit(), machine(), versions())
+    def begin(cls, quick: bool, root: Path | None = None) -> Run:
+        """Return a run that starts now, on this machine, with its stores in the folder ``root``."""
+        started = datetime.now(UTC).isoformat(timespec="seconds")
+        return cls(quick, started, commit(), machine(root or Path.cwd()), versions())
 
     def to_json(self) -> bytes:
         """Return the run as JSON."""
@@ -245,8 +246,8 @@ def commit() -> str:
     return f"{name} changed" if changed else name
 
 
-def machine() -> dict[str, Any]:
-    """Return what the machine is, as far as figures depend on it."""
+def machine(root: Path) -> dict[str, Any]:
+    """Return what the machine is, as far as figures depend on it; ``root`` lies on the disk that is measured."""
     information = _text("/proc/cpuinfo"), _text("/proc/meminfo")
     model = re.search(r"model name\s*:\s*(.*)", information[0])
     memory = re.search(r"MemTotal:\s+(\d+)", information[1])
@@ -255,7 +256,7 @@ def machine() -> dict[str, Any]:
         "cpu": model[1].strip() if model else platform.processor(),
         "cores": os.cpu_count(),
         "memory": int(memory[1]) * 1024 if memory else 0,
-        "disk": _file_system(Path.cwd()),
+        "disk": _file_system(root.resolve()),
         "load": round(os.getloadavg()[0], 2),
     }
 

@@ -290,7 +290,7 @@ def run(
         largest: the largest state of a declared scenario; all by default.
         keep: is given the run after each scenario, so that an hour is not lost with the last of them.
     """
-    found, started = Run.begin(quick), time.perf_counter()
+    found, started = Run.begin(quick, root), time.perf_counter()
     for place, entry in enumerate(entries, start=1):
         progress(f"[{place}/{len(entries)}] {entry.name}")
         if isinstance(entry, Scenario):

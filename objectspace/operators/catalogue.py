@@ -1,6 +1,7 @@
 """Which operators a space keeps state of, and what they did: so that a changed pipeline uses again what still fits.
 
-They stand in the dictionary ``$operators``: ``{"fingerprint": "9f...", "does": "HashAgg(carrier, count() as n)"}``.
+They stand in the dictionary ``$operators``: ``{"fingerprint": "9f...", "does": "HashAgg(carrier, count() as n)"}``,
+with what they read under ``reads``, in words, for the messages alone.
 """
 
 from __future__ import annotations
@@ -42,9 +43,18 @@ class Difference:
             after = f"is now {now[name].describe()}" if name in now else "is there no more, or reads something else"
             if name in now and now[name].describe() == stored[name]["does"]:
                 after = f"has now other inputs, or other columns: {now[name].schema}"
+                after += _inputs_that_differ(stored[name].get("reads", []), now[name].reads())
             lines.append(f"{name!r}, stored as {stored[name]['does']}, {after}")
         lines += [f"{name!r}, {node.describe()}, is new" for name, node in now.items() if name not in self.gone]
         return "; ".join(lines)
+
+
+def _inputs_that_differ(before: list[str], after: list[str]) -> str:
+    """Return in words what an operator has read and reads now; nothing where that is not known, or the same."""
+    old, new = [one for one in before if one not in after], [one for one in after if one not in before]
+    if not before or not (old or new):
+        return ""
+    return f"; it has read {', '.join(old) or 'nothing else'}, and reads now {', '.join(new) or 'nothing else'}"
 
 
 def stored_names(space: ObjectSpace) -> dict[str, list[str]]:
@@ -86,5 +96,5 @@ def forget(space: ObjectSpace, names: Iterable[str]) -> None:
 def note(space: ObjectSpace, plan: Plan, nodes: Iterable[Node]) -> None:
     """Note what some operators do. Dirties: an item for each."""
     for node in nodes:
-        record = {"fingerprint": node.fingerprint, "does": node.describe()}
+        record = {"fingerprint": node.fingerprint, "does": node.describe(), "reads": node.reads()}
         space.get_or_create_dictionary(OPERATORS)[plan.names[node]] = record

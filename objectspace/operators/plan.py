@@ -64,6 +64,17 @@ class Node:
         """Return its kind and what it does."""
         return f"{self.label}({self.structure})" if self.structure else self.label
 
+    def reads(self) -> list[str]:
+        """Return in words what its rows come through: the sources and what keeps no state, up to what keeps some."""
+        found: list[str] = []
+        for one in self.inputs:
+            if one.inputs and not one.is_stateful:
+                found += [one.describe(), *one.reads()]
+            else:
+                kind = " that is only added to" if one.append_only else ""
+                found.append(f"{one.describe()} {one.name or ''}{kind} ({one.schema})")
+        return found
+
     def _shape(self) -> tuple[Any, ...]:
         tables = [(role, str(schema)) for role, schema in self.tables]
         given = self.name if self.label == "Source" or not self.inputs else None

@@ -56,7 +56,7 @@ def require_plain_names(names: Iterable[str]) -> None:
     """Make sure that Spark finds columns by their names when it hands rows to Python.
 
     Raises:
-        SchemaError: a name has a dot or a backtick, which it takes for something else.
+        SchemaError: a name has a dot or a backtick, or is a star, which it takes for something else.
     """
     for name in names:
         require_plain_name(name, "column")
@@ -70,9 +70,9 @@ def require_plain_name(name: str, what: str) -> None:
         what: what has it: ``column``, or ``source``, whose rows are a column beside those of other sources.
 
     Raises:
-        SchemaError: it has a dot or a backtick, which Spark takes for something else.
+        SchemaError: it has a dot or a backtick, or is a star, which Spark takes for something else.
     """
-    if "." in name or "`" in name:
+    if "." in name or "`" in name or name == "*":
         advice = "rename it, with withColumnRenamed() for example" if what == "column" else "choose another name"
         raise SchemaError(f"{what} {name!r}: Spark cannot hand a column of this name to Python: {advice}")
 

@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from benchmarks.__main__ import main
+from benchmarks.results import Run
 
 MODULE = "tests.benchmarks.samples"
 
@@ -49,3 +50,26 @@ def test_a_scenario_that_fails_fails_the_run(tmp_path: Path, capsys: pytest.Capt
     out = capsys.readouterr().out
     assert "| gone | the scenario | not installed: tests.benchmarks.no_such_script |" in out
     assert "1.46 (1.31-1.90)" in out
+
+
+def test_what_cannot_be_kept_is_not_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    taken = tmp_path / "file"
+    taken.touch()
+    assert main(["run", "--quick", "--module", MODULE, "--output", str(taken), "script"]) == 2
+    assert "[1/1]" not in capsys.readouterr().err
+
+
+def test_the_disk_is_that_of_the_stores(tmp_path: Path) -> None:
+    for root in (Path("/proc"), tmp_path):
+        run = Run.begin(quick=True, root=root)
+        assert (run.machine["disk"] == "proc") == (root == Path("/proc"))
+
+
+def test_a_page_is_a_file_and_its_links_may_have_spaces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, page = tmp_path / "results", tmp_path / "my page.md"
+    assert main(["run", "--quick", "--module", MODULE, "--output", str(folder), "script", "mixed"]) == 0
+    (path,) = folder.iterdir()
+    assert main(["page", str(path), "--output", str(tmp_path)]) == 2
+    assert "is a folder" in capsys.readouterr().err
+    assert main(["page", str(path), "--output", str(page)]) == 0
+    assert "](my%20page/" in page.read_text()

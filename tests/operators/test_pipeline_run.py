@@ -291,6 +291,27 @@ def test_what_is_unchanged_keeps_its_state_when_a_result_is_added(tmp_path: Path
     run.close()
 
 
+@pytest.mark.parametrize(
+    ("least", "more", "said"),
+    [
+        (8, {}, r"it has read Where\(\(v > 6\)\), and reads now Where\(\(v > 8\)\)"),
+        (6, {"w": "int64"}, r"it has read Source s \(id .*, v .*\), and reads now Source s \(id .*, v .*, w "),
+    ],
+)
+def test_what_has_no_state_of_its_own_is_named_where_it_was_changed(
+    tmp_path: Path, least: int, more: dict[str, str], said: str
+) -> None:
+    def piped(least: int, **columns: str) -> Pipeline:
+        pipeline = Pipeline()
+        source = pipeline.source("s", {"id": "int64", "v": "int64", **columns}, key=["id"])
+        source.filter(col("v") > least).materialize("r")
+        return pipeline
+
+    run_local(piped(6), [{"s": [(1, 7)]}], tmp_path / "state.db").close()
+    with pytest.raises(PipelineChangedError, match=said):
+        run_local(piped(least, **more), [], tmp_path / "state.db")
+
+
 def test_a_changed_operator_is_refused_by_name_and_dropped_on_request(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     run_local(built(counted), BATCHES, path).close()

@@ -229,7 +229,7 @@ def test_decimals_of_any_size_leave(spark: SparkSession, tmp_path: Path, query: 
     assert products == {1: (third * third).quantize(Decimal("1e-18")), 1 << 40: Decimal(9)}
 
 
-@pytest.mark.parametrize("name", ["x.y", "x`y"])
+@pytest.mark.parametrize("name", ["x.y", "x`y", "*"])
 def test_a_column_that_spark_cannot_hand_to_python_is_refused(spark: SparkSession, tmp_path: Path, name: str) -> None:
     frame = spark.createDataFrame([], "id long, x long").withColumnRenamed("x", name)
     pipeline = Pipeline(tmp_path / "space", SHARDS)
