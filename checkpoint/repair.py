@@ -69,6 +69,7 @@ def repair(
     note_dropped(connection, [number for number in lost if number <= newest and number not in gone])
     strays = _drop_strays(session, connection, found, newest)
     strays += _drop_filters(session, connection)
+    strays += _drop_digests(session, connection)
     reused = _mend_next_object(session, connection, sound)
     return Repair((*damage.values(), *strays, *reused), tuple(rebuilt), tuple(lost), newest)
 
@@ -149,6 +150,14 @@ def _drop_filters(session: Session, connection: sqlite3.Connection) -> list[str]
     wrong = list(find_wrong(session))
     connection.executemany("DELETE FROM filter WHERE run = ?", [(run,) for run, _ in wrong])
     return [f"{session.path}: {damage}" for _, damage in wrong]
+
+
+def _drop_digests(session: Session, connection: sqlite3.Connection) -> list[str]:
+    """Delete the digests of runs that are not there any more, and return what was wrong."""
+    alone = "run_slots IS NULL AND run_digest IS NOT NULL"
+    numbers = [row[0] for row in session.rows(f"SELECT number FROM checkpoint WHERE {alone} ORDER BY number")]
+    connection.execute(f"UPDATE checkpoint SET run_digest = NULL WHERE {alone}")
+    return [f"{session.path}: checkpoint {number} has the digest of a run, which is not there" for number in numbers]
 
 
 def _mend_next_object(session: Session, connection: sqlite3.Connection, sound: RunMap) -> tuple[str, ...]:

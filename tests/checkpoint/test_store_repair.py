@@ -93,6 +93,17 @@ def test_a_stray_row_is_reported(number: Any) -> None:
     assert (len(report.damage), store.verify()) == (1, 3)
 
 
+def test_the_digest_of_a_run_that_is_gone_is_taken_away() -> None:
+    store = make(":memory:", history=3)
+    gone = "(SELECT min(number) FROM checkpoint WHERE run_slots IS NULL)"
+    store.database.conn.execute(f"UPDATE checkpoint SET run_digest = '00' WHERE number = {gone}")
+    with pytest.raises(CorruptStoreError, match="has no run"):
+        store.verify()
+    report = store.repair()
+    assert [text for text in report.damage if "has the digest of a run, which is not there" in text] == [*report.damage]
+    assert (len(report.damage), report.lost, store.verify() > 0) == (1, (), True)
+
+
 def test_epochs_out_of_order_are_found() -> None:
     store = make(":memory:", 3)
     store.database.conn.execute("UPDATE checkpoint SET epoch = 9 WHERE number = 2")
