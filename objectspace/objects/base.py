@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from threading import RLock
 from typing import Any, ClassVar, NoReturn, Protocol
 
+from checkpoint.errors import CheckpointError
 from checkpoint.reader import Reader, StoredItem
 from checkpoint.run import ItemRow, Payload
 from objectspace import codec
@@ -204,7 +205,11 @@ class PersistedObject:
         """Do what an interruption must not cut in two: where it does, the object is not saved any more."""
         self._home.touch(self)
         before, self._is_torn = self._is_torn, True
-        yield
+        try:
+            yield
+        except (CheckpointError, ObjectSpaceError):  # What cannot be read is refused before it is changed.
+            self._is_torn = before
+            raise
         self._is_torn = before
 
     def _is_astray(self) -> bool:

@@ -142,6 +142,7 @@ class Queue(PersistedObject, Generic[T]):
 
     def _open(self) -> None:
         """Note that the queue changes, and stop noting it until the next save."""
+        self._wake()  # A method that was kept may come while nothing is in memory.
         self._home.touch(self)
         self.__class__ = Queue
         self.__dict__["enqueue"] = self._back.append

@@ -157,3 +157,20 @@ def test_a_writer_of_another_store_is_refused() -> None:
     with pytest.raises(CheckpointProtocolError, match="another store"):
         space.save(CheckpointStore(":memory:").writer())
     assert space.checkpoint().slots == 1
+
+
+@pytest.mark.parametrize(("kind", "method", "made"), ADDING)
+def test_a_method_kept_while_clean_slots_are_dropped_goes_on(kind: str, method: str, made: Any) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"), cache_slots=10)
+    target = getattr(space, f"create_{kind}")("t")
+    for i in range(30):
+        getattr(target, method)(made(i))
+    space.checkpoint()
+    assert 3 in target
+    kept = getattr(target, method)
+    space.create_list("other").extend(range(100))
+    for _ in range(2):
+        space.checkpoint()
+    kept(made(99))
+    space.checkpoint()
+    assert sorted(PersistedObjectSpace(space.store).get("t")) == [*range(30), 99]
