@@ -101,16 +101,16 @@ class Queue(PersistedObject, Generic[T]):
         if not len(self):
             return
         self._open()
-        self._is_torn, tail = True, self._range().stop
-        if not self._fresh and len(self._stored) > limits.CLEAR_ROWS:
-            self._close()
-            self._home.renumber(self)
-            self._stored, tail = range(0), 0
-            self._open()
-        self._front.clear()
-        self._back.clear()
-        self._unread = range(tail, tail)
-        self._is_torn = False
+        with self._in_one_piece():
+            tail = self._range().stop
+            if not self._fresh and len(self._stored) > limits.CLEAR_ROWS:
+                self._close()
+                self._home.renumber(self)
+                self._stored, tail = range(0), 0
+                self._open()
+            self._front.clear()
+            self._back.clear()
+            self._unread = range(tail, tail)
 
     def __len__(self) -> int:
         return len(self._front) + len(self._unread) + len(self._back)

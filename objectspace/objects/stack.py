@@ -110,10 +110,9 @@ class Stack(PersistedObject, Generic[T]):
                 self.pop()
         else:
             self._close()
-            self._is_torn = True
-            self._home.renumber(self)
-            self._reset(0)
-            self._is_torn = False
+            with self._in_one_piece():
+                self._home.renumber(self)
+                self._reset(0)
             self._open()
 
     def __len__(self) -> int:
