@@ -14,6 +14,9 @@ from objectspace.relational import DataType, SchemaError
 _WIDE = Context(prec=76, traps=[Overflow])
 """Where decimals are added and multiplied; infinity minus infinity is NaN, as of floats."""
 
+_CAST = Context(prec=76)
+"""Where they are cast: what does not fit raises, and is refused by the expression."""
+
 _WHOLE = Context(prec=60_000, traps=[Overflow])
 """Where they are divided to a whole number: it may have as many digits as a decimal of a column."""
 NUMBERS = ("int16", "int32", "int64", "float32", "float64", "decimal")
@@ -138,7 +141,7 @@ def caster(wanted: DataType) -> Callable[[Any], Any]:
     if wanted.scale is None:
         return plain
     unit = Decimal(1).scaleb(-wanted.scale)
-    return lambda value: plain(value).quantize(unit, ROUND_HALF_UP, _WIDE)
+    return lambda value: plain(value).quantize(unit, ROUND_HALF_UP, _CAST)
 
 
 def _number(value: Any) -> Any:

@@ -333,6 +333,12 @@ def test_a_cast_names_the_value_that_it_cannot_cast_and_rounds_to_a_scale() -> N
             col(column).cast(kind).bind(NUMBERS).value(row)
 
 
+@pytest.mark.parametrize("text", ["Infinity", "-Infinity", "1E+80", "one"])
+def test_what_no_decimal_of_a_scale_holds_is_refused(text: str) -> None:
+    with pytest.raises(RowError, match=r"is no decimal\(5,2\): filter such rows out first"):
+        col("s").cast("decimal(5,2)").bind(NUMBERS).value((1, 0.0, None, text))
+
+
 @pytest.mark.parametrize("text", ["1_000", "\u0661\u0662", "0x10", "1e3", "1.0", "", "one"])
 def test_text_is_a_whole_number_where_sql_says_so(text: str) -> None:
     assert col("s").cast("int64").bind(NUMBERS).value((1, 0.0, None, f" {-12} ")) == -12
