@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from decimal import ROUND_HALF_UP, Context, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -174,9 +174,10 @@ def array_of(values: Iterable[Any], column: Column) -> pa.Array:
     try:
         return pa.array(_fitting(list(values), column.type), arrow_type(column.type))
     except (pa.ArrowInvalid, ArithmeticError, TypeError, ValueError) as error:
+        why = "it has too many digits" if isinstance(error, InvalidOperation) else error
         raise RowError(
             f"column {column.name!r} ({column.type}) has a value that Arrow's {arrow_type(column.type)} cannot hold:"
-            f" {error}{_DECIMALS if str(column.type) == 'decimal' else ''}"
+            f" {why}{_DECIMALS if str(column.type) == 'decimal' else ''}"
         ) from None
 
 
