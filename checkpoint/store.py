@@ -139,28 +139,40 @@ class CheckpointStore:
                 )
             return self._registered(runs)
 
-    def append(self, run: Run, epoch: int | None = None, *, base: Reader | None = None) -> Receipt:
+    def append(self, run: Run, epoch: int | None = None) -> Receipt:
         """Make a run durable as the next checkpoint, all or none.
 
         Args:
             run: the rows, which are put in order; a run of kind full is completed by what it does not mention of the
                 state before.
             epoch: the epoch it seals; must be greater than the last one.
-            base: the state that the rows change, where they may change no other.
 
         Raises:
             StoreFailedError: the file system failed: call :meth:`reopen`, then see whether the checkpoint is there.
-            CheckpointError: the epoch goes backwards, a row cannot be stored, the newest state is not ``base`` any
-                more, or the store takes no writes; nothing was written.
+            CheckpointError: the epoch goes backwards, a row cannot be stored, or the store takes no writes; nothing
+                was written.
 
         Time: O(rows · log rows); for a full run O(state).
         Dirties: one row of ``checkpoint`` and the rows of the run.
         """
         is_partial = run.kind is CheckpointKind.FULL
         write = partial(self._write_run, run, is_partial=is_partial)
+        return self._append(run.kind, epoch, write, None if is_partial else run)
+
+    @contextmanager
+    def unchanged_since(self, base: Reader | None) -> Iterator[None]:
+        """Keep other threads from committing, where ``base`` still reads the newest state.
+
+        Raises:
+            CheckpointError: somebody else has committed since; nothing is done then.
+        """
         with self._mutex:
-            self._require_base(base)
-            return self._append(run.kind, epoch, write, None if is_partial else run)
+            if base is not None and (base.is_retired or base.newest != self._last[0]):
+                raise CheckpointError(
+                    f"{self.path} has moved on since the save: somebody else has committed into it; take that over with"
+                    " the rollback() of the space, and let one space write at a time"
+                )
+            yield
 
     def apply(self, run: Run, epoch: int | None = None) -> Receipt:
         """Fold a run that was written elsewhere in as the next checkpoint.
@@ -586,14 +598,6 @@ class CheckpointStore:
         found = merge.measured(connection, number) if is_partial else run.measure()
         tables: tuple[list[Any], ...] = (run.index, run.metadata, run.items)
         return found, max((rows[-1][0] + 1 for rows in tables if rows), default=0)
-
-    def _require_base(self, base: Reader | None) -> None:
-        """Refuse rows that change another state than the newest one: somebody else has committed since their save."""
-        if base is not None and (base.is_retired or base.newest != self._last[0]):
-            raise CheckpointError(
-                f"{self.path} has moved on since the save: somebody else has committed into it; take that over with the"
-                " rollback() of the space, and let one space write at a time"
-            )
 
     def _next(self, epoch: int | None) -> tuple[int, int, int | None]:
         number, last = self._last

@@ -197,7 +197,8 @@ class CheckpointWriter(Writer):
     def _publish(self, run: Run) -> None:
         self._expected = self._store.next_number()
         try:
-            self.receipt = self._store.append(run, self.epoch, base=self._base)
+            with self._store.unchanged_since(self._base):
+                self.receipt = self._store.append(run, self.epoch)
         except BaseException:
             self.state = WriterState.UNKNOWN
             # Asked now, before another writer takes the number. A store that failed can tell when it is open again.

@@ -65,6 +65,14 @@ class SpacePart(ObjectFactory):
         """
         self._space.rename(self._full(name), self._full(new_name))
 
+    def rollback(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse: to go back is for whoever has the space.
+
+        Raises:
+            CheckpointProtocolError: always.
+        """
+        self.checkpoint()
+
     def checkpoint(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse: checkpoints belong to whoever has the space.
 

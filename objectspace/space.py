@@ -664,7 +664,7 @@ class PersistedObjectSpace(ObjectSpace):
                 f"{self._store.path} has moved on since this space read it: somebody else has saved into it; take that"
                 " over with rollback(), and let one space write at a time"
             )
-        with self._in_one_piece():
+        with self._in_one_piece(), self.mutex:  # Another thread may be bringing slots into memory.
             self._find_slipped()
 
     def _find_slipped(self) -> None:
@@ -785,16 +785,17 @@ class PersistedObjectSpace(ObjectSpace):
         for counted in (handle, *handle._adopt()):
             counted._accounted = counted._held()
             held += counted._accounted
-        self._held_total += held - self._held.pop(handle._id, 0)
-        self._held[handle._id] = held
+        total = self._held_total + held - self._held.get(handle._id, 0)
+        self._held[handle._id], self._held_total = held, total
+        self._held.move_to_end(handle._id)
 
     def _drop_edits(self) -> None:
         self._is_torn = True
         self._dirty, self._index_dirty = {}, set()
         self._held, self._held_total = OrderedDict(), 0
-        handles, self._handles = self._handles, {}
+        known: dict[int, PersistedObject] = {}
         self._load(self._store.reader())
-        for handle in handles.values():
+        for handle in list(self._handles.values()):
             ids = (*handle._former, handle._id)
             object_id = next((known for known in reversed(ids) if known in self._entries), None)
             if object_id is None:
@@ -805,7 +806,8 @@ class PersistedObjectSpace(ObjectSpace):
             handle._forget()
             handle._accounted = 0
             handle._rename(self._entries[object_id][0])
-            self._handles[object_id] = handle
+            known[object_id] = handle
+        self._handles = known  # At last, so that a rollback that is interrupted can be done again.
         self._held, self._held_total = OrderedDict(), 0
         self._is_torn = False
 

@@ -9,7 +9,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any, Generic, NoReturn, TypeVar
 
-from objectspace import ObjectSpace, PersistedObjectSpace
+from objectspace import ObjectSpace, PersistedObjectSpace, SpacePart
 from objectspace.kvt import addressing
 from objectspace.kvt.catalogue import FIRST, PARTITIONS, SEALED, Catalogue, Entry, partition_name
 from objectspace.kvt.entries import Insert, K, Modification, Put, Remove, TableEntry, TableKey, V
@@ -50,6 +50,8 @@ class TableCore(Generic[K, V]):
         autocommit: bool = False,
         floor: Floor = clock_floor,
     ) -> None:
+        if autocommit and isinstance(space, SpacePart):
+            space.checkpoint()  # It says why not.
         if autocommit and not isinstance(space, PersistedObjectSpace):
             raise ValueError("autocommit=True needs a PersistedObjectSpace: a volatile one stores nothing")
         self._space, self._path, self._floor, self._autocommit = space, path, floor, autocommit

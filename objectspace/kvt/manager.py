@@ -259,6 +259,8 @@ class KeyValueTableManager:
 
 
 def _persisted(space: ObjectSpace) -> PersistedObjectSpace:
+    if isinstance(space, SpacePart):
+        space.checkpoint()  # It says why not.
     if not isinstance(space, PersistedObjectSpace):
         raise ValueError("a commit needs a PersistedObjectSpace: a volatile one stores nothing")
     return space

@@ -12,7 +12,7 @@ from objectspace.objects import limits
 from objectspace.objects.base import ABSENT
 from objectspace.objects.keyed import KeyedObject
 from objectspace.objects.table import STORED
-from objectspace.objects.variants import is_cold
+from objectspace.objects.variants import is_cold, refuse_dead
 from objectspace.objects.views import StreamedItems, StreamedKeys, StreamedValues
 
 K = TypeVar("K")
@@ -106,6 +106,7 @@ class Dictionary(dict[K, V], KeyedObject):
         """
         # What is not a plain dict may run any code while it is read, a save of the space too: it is read first.
         changes = args[0] if len(args) == 1 and type(args[0]) is dict and not kwargs else dict(*args, **kwargs)
+        refuse_dead(self)
         self._update(changes)
 
     def get_many(self, keys: Sequence[K], default: Any = None) -> list[Any]:
@@ -181,7 +182,7 @@ class Dictionary(dict[K, V], KeyedObject):
     def _try_open(self) -> None:
         """Stop noting single changes, unless a value may have been changed in place: comparing would not find it."""
         self._noted = 0
-        if self._table.complete and not self._table.prints:
+        if self._twin is None and self._table.complete and not self._table.prints:
             self._twin = dict.copy(self)
             self.__class__ = Dictionary
 
@@ -226,8 +227,11 @@ class Dictionary(dict[K, V], KeyedObject):
         assert table.ranks is not None
         late = {key: dict.pop(self, key) for key in list(dict.keys(self)) if key not in table.ranks}
         for key in [key for key in table.ranks if not dict.__contains__(self, key)]:
-            table.drop(key, STORED)
-            table.prints.pop(key, None)
+            if table.complete:
+                table.drop(key, STORED)
+                table.prints.pop(key, None)
+            elif not table.is_dirty(key):
+                del table.ranks[key]  # A read of it was interrupted.
         for key, value in late.items():
             table.edits.pop(key, None)
             table.write(key, value)
@@ -289,7 +293,7 @@ class _Watched(Dictionary[K, V]):
 
     def __setitem__(self, key: K, value: V) -> None:
         table = self._table
-        if key in table.edits:
+        if key in table.edits or type(self) is Dictionary:  # The method may have been kept, and nothing is noted now.
             dict.__setitem__(self, key, value)
             return
         table.note(key)
@@ -299,6 +303,7 @@ class _Watched(Dictionary[K, V]):
             self._try_open()
 
     def __delitem__(self, key: K) -> None:
+        self._close()
         if self._table.delete(key) is ABSENT:
             raise KeyError(key)
 
@@ -323,6 +328,7 @@ class _Paged(_Watched[K, V]):
         return value  # type: ignore[no-any-return]
 
     def __setitem__(self, key: K, value: V) -> None:
+        self._close()
         self._table.write(key, value)
 
     def _update(self, changes: dict[Any, Any]) -> None:

@@ -143,15 +143,15 @@ class List(list[T], PersistedObject):
 
         Time: O(n log n). Dirties: the items whose value changes.
         """
-        if not self._watch():
-            list.sort(self, **options)
-            return
         before = list(self)
-        found = sorted(before, **options)
+        found = sorted(before, **options)  # It may run any code, a save of the space too: nothing is noted before it.
         if len(self) != len(before):
             self[:] = before
             raise ValueError("list modified during sort")
-        self._replace_all(found)
+        if self._watch():
+            self._replace_all(found)
+        else:
+            list.__setitem__(self, slice(None), found)
 
     def reverse(self) -> None:
         """Reverse the order in place.
@@ -256,7 +256,7 @@ class List(list[T], PersistedObject):
     def _try_open(self) -> None:
         """Stop noting single changes, unless a value may have been changed in place: comparing would not find it."""
         self._noted = 0
-        if not self._sequence.prints and not self._sequence.strays:
+        if self._twin is None and not self._sequence.prints and not self._sequence.strays:
             self._note_tail()
             self._twin = None if self._fresh else list(self)
             self.__class__ = List
@@ -488,6 +488,9 @@ class _Watched(List[T]):
             list.__delitem__(self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        if self._twin is not None:  # The method was kept, and nothing is noted now.
+            list.__setitem__(self, index, value)
+            return
         sequence = self._sequence
         labels, edits = sequence.labels, sequence.edits
         if type(index) is not int or not 0 <= index < len(labels):

@@ -13,7 +13,7 @@ from checkpoint.run import OWNED_KEY
 from objectspace import codec, keys
 from objectspace.objects.base import ABSENT, DAMAGE, PersistedObject, item_text
 from objectspace.objects.keyed import KeyedObject
-from objectspace.objects.variants import is_cold, is_known_elsewhere
+from objectspace.objects.variants import is_cold, is_known_elsewhere, refuse_dead
 
 K = TypeVar("K")
 
@@ -122,6 +122,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
             self._home.touch(member)
         try:
             _fill(member, contents)
+            refuse_dead(member)  # What the contents come from may have gone back to a checkpoint.
         except BaseException:
             self._bury(member)
             raise

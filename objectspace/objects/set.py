@@ -225,12 +225,13 @@ class Set(MemberCodec, SetMethods[T]):
         Time: O(elements). Dirties: one item a new element, and the length.
         """
         for other in others:
+            # What is no plain container may run any code while it is read, a save of the space too: it is read first.
+            added = other if type(other) in _STEADY else dict.fromkeys(other)
             if self._table.complete:
-                added = zip(other, repeat(None)) if type(other) in _STEADY else dict.fromkeys(other)
                 self._open()
-                _extend(self._table.live, added)
+                _extend(self._table.live, zip(added, repeat(None)))
             else:
-                self._table.write_all(dict.fromkeys(other))
+                self._table.write_all(dict.fromkeys(added))
 
     def pop(self) -> T:
         """Remove the element that was added first and return it.

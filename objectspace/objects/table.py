@@ -299,6 +299,8 @@ class SlotTable:
 
     def forget_new(self, is_default: Callable[[Any], bool]) -> None:
         """Forget the slots that are not stored and hold what an absent slot stands for: they need no row."""
+        if not self.owner._fresh:
+            self.require_whole()
         for key in list(self.live if self.owner._fresh else self.edits):
             if (self.owner._fresh or self.edits[key] is ABSENT) and is_default(self.live[key]):
                 self.delete(key)

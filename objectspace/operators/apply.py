@@ -188,7 +188,10 @@ class Apply(Operator):
     def _made(self, changes: list[Change]) -> Iterator[Change]:
         """Hand changes to the object, and yield the rows that it returned, checked."""
         keys = {self._key_of(row) for _, row in changes}
-        returned = self._processor.process(self._batch(changes), self._space)
+        try:
+            returned = self._processor.process(self._batch(changes), self._space)
+        except StopIteration as error:  # Here, it would end an iteration, and nobody could tell why.
+            raise RuntimeError(f"{self._what} raised StopIteration, as next() does of what has ended") from error
         try:
             for op, row in changes_of(self._returned, returned):
                 if self._out_key_of(row) not in keys:

@@ -24,7 +24,7 @@ def passed(
     visible = tuple(column for column in made.schema.names if column in stream.columns or not column.startswith("_"))
     structure = describe(operator) + (f" by {', '.join(keys)}" if keys else "")
     found = stream.then(type(made).__name__, structure, lambda: operator(schema), visible=visible, keys=keys, name=name)
-    found.node.keeps_state = True
+    found.node.keeps_state = found.node.is_own = True
     return found
 
 

@@ -9,7 +9,7 @@ sources and operators above; a stored operator keeps the name that it was stored
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -35,6 +35,7 @@ class Node:
         append_only: whether its output has no retractions.
         name: the name that the user gave it.
         takes_order: whether of several rows of one key the later one means something else to it.
+        is_own: whether a user has written it: then its label says nothing, whatever it is.
     """
 
     label: str
@@ -49,6 +50,7 @@ class Node:
     name: str | None = None
     keeps_state: bool = False
     takes_order: bool = False
+    is_own: bool = False
 
     @property
     def is_stateful(self) -> bool:
@@ -59,6 +61,10 @@ class Node:
     def fingerprint(self) -> str:
         """A digest of what it does to its inputs, and of what they are; equal where state can be used again."""
         return hashlib.sha256(repr(self._shape()).encode()).hexdigest()[:16]
+
+    def is_one_of(self, labels: Container[str]) -> bool:
+        """Tell whether it is one of these operators of the library, not one of a user that is called so."""
+        return not self.is_own and self.label in labels
 
     def describe(self) -> str:
         """Return its kind and what it does."""

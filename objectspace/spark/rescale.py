@@ -18,7 +18,7 @@ from typing import Any
 from checkpoint import CheckpointStore
 from checkpoint.chain import Chain, EpochPlan, Location, Manifest, OperatorPlan, ShardSaved, location_at, scratch_folder
 from checkpoint.chain.runfile import write_pages
-from objectspace import ObjectDictionary, PersistedObjectSpace, SortedDictionary
+from objectspace import ObjectDictionary, PersistedObjectSpace, Set, SortedDictionary, Value
 from objectspace.errors import ObjectSpaceError
 from objectspace.kvt.catalogue import NAME as CATALOGUE
 from objectspace.objects import RawSortedDictionary
@@ -368,12 +368,18 @@ def _divide(
         if target is None:
             continue
         if isinstance(source, ObjectDictionary):
-            targets.took(len(value))
-            target[key] = value.copy()
+            contents = _contents(value)
+            targets.took(1 if isinstance(value, Value) else len(contents))
+            target[key] = contents
         elif source.kind in _MAPPINGS:
             target[key] = value
         else:
             target.add(key)
+
+
+def _contents(member: Any) -> Any:
+    """Return what an owned object holds, in its order."""
+    return list(member) if isinstance(member, Set) else member.copy()
 
 
 def _twin(source: Any, space: PersistedObjectSpace) -> Any:

@@ -225,7 +225,7 @@ class _Compiler:
             tuple((side, one.number) for side, exits in found.items() for one in exits),
             {side: one.schema for side, one in zip(node.sides, node.inputs, strict=True)},
             tasks_of(node, self.shards),
-            node.label in _RESTING,
+            node.is_one_of(_RESTING),
         )
 
     def _members(self, anchor: Node) -> list[Node]:
@@ -237,7 +237,7 @@ class _Compiler:
 
     def _is_guest(self, node: Node) -> bool:
         """Tell whether all rows of an operator come from one stage, and from the shard that they go to."""
-        if node.label not in _GUESTS:
+        if not node.is_one_of(_GUESTS):
             return False
         source = node.inputs[0]
         while not source.is_stateful and len(source.inputs) == 1:

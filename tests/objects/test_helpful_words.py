@@ -29,6 +29,7 @@ def average_of_text() -> None:
 MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (put_a_list_into_a_dictionary, UnencodableValueError, r"store handle.copy\(\), or make the dictionary with"),
     (lambda: SpacePart(VolatileObjectSpace(), "op/").checkpoint(), CheckpointProtocolError, "whoever has the space"),
+    (lambda: SpacePart(VolatileObjectSpace(), "op/").rollback(), CheckpointProtocolError, "whoever has the space"),
     (lambda: Pipeline().run_local({"rows": []}), TypeError, "a list of mappings, one for each epoch"),  # type: ignore[arg-type]
     (average_of_text, SchemaError, "'name' is string: expected decimal, float32, float64, int16"),
 ]

@@ -320,3 +320,17 @@ def test_an_operator_that_is_new_gets_what_came_before_batch_by_batch() -> None:
 def test_one_column_may_be_given_by_its_name() -> None:
     source = Pipeline().source("flights", FLIGHTS, key="id")
     assert source.schema.primary_key == Pipeline().source("flights", FLIGHTS, key=["id"]).schema.primary_key
+
+
+class Ends:
+    """Asks for one more of what has ended."""
+
+    def process(self, *_: Any) -> Any:
+        return next(iter([]))
+
+
+def test_an_end_that_nobody_expects_is_told_as_one() -> None:
+    pipeline = Pipeline()
+    pipeline.source("a", SCHEMA, key=["id"]).apply(Ends(), "op", {"id": "int64"}, key="id").materialize("r")
+    with pytest.raises(RuntimeError, match="raised StopIteration, as next"):
+        pipeline.run_local([{"a": [(1, "k", 2, 3)]}])

@@ -232,7 +232,7 @@ def test_times_with_nanoseconds_are_refused() -> None:
 
 def test_a_decimal_that_arrow_cannot_hold_is_refused_by_column() -> None:
     schema = schema_of("k int64", "v decimal", key=["k"])
-    with pytest.raises(RowError, match="column 'v' .*: it has too many digits"):
+    with pytest.raises(RowError, match=r"column 'v' .*: it has too many digits"):
         Chunk(schema, ["+"], [(1, Decimal("1" * 395 + "." + "1" * 20))]).to_arrow()
 
 

@@ -258,3 +258,18 @@ def test_memory_does_not_grow_with_the_state(tmp_path: Path, monkeypatch: pytest
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 2 * peaks[0] + (1 << 20), peaks
+
+
+def test_what_is_owned_keeps_its_order_and_may_be_a_value(tmp_path: Path) -> None:
+    elements = [f"v{number}" for number in (3, 0, 2, 1, 9, 5)]
+
+    def fill(space: PersistedObjectSpace, shard: int) -> None:
+        space.create_dictionary("sets", of=set).setdefault("k").update(elements)
+        space.create_dictionary("values", of="value").setdefault("k").value = {"n": 1}
+
+    publish(tmp_path, 1, fill)
+    rescale(tmp_path / "space", 3, keyed={OPERATOR: ["sets", "values"]})
+    plan = Chain.open(location_at(tmp_path / "space")).operator_plan(OPERATOR, None, cache=str(tmp_path / "cache"))
+    with open_shard(plan, shard_of(3, "k")) as space:
+        assert list(space.get("sets")["k"]) == elements
+        assert space.get("values")["k"].value == {"n": 1}
