@@ -31,12 +31,9 @@ def net_changes(chunk: Chunk) -> list[tuple[Op, Row]]:
     keys = dictionary_keys(chunk.schema, chunk.schema.key_places)(chunk.values)
     plain = zip(map(_PLAIN.__getitem__, chunk.ops), chunk.values)
     times = Counter(keys)
-    if len(times) == len(keys):
+    if len(times) == len(keys) or len(times) + _pairs(chunk, keys) == len(keys):
         return list(plain)
-    pairs = _pairs(chunk, keys)
-    twice = {key for key, number in times.items() if number > 2 or (number == 2 and key not in pairs)}
-    if not twice:
-        return list(plain)
+    twice = {key for key, number in times.items() if number > 1}
     join = _join if chunk.schema.equal is eq else partial(_join_unlike, chunk.schema.equal)
     several: dict[Any, tuple[list[Row], list[Row]]] = {key: ([], []) for key in twice}
     for key, op, row in zip(keys, chunk.ops, chunk.values):
@@ -61,13 +58,11 @@ def is_unchanged(chunk: Chunk, old: Row, new: Row) -> bool:
     return chunk.schema.equal(old, new) and (chunk.schema.equal is eq or repr(old) == repr(new))
 
 
-def _pairs(chunk: Chunk, keys: Sequence[Any]) -> set[Any]:
-    """Return the keys of updates of which the new row comes just after the old one, which is another."""
-    ops, rows = chunk.ops, chunk.values
+def _pairs(chunk: Chunk, keys: Sequence[Any]) -> int:
+    """Return how many updates there are of which the new row comes just after the old one, which is another."""
+    ops, rows, equal = chunk.ops, chunk.values, chunk.schema.equal
     olds = [place for place, op in enumerate(ops[:-1]) if op == "U-" and ops[place + 1] == "U+"]
-    return {
-        keys[old] for old in olds if keys[old] == keys[old + 1] and not is_unchanged(chunk, rows[old], rows[old + 1])
-    }
+    return sum(keys[old] == keys[old + 1] and not equal(rows[old], rows[old + 1]) for old in olds)
 
 
 def _join(net: tuple[list[Row], list[Row]], comes: bool, row: Row) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from objectspace.operators import AggCall, Pipeline, Stream, avg, col, count, sum_
+from objectspace.operators import AggCall, Pipeline, avg, col, count, sum_
 from objectspace.relational import RowError
 
 LONG = st.decimals(min_value=-(10**19), max_value=10**19, places=18, allow_nan=False)
@@ -59,23 +59,13 @@ def test_a_row_that_begins_like_a_change_is_a_row(columns: dict[str, str], rows:
     assert sorted(found, key=repr) == sorted([*rows, rows[0]], key=repr)
 
 
-def _filtered(source: Stream, _: Stream) -> Stream:
-    return source.filter(col("d").cast("string") == "1.0")
-
-
-def _joined(source: Stream, other: Stream) -> Stream:
-    return source.join(other, on="k").group_by(t=col("d").cast("string")).agg(n=count())
-
-
-@pytest.mark.parametrize(
-    ("halves", "build"), [(("-", "+"), _filtered), (("U-", "U+"), _filtered), (("U-", "U+"), _joined)]
-)
-def test_an_update_to_another_spelling_is_one(halves: tuple[str, str], build: Any) -> None:
+@pytest.mark.parametrize("halves", [("-", "+"), ("U-", "U+")])
+def test_an_update_to_another_spelling_is_one(halves: tuple[str, str]) -> None:
     pipeline = Pipeline()
     source = pipeline.source("s", {"id": "int64", "k": "int64", "d": "decimal"}, key=["id"])
-    build(source, pipeline.source("o", {"k": "int64"}, key=["k"])).materialize("r")
+    source.filter(col("d").cast("string") == "1.0").materialize("r")
     short, long = (1, 1, Decimal("1.0")), (1, 1, Decimal("1.00"))
-    batches = [{"s": [short], "o": [(1,)]}, {"s": list(zip(halves, (short, long), strict=True))}, {"s": [("-", long)]}]
+    batches = [{"s": [short]}, {"s": list(zip(halves, (short, long), strict=True))}, {"s": [("-", long)]}]
     assert list(pipeline.run_local(batches).rows("r")) == []
 
 
