@@ -1,13 +1,15 @@
 """Which operators a space keeps state of, and what they did: so that a changed pipeline uses again what still fits.
 
 They stand in the dictionary ``$operators``: ``{"fingerprint": "9f...", "does": "HashAgg(carrier, count() as n)"}``,
-with what they read under ``reads``, in words, for the messages alone.
+with what they read under ``reads``, in words, for the messages alone. A pipeline that is an operator itself has a
+dictionary of its own, below its name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators.plan import Node, Plan
@@ -34,9 +36,9 @@ class Difference:
     new: tuple[Node, ...]
     gone: tuple[str, ...]
 
-    def describe(self, space: ObjectSpace, plan: Plan) -> str:
+    def describe(self, space: ObjectSpace, plan: Plan, under: str = "") -> str:
         """Return in words what changed."""
-        stored = space.get_dictionary(OPERATORS) if OPERATORS in space else {}
+        stored = _stored(space, under)
         now = {plan.names[node]: node for node in self.new}
         lines = []
         for name in self.gone:
@@ -60,14 +62,20 @@ def _inputs_that_differ(before: list[str], after: list[str]) -> str:
 def stored_names(space: ObjectSpace) -> dict[str, list[str]]:
     """Return the names of the stored operators by their fingerprints, in the order in which they were stored."""
     found: dict[str, list[str]] = {}
-    for name, record in space.get_dictionary(OPERATORS).items() if OPERATORS in space else ():
+    for name, record in _stored(space).items():
         found.setdefault(record["fingerprint"], []).append(name)
     return found
 
 
-def compare(space: ObjectSpace, plan: Plan) -> Difference:
-    """Return how a plan differs from what a space keeps state of."""
-    stored = space.get_dictionary(OPERATORS) if OPERATORS in space else {}
+def compare(space: ObjectSpace, plan: Plan, under: str = "") -> Difference:
+    """Return how a plan differs from what a space keeps state of.
+
+    Args:
+        space: the space.
+        plan: the plan.
+        under: what the names of its tables begin with, where it is not the only one in the space.
+    """
+    stored = _stored(space, under)
     new = tuple(
         node
         for node in plan.stateful
@@ -93,8 +101,40 @@ def forget(space: ObjectSpace, names: Iterable[str]) -> None:
         del space.get_dictionary(OPERATORS)[name]
 
 
-def note(space: ObjectSpace, plan: Plan, nodes: Iterable[Node]) -> None:
+def note(space: ObjectSpace, plan: Plan, nodes: Iterable[Node], under: str = "") -> None:
     """Note what some operators do. Dirties: an item for each."""
     for node in nodes:
         record = {"fingerprint": node.fingerprint, "does": node.describe(), "reads": node.reads()}
-        space.get_or_create_dictionary(OPERATORS)[plan.names[node]] = record
+        space.get_or_create_dictionary(f"{under}{OPERATORS}")[plan.names[node]] = record
+
+
+def note_once(space: ObjectSpace, plan: Plan, under: str) -> None:
+    """Note what all operators of a plan do, where nothing is noted yet. Dirties: an item for each, once."""
+    if f"{under}{OPERATORS}" not in space:
+        note(space, plan, plan.stateful, under)
+
+
+def require_same(space: ObjectSpace, plan: Plan, under: str) -> None:
+    """Make sure that the state of a pipeline among others is that of a plan, where that is noted.
+
+    Args:
+        space: the space.
+        plan: the plan.
+        under: what the names of its tables begin with.
+
+    Raises:
+        PipelineChangedError: the state is that of another pipeline; it says what differs.
+    """
+    difference = compare(space, plan, under)
+    if _stored(space, under) and (difference.new or difference.gone):
+        raise PipelineChangedError(
+            f"the pipeline {under.rstrip('/')!r} is not the one that the state is of:"
+            f" {difference.describe(space, plan, under)}; go back to the pipeline as it was, or give it another name"
+            " and the input from its beginning"
+        )
+
+
+def _stored(space: ObjectSpace, under: str = "") -> Mapping[str, Any]:
+    """Return the operators that are noted, by their names."""
+    name = f"{under}{OPERATORS}"
+    return space.get_dictionary(name) if name in space else {}

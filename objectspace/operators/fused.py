@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from objectspace.operators import catalogue
 from objectspace.operators.base import Operator
 from objectspace.operators.chunks import taken
 from objectspace.operators.graph import Graph
@@ -61,7 +62,13 @@ class PipelineOperator(Operator):
         ]
 
     def open(self, space: ObjectSpace, name: str) -> None:
-        """Open all its operators, under names that begin with ``name``."""
+        """Open all its operators, under names that begin with ``name``.
+
+        Raises:
+            PipelineChangedError: the state under this name is that of another pipeline.
+        """
+        self._space, self._under = space, f"{name}/"
+        catalogue.require_same(space, self.plan, self._under)
         for node, operator in self._graph.operators.items():
             operator.open(space, f"{name}/{self.plan.names[node]}")
         self._follow_rollbacks(space)
@@ -98,6 +105,7 @@ class PipelineOperator(Operator):
         Where one of them refuses, those before it have ended the epoch already: roll the space back, and give the epoch
         again.
         """
+        catalogue.note_once(self._space, self.plan, self._under)
         self._graph.barrier(epoch, self.plan.nodes)
         return self._taken()
 

@@ -65,6 +65,7 @@ def _columnar(schema: TableSchema, data: Any, module: str) -> Iterable[tuple[Any
     if module == "pandas":
         ops, names, columns = arrow.split_frame(data, OP_COLUMN, schema)
     elif hasattr(data, "schema"):
+        data = data.read_all() if hasattr(data, "read_all") else data  # A reader gives its batches once.
         ops, names, columns = arrow.split(data, OP_COLUMN)
     else:
         raise RowError(f"expected Arrow data with columns, found a {type(data).__name__}")

@@ -395,7 +395,9 @@ class StateTable:
 
         Raises:
             EpochError: it is not after the last one.
+            ObjectNotFoundError: the table is gone: dropped, or made after what the space was rolled back to.
         """
+        self._rows.refuse_dead()
         if not isinstance(epoch, int) or isinstance(epoch, bool):
             raise EpochError(f"table {self.name!r}: an epoch is a whole number: found {epoch!r}")
         if epoch <= self._epoch:
@@ -414,7 +416,6 @@ class StateTable:
         Dirties: one item a net operation, and the length.
         """
         self.check_epoch(epoch)
-        self._rows.refuse_dead()
         written = len(self._buffer)
         gone, new = self._buffer.outcome()
         self._rows.remove_all(gone)

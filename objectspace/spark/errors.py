@@ -42,11 +42,11 @@ def in_words(operator: str, epoch: int) -> Iterator[None]:
         raise known from (None if known is not error else error.__cause__)
 
 
-_LAST_LINE = re.compile(
-    r"^(?P<kind>[A-Za-z_][\w.]*): (?P<said>.+)|^(?P<alone>[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit))\s*$",
-    re.MULTILINE,
-)
+_LAST_LINE = re.compile(r"^(?P<kind>[A-Za-z_][\w.<>]*)(?:: (?P<said>.+)|:?[ \t]*)$", re.MULTILINE)
 """The last line of a traceback: the error and what it says, or the error alone."""
+
+_GROUP = re.compile(r"\+ Exception Group Traceback.*\n(?:^ *[|+].*\n?)+", re.MULTILINE)
+"""What is printed of a group of errors; each line begins with a bar."""
 
 _PLACE = re.compile(r'^ +File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)', re.MULTILINE)
 
@@ -81,17 +81,29 @@ def explained(error: BaseException, operator: str, epoch: int) -> BaseException:
 
 def _said(text: str) -> str | None:
     """Return what a message of Spark says of its tasks: how their Python ended, or else why the job was given up."""
+    if groups := _GROUP.findall(text):
+        return _said_by_group(re.sub(r"^ *\| ?", "", groups[-1], flags=re.MULTILINE))
     remote = text.rfind("Traceback (most recent call last)")
     found = _LAST_LINE.search(text, remote) if remote >= 0 else None
     if found is None:
         aborted = _ABORTED.search(text)
         return None if aborted is None else aborted["said"].strip().rstrip(".")
-    if found["alone"]:
-        return f"{found['alone'].rpartition('.')[2]}{_place(text[remote : found.start()])}"
-    kind, said = found["kind"].rpartition(".")[2], found["said"].strip()
-    if found["kind"].startswith(("objectspace.", "checkpoint.")):
-        return said
-    return f"{kind}: {said}{_place(text[remote : found.start()])}"
+    return _raised(text[remote : found.start()], found)
+
+
+def _said_by_group(tracebacks: str) -> str:
+    """Return what a group of errors and each of those in it say."""
+    ends = list(_LAST_LINE.finditer(tracebacks))
+    starts = [0, *(one.end() for one in ends)]
+    return "; ".join(_raised(tracebacks[start : end.start()], end) for start, end in zip(starts, ends, strict=False))
+
+
+def _raised(traceback: str, last: re.Match[str]) -> str:
+    """Return the error of a last line in words, and where it was raised where it is not the library's."""
+    kind, said = last["kind"].rpartition(".")[2], last["said"]
+    if said and last["kind"].startswith(("objectspace.", "checkpoint.")):
+        return said.strip()
+    return f"{kind}{f': {said.strip()}' if said else ''}{_place(traceback)}"
 
 
 def _place(traceback: str) -> str:

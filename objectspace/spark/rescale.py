@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import chain, islice
@@ -22,14 +22,18 @@ from objectspace import ObjectDictionary, PersistedObjectSpace, Set, SortedDicti
 from objectspace.errors import ObjectSpaceError
 from objectspace.kvt.catalogue import NAME as CATALOGUE
 from objectspace.objects import RawSortedDictionary
-from objectspace.relational import TableSchema, tables
+from objectspace.operators.catalogue import OPERATORS
+from objectspace.relational import Column, RelationalError, TableSchema, tables
 from objectspace.relational.catalogue import TABLES, WATERMARKS
 from objectspace.spark.executor import open_shard
 from objectspace.spark.handover import vnode_router
 from objectspace.spark.routes import KEYED, KINDS, PIPELINE, KeyedBy, noted_keyed, noted_routes
-from objectspace.spark.shards import VNODES, shard_of
+from objectspace.spark.shards import VNODES, vnode_of
 
 Sides = list[list[str]]
+VnodeOfKey = Callable[[Any], int | None]
+"""What tells to which vnode a key of an object belongs; None of one that rows are not routed by."""
+
 Marks = dict[str, KeyedBy | None]
 """The objects that can be divided, with what is noted of their keys; None where the caller says that they are whole."""
 
@@ -50,9 +54,6 @@ _OPEN_SHARDS = 16
 
 _CACHE_SLOTS = 256 * 1024
 """How many clean slots are kept in memory: of the shard that is read, and as many of all new ones together."""
-
-_PARTS = {"string": str, "binary": bytes, "int16": int, "int32": int, "int64": int}
-"""What a key of an object has for the values of a column."""
 
 
 def rescale(
@@ -151,7 +152,7 @@ def _require_divisible(plan: OperatorPlan, named: Iterable[str]) -> None:
 
 
 def _require_keyed(plan: OperatorPlan, old: int, target: Any, marks: Marks) -> None:
-    if target.name in _NOTES:
+    if _is_note(target.name):
         return
     if target.name.startswith("kvt/"):
         reason = "expected objects that an operator keys by what routes its rows, found a part of key-value tables"
@@ -277,12 +278,11 @@ def _divide_table(
     place = _place(plan, old, space.get(name))
     record = tables(space).get(name)
     overlapping = targets.overlapping(old, plan.shards)
-    if name in _NOTES:
+    if _is_note(name):
         _copy_notes(place, space.get(name), overlapping.values())
         return
     if record is None:
-        _check_keys(plan, old, space.get(name), kinds)
-        _divide(None, plan, old, space, name, targets)
+        _divide(_vnode_by_types(kinds) if kinds else _vnode_by_note(None), plan, old, space, name, targets)
         return
     into = {shard: _rows_of(target, name) for shard, target in overlapping.items()}
     key = [record.schema.place_of(column) for column in _routed_by(place, record.schema, sides)]
@@ -319,6 +319,10 @@ def _rows_of(space: PersistedObjectSpace, name: str) -> SortedDictionary[bytes, 
     return space.get_sorted_dictionary(name) if name in space else space.create_sorted_dictionary(name, raw=True)
 
 
+def _is_note(name: str) -> bool:
+    return name in _NOTES or name.endswith(f"/{OPERATORS}")
+
+
 def _copy_notes(place: str, source: Any, spaces: Iterable[PersistedObjectSpace]) -> None:
     """Copy what is known of tables, which must be the same in all shards that come together."""
     for target in [space.get_or_create_dictionary(source.name) for space in spaces]:
@@ -336,7 +340,7 @@ def _divide_added(
     """Put what an object of an added operator holds into its new shards."""
     source, record = space.get(name), tables(space).get(name)
     keyed = _marks(space, named).get(name)
-    if name in _NOTES:
+    if _is_note(name):
         _copy_notes(_place(plan, old, source), source, targets.overlapping(old, plan.shards).values())
     elif record is not None:
         key = tuple(column for column, _ in record.schema.primary_key)
@@ -348,11 +352,11 @@ def _divide_added(
             )
         _divide_table([list(columns)], [], plan, old, space, name, targets)
     else:
-        _divide(keyed, plan, old, space, name, targets)
+        _divide(_vnode_by_note(keyed), plan, old, space, name, targets)
 
 
 def _divide(
-    keyed: KeyedBy | None, plan: OperatorPlan, old: int, space: PersistedObjectSpace, name: str, targets: _Targets
+    vnode_of_key: VnodeOfKey, plan: OperatorPlan, old: int, space: PersistedObjectSpace, name: str, targets: _Targets
 ) -> None:
     """Put each slot of an object into the object of the same name in its new shard."""
     source: Any = space.get(name)
@@ -364,7 +368,10 @@ def _divide(
     into = {shard: _twin(source, target) for shard, target in targets.overlapping(old, plan.shards).items()}
     slots: Iterable[tuple[Any, Any]] = source.items() if source.kind in _MAPPINGS else ((key, None) for key in source)
     for key, value in targets.flushing(slots):
-        target = into.get(_new_shard(plan, old, source, key, keyed, targets.shards))
+        vnode = vnode_of_key(key)
+        if vnode is None or vnode * plan.shards // VNODES != old:
+            raise _not_routed(plan, old, source, key)
+        target = into.get(vnode * targets.shards // VNODES)
         if target is None:
             continue
         if isinstance(source, ObjectDictionary):
@@ -393,18 +400,39 @@ def _twin(source: Any, space: PersistedObjectSpace) -> Any:
     return space.get_or_create_sorted_set(source.name) if is_sorted else space.get_or_create_set(source.name)
 
 
-def _check_keys(plan: OperatorPlan, old: int, source: Any, kinds: Sides) -> None:
-    """Refuse keys that cannot be those of rows by their types: of a space with one shard the shard does not tell."""
-    if kinds and source.kind in (*_MAPPINGS, *_SETS):
-        for key in source:
-            if not any(_fits(_parts(key), side) for side in kinds):
-                raise _not_routed(plan, old, source, key)
+def _vnode_by_types(kinds: Sides) -> VnodeOfKey:
+    """Return what tells the vnode of a key by the columns that the rows of each side are routed by, given their types.
+
+    A key that cannot be that of a row has none: where the space has one shard, nothing else would tell.
+    """
+    sides = [TableSchema([Column(f"part {place}", kind, nullable=True) for place, kind in enumerate(side)]) for side in kinds]
+    routers = [(schema, vnode_router(schema, range(len(schema.columns)))) for schema in sides]
+
+    def _vnode(key: Any) -> int | None:
+        parts = _parts(key)
+        return next((route([parts])[0] for schema, route in routers if _fits(parts, schema)), None)
+
+    return _vnode
 
 
-def _fits(parts: tuple[Any, ...], kinds: list[str]) -> bool:
-    return len(parts) == len(kinds) and all(
-        part is None or type(part) is _PARTS.get(kind) for part, kind in zip(parts, kinds, strict=True)
-    )
+def _fits(parts: tuple[Any, ...], schema: TableSchema) -> bool:
+    """Tell whether values are those of a row just as they are."""
+    try:
+        row = schema.check_row(parts)
+    except RelationalError:
+        return False
+    return [(type(part), part) for part in parts] == [(type(part), part) for part in row]
+
+
+def _vnode_by_note(keyed: KeyedBy | None) -> VnodeOfKey:
+    """Return what tells the vnode of a key by where it has the values that rows are routed by."""
+
+    def _vnode(key: Any) -> int | None:
+        routed = _routed(key, keyed)
+        is_routed = routed and all(part is None or type(part) in (str, bytes, int) for part in routed)
+        return vnode_of(*routed) if routed and is_routed else None
+
+    return _vnode
 
 
 def _parts(key: Any) -> tuple[Any, ...]:
@@ -417,14 +445,6 @@ def _routed(key: Any, keyed: KeyedBy | None) -> tuple[Any, ...] | None:
     if keyed is None:
         return parts
     return tuple(parts[place] for place in keyed.places) if len(parts) == keyed.parts else None
-
-
-def _new_shard(plan: OperatorPlan, old: int, source: Any, key: Any, keyed: KeyedBy | None, after: int) -> int:
-    routed = _routed(key, keyed)
-    is_routed = routed and all(part is None or type(part) in _PARTS.values() for part in routed)
-    if routed is None or not is_routed or shard_of(plan.shards, *routed) != old:
-        raise _not_routed(plan, old, source, key)
-    return shard_of(after, *routed)
 
 
 def _not_routed(plan: OperatorPlan, old: int, source: Any, key: Any) -> ObjectSpaceError:

@@ -145,9 +145,10 @@ TABLE = pa.table({"delay": [4, 5], "carrier": ["B6", "UA"]})
         [("UA", 1), ["B6", 4], ("UA", 5)],
         TABLE,
         TABLE.to_batches()[0],
+        TABLE.to_reader(),
         TABLE.to_pandas(),
     ],
-    ids=["mappings", "tuples", "table", "batch", "pandas"],
+    ids=["mappings", "tuples", "table", "batch", "reader", "pandas"],
 )
 def test_rows_come_in_any_of_the_usual_forms(answer: Any) -> None:
     run = run_of(Says(answer), [[(1, "UA", 1), (2, "B6", 1)]], output_key="carrier")

@@ -169,6 +169,15 @@ def test_a_rollback_drops_what_is_not_sealed_too() -> None:
     assert [row[0] for row in table.scan()] == [1, 5]
 
 
+def test_a_table_that_a_rollback_took_back_says_so_whatever_was_sealed() -> None:
+    space = new_space()
+    table = StateTable(space, "t", ORDERS)
+    table.commit(1)
+    space.rollback()
+    with pytest.raises(ObjectNotFoundError, match="'t' has been deleted"):
+        table.commit(1)
+
+
 def test_seal_tables_may_be_called_before_a_checkpoint() -> None:
     space = new_space()
     table = StateTable(space, "t", ORDERS)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
+from datetime import date, timedelta
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -223,6 +225,37 @@ def test_rows_that_are_added_have_the_same_numbers_whatever_the_shards(
     found = driver.rows("found")
     assert len(found) == len(set(found)) == 32
     assert {(row[0], row[2]) for row in found} == {(row[0], row[2]) for row in run.rows("found")}
+
+
+class Days:
+    """Counts the rows of each day and price in a dictionary whose keys are both."""
+
+    def process(self, batch: Any, space: Any) -> list[Any]:
+        seen = space.get_or_create_dictionary("seen")
+        for row in batch.to_pylist():
+            seen[row["day"], row["price"]] = seen.get((row["day"], row["price"]), 0) + 1
+        keys = {(row["day"], row["price"]) for row in batch.to_pylist()}
+        return [(*key, seen[key]) for key in sorted(keys)]
+
+
+def test_keys_of_any_type_are_divided(frames: Frames, tmp_path: Path) -> None:
+    found = {"day": "date", "price": "decimal(6,2)", "n": "int64"}
+    for number, shards in enumerate((1, 5, 2)):
+        rescale(tmp_path / "space", shards) if number else None
+        driver = Driver(tmp_path / "space", shards, cache=tmp_path / "cache")
+        rows, _ = driver.declare("a", ["id"]), driver.declare("b", ["id"])
+        dated = rows.select(
+            "id",
+            day=(lambda row: date(2020, 1, 1) + timedelta(row.id % 7), "date"),
+            price=(lambda row: Decimal(row.id % 3), "decimal(6,2)"),
+        )
+        counted = dated.apply(Days(), "days", found, key=["day", "price"], output_key=["day", "price"])
+        counted.materialize("found")
+        step(driver, frames, number, {"a": [("+", (100 * number + n, "k", 0, 0)) for n in range(100)], "b": []})
+    of_rows = Counter((n % 7, n % 3) for number in range(3) for n in range(100 * number, 100 * number + 100))
+    assert sorted((row[0].day - 1, int(row[1]), row[2]) for row in driver.rows("found")) == sorted(
+        (*key, count) for key, count in of_rows.items()
+    )
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,42 @@ def test_rows_of_an_epoch_have_no_order(batches: list[pa.RecordBatch]) -> None:
         assert list(StorageTable(space, "pipeline/t/table").scan()) == [(1, 20)]
 
 
+def above(least: int) -> EmbeddedPipeline:
+    """Return what counts the rows with a greater value."""
+
+    def made() -> operators.Pipeline:
+        pipeline = operators.Pipeline()
+        rows = pipeline.source("s", {"id": "int64", "v": "int64"}, key=["id"])
+        rows.filter(col("v") > least).group_by("v").agg(n=count()).materialize("t")
+        return pipeline
+
+    return EmbeddedPipeline(made, "s")
+
+
+def test_state_of_another_pipeline_is_refused_and_stays_as_it_is() -> None:
+    with PersistedObjectSpace.open(":memory:") as space:
+        above(3)(iter([batch(("+", 1, 10))]), space)
+        space.checkpoint()
+        with pytest.raises(operators.PipelineChangedError, match=r"'pipeline'.*reads now Where\(\(v > 5"):
+            above(5)(iter([batch(("+", 2, 10))]), space)
+        assert not space.checkpoint().slots
+        above(3)(iter([batch(("+", 2, 10))]), space)
+        assert list(StorageTable(space, "pipeline/t/table").scan()) == [(10, 1)]
+        space.checkpoint()
+        assert list(StorageTable(space, "pipeline/t/table").scan()) == [(10, 2)]
+
+
+def test_what_a_pipeline_does_is_noted_also_after_a_rollback() -> None:
+    with PersistedObjectSpace.open(":memory:") as space:
+        for end in (space.rollback, space.checkpoint):
+            operator = busiest().as_operator()
+            operator.open(space, "it")
+            operator.barrier(1)
+            end()
+        with pytest.raises(operators.PipelineChangedError, match="'it' is not the one"):
+            kept_rows().as_operator().open(space, "it")
+
+
 def test_rows_of_a_source_without_a_key_are_numbered() -> None:
     def keyless() -> operators.Pipeline:
         pipeline = operators.Pipeline()

@@ -16,6 +16,16 @@ PYTHON = """An exception was thrown from the Python worker: Traceback (most rece
   File "job.py", line 3, in process
     assert row["v"]
 """
+GROUP = """An exception was thrown from the Python worker:   + Exception Group Traceback (most recent call last):
+  |   File "worker.py", line 9, in main
+  |     process()
+  | ExceptionGroup: two (2 sub-exceptions)
+  +-+---------------- 1 ----------------
+    | ValueError: a
+    +---------------- 2 ----------------
+    | KeyError: 'b'
+    +------------------------------------
+"""
 LOST = (
     "An error occurred while calling o81.collectToPython.\n: org.apache.spark.SparkException: Job aborted due to stage"
     " failure: Task 0 in stage 3.0 failed 4 times, most recent failure: Lost task 0.3 in stage 3.0 (TID 9)"
@@ -28,6 +38,12 @@ LOST = (
     [
         (f"{PYTHON}ZeroDivisionError: by zero\n{STACK}", "ZeroDivisionError: by zero (in process, line 3 of job.py)"),
         (f"{PYTHON}AssertionError\n{STACK}", "AssertionError (in process, line 3 of job.py)"),
+        (f"{PYTHON}job.made.<locals>.Refused: no\n{STACK}", "Refused: no (in process, line 3 of job.py)"),
+        (f"{PYTHON}job.Stop\n{STACK}", "Stop (in process, line 3 of job.py)"),
+        (
+            f"{GROUP}\n{STACK}",
+            "ExceptionGroup: two (2 sub-exceptions) (in main, line 9 of worker.py); ValueError: a; KeyError: 'b'",
+        ),
         (f"{PYTHON}checkpoint.errors.CheckpointError: the disk is full\n{STACK}", "the disk is full"),
         (f"{LOST}\n{STACK}", LOST.partition("failure: ")[2].partition(".\n")[0]),
     ],
