@@ -405,8 +405,9 @@ def _vnode_by_types(kinds: Sides) -> VnodeOfKey:
 
     A key that cannot be that of a row has none: where the space has one shard, nothing else would tell.
     """
-    sides = [TableSchema([Column(f"part {place}", kind, nullable=True) for place, kind in enumerate(side)]) for side in kinds]
-    routers = [(schema, vnode_router(schema, range(len(schema.columns)))) for schema in sides]
+    sides = [[Column(f"part {place}", kind, nullable=True) for place, kind in enumerate(side)] for side in kinds]
+    schemas = list(map(TableSchema, sides))
+    routers = [(schema, vnode_router(schema, range(len(schema.columns)))) for schema in schemas]
 
     def _vnode(key: Any) -> int | None:
         parts = _parts(key)
