@@ -113,8 +113,12 @@ class CheckpointStore:
         Args:
             kind: a complete image, or what changed.
             epoch: the epoch that the checkpoint seals; one more than the last by default.
+
+        Raises:
+            EpochTypeError: the epoch is no int of 64 bits.
         """
         self._session.require_writable()
+        _require_epoch_type(epoch)
         return CheckpointWriter(self, CheckpointKind(kind), epoch)
 
     def reader(self, number: int | None = None, *, epoch: int | None = None) -> Reader:
@@ -603,8 +607,7 @@ class CheckpointStore:
         number, last = self._last
         if epoch is None:
             epoch = last + 1
-        if not isinstance(epoch, int) or isinstance(epoch, bool) or not -(2**63) <= epoch < 2**63:
-            raise EpochTypeError(f"epoch is {epoch!r}: expected an int of 64 bits")
+        _require_epoch_type(epoch)
         if number and epoch <= last:
             raise CheckpointError(
                 f"epoch {epoch} is not after epoch {last}, the last one in {self.path}: give a greater one, or none"
@@ -770,3 +773,9 @@ _LOADED = (
 
 _STEP_ROWS = 16 * 1024
 """How many rows one step of a compaction copies."""
+
+
+def _require_epoch_type(epoch: int | None) -> None:
+    is_whole = isinstance(epoch, int) and not isinstance(epoch, bool)
+    if epoch is not None and not (is_whole and -(2**63) <= epoch < 2**63):
+        raise EpochTypeError(f"epoch is {epoch!r}: expected an int of 64 bits")

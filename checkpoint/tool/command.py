@@ -255,4 +255,7 @@ def main() -> None:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="surrogateescape")  # a path need not be text, and is printed as it is
     load()
-    cli(prog_name="checkpoint", color=False if os.environ.get("NO_COLOR") else None)
+    try:
+        cli(prog_name="checkpoint", color=False if os.environ.get("NO_COLOR") else None)
+    except OSError as error:  # Of a command it is told already; this is what comes before one, as the help.
+        _fail(_worded(error), error)

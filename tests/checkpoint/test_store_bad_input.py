@@ -172,6 +172,8 @@ def test_an_epoch_that_is_no_int_is_refused(epoch: Any) -> None:
     store = quick_store(":memory:")
     with pytest.raises(EpochTypeError, match="expected an int"):
         store.append(run_of({1: "a"}), epoch)
+    with pytest.raises(EpochTypeError, match="expected an int"):
+        store.writer(epoch=epoch)
     assert store.checkpoints() == []
 
 

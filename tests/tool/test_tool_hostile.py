@@ -279,10 +279,11 @@ def test_a_terminal_has_colours_unless_they_are_not_wanted(
     assert (b"\x1b[" in output) is has_colours
 
 
-def test_a_full_disk_is_one_line(store: Path) -> None:
+@pytest.mark.parametrize("arguments", [["log", "{store}"], ["--help"]])
+def test_a_full_disk_is_one_line(store: Path, arguments: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "checkpoint", "log", str(store)],
+            [sys.executable, "-m", "checkpoint", *(one.format(store=store) for one in arguments)],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
