@@ -46,6 +46,8 @@ FILL: dict[str, Edit] = {
     "linked_list": each(lambda chain, number: chain.add_last(number), COUNT),
     "array": lambda a: a.__setitem__(slice(COUNT), range(COUNT)),
     "sparse_array": lambda a: a.__setitem__(slice(0, COUNT), range(COUNT)),
+    "value": lambda v: setattr(v, "value", list(range(COUNT))),
+    "tensor": lambda t: t.__setitem__(..., COUNT),
     "lists": each(lambda d, number: d.setdefault(number).append(number), 9),
 }
 """What is in an object of each kind before."""
@@ -62,6 +64,8 @@ CHANGE: dict[str, Edit] = {
     "linked_list": in_turn(lambda chain: chain.remove_last(), lambda chain: chain.add_first(0)),
     "array": lambda a: a.__setitem__(50, 0),
     "sparse_array": lambda a: a.__setitem__(700, 0),
+    "value": lambda v: setattr(v, "value", 0),
+    "tensor": lambda t: t.__setitem__((9, slice(None)), 0),
     "lists": lambda d: d[8].append(0),
 }
 """What makes an object of each kind dirty."""
@@ -116,6 +120,11 @@ EDITS: dict[str, list[Edit]] = {
         in_turn(lambda a: a.__setitem__(slice(55, 65), [0] * 10), lambda a: a.__delitem__(slice(4, 30))),
         lambda a: a.clear(),
     ],
+    "value": [in_turn(lambda v: setattr(v, "value", {"a": [1]}), lambda v: setattr(v, "value", None))],
+    "tensor": [
+        in_turn(lambda t: t.__setitem__((3, 4), -1.0), lambda t: t.__setitem__((slice(2, 8), slice(3, 9)), 7.0)),
+        lambda t: t.__setitem__(t[...] > 5, 1.0),
+    ],
     "lists": [
         in_turn(
             lambda d: d[3].append(9),
@@ -134,6 +143,7 @@ def created(space: PersistedObjectSpace, kind: str) -> Any:
     makers: dict[str, Callable[[], Any]] = {
         "raw": lambda: space.create_sorted_dictionary("t", raw=True),
         "array": lambda: space.create_array("t", COUNT),
+        "tensor": lambda: space.create_tensor("t", (10, 10), "float64", chunks=(4, 4)),
         "lists": lambda: space.create_dictionary("t", of=list),
     }
     target = makers[kind]() if kind in makers else getattr(space, f"create_{kind}")("t")
