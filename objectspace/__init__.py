@@ -42,7 +42,9 @@ from objectspace.objects import (
     Value,
 )
 from objectspace.part import SpacePart
-from objectspace.space import ObjectSpace, PersistedObjectSpace, VolatileObjectSpace
+from objectspace.persisted import PersistedObjectSpace
+from objectspace.space import ObjectSpace
+from objectspace.volatile import VolatileObjectSpace
 
 __all__ = [
     "Array",

@@ -1,32 +1,15 @@
-"""The object space: names for persisted objects, and the three steps that make their changes durable."""
+"""The object space: names for objects, and the handles through which they are used."""
 
 from __future__ import annotations
 
-import sys
-import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import replace
-from pathlib import Path
+from contextlib import contextmanager
 from threading import RLock
 from typing import Any, NoReturn
-from weakref import WeakValueDictionary
 
 import orjson
 
-from checkpoint import (
-    CheckpointError,
-    CheckpointKind,
-    CheckpointStore,
-    ObjectReceipt,
-    Reader,
-    Receipt,
-    Run,
-    UnknownCheckpointError,
-    Writer,
-    WriterState,
-)
+from checkpoint import CheckpointError, Reader
 from objectspace.errors import (
     CheckpointProtocolError,
     DamagedObjectError,
@@ -39,19 +22,13 @@ from objectspace.factory import ObjectFactory
 from objectspace.keys import is_utf8
 from objectspace.objects import KINDS, class_of
 from objectspace.objects.base import PersistedObject
-from objectspace.objects.variants import base_of, become, is_cold, is_dead, is_known_elsewhere, refuse_dead
+from objectspace.objects.variants import base_of, become
 
 IndexEntry = tuple[str, str, str]
 """(name, kind, codec) of one object."""
 
 FORMER_IDS = 64
 """How many of its former ids a handle remembers, to find its object again after a rollback."""
-
-_UNSHARED = 3
-"""What ``sys.getrefcount`` counts of a handle that only its table, a local name and the call itself refer to."""
-
-_HELD_BY_FLIGHT = 2
-"""What ``sys.getrefcount`` counts of a writer that nobody has but the save in flight."""
 
 CACHE_SLOTS = 1_000_000
 """How many clean slots a space keeps in memory unless it is told otherwise."""
@@ -61,7 +38,7 @@ class ObjectSpace(ObjectFactory):
     """Names for objects: what a persisted and a volatile space have in common."""
 
     def __init__(self, cache_slots: int = CACHE_SLOTS) -> None:
-        self.cache_slots = _checked_cache_slots(cache_slots)
+        self.cache_slots = checked_cache_slots(cache_slots)
         self.mutex = RLock()
         self._entries: dict[int, IndexEntry] = {}
         self._ids: dict[str, int] = {}
@@ -97,7 +74,7 @@ class ObjectSpace(ObjectFactory):
         with self._in_one_piece():
             handle = self._handles.pop(object_id, None)
             if handle is not None:
-                self._bury(handle, _refuse_deleted)
+                self._bury(handle, refuse_deleted)
             del self._ids[name], self._entries[object_id]
             self._index_changed(object_id)
 
@@ -241,7 +218,7 @@ class ObjectSpace(ObjectFactory):
 
     def bury(self, target: PersistedObject) -> None:
         """Make the handle of a deleted object refuse all work."""
-        self._bury(target, _refuse_deleted)
+        self._bury(target, refuse_deleted)
 
     def new_id(self) -> int:
         """Return an object id that was never used before."""
@@ -300,552 +277,12 @@ class ObjectSpace(ObjectFactory):
         self._is_torn = before
 
 
-class VolatileObjectSpace(ObjectSpace):
-    """An object space without a store: the same interface for tests, and for operators that need no recovery.
+def checked_cache_slots(count: object) -> int:
+    """Return how many slots to keep in memory.
 
-    >>> space = VolatileObjectSpace()
-    >>> space.create_list("l").append(1)
-    >>> space.get_list("l")
-    List('l', [1])
+    Raises:
+        TypeError, ValueError: that is no such number.
     """
-
-    def checkpoint(self, epoch: int | None = None, kind: CheckpointKind = CheckpointKind.DIFFERENTIAL) -> Receipt:
-        """Keep everything in memory, and return a receipt of nothing written.
-
-        Time: O(1). Dirties: nothing.
-        """
-        self._usable()
-        epoch = max(self._epoch + 1, self._last_sealed()) if epoch is None else epoch
-        for seal in self._barriers:
-            seal(epoch)
-        self._epoch = epoch
-        self._number += 1
-        return Receipt(self._number, self._epoch, CheckpointKind(kind), 0, 0, 0.0)
-
-    _number = _epoch = 0
-
-    def save(self, writer: Writer) -> NoReturn:
-        """Refuse: there is no store to save to; :meth:`checkpoint` runs what belongs to a barrier."""
-        raise CheckpointProtocolError("a volatile space stores nothing: call checkpoint(), or use PersistedObjectSpace")
-
-    def on_saved(self) -> NoReturn:
-        """Refuse: there was no save."""
-        self.save(None)  # type: ignore[arg-type]
-
-    def rollback(self, epoch: int | None = None) -> NoReturn:
-        """Refuse: nothing is stored to go back to."""
-        raise CheckpointProtocolError("a volatile space has nothing to go back to: use PersistedObjectSpace")
-
-    def at(self, epoch: int) -> NoReturn:
-        """Refuse: nothing is stored of any epoch."""
-        self.rollback(epoch)
-
-    def close(self) -> None:
-        """Close the space: its handles refuse all work. May be done twice."""
-        if not self._closed:
-            self._closed = True
-            for handle in list(self._handles.values()):
-                self._bury(handle, _refuse_closed)
-
-    def __enter__(self) -> VolatileObjectSpace:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-
-class PersistedObjectSpace(ObjectSpace):
-    """An object space on a :class:`~checkpoint.CheckpointStore`.
-
-    The three steps of a checkpoint are :meth:`save`, which collects what is dirty, ``writer.commit()``, which makes it
-    durable, and :meth:`on_saved`, which drops what was collected. Edits in between stay dirty for the next save; a
-    commit that failed loses nothing, because the next save covers it. :meth:`checkpoint` is the three in one.
-
-    One thread at a time may change objects or save; other threads may read objects that nobody changes meanwhile, and
-    an iteration of theirs may end with a RuntimeError when a checkpoint is acknowledged. A rollback and a close change
-    all objects: then no other thread may read. The commit may run in a thread of its own.
-
-    Args:
-        store: the store; many spaces may read it, one at a time may write.
-        cache_slots: how many clean slots to keep in memory.
-
-    >>> from checkpoint import CheckpointStore
-    >>> space = PersistedObjectSpace(CheckpointStore(":memory:"))
-    >>> array = space.create_array("foo", 8, default=0)
-    >>> array[3] = 42
-    >>> space.checkpoint().slots
-    8
-    >>> array[3] = 43
-    >>> space.checkpoint().slots
-    1
-    """
-
-    _reader: Reader
-
-    def __init__(self, store: CheckpointStore, *, cache_slots: int = CACHE_SLOTS, _at: Reader | None = None) -> None:
-        super().__init__(cache_slots)
-        if not isinstance(store, CheckpointStore):
-            raise TypeError(
-                f"a space stands on a CheckpointStore, not on a {type(store).__name__}: use"
-                " PersistedObjectSpace.open(path), or PersistedObjectSpace(CheckpointStore(path))"
-            )
-        self._store = store
-        self._lent: WeakValueDictionary[int, PersistedObject] = WeakValueDictionary()
-        self._owns_store = False
-        self._read_only = _at is not None or store.read_only
-        self._dirty: dict[int, PersistedObject] = {}
-        self._held: OrderedDict[int, int] = OrderedDict()
-        self._held_total = 0
-        self._room = cache_slots
-        self._index_dirty: set[int] = set()
-        self._flight: _Flight | None = None
-        self._load(_at or store.reader())
-
-    @classmethod
-    def open(cls, path: str | Path, **options: Any) -> PersistedObjectSpace:
-        """Open the space in a store file, created where it does not exist; :meth:`close` closes the file too.
-
-        Args:
-            path: the file.
-            options: ``cache_slots`` of the space; anything else goes to :class:`~checkpoint.CheckpointStore`.
-        """
-        cache_slots = _checked_cache_slots(options.pop("cache_slots", CACHE_SLOTS))
-        store = CheckpointStore(path, **options)
-        space = cls(store, cache_slots=cache_slots)
-        space._owns_store = True
-        return space
-
-    @property
-    def store(self) -> CheckpointStore:
-        """The store of the space."""
-        return self._store
-
-    def save(self, writer: Writer) -> None:
-        """Collect what is dirty into ``writer`` and open a new page of edits.
-
-        Raises:
-            CheckpointProtocolError: another save is in flight: commit or roll back its writer first.
-            UnencodableValueError: a value cannot be stored; nothing was collected, the edits stay.
-
-        The checkpoint has no earlier epoch than the last one that a table has sealed.
-
-        Time: O(dirty slots · log dirty slots).
-        """
-        if not isinstance(writer, Writer):
-            raise TypeError(
-                f"save() takes a writer, not a {type(writer).__name__}: ask the store with space.store.writer()"
-            )
-        if not writer.serves(self._store):
-            raise CheckpointProtocolError("this writer belongs to another store: ask for one with space.store.writer()")
-        self._begin_save()
-        self._date(writer)
-        started = time.perf_counter()
-        run = Run(writer.kind)
-        costs: dict[str, ObjectReceipt] = {}
-        dirty = list(self._dirty.values())
-        with self._in_one_piece():
-            for target in dirty:
-                costs[target._name] = self._collect(target, run)
-        index = {object_id: self._entries.get(object_id) for object_id in self._index_dirty}
-        run.index = [row for object_id in sorted(index) if (row := self._index_row(object_id, index[object_id]))]
-        writer.collect(run, self._reader)
-        self._is_torn = True
-        for target in dirty:
-            target._turn()
-            self._lent[target._id] = target
-        self._dirty, self._index_dirty = {}, set()
-        self._flight = _Flight(writer, dirty, index, costs, started)
-        self._is_torn = False
-
-    def _date(self, writer: Writer) -> None:
-        """Let the checkpoint have the epoch that was sealed, where it would have an earlier one by itself."""
-        sealed = self._last_sealed()
-        if writer.epoch is None and sealed >= self._store.next_epoch():
-            writer.epoch = sealed
-        if writer.epoch is not None and writer.epoch < sealed:
-            raise CheckpointProtocolError(
-                f"the writer is for epoch {writer.epoch}, and rows were sealed for epoch {sealed}: ask for a writer of"
-                f" epoch {sealed} or later"
-            )
-
-    def on_saved(self) -> None:
-        """Acknowledge the last save, whose writer has committed.
-
-        Raises:
-            CheckpointProtocolError: nothing was saved, or its writer has not committed.
-        """
-        self._usable()
-        if self._flight is None:
-            raise CheckpointProtocolError(
-                "on_saved() without a save: call save(writer), writer.commit(), then on_saved()"
-            )
-        if not self._flight.writer.is_in(self._store):
-            raise CheckpointProtocolError(
-                f"on_saved() before the commit: the writer is {self._flight.writer.describe()};"
-                " call writer.commit() first"
-            )
-        self._settle(durable=True)
-
-    def checkpoint(self, epoch: int | None = None, kind: CheckpointKind = CheckpointKind.DIFFERENTIAL) -> Receipt:
-        """Save, commit and acknowledge in one step.
-
-        Args:
-            epoch: the epoch that the checkpoint seals; one more than the last by default.
-            kind: what changed, or a complete image.
-
-        Returns:
-            the receipt: slots, bytes and seconds, in total and by object.
-
-        Time: O(dirty slots · log dirty slots), whatever the size of the state.
-        """
-        self._begin_save()
-        if self._barriers:
-            epoch = max(self._store.next_epoch(), self._last_sealed()) if epoch is None else epoch
-            with self._in_one_piece():
-                for seal in self._barriers:
-                    seal(epoch)
-        writer = self._store.writer(kind, epoch)
-        try:
-            self.save(writer)
-            flight = self._flight
-            assert flight is not None
-            committed = writer.commit()
-        except BaseException:
-            if writer.state is WriterState.OPEN:
-                with suppress(CheckpointError):  # Where the commit has come to its end, that is found out later.
-                    writer.rollback()
-            raise
-        assert committed is not None
-        receipt = replace(committed, seconds=time.perf_counter() - flight.started, objects=flight.costs)
-        self._settle(durable=True)
-        return receipt
-
-    def rollback(self, epoch: int | None = None) -> None:
-        """Drop what is not committed; with an epoch, also every checkpoint after it.
-
-        Raises:
-            UnknownCheckpointError: no checkpoint has this epoch, or it was merged.
-        """
-        self._usable()
-        self._will_change()
-        if self._flight is not None and self._flight.is_pending():
-            with suppress(CheckpointError):  # A commit that was under way may have come to its end.
-                self._flight.writer.rollback()
-        if self._is_torn:
-            self._flight = None  # What is in memory is dropped in any case.
-        self._resolve()
-        if epoch is not None:
-            self._store.truncate_after(self._store.reader(epoch=epoch).newest)
-        self._drop_edits()
-        for forget in self._rollbacks:
-            forget()
-
-    def at(self, epoch: int) -> PersistedObjectSpace:
-        """Return a read-only space as of an epoch.
-
-        Raises:
-            UnknownCheckpointError: no checkpoint has this epoch, or it was merged.
-        """
-        self._usable()
-        return PersistedObjectSpace(self._store, cache_slots=self.cache_slots, _at=self._store.reader(epoch=epoch))
-
-    def close(self) -> None:
-        """Close the space, and the store where the space opened it; nothing is saved. May be done twice."""
-        if not self._closed:
-            self._closed = True
-            for handle in list(self._handles.values()):
-                self._bury(handle, _refuse_closed)
-            self._reader = self._reader.of_nothing()  # What it has shown may go now.
-        if self._owns_store:
-            self._store.close()
-
-    def __enter__(self) -> PersistedObjectSpace:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def reader(self) -> Reader:
-        """Return the reader of the last acknowledged state."""
-        return self._reader
-
-    def _lend(self, handle: PersistedObject) -> None:
-        if isinstance(handle, list | dict):
-            self._lent[handle._id] = handle
-
-    def touch(self, target: PersistedObject) -> None:
-        """Note that an object is about to change."""
-        if target._id not in self._dirty:
-            self._will_change()
-            refuse_dead(target)
-            if is_cold(target) and not isinstance(target, dict):  # A dictionary keeps what is put there.
-                raise CheckpointProtocolError(
-                    f"{target._describe()}: this method was kept over a rollback, and nothing was changed: look it up"
-                    " again"
-                )
-            self._dirty[target._id] = target
-
-    def _bury(self, handle: PersistedObject, refusal: Callable[[Any], None]) -> None:
-        self._dirty.pop(handle._id, None)  # First: what refuses all work cannot be saved.
-        super()._bury(handle, refusal)
-        self.account(handle, 0)
-        self._held_total -= self._held.pop(handle._id, 0)
-
-    def check_mutations(self) -> list[tuple[str, Any]]:
-        """Return (name, slot) of every value in memory that was changed in place, which no checkpoint will save.
-
-        Assign such a value to its slot again to make it an edit. What code in C has written into a list counts as well,
-        so lists are compared with the store. Time: O(slots in memory).
-        """
-        self._usable()
-        for handle in () if self._read_only or self._flight else list(self._all_handles()):
-            if handle._id not in self._dirty and handle._has_slipped():
-                self._note_slip(handle)
-        return super().check_mutations()
-
-    def renumber(self, target: PersistedObject) -> None:
-        """Give an object a new id, under which nothing is stored: its old rows are out of reach."""
-        with self._in_one_piece():
-            self._dirty.pop(target._id, None)
-            held = self._held.pop(target._id, None)
-            super().renumber(target)
-            if held is not None:
-                self._held[target._id] = held
-            self.touch(target)
-
-    def account(self, target: PersistedObject, slots: int) -> None:
-        """Note that an object now holds so many slots in memory; those of an owned object count as its owner's."""
-        root = target if target._owner is None else target._owner
-        with self.mutex:
-            more = slots - target._accounted
-            held, total = self._held.get(root._id, 0) + more, self._held_total + more
-            target._accounted, self._held[root._id], self._held_total = slots, held, total
-            self._held.move_to_end(root._id)
-
-    def make_room(self) -> None:
-        """Drop clean slots where too many are in memory: those that no caller can be in the middle of using."""
-        if self._held_total > self._room:
-            self._evict(gently=True)
-
-    def _check(self) -> None:
-        """Assert every invariant of the space and of each object in memory."""
-        assert {name: self._entries[object_id][0] for name, object_id in self._ids.items()} == {n: n for n in self._ids}
-        assert self._entries.keys() == set(self._ids.values())
-        assert self._handles.keys() <= self._entries.keys()
-        assert all(object_id < self._next_id for object_id in self._entries)
-        assert self._held_total == sum(self._held.values()), (self._held_total, self._held)
-        assert all(target._id == object_id and not is_dead(target) for object_id, target in self._dirty.items())
-        for handle in self._all_handles():
-            handle._check()
-
-    def _load(self, reader: Reader) -> None:
-        """Take the index over from the store; objects are read when they are touched."""
-        self._reader = reader
-        self._stored_index: dict[int, IndexEntry] = {}
-        for object_id, name, kind, codec in reader.index():
-            self._stored_index[object_id] = (name, kind or "", codec or "{}")
-        self._entries = dict(self._stored_index)
-        self._ids = {entry[0]: object_id for object_id, entry in self._entries.items()}
-        self._next_id = max(self._next_id, int(self._store.next_object_id()))
-
-    def _begin_save(self) -> None:
-        self._usable()
-        self._will_change()
-        self._require_whole()
-        if self._flight is not None and self._flight.is_abandoned():
-            with suppress(CheckpointError):  # Its commit was interrupted at its end.
-                self._flight.writer.rollback()
-        if self._flight is not None and self._flight.is_pending():
-            raise CheckpointProtocolError("two saves in flight: commit the writer of the first save, or roll it back")
-        self._resolve()
-        # Where another space went back, the number of what this one has read may be that of another checkpoint by now.
-        if self._reader.is_retired or self._reader.newest != self._store.next_number() - 1:
-            raise CheckpointProtocolError(
-                f"{self._store.path} has moved on since this space read it: somebody else has saved into it; take that"
-                " over with rollback(), and let one space write at a time"
-            )
-        with self._in_one_piece(), self.mutex:  # Another thread may be bringing slots into memory.
-            self._find_slipped()
-
-    def _find_slipped(self) -> None:
-        """Note what a bound method, kept from before a save, or code in C has changed without a word.
-
-        Only objects that were saved by this space can have lent a method out. Into what is a list or a dictionary code
-        in C may write at any time; a list that an object owns is looked at until only its owner holds it at a save.
-        """
-        for target in list(self._dirty.values()):
-            if target._is_astray():
-                target._note_slip()
-        for object_id in list(self._lent):
-            handle = self._lent.get(object_id)
-            if handle is None:
-                continue
-            if handle._has_slipped() and handle._id not in self._dirty and not is_dead(handle):
-                self._note_slip(handle)
-            is_owned = isinstance(handle, list) and object_id not in self._handles
-            if is_owned and sys.getrefcount(handle) <= _UNSHARED:
-                del self._lent[object_id]
-
-    def _note_slip(self, handle: PersistedObject) -> None:
-        handle._wake()
-        self.touch(handle)
-        handle._note_slip()
-
-    def _collect(self, target: PersistedObject, run: Run) -> ObjectReceipt:
-        started = time.perf_counter()
-        object_id = target._id
-        target._require_whole()
-        items = target._rows()
-        metadata = [(object_id, key, value) for key, value in target._metadata_rows()]
-        size = run.add(metadata, items)
-        return ObjectReceipt(len(items), size, time.perf_counter() - started)
-
-    def _index_row(self, object_id: int, entry: IndexEntry | None) -> Any:
-        stored = self._stored_index.get(object_id)
-        if entry == stored:
-            return None
-        if entry is None:
-            assert stored is not None
-            return object_id, stored[0], None, None
-        return object_id, *entry
-
-    def _resolve(self) -> None:
-        """Find out how the save in flight ended, and settle it."""
-        if self._flight is not None:
-            self._settle(durable=self._flight.writer.is_in(self._store))
-
-    def _settle(self, durable: bool) -> None:
-        """Drop the save in flight, or take it back; where what is stored now cannot be read, it stays in flight."""
-        self._require_whole()
-        flight = self._flight
-        assert flight is not None
-        reader = self._reader_of(flight.writer) if durable else self._reader
-        self._is_torn, self._flight = True, None
-        for target in flight.objects:
-            if not is_dead(target):
-                target._settle(durable)
-                if not durable:
-                    self._dirty[target._id] = target
-        if durable:
-            for object_id, entry in flight.index.items():
-                if entry is None:
-                    self._stored_index.pop(object_id, None)
-                else:
-                    self._stored_index[object_id] = entry
-            self._reader = reader
-            while flight.objects:
-                target = flight.objects.pop()
-                if not is_dead(target):
-                    self.account(target, target._held())
-            if self._held_total > self.cache_slots:
-                self._evict(gently=False)
-        else:
-            self._index_dirty |= flight.index.keys()
-        self._is_torn = False
-
-    def _reader_of(self, writer: Writer) -> Reader:
-        """Return the reader of what a writer has committed: a later checkpoint of somebody else is none of it."""
-        reader, number = self._store.reader(), writer.number
-        if number is None or reader.newest == number:
-            return reader
-        with suppress(UnknownCheckpointError):
-            return self._store.reader(number)
-        return self._reader  # It was merged meanwhile: what was read before tells as well that the store has moved on.
-
-    def _require_whole(self) -> None:
-        """Refuse to save what an interruption has left in its midst."""
-        if self._is_torn:
-            raise CheckpointProtocolError(
-                "a save, its acknowledgement or an edit was interrupted in its midst (by Ctrl-C, or for want of"
-                " memory): what is in memory is no longer sure, and nothing more of it is saved into"
-                f" {self._store.path}; go back to the last checkpoint with rollback()"
-            )
-
-    def _evict(self, *, gently: bool) -> None:
-        """Drop clean slots, of the objects touched least recently first, until a quarter of the budget is free."""
-        goal = self.cache_slots - self.cache_slots // 4
-        with self.mutex:
-            for object_id in list(self._held):
-                is_idle = object_id in self._handles and object_id not in self._dirty
-                if is_idle and not is_known_elsewhere(self._handles, object_id):
-                    del self._handles[object_id]
-                if object_id in self._handles:
-                    self._handles[object_id]._shrink(gently=gently)
-                    self._recount(self._handles[object_id])
-                else:
-                    self._held_total -= self._held.pop(object_id)
-                if self._held_total <= goal:
-                    break
-            # Where the rest is dirty or in use, look again only when there is a good deal more.
-            self._room = max(self.cache_slots, self._held_total + self.cache_slots // 4)
-
-    def _recount(self, handle: PersistedObject) -> None:
-        """Count the slots of an object and of those it owns anew; some of them may have left the memory."""
-        held = 0
-        for counted in (handle, *handle._adopt()):
-            counted._accounted = counted._held()
-            held += counted._accounted
-        total = self._held_total + held - self._held.get(handle._id, 0)
-        self._held[handle._id], self._held_total = held, total
-        self._held.move_to_end(handle._id)
-
-    def _drop_edits(self) -> None:
-        self._is_torn = True
-        self._dirty, self._index_dirty = {}, set()
-        self._held, self._held_total = OrderedDict(), 0
-        known: dict[int, PersistedObject] = {}
-        self._load(self._store.reader())
-        for handle in list(self._handles.values()):
-            ids = (*handle._former, handle._id)
-            object_id = next((known for known in reversed(ids) if known in self._entries), None)
-            if object_id is None:
-                self._bury(handle, _refuse_deleted)
-                continue
-            handle._id, handle._former = object_id, ids[: ids.index(object_id)]
-            handle._is_torn = False
-            handle._forget()
-            handle._accounted = 0
-            handle._rename(self._entries[object_id][0])
-            known[object_id] = handle
-        self._handles = known  # At last, so that a rollback that is interrupted can be done again.
-        self._held, self._held_total = OrderedDict(), 0
-        self._is_torn = False
-
-    def _will_change(self) -> None:
-        if self._read_only:
-            raise CheckpointError("this space is read-only: open the store for writing, or fork it")
-
-    def _index_changed(self, object_id: int) -> None:
-        self._index_dirty.add(object_id)
-        handle = self._handles.get(object_id)
-        if handle is not None and handle._fresh:
-            self._dirty[object_id] = handle
-
-
-class _Flight:
-    """One save on its way to the store."""
-
-    def __init__(
-        self,
-        writer: Writer,
-        objects: list[PersistedObject],
-        index: dict[int, IndexEntry | None],
-        costs: dict[str, ObjectReceipt],
-        started: float,
-    ) -> None:
-        self.objects, self.index, self.costs, self.started = objects, index, costs, started
-        self.writer = writer
-
-    def is_pending(self) -> bool:
-        """Tell whether the writer may still commit."""
-        return self.writer.state is WriterState.OPEN
-
-    def is_abandoned(self) -> bool:
-        """Tell whether nobody is left who could commit: the caller has let go of the writer."""
-        return self.is_pending() and sys.getrefcount(self.writer) <= _HELD_BY_FLIGHT
-
-
-def _checked_cache_slots(count: object) -> int:
     if not isinstance(count, int) or isinstance(count, bool):
         raise TypeError(f"cache_slots is {count!r}: expected an int, how many slots to keep in memory")
     if count < 1:
@@ -860,11 +297,13 @@ def _check_name(name: object) -> None:
         raise ValueError(f"the name {name!r} holds a lone surrogate: a name is valid text")
 
 
-def _refuse_deleted(handle: PersistedObject) -> NoReturn:
+def refuse_deleted(handle: PersistedObject) -> NoReturn:
+    """Refuse all work of the handle of a deleted object."""
     raise ObjectNotFoundError(
         f"{handle._describe()} has been deleted: this handle refuses all work; get or create it again"
     )
 
 
-def _refuse_closed(handle: PersistedObject) -> NoReturn:
+def refuse_closed(handle: PersistedObject) -> NoReturn:
+    """Refuse all work of a handle whose space is closed."""
     raise CheckpointProtocolError(f"{handle._describe()}: its space is closed; open it again")

@@ -15,9 +15,11 @@ from objectspace.operators.graph import Graph
 from objectspace.operators.inputs import chunks_of
 from objectspace.operators.materialize import Materialize
 from objectspace.operators.plan import Node
+from objectspace.persisted import PersistedObjectSpace
 from objectspace.relational import Chunk, EpochError, RelationalError, compacted
 from objectspace.relational.registry import registry_of
-from objectspace.space import ObjectSpace, PersistedObjectSpace, VolatileObjectSpace
+from objectspace.space import ObjectSpace
+from objectspace.volatile import VolatileObjectSpace
 
 if TYPE_CHECKING:
     from objectspace.operators.builder import Pipeline

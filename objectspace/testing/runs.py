@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from checkpoint import CheckpointStore, Receipt
-from objectspace.space import PersistedObjectSpace
+from objectspace.persisted import PersistedObjectSpace
 from objectspace.testing.subjects import Make, given
 
 POINTS = ("before the save", "after the save", "after a failed commit", "after the commit", "after a checkpoint")

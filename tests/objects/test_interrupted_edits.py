@@ -120,7 +120,7 @@ EDITS: dict[str, list[Edit]] = {
         in_turn(lambda a: a.__setitem__(slice(55, 65), [0] * 10), lambda a: a.__delitem__(slice(4, 30))),
         lambda a: a.clear(),
     ],
-    "value": [in_turn(lambda v: setattr(v, "value", {"a": [1]}), lambda v: setattr(v, "value", None))],
+    "value": [each(lambda v, number: setattr(v, "value", [number, {"a": number}]), 20)],
     "tensor": [
         in_turn(lambda t: t.__setitem__((3, 4), -1.0), lambda t: t.__setitem__((slice(2, 8), slice(3, 9)), 7.0)),
         lambda t: t.__setitem__(t[...] > 5, 1.0),

@@ -1,0 +1,63 @@
+"""The volatile object space: the interface of a space, and no store."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from checkpoint import CheckpointKind, Receipt, Writer
+from objectspace.errors import CheckpointProtocolError
+from objectspace.space import ObjectSpace, refuse_closed
+
+
+class VolatileObjectSpace(ObjectSpace):
+    """An object space without a store: the same interface for tests, and for operators that need no recovery.
+
+    >>> space = VolatileObjectSpace()
+    >>> space.create_list("l").append(1)
+    >>> space.get_list("l")
+    List('l', [1])
+    """
+
+    def checkpoint(self, epoch: int | None = None, kind: CheckpointKind = CheckpointKind.DIFFERENTIAL) -> Receipt:
+        """Keep everything in memory, and return a receipt of nothing written.
+
+        Time: O(1). Dirties: nothing.
+        """
+        self._usable()
+        epoch = max(self._epoch + 1, self._last_sealed()) if epoch is None else epoch
+        for seal in self._barriers:
+            seal(epoch)
+        self._epoch = epoch
+        self._number += 1
+        return Receipt(self._number, self._epoch, CheckpointKind(kind), 0, 0, 0.0)
+
+    _number = _epoch = 0
+
+    def save(self, writer: Writer) -> NoReturn:
+        """Refuse: there is no store to save to; :meth:`checkpoint` runs what belongs to a barrier."""
+        raise CheckpointProtocolError("a volatile space stores nothing: call checkpoint(), or use PersistedObjectSpace")
+
+    def on_saved(self) -> NoReturn:
+        """Refuse: there was no save."""
+        self.save(None)  # type: ignore[arg-type]
+
+    def rollback(self, epoch: int | None = None) -> NoReturn:
+        """Refuse: nothing is stored to go back to."""
+        raise CheckpointProtocolError("a volatile space has nothing to go back to: use PersistedObjectSpace")
+
+    def at(self, epoch: int) -> NoReturn:
+        """Refuse: nothing is stored of any epoch."""
+        self.rollback(epoch)
+
+    def close(self) -> None:
+        """Close the space: its handles refuse all work. May be done twice."""
+        if not self._closed:
+            self._closed = True
+            for handle in list(self._handles.values()):
+                self._bury(handle, refuse_closed)
+
+    def __enter__(self) -> VolatileObjectSpace:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
