@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from threading import RLock
 from typing import Any, NoReturn
 
 import orjson
 
-from checkpoint import CheckpointError, Reader
+from checkpoint import Reader
 from objectspace.errors import (
     CheckpointProtocolError,
     DamagedObjectError,
     NameInUseError,
     ObjectNotFoundError,
-    ObjectSpaceError,
     WrongKindError,
 )
 from objectspace.factory import ObjectFactory
 from objectspace.keys import is_utf8
 from objectspace.objects import KINDS, class_of
 from objectspace.objects.base import PersistedObject
+from objectspace.objects.torn import REFUSALS, InOnePiece
 from objectspace.objects.variants import base_of, become
 
 IndexEntry = tuple[str, str, str]
@@ -29,6 +28,9 @@ IndexEntry = tuple[str, str, str]
 
 FORMER_IDS = 64
 """How many of its former ids a handle remembers, to find its object again after a rollback."""
+
+_OF_CALLS = (*REFUSALS, TypeError, ValueError)
+"""The errors by which values and calls are refused."""
 
 CACHE_SLOTS = 1_000_000
 """How many clean slots a space keeps in memory unless it is told otherwise."""
@@ -265,16 +267,9 @@ class ObjectSpace(ObjectFactory):
     def _index_changed(self, object_id: int) -> None:
         """Note that the index entry of an object changed."""
 
-    @contextmanager
-    def _in_one_piece(self) -> Iterator[None]:
-        """Do what an interruption must not cut in two: any error but those by which values and calls are refused."""
-        before, self._is_torn = self._is_torn, True
-        try:
-            yield
-        except (CheckpointError, ObjectSpaceError, TypeError, ValueError):
-            self._is_torn = before
-            raise
-        self._is_torn = before
+    def _in_one_piece(self) -> InOnePiece:
+        """Do what an interruption must not cut in two: any error but a refusal."""
+        return InOnePiece(self, _OF_CALLS)
 
 
 def checked_cache_slots(count: object) -> int:

@@ -8,16 +8,15 @@ dropped, or it is given back and the next save covers it.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from threading import RLock
 from typing import Any, ClassVar, NoReturn, Protocol
 
-from checkpoint.errors import CheckpointError
 from checkpoint.reader import Reader, StoredItem
 from checkpoint.run import ItemRow, Payload
 from objectspace import codec
 from objectspace.errors import CheckpointProtocolError, DamagedObjectError, ObjectSpaceError, UnencodableValueError
+from objectspace.objects.torn import InOnePiece
 from objectspace.objects.variants import base_of, become, is_cold
 
 DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
@@ -200,17 +199,10 @@ class PersistedObject:
                 " nothing was saved: go back to the last checkpoint with rollback() of the space"
             )
 
-    @contextmanager
-    def _in_one_piece(self) -> Iterator[None]:
+    def _in_one_piece(self) -> InOnePiece:
         """Do what an interruption must not cut in two: where it does, the object is not saved any more."""
         self._home.touch(self)
-        before, self._is_torn = self._is_torn, True
-        try:
-            yield
-        except (CheckpointError, ObjectSpaceError):  # What cannot be read is refused before it is changed.
-            self._is_torn = before
-            raise
-        self._is_torn = before
+        return InOnePiece(self)
 
     def _is_astray(self) -> bool:
         """Tell whether code in C has changed the object so that its notes are wrong, and a save of them would be."""

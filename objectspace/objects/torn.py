@@ -1,0 +1,42 @@
+"""What an interruption must not cut in two: an object or a space knows of it, and is not saved any more."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Protocol
+
+from checkpoint.errors import CheckpointError
+from objectspace.errors import ObjectSpaceError
+
+REFUSALS: tuple[type[BaseException], ...] = (CheckpointError, ObjectSpaceError)
+"""What refuses an edit before it has changed anything, so that it is whole."""
+
+
+class MayTear(Protocol):
+    """What notes of itself that it is between two states."""
+
+    _is_torn: bool
+
+
+class InOnePiece:
+    """A ``with`` block in whose midst an object is torn: it stays so where anything but a refusal ends the block.
+
+    A class of its own: around a short edit a generator would take longer than the edit.
+
+    Args:
+        target: the object or space.
+        refusals: the errors that leave it whole.
+    """
+
+    __slots__ = ("_before", "_refusals", "_target")
+
+    def __init__(self, target: MayTear, refusals: tuple[type[BaseException], ...] = REFUSALS) -> None:
+        self._target, self._refusals = target, refusals
+
+    def __enter__(self) -> None:
+        self._before = self._target._is_torn
+        self._target._is_torn = True
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is None or issubclass(kind, self._refusals):
+            self._target._is_torn = self._before
