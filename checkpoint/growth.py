@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Any, NamedTuple
 
-from checkpoint.lookup import order_of
+from checkpoint.lookup import BELOW_ALL, order_of
 from checkpoint.run import is_owner
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
@@ -36,6 +36,7 @@ class Growth:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._spans: dict[RunNumber, list[Span] | None] = {}
+        self._told: dict[tuple[RunNumber, ...], list[RunNumber]] = {}
 
     def replacing(self, runs: Sequence[RunNumber]) -> list[RunNumber]:
         """Return those of some runs, oldest first, whose rows may replace rows of the ones before.
@@ -47,13 +48,21 @@ class Growth:
 
         Time: O(runs), and some searches for each that is new.
         """
+        asked = tuple(runs)
+        if asked not in self._told:
+            if len(self._told) >= _MOST_TOLD:
+                self._told.clear()
+            self._told[asked] = self._find_replacing(asked)
+        return self._told[asked]
+
+    def _find_replacing(self, runs: Sequence[RunNumber]) -> list[RunNumber]:
         highest: dict[int, Any] = {}
         found: list[RunNumber] = []
         for place, run in enumerate(runs):
             spans = self._spans_of(run)
             if spans is None:
                 return [*found, *runs[max(1, place) :]]
-            if place and any(one.has_deletions or one.low <= highest.get(one.object, _BELOW_ALL) for one in spans):
+            if place and any(one.has_deletions or one.low <= highest.get(one.object, BELOW_ALL) for one in spans):
                 found.append(run)
             highest.update({one.object: max(one.high, highest.get(one.object, one.high)) for one in spans})
         return found
@@ -61,6 +70,7 @@ class Growth:
     def keep(self, runs: Container[RunNumber]) -> None:
         """Forget all other runs: another one may have their number one day."""
         self._spans = {run: spans for run, spans in self._spans.items() if run in runs}
+        self._told.clear()
 
     def _spans_of(self, run: RunNumber) -> list[Span] | None:
         """Return between which slots a run has rows of each object, ``None`` where that does not tell enough."""
@@ -72,6 +82,9 @@ class Growth:
             self._spans[run] = spans if is_plain and max(len(spans), len(index)) <= _MOST_SPANS else None
         return self._spans[run]
 
+
+_MOST_TOLD = 64
+"""How many answers are remembered: a store asks the same again until its runs change."""
 
 _MOST_SPANS = 16
 """Of a run with more objects than that it is not found out whether it just adds slots."""
@@ -97,6 +110,3 @@ _SPANS = """
     FROM found WHERE object IS NOT NULL LIMIT :most
 """
 """The objects of a run with what a span says of each: a few searches for each object, and some hundred rows."""
-
-_BELOW_ALL = (-1, None)
-"""Less than every slot as :func:`order_of` says it."""

@@ -39,12 +39,13 @@ class Extents:
         session: the connection.
         rows_of: tells how many rows a run has; without it the runs have no filters.
 
-    ``filters`` has the filters of some runs.
+    ``filters`` has the filters of some runs, ``apart`` the objects that are known to have slots outside of many.
     """
 
     def __init__(self, session: Session, rows_of: RowsOf | None = None) -> None:
         self.filters = Filters(session, rows_of)
         self._session = session
+        self.apart: set[int] = set()
         self._found: dict[RunNumber, dict[int, Extent | None]] = {}
         self._objects: set[int] = set()
 
@@ -69,12 +70,48 @@ class Extents:
         self.filters.keep(runs)
         for run in [run for run in self._found if run not in runs]:
             del self._found[run]
+            self.apart.clear()
 
     def clear(self) -> None:
         """Forget everything."""
         self.filters.clear()
         self._found.clear()
         self._objects.clear()
+        self.apart.clear()
+
+
+class Apart:
+    """The extents of an object of which few have any slot: those side by side are found by bisection.
+
+    Args:
+        extents: the extents.
+
+    >>> Apart([Extent(7, 0, 90), Extent(2, 50, 99), Extent(1, 0, 49)]).around(60)
+    [7, 2]
+    """
+
+    def __init__(self, extents: Sequence[Extent]) -> None:
+        self._side_by_side: list[Extent] = []
+        self._others: list[Extent] = []
+        highest: Any = BELOW_ALL
+        for extent in sorted(extents, key=_order_of_high):
+            is_beside = order_of(extent.low) > highest
+            (self._side_by_side if is_beside else self._others).append(extent)
+            highest = order_of(extent.high) if is_beside else highest
+        self._lows: list[Any] = [extent.low for extent in self._side_by_side]
+
+    def around(self, slot: Any) -> list[RunNumber]:
+        """Return the runs that have rows on both sides of a slot, or of it, the newest first.
+
+        Raises:
+            TypeError: the slot cannot be compared with all of theirs.
+        """
+        found = [run for run, low, high in self._others if low <= slot <= high]
+        place = bisect_right(self._lows, slot) - 1
+        if place >= 0 and slot <= self._side_by_side[place].high:
+            found.append(self._side_by_side[place].run)
+        found.sort(reverse=True)
+        return found
 
 
 class Lookup:
@@ -88,9 +125,9 @@ class Lookup:
 
     def __init__(self, session: Session, runs: Sequence[RunNumber], extents: Extents) -> None:
         self._session, self._runs, self._extents = session, runs, extents
-        self._apart: dict[int, list[Extent] | None] = {}
+        self._apart: dict[int, Apart | None] = {}
         self._reads: Counter[int] = Counter()
-        self._filters: Sequence[RunFilter] = ()
+        self._filters: dict[RunNumber, RunFilter] = {}
         self._changes = 0
 
     def one(self, object_id: int, slot: Slot) -> tuple[Payload | None, int | None] | None:
@@ -99,9 +136,7 @@ class Lookup:
         Time: O(runs that may have it · log n).
         """
         runs = self._asked(object_id, slot) if len(self._runs) > _FEW_RUNS else self._runs
-        if not runs:
-            return None
-        return self._session.peek(newest_of("value, rank", "state_item", "slot", len(runs)), (object_id, slot, *runs))  # type: ignore[no-any-return]
+        return self._newest("value, rank", runs, object_id, slot)  # type: ignore[no-any-return]
 
     def last(self, object_id: int) -> tuple[Slot | None, bool]:
         """Return the greatest slot of which any run has a row, and whether the newest one marks a deletion.
@@ -111,22 +146,33 @@ class Lookup:
         found = self._session.peek(_last_of(len(self._runs)), (object_id, *self._runs)) if self._runs else None
         return (None, False) if found is None else (found[0], bool(found[1]))
 
+    def _newest(self, columns: str, runs: Sequence[RunNumber], object_id: int, slot: Slot) -> Any:
+        """Return columns of the row that the first of some runs has of a slot, ``None`` where none has any."""
+        if not runs:
+            return None
+        return self._session.peek(newest_of(columns, "state_item", "slot", len(runs)), (object_id, slot, *runs))
+
     def _asked(self, object_id: int, slot: Slot) -> Sequence[RunNumber]:
         """Return the runs that may have a slot, the newest first."""
-        extents = self._apart[object_id] if object_id in self._apart else self._find_apart(object_id)
-        if extents is not None:
-            with suppress(TypeError):  # A number is not compared with text: then all are asked.
-                return [run for run, low, high in extents if low <= slot <= high]  # type: ignore[operator]
-        filters = self._filters_of(1)
-        if not filters:
-            return self._runs
-        return passing(filters, mark_of(object_id, slot))
+        runs, filters = self._around(object_id, slot), self._filters_of(1)
+        if not filters or len(runs) <= _FEW_RUNS:
+            return runs
+        return passing(map(filters.__getitem__, runs), mark_of(object_id, slot))
 
-    def _filters_of(self, slots: int) -> Sequence[RunFilter]:
-        """Return the filters of the runs, where so many slots are looked for."""
+    def _around(self, object_id: int, slot: Slot) -> Sequence[RunNumber]:
+        """Return the runs that have rows of an object on both sides of a slot, or all of them, the newest first."""
+        apart = self._apart[object_id] if object_id in self._apart else self._find_apart(object_id)
+        if apart is not None:
+            with suppress(TypeError):  # A number is not compared with text: then all are asked.
+                return apart.around(slot)
+        return self._runs
+
+    def _filters_of(self, slots: int) -> dict[RunNumber, RunFilter]:
+        """Return the filters of the runs, where so many slots are looked for; none where no run has one."""
         changes = self._extents.filters.note(slots, self._runs)
         if self._changes != changes:
-            self._changes, self._filters = changes, self._extents.filters.of(self._runs)
+            self._changes = changes
+            self._filters = {one[0]: one for one in self._extents.filters.of(self._runs)}
         return self._filters
 
     def many(self, object_id: int, slots: Sequence[Slot]) -> list[ReadRow]:
@@ -136,15 +182,23 @@ class Lookup:
         """
         newest: dict[Slot, ReadRow] = {}
         left, runs = in_order(slots), self._runs
-        if len(runs) > 1 and len(left) >= _ASKED[1]:
+        if len(runs) > 1 and len(left) >= _MANY:
             left, runs = self._from_the_newest(object_id, left, newest)
-        if len(runs) > 1 and left and (filters := self._filters_of(len(left))):
-            marks = list(marks_of(object_id, left))
-            asked = {one[0] for one in filters if any(may_have(one, marks))}
-            runs = [run for run in runs if run in asked]
-        for start in range(0, len(left) if runs else 0, _ASKED[-1]):
-            newest.update(_by_slot(self._within(runs, object_id, left[start : start + _ASKED[-1]])))
+        if len(runs) > _FEW_RUNS:
+            found = self._close_by(runs, object_id, left)
+            rows = self._one_by_one(runs, object_id, left) if found is None else found
+            newest.update(_by_slot(rows))
+            return list(newest.values())
+        for start in range(0, len(left) if runs else 0, _LENGTHS[-1]):
+            newest.update(_by_slot(self._within(runs, object_id, left[start : start + _LENGTHS[-1]])))
         return list(newest.values())
+
+    def _one_by_one(self, runs: Sequence[RunNumber], object_id: int, slots: Sequence[Slot]) -> list[ReadRow]:
+        """Return the newest rows that some of the runs have of a few slots: each is looked for where it may be."""
+        among = set(runs)
+        asked = ([run for run in self._asked(object_id, slot) if run in among] for slot in slots)
+        found = (self._newest(_ROW, one, object_id, slot) for one, slot in zip(asked, slots, strict=True))
+        return [row for row in found if row is not None]
 
     def _from_the_newest(
         self, object_id: int, left: Sequence[Slot], newest: dict[Slot, ReadRow]
@@ -152,7 +206,7 @@ class Lookup:
         """Note what is found run by run; return what is left when it is little, and the runs that were not asked."""
         extents, marks = self._extents.of(self._runs, object_id), dict[Slot, int]()
         for place, (run, low, high) in enumerate(extents):
-            if len(left) < _ASKED[1]:
+            if len(left) < _MANY:
                 return left, [extent.run for extent in extents[place:]]
             asked = left[_place(bisect_left, left, low) : _place(bisect_right, left, high)]
             found_filter = self._extents.filters.one(run, len(asked)) if run != self._runs[-1] else None
@@ -164,8 +218,8 @@ class Lookup:
             if dense is not None:
                 found = _by_slot(dense)
             else:
-                for start in range(0, len(asked), _ASKED[-1]):
-                    found.update(_by_slot(self._within((run,), object_id, asked[start : start + _ASKED[-1]])))
+                for start in range(0, len(asked), _LENGTHS[-1]):
+                    found.update(_by_slot(self._within((run,), object_id, asked[start : start + _LENGTHS[-1]])))
             if found:
                 newest.update(found)
                 left = [slot for slot in left if slot not in found]
@@ -178,7 +232,7 @@ class Lookup:
 
     def _named(self, runs: Sequence[RunNumber], object_id: int, asked: Sequence[Slot]) -> list[ReadRow]:
         # Few lengths make few statements, which SQLite's module then keeps prepared.
-        length = next(length for length in _ASKED if length >= len(asked))
+        length = next(length for length in _LENGTHS if length >= len(asked))
         return self._session.peek_all(
             f"SELECT slot, value, rank FROM state_item WHERE {_in(runs)} AND object = ?"
             f" AND slot IN (?{', ?' * (length - 1)}) ORDER BY checkpoint",
@@ -187,7 +241,7 @@ class Lookup:
 
     def _close_by(self, runs: Sequence[RunNumber], object_id: int, asked: Sequence[Slot]) -> list[ReadRow] | None:
         """Return what :meth:`_named` does where few other rows lie between the slots, which are in order; else None."""
-        if len(asked) < _ASKED[0]:
+        if len(asked) < _LENGTHS[0]:
             return None
         where = f"FROM state_item WHERE {_in(runs)} AND object = ? AND slot BETWEEN ? AND ?"
         bounds, few = (*_one_of(runs), object_id, asked[0], asked[-1]), 2 * len(asked)
@@ -197,18 +251,22 @@ class Lookup:
         rows: list[ReadRow] = self._session.peek_all(f"SELECT slot, value, rank {where} ORDER BY checkpoint", bounds)
         return [row for row in rows if row[0] in wanted]
 
-    def _find_apart(self, object_id: int) -> list[Extent] | None:
-        """Return the extents of an object where a slot lies in few of them; None where that cannot be told yet."""
+    def _find_apart(self, object_id: int) -> Apart | None:
+        """Return the extents of an object where slots lie outside of many; None where that cannot be told yet."""
         self._reads[object_id] += 1
-        if self._reads[object_id] <= _READS:
+        if self._reads[object_id] <= _READS and object_id not in self._extents.apart:
             return None
         del self._reads[object_id]
         extents = self._extents.of(self._runs, object_id)
+        if object_id not in self._extents.apart and self._is_apart(extents):
+            self._extents.apart.add(object_id)
+        return self._apart.setdefault(object_id, Apart(extents) if object_id in self._extents.apart else None)
+
+    def _is_apart(self, extents: Sequence[Extent]) -> bool:
         spans = [(order_of(low), order_of(high)) for _, low, high in extents]
         lows, highs = sorted(low for low, _ in spans), sorted(high for _, high in spans)
         apart = sum(bisect_left(highs, low) + len(spans) - bisect_right(lows, high) for low, high in spans)
-        together = len(spans) ** 2 - apart
-        return self._apart.setdefault(object_id, extents if 2 * together <= len(self._runs) * len(spans) else None)
+        return len(spans) ** 2 - apart <= _MOSTLY * len(self._runs) * len(spans)
 
 
 @cache
@@ -249,6 +307,10 @@ def order_of(slot: Slot) -> tuple[int, Any]:
     return (2 if isinstance(slot, bytes) else 1 if isinstance(slot, str) else 0), slot
 
 
+def _order_of_high(extent: Extent) -> tuple[int, Any]:
+    return order_of(extent.high)
+
+
 def _place(bisect: Any, slots: Sequence[Slot], slot: Slot) -> int:
     """Return where a slot belongs among others that are in order."""
     return bisect(slots, order_of(slot), key=order_of)  # type: ignore[no-any-return]
@@ -279,10 +341,21 @@ _FEW_RUNS = 3
 _READS = 16
 """After so many slots that were read one by one through a reader the extents of their object are looked up."""
 
+_MOSTLY = 0.9
+"""Where slots lie in more of the extents of an object than that part, comparing them costs more than it saves."""
+
 _MOST_OBJECTS = 1024
 """How many objects have their extents remembered."""
 
-_ASKED = (8, 64, 1024)
+_MANY = 64
+"""So many slots are asked for run by run; fewer one by one, in the runs that may have each."""
+
+_LENGTHS = (8, 16, 32, 64, 128, 256, 512, 1024)
 """How many slots a statement may ask for by name."""
+
+BELOW_ALL = (-1, None)
+"""Less than every slot as :func:`order_of` says it."""
+
+_ROW = "slot, value, rank"
 
 _slot = itemgetter(0)

@@ -8,6 +8,9 @@ checkpoint inside of the stretch needs it.
 Runs are merged in tiers: a run belongs to the tier of its size, each tier sixteen times as large as the one below, and
 twenty-four neighbours of a tier that stand side by side become one. A row is so rewritten about once for each such
 factor by which the state grows, and a read at any checkpoint visits some runs of each tier: their filters tell which.
+Large neighbours that replace no rows of each other, as where much is loaded at once, stay as they are while the runs
+are few: a slot lies between the least and the greatest one of few of them, so that merging them would gain next to
+nothing.
 
 When the rows above the oldest run, the *base*, that may replace others are as many as all others, all become one: so
 what lies in the file stays within a factor of the state. Rows of slots beyond all that were there before replace
@@ -33,8 +36,14 @@ FAN_IN = 24
 _TIMES, _LARGE_ROWS = 4, 16_384
 """While runs are few, the rows that may replace others may be so many times as many as these, and so many in all."""
 
-_MOST_TIMES = 32
-"""When all rows above the base are so many times as many as its own, they are merged with it whatever they are."""
+_MOST_APART = 128
+"""More large neighbours of a tier than that are merged although they replace nothing."""
+
+_MOST_TIMES, _MOST_TIMES_LARGE = 32, 512
+"""When all rows above the base are so many times as many as its own, they are merged with it whatever they are.
+
+With a large base it takes more: so many large neighbours are merged with it, some at a time, before it comes to that.
+"""
 
 YOUNG = 8
 """How many of the newest runs are left alone, so that a short history costs no second copy of what is soon dropped."""
@@ -72,6 +81,7 @@ class RunMap:
         self._spans = [run for run in self._sorted if run.first < run.last]
         self._fulls = list(fulls)
         self._own = sorted(run.last for run in self._sorted if is_own(run.run))
+        self._apart = 0
         self.live = self.at(self._own[-1]) if self._own else ()
 
     def __contains__(self, run: object) -> bool:
@@ -145,8 +155,19 @@ class RunMap:
 
         Time: O(live runs).
         """
-        groups = (self._group(stretch, replacing) for stretch in _stretches(self.live[:-young], busy))
-        return next(filter(None, groups), ())
+        apart = 0
+        for stretch in _stretches(self.live[:-young], busy):
+            group, standing = self._group(stretch, replacing)
+            if group:
+                return group
+            apart += standing
+        self._apart = apart
+        return ()
+
+    @property
+    def in_the_way(self) -> int:
+        """How many live runs a read has to search: all but those that :meth:`due` has found to lie apart."""
+        return max(0, len(self.live) - self._apart)
 
     def unneeded(
         self, first: int, pins: Collection[int] = (), held: Collection[RunNumber] = ()
@@ -230,15 +251,31 @@ class RunMap:
         position = bisect_right(self._fulls, number)
         return self._fulls[position - 1] if position else 0
 
-    def _group(self, stretch: Sequence[RunNumber], replacing: Replacing) -> tuple[RunNumber, ...]:
-        """Return what is to be merged of a stretch: all of it with the base, or neighbours of a tier, or nothing."""
+    def _group(self, stretch: Sequence[RunNumber], replacing: Replacing) -> tuple[tuple[RunNumber, ...], int]:
+        """Return what is to be merged of a stretch, and how many runs stay as they are although they are a crowd.
+
+        It is all of it with the base, or neighbours of a tier, or nothing.
+        """
         if len(stretch) < FAN_IN:
             is_due = self.rows(stretch) >= _LARGE_ROWS and self._is_outgrown(stretch, _TIMES, replacing)
-            return tuple(stretch) if is_due else ()
+            return tuple(stretch) if is_due else (), 0
         if self._is_outgrown(stretch, 1, replacing):
-            return tuple(stretch)
-        crowds = _crowded([self._by_number[run].slots for run in stretch])
-        return next((tuple(stretch[start : start + FAN_IN]) for start in crowds), ())
+            return tuple(stretch), 0
+        apart = 0
+        for low, high in _tiers([self._by_number[run].slots for run in stretch]):
+            for start in range(low, high - FAN_IN + 1, FAN_IN):
+                crowd = tuple(stretch[start : start + FAN_IN])
+                if high - low > _MOST_APART or not self._is_apart(crowd, replacing):
+                    return crowd, 0
+                apart += FAN_IN
+        return (), apart
+
+    def _is_apart(self, crowd: Sequence[RunNumber], replacing: Replacing) -> bool:
+        """Tell whether merging neighbours would bring next to nothing: large ones, that replace no rows of each other.
+
+        The second is asked only where the first is so.
+        """
+        return min(self._by_number[run].slots for run in crowd) >= _LARGE_ROWS and not replacing(crowd)
 
     def _is_outgrown(self, stretch: Sequence[RunNumber], times: int, replacing: Replacing) -> bool:
         """Tell whether a stretch has the base, and its rows that may replace others are so many times as many as these.
@@ -248,7 +285,8 @@ class RunMap:
         rows, base = self.rows(stretch), self.rows(stretch[:1])
         if stretch[:1] != self.live[:1] or rows - base < times * base:
             return False
-        replaced = rows - base if rows - base >= _MOST_TIMES * base else self.rows(replacing(stretch))
+        most = _MOST_TIMES_LARGE if base >= _LARGE_ROWS else _MOST_TIMES
+        replaced = rows - base if rows - base >= most * base else self.rows(replacing(stretch))
         return replaced >= times * (rows - replaced)
 
 
@@ -257,8 +295,8 @@ def is_own(run: RunNumber) -> bool:
     return isinstance(run, int)
 
 
-def _crowded(sizes: Sequence[int]) -> Iterator[int]:
-    """Yield where a tier holds enough neighbours to merge, the lowest tier first.
+def _tiers(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield from where to where the neighbours of each tier stand, the lowest tier first.
 
     A run that is older than a larger one counts to the tier of the larger one: it has no other neighbours to grow with.
     So tiers never rise from old to new, and few runs are live although some checkpoints are large and others small.
@@ -267,11 +305,9 @@ def _crowded(sizes: Sequence[int]) -> Iterator[int]:
     for start in range(len(sizes) - 1, -1, -1):
         tier = _tier(sizes[start])
         if tier > top:
-            if end - (start + 1) >= FAN_IN:
-                yield start + 1
+            yield start + 1, end
             end, top = start + 1, tier
-    if end >= FAN_IN:
-        yield 0
+    yield 0, end
 
 
 def _stretches(runs: Sequence[RunNumber], busy: Collection[RunNumber]) -> Iterator[Sequence[RunNumber]]:

@@ -44,7 +44,7 @@ def allowance(slots: int, live: int) -> int:
 
     Args:
         slots: the item rows that the checkpoint wrote.
-        live: the runs that a read visits.
+        live: the runs that a read searches.
 
     >>> allowance(1, live=9), allowance(2000, live=9), allowance(2000, live=80)
     (256, 4000, 10000)
@@ -93,7 +93,7 @@ class Upkeep:
 
     def owe(self, slots: int) -> bool:
         """Add what a checkpoint of some slots has to pay, and tell whether earlier ones have not paid it already."""
-        self._due = min(self._due, 0) + allowance(slots, len(self._runs.live))
+        self._due = min(self._due, 0) + allowance(slots, self._runs.in_the_way)
         return self._due > 0 or self._is_crowded()
 
     def is_time(self, number: int, *, is_full: bool) -> bool:
@@ -194,7 +194,7 @@ class Upkeep:
         return self._runs.due(young, self._busy(), self._growth.replacing)
 
     def _is_crowded(self) -> bool:
-        return len(self._runs.live) > _MOST_LIVE_RUNS
+        return self._runs.in_the_way > _MOST_LIVE_RUNS
 
     def _parts(self) -> set[RunNumber]:
         return {part for merge in self._merges for part in merge.parts}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,8 @@ STEPS = st.one_of(
 @pytest.fixture(autouse=True)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let few slots in few runs take every way that many take."""
-    for name, size in (("_FEW_RUNS", 1), ("_READS", 1), ("_MOST_OBJECTS", 2), ("_ASKED", (2, 3, 8))):
+    sizes = {"_FEW_RUNS": 1, "_READS": 1, "_MOST_OBJECTS": 2, "_MANY": 3, "_LENGTHS": (2, 4, 8)}
+    for name, size in sizes.items():
         monkeypatch.setattr(lookup, name, size)
     monkeypatch.setattr(filters, "STORED_ROWS", range(3, 100))
     monkeypatch.setattr(filters, "STEP", 1)
@@ -42,6 +44,8 @@ def assert_finds(reader: Reader, state: dict[Any, Any], object_id: int = 1) -> N
     rows = reader.items_at(object_id, wanted)
     assert {row[0]: json.loads(row[1] or "") for row in rows} == expected
     assert len(rows) == len(expected)
+    in_pairs = [row for pair in pairwise(wanted) for row in reader.items_at(object_id, pair)]
+    assert {row[0]: json.loads(row[1] or "") for row in in_pairs} == expected
     one_by_one = {slot: item for slot in wanted if (item := reader.item(object_id, slot)) is not None}
     assert {slot: json.loads(item.value) for slot, item in one_by_one.items()} == expected
     assert all(item.slot == slot for slot, item in one_by_one.items())
@@ -141,6 +145,20 @@ def test_where_keys_grow_with_time_one_run_is_asked(monkeypatch: pytest.MonkeyPa
         assert reader.item(1, "text") is None
         rows = reader.items_at(1, range(0, 4_000, 50))
         assert sorted(row[0] for row in rows) == list(range(0, 4_000, 50))
+
+
+def test_a_few_slots_are_looked_for_only_where_they_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    with quick_store(":memory:", history=100) as store:
+        for start in range(0, 4_000, 100):
+            store.append(run_of({slot: slot for slot in range(start, start + 100)}))
+        store.reader().items_at(1, range(0, 4_000, 200))
+        store.append(run_of({7: 8}))
+        reader, statements = store.reader(), asked(store, monkeypatch)
+        rows = reader.items_at(1, [7, 555, 3_999, 5_000])
+        assert [row[:2] for row in rows] == [(7, "8"), (555, "555"), (3_999, "3999")]
+        assert max(statement.count("), (") for statement in statements) < 2, (
+            "of the object it is known which runs to ask"
+        )
 
 
 def test_what_the_newest_runs_have_is_not_looked_for_in_older_ones(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,12 +7,13 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint import CheckpointStore, Reader, Run, UnknownCheckpointError, recent
+from checkpoint import CheckpointStore, Reader, Run, UnknownCheckpointError, recent, tiers
 from checkpoint.pages import PAGE_ROWS
 from checkpoint.tiers import FAN_IN, RunMap, StoredRun
 from objectspace import PersistedObjectSpace
@@ -259,6 +260,42 @@ def test_what_only_grows_is_not_merged_with_all_that_was_there() -> None:
         store.append(run_of({random.Random(number * slot).randrange(150_000): number for slot in range(500)}))
     assert len(values_in(store.reader())) == 150_000
     assert store.database["state_item"].count < 3 * 150_000
+    assert store.verify()
+
+
+def test_large_neighbours_that_replace_nothing_stay_as_they_are_while_they_are_few() -> None:
+    runs, none = RunMap(), Mock(return_value=[])
+    for number in range(1, 101):
+        runs.added(number, 100_000, is_full=False)
+        assert runs.due(8, replacing=none) == ()
+    assert runs.in_the_way == 100 - 3 * FAN_IN
+    for number in range(101, 140):
+        runs.added(number, 100_000, is_full=False)
+    assert runs.due(8, replacing=none) == tuple(range(1, FAN_IN + 1))
+
+
+def test_of_large_neighbours_those_that_replace_others_are_merged() -> None:
+    runs = RunMap()
+    for number in range(1, 60):
+        runs.added(number, 100_000, is_full=False)
+    assert runs.due(8, replacing=lambda asked: [run for run in asked[1:] if run == 30]) == tuple(range(25, 49))
+    assert runs.due(8) == tuple(range(1, 52)), "all of it replaces the base"
+
+
+def test_what_was_loaded_at_once_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiers, "_LARGE_ROWS", 200)
+    store = quick_store(":memory:", history=1)
+    for start in range(0, 20_000, 200):
+        store.append(run_of(dict.fromkeys(range(start, start + 200), 0)))
+    assert (len(store.reader().runs), store.database["portion"].count) == (100, 0)
+    expected = dict.fromkeys(range(20_000), 0)
+    for number in range(1, 300):
+        changed = {random.Random(number * slot).randrange(20_000): number for slot in range(150)}
+        store.append(run_of(changed))
+        expected |= changed
+        assert len(store.reader().runs) < 100 + 3 * FAN_IN
+    assert values_in(store.reader()) == expected
+    assert store.database["state_item"].count < 3 * 20_000
     assert store.verify()
 
 
