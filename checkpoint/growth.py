@@ -6,12 +6,13 @@ What only grows need not be merged with all that was there before.
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from checkpoint.lookup import BELOW_ALL, order_of
 from checkpoint.run import is_owner
 from checkpoint.session import Session
-from checkpoint.tiers import RunNumber
+from checkpoint.tiers import FAN_IN, RunNumber
 
 
 class Span(NamedTuple):
@@ -26,6 +27,31 @@ class Span(NamedTuple):
     has_deletions: bool
 
 
+@dataclass
+class _Stretch:
+    """Neighbouring runs that were looked through: those that replace rows, and how far the slots of each object reach.
+
+    Of ``is_unclear`` runs it cannot be told any more: all that follow count as such that replace rows.
+    """
+
+    runs: tuple[RunNumber, ...] = ()
+    replacing: list[RunNumber] = field(default_factory=list)
+    highest: dict[int, Any] = field(default_factory=dict)
+    is_unclear: bool = False
+
+    def take(self, run: RunNumber, spans: list[Span] | None) -> None:
+        """Go on to the next run, with the spans of its objects; None where it has too many, or of another kind."""
+        highest, is_first = self.highest, not self.runs
+        self.runs = (*self.runs, run)
+        self.is_unclear = self.is_unclear or spans is None
+        if spans is None or self.is_unclear:
+            self.replacing += [] if is_first else [run]
+            return
+        if not is_first and any(one.has_deletions or one.low <= highest.get(one.object, BELOW_ALL) for one in spans):
+            self.replacing.append(run)
+        highest.update({one.object: max(one.high, highest.get(one.object, one.high)) for one in spans})
+
+
 class Growth:
     """What tells the runs of a store that may replace rows of older ones from those that do not.
 
@@ -36,7 +62,7 @@ class Growth:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._spans: dict[RunNumber, list[Span] | None] = {}
-        self._told: dict[tuple[RunNumber, ...], list[RunNumber]] = {}
+        self._stretches: dict[tuple[RunNumber, bool], _Stretch] = {}
 
     def replacing(self, runs: Sequence[RunNumber]) -> list[RunNumber]:
         """Return those of some runs, oldest first, whose rows may replace rows of the ones before.
@@ -46,31 +72,22 @@ class Growth:
         owns others, whose slots can be out of reach though no row replaces them. Rows of slots that have come and gone
         replace nothing either, but are of no use.
 
-        Time: O(runs), and some searches for each that is new.
+        Time: O(runs that have come since it was asked of those before them), and some searches for each that is new.
         """
         asked = tuple(runs)
-        if asked not in self._told:
-            if len(self._told) >= _MOST_TOLD:
-                self._told.clear()
-            self._told[asked] = self._find_replacing(asked)
-        return self._told[asked]
-
-    def _find_replacing(self, runs: Sequence[RunNumber]) -> list[RunNumber]:
-        highest: dict[int, Any] = {}
-        found: list[RunNumber] = []
-        for place, run in enumerate(runs):
-            spans = self._spans_of(run)
-            if spans is None:
-                return [*found, *runs[max(1, place) :]]
-            if place and any(one.has_deletions or one.low <= highest.get(one.object, BELOW_ALL) for one in spans):
-                found.append(run)
-            highest.update({one.object: max(one.high, highest.get(one.object, one.high)) for one in spans})
-        return found
+        place = asked[0] if asked else 0, len(asked) <= FAN_IN
+        known = self._stretches.get(place, _Stretch())
+        if asked[: len(known.runs)] != known.runs:
+            known = _Stretch()
+        for run in asked[len(known.runs) :]:
+            known.take(run, None if known.is_unclear else self._spans_of(run))
+        self._stretches[place] = known
+        return list(known.replacing)
 
     def keep(self, runs: Container[RunNumber]) -> None:
         """Forget all other runs: another one may have their number one day."""
         self._spans = {run: spans for run, spans in self._spans.items() if run in runs}
-        self._told.clear()
+        self._stretches.clear()
 
     def _spans_of(self, run: RunNumber) -> list[Span] | None:
         """Return between which slots a run has rows of each object, ``None`` where that does not tell enough."""
@@ -82,9 +99,6 @@ class Growth:
             self._spans[run] = spans if is_plain and max(len(spans), len(index)) <= _MOST_SPANS else None
         return self._spans[run]
 
-
-_MOST_TOLD = 64
-"""How many answers are remembered: a store asks the same again until its runs change."""
 
 _MOST_SPANS = 16
 """Of a run with more objects than that it is not found out whether it just adds slots."""

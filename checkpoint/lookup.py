@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Container, Sequence
 from contextlib import suppress
+from copy import copy
 from functools import cache
 from itertools import compress, repeat
 from operator import itemgetter
@@ -39,15 +40,16 @@ class Extents:
         session: the connection.
         rows_of: tells how many rows a run has; without it the runs have no filters.
 
-    ``filters`` has the filters of some runs, ``apart`` the objects that are known to have slots outside of many.
+    ``filters`` has the filters of some runs.
     """
 
     def __init__(self, session: Session, rows_of: RowsOf | None = None) -> None:
         self.filters = Filters(session, rows_of)
         self._session = session
-        self.apart: set[int] = set()
         self._found: dict[RunNumber, dict[int, Extent | None]] = {}
         self._objects: set[int] = set()
+        self._reads: Counter[int] = Counter()
+        self._layouts: dict[int, Layout] = {}
 
     def of(self, runs: Sequence[RunNumber], object_id: int) -> list[Extent]:
         """Return the extents of those of some runs that have rows of an object, in the order of the runs.
@@ -65,19 +67,55 @@ class Extents:
         found_all = (self._found[run][object_id] for run in runs)
         return [extent for extent in found_all if extent is not None]
 
+    def layout(self, runs: Sequence[RunNumber], object_id: int) -> Apart | None:
+        """Take note of a read, and return what tells which of some runs may have a slot of an object.
+
+        Args:
+            runs: the runs of a state, the newest first.
+            object_id: the object.
+
+        Returns:
+            None where that is not known yet, or would spare little.
+
+        Time: O(runs) for what was written since the last call, O(runs · log runs) where others went, else O(1).
+        """
+        known, asked = self._layouts.get(object_id), tuple(runs)
+        if known is None:
+            self._reads[object_id] += 1
+            if self._reads[object_id] <= _READS:
+                return None
+            del self._reads[object_id]
+        elif known.runs and asked[-len(known.runs) :] == known.runs:
+            newer = asked[: len(asked) - len(known.runs)]
+            apart = known.apart and known.apart.with_others(self.of(newer, object_id))
+            self._layouts[object_id] = Layout(asked, apart)
+            return apart
+        extents = self.of(asked, object_id)
+        apart = Apart(extents) if _is_worth_comparing(extents, len(asked)) else None
+        self._layouts[object_id] = Layout(asked, apart)
+        return apart
+
+    def has_layout(self, object_id: int) -> bool:
+        """Tell whether so much was read of an object that :meth:`layout` has found it out."""
+        return object_id in self._layouts
+
     def keep(self, runs: Container[RunNumber]) -> None:
         """Forget all other runs: another one may have their number one day."""
         self.filters.keep(runs)
-        for run in [run for run in self._found if run not in runs]:
+        gone = [run for run in self._found if run not in runs]
+        for run in gone:
             del self._found[run]
-            self.apart.clear()
+        if gone:
+            # Of what was read so often it is found out anew at once.
+            self._layouts = dict.fromkeys(self._layouts, Layout((), None))
 
     def clear(self) -> None:
         """Forget everything."""
         self.filters.clear()
         self._found.clear()
         self._objects.clear()
-        self.apart.clear()
+        self._reads.clear()
+        self._layouts.clear()
 
 
 class Apart:
@@ -100,6 +138,14 @@ class Apart:
             highest = order_of(extent.high) if is_beside else highest
         self._lows: list[Any] = [extent.low for extent in self._side_by_side]
 
+    def with_others(self, extents: Sequence[Extent]) -> Apart:
+        """Return the same with some more extents. Time: O(those that do not lie side by side)."""
+        if not extents:
+            return self
+        more = copy(self)
+        more._others = [*extents, *self._others]
+        return more
+
     def around(self, slot: Any) -> list[RunNumber]:
         """Return the runs that have rows on both sides of a slot, or of it, the newest first.
 
@@ -114,6 +160,13 @@ class Apart:
         return found
 
 
+class Layout(NamedTuple):
+    """What is known of where an object lies in some runs, the newest first: nothing where comparing spares little."""
+
+    runs: tuple[RunNumber, ...]
+    apart: Apart | None
+
+
 class Lookup:
     """The search for slots in the runs that make up a state.
 
@@ -126,7 +179,6 @@ class Lookup:
     def __init__(self, session: Session, runs: Sequence[RunNumber], extents: Extents) -> None:
         self._session, self._runs, self._extents = session, runs, extents
         self._apart: dict[int, Apart | None] = {}
-        self._reads: Counter[int] = Counter()
         self._filters: dict[RunNumber, RunFilter] = {}
         self._changes = 0
 
@@ -154,8 +206,8 @@ class Lookup:
 
     def _asked(self, object_id: int, slot: Slot) -> Sequence[RunNumber]:
         """Return the runs that may have a slot, the newest first."""
-        runs, filters = self._around(object_id, slot), self._filters_of(1)
-        if not filters or len(runs) <= _FEW_RUNS:
+        runs = self._around(object_id, slot)
+        if len(runs) <= _FEW_RUNS or not (filters := self._filters_of(1)):
             return runs
         return passing(map(filters.__getitem__, runs), mark_of(object_id, slot))
 
@@ -182,7 +234,7 @@ class Lookup:
         """
         newest: dict[Slot, ReadRow] = {}
         left, runs = in_order(slots), self._runs
-        if len(runs) > 1 and len(left) >= _MANY:
+        if len(runs) > 1 and len(left) >= max(_MANY, _A_RUN * len(runs)):
             left, runs = self._from_the_newest(object_id, left, newest)
         if len(runs) > _FEW_RUNS:
             found = self._close_by(runs, object_id, left)
@@ -252,21 +304,10 @@ class Lookup:
         return [row for row in rows if row[0] in wanted]
 
     def _find_apart(self, object_id: int) -> Apart | None:
-        """Return the extents of an object where slots lie outside of many; None where that cannot be told yet."""
-        self._reads[object_id] += 1
-        if self._reads[object_id] <= _READS and object_id not in self._extents.apart:
-            return None
-        del self._reads[object_id]
-        extents = self._extents.of(self._runs, object_id)
-        if object_id not in self._extents.apart and self._is_apart(extents):
-            self._extents.apart.add(object_id)
-        return self._apart.setdefault(object_id, Apart(extents) if object_id in self._extents.apart else None)
-
-    def _is_apart(self, extents: Sequence[Extent]) -> bool:
-        spans = [(order_of(low), order_of(high)) for _, low, high in extents]
-        lows, highs = sorted(low for low, _ in spans), sorted(high for _, high in spans)
-        apart = sum(bisect_left(highs, low) + len(spans) - bisect_right(lows, high) for low, high in spans)
-        return len(spans) ** 2 - apart <= _MOSTLY * len(self._runs) * len(spans)
+        found = self._extents.layout(self._runs, object_id)
+        if self._extents.has_layout(object_id):
+            self._apart[object_id] = found
+        return found
 
 
 @cache
@@ -305,6 +346,14 @@ def in_order(slots: Sequence[Slot]) -> Sequence[Slot]:
 def order_of(slot: Slot) -> tuple[int, Any]:
     """Return what sorts slots as SQLite does: numbers, then text, then bytes."""
     return (2 if isinstance(slot, bytes) else 1 if isinstance(slot, str) else 0), slot
+
+
+def _is_worth_comparing(extents: Sequence[Extent], runs: int) -> bool:
+    """Tell whether a slot lies outside of enough of the extents of an object, on the average."""
+    spans = [(order_of(low), order_of(high)) for _, low, high in extents]
+    lows, highs = sorted(low for low, _ in spans), sorted(high for _, high in spans)
+    outside = sum(bisect_left(highs, low) + len(spans) - bisect_right(lows, high) for low, high in spans)
+    return len(spans) ** 2 - outside <= _MOSTLY * runs * len(spans)
 
 
 def _order_of_high(extent: Extent) -> tuple[int, Any]:
@@ -347,8 +396,8 @@ _MOSTLY = 0.9
 _MOST_OBJECTS = 1024
 """How many objects have their extents remembered."""
 
-_MANY = 64
-"""So many slots are asked for run by run; fewer one by one, in the runs that may have each."""
+_MANY, _A_RUN = 64, 4
+"""So many slots in all and for each run are asked for run by run; fewer one by one, in the runs that may have each."""
 
 _LENGTHS = (8, 16, 32, 64, 128, 256, 512, 1024)
 """How many slots a statement may ask for by name."""

@@ -95,6 +95,15 @@ SCENARIOS = (
         quick=("--slots", "20000", "--repetitions", "5"),
     ),
     Script(
+        name="loads",
+        group="store",
+        title="Much that is loaded at once, and small checkpoints after it",
+        why="What a load leaves to be merged is paid by the checkpoints that follow it.",
+        module="benchmarks.loads",
+        needs=("rocksdict",),
+        quick=("--slots", "200000", "--repetitions", "5"),
+    ),
+    Script(
         name="drivers",
         group="store",
         title="What the driver of a space does for an epoch",
