@@ -541,10 +541,12 @@ class CheckpointStore:
         records = read_records(self._session, f"WHERE {column} = ?", (wanted,))
         if records:
             return records[0]
-        first, last, *numbers = self._session.row(
-            "SELECT min(epoch), max(epoch), min(number), max(number) FROM checkpoint"
+        first, last, count, *numbers = self._session.row(
+            "SELECT min(epoch), max(epoch), count(*), min(number), max(number) FROM checkpoint"
         )
         span = "it has no checkpoint yet" if first is None else f"it has epochs {first} to {last}"
+        if count and count <= last - first:
+            span += f", {count} in all"
         if first is not None and number is not None:
             span = f"it has {numbers[0]} to {numbers[1]}, of the epochs {first} to {last}"
         what = f"epoch {wanted}" if number is None else f"checkpoint {wanted}"

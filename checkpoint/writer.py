@@ -41,7 +41,8 @@ class Receipt:
     """What a checkpoint cost, in total and by object.
 
     ``slots`` counts item rows, deletions included; ``bytes`` is the payload of all rows; ``seconds`` is wall time from
-    the beginning of the save to the end of the commit.
+    the beginning of the save to the end of the commit. ``objects`` has what was collected of each object by its name:
+    to a full checkpoint the store adds, beyond that, the slots that did not change.
     """
 
     number: int

@@ -144,7 +144,7 @@ class PersistedObjectSpace(ObjectSpace):
         sealed = self._last_sealed()
         if writer.epoch is None and sealed >= self._store.next_epoch():
             writer.epoch = sealed
-        if writer.epoch is not None and writer.epoch < sealed:
+        if sealed and writer.epoch is not None and writer.epoch < sealed:
             raise CheckpointProtocolError(
                 f"the writer is for epoch {writer.epoch}, and rows were sealed for epoch {sealed}: ask for a writer of"
                 f" epoch {sealed} or later"

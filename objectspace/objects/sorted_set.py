@@ -160,6 +160,8 @@ class SortedSetView(SetMethods[T]):
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, source: SortedSet[T], lower: T, upper: T) -> None:
+        if lower is None or upper is None:
+            raise TypeError(f"a view is between two elements: found {lower!r} and {upper!r}; irange() has open sides")
         if upper < lower:  # type: ignore[operator]
             raise ValueError(f"the bounds of a view are the wrong way round: {lower!r} is greater than {upper!r}")
         self._source, self._lower, self._upper = source, lower, upper

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import operator
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Generic, SupportsIndex, TypeVar
 
@@ -131,7 +131,7 @@ class SparseArray(KeyedObject, Generic[T]):
     def __eq__(self, other: object) -> bool:
         if isinstance(other, SparseArray):
             return bool(self._default == other._default) and self.copy() == other.copy()
-        return NotImplemented
+        return self.copy() == other if isinstance(other, Mapping) else NotImplemented
 
     __hash__ = None  # type: ignore[assignment]
 

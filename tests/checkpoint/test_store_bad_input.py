@@ -21,6 +21,7 @@ from checkpoint import (
     UnknownCheckpointError,
 )
 from checkpoint.schema import FORMAT_VERSION
+from objectspace import PersistedObjectSpace
 from tests.checkpoint.store_helpers import DIFFERENTIAL, Fault, quick_store, run_of, values_in
 
 
@@ -175,6 +176,13 @@ def test_an_epoch_that_is_no_int_is_refused(epoch: Any) -> None:
     with pytest.raises(EpochTypeError, match="expected an int"):
         store.writer(epoch=epoch)
     assert store.checkpoints() == []
+
+
+def test_epochs_may_begin_below_zero() -> None:
+    with PersistedObjectSpace.open(":memory:") as space:
+        assert [space.checkpoint(epoch=epoch).epoch for epoch in (-5, -1, 7)] == [-5, -1, 7]
+        with pytest.raises(UnknownCheckpointError, match="no epoch 3: it has epochs -5 to 7, 3 in all"):
+            space.at(3)
 
 
 def test_an_unknown_epoch_is_named_with_what_there_is() -> None:

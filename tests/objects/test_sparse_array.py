@@ -18,6 +18,12 @@ def array() -> Any:
     return made
 
 
+def test_it_is_equal_to_a_dict_of_what_is_assigned(array: Any) -> None:
+    assert array == {LOW: 1, 5: 2, HIGH: 3} == array.copy()
+    assert array != {LOW: 1, 5: 2}
+    assert array != [1, 2, 3]
+
+
 def test_a_slice_may_hold_the_first_and_the_last_index(array: Any) -> None:
     assert array[HIGH - 1 : HIGH + 1] == [0, 3]
     assert array[LOW + 1 : LOW - 1 : -1] == [0, 1]

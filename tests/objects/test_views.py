@@ -48,6 +48,11 @@ def test_a_view_of_a_range_takes_bounds_of_its_own(space: PersistedObjectSpace) 
     assert list(view.irange(5)) == []
 
 
+def test_a_view_of_a_set_needs_both_bounds(space: PersistedObjectSpace) -> None:
+    with pytest.raises(TypeError, match=r"found 1 and None; irange\(\) has open sides"):
+        space.create_sorted_set("s").view_between(1, None)  # type: ignore[arg-type]
+
+
 def test_a_bound_that_has_no_place_among_the_keys_is_refused(space: PersistedObjectSpace) -> None:
     with pytest.raises(TypeError):
         list(space.get_sorted_dictionary("sorted_dictionary").irange("x"))
