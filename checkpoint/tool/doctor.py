@@ -21,7 +21,10 @@ from checkpoint.tool.source import Source, query
 FIXED = (3, 51, 3)
 """The first SQLite in which two connections that write and checkpoint at once cannot damage a log."""
 
-_MANY_RUNS, _LONG_LINEAGE, _OLD_SECONDS = 64, 1024, 86_400
+_MANY_RUNS = 192
+"""A store leaves up to 128 large runs as they are that replace nothing, and some dozens of others."""
+
+_LONG_LINEAGE, _OLD_SECONDS = 1024, 86_400
 
 Facts = dict[str, Any]
 
