@@ -209,7 +209,8 @@ class Lookup:
         runs = self._around(object_id, slot)
         if len(runs) <= _FEW_RUNS or not (filters := self._filters_of(1)):
             return runs
-        return passing(map(filters.__getitem__, runs), mark_of(object_id, slot))
+        asked = filters.values() if runs is self._runs else map(filters.__getitem__, runs)
+        return passing(asked, mark_of(object_id, slot))
 
     def _around(self, object_id: int, slot: Slot) -> Sequence[RunNumber]:
         """Return the runs that have rows of an object on both sides of a slot, or all of them, the newest first."""
