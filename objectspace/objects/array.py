@@ -10,7 +10,7 @@ from typing import Any, SupportsIndex, TypeVar, overload
 from checkpoint.run import ItemRow
 from objectspace import codec
 from objectspace.codec import ATOMS
-from objectspace.objects import limits
+from objectspace.objects import limits, scans
 from objectspace.objects.base import ABSENT, unchanged
 from objectspace.objects.keyed import KeyedObject
 
@@ -126,7 +126,7 @@ class Array(KeyedObject, Sequence[T]):
 
     def _stream(self) -> Iterator[T]:
         following = 0
-        for place, value, _ in self._table.scan():
+        for place, value, _ in scans.scan(self._table):
             yield from map(self._fill_in, range(following, place))
             # It may have been assigned while those before it were yielded.
             now: Any = self._table.live.get(place, value)

@@ -8,7 +8,7 @@ from operator import is_, is_not
 from typing import Any, NoReturn, Self, TypeVar
 
 from checkpoint.run import ItemRow
-from objectspace.objects import limits
+from objectspace.objects import limits, scans
 from objectspace.objects.base import ABSENT
 from objectspace.objects.keyed import KeyedObject
 from objectspace.objects.table import STORED
@@ -349,14 +349,18 @@ class _Paged(_Watched[K, V]):
         return len(self._table) > 0
 
     def __iter__(self) -> Iterator[K]:
-        return self._table.keys()
+        return scans.keys_of(self._table)
 
     def __reversed__(self) -> Iterator[K]:
-        return (key for key, _, _ in self._table.stream_back())
+        return (key for key, _, _ in scans.stream_back(self._table))
 
     def _pairs(self, *, reverse: bool = False) -> Iterator[tuple[K, V]]:
         """Yield (key, value), read in one pass."""
-        return ((key, value) for key, value, _ in self._table.stream_back()) if reverse else self._table.items()
+        return (
+            ((key, value) for key, value, _ in scans.stream_back(self._table))
+            if reverse
+            else scans.items_of(self._table)
+        )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, dict):

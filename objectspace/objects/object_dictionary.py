@@ -11,6 +11,7 @@ import orjson
 from checkpoint.reader import StoredItem
 from checkpoint.run import OWNED_KEY
 from objectspace import codec, keys
+from objectspace.objects import scans
 from objectspace.objects.base import ABSENT, DAMAGE, PersistedObject, item_text
 from objectspace.objects.keyed import KeyedObject
 from objectspace.objects.variants import is_cold, is_known_elsewhere, refuse_dead
@@ -198,12 +199,12 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
 
     def __iter__(self) -> Iterator[K]:
         """Yield the keys in the order of insertion."""
-        return self._table.keys()
+        return scans.keys_of(self._table)
 
     def __reversed__(self) -> Iterator[K]:
         if self._table.complete:
             return iter(reversed(self._table.live))
-        return (key for key, _, _ in self._table.stream_back())
+        return (key for key, _, _ in scans.stream_back(self._table))
 
     def __len__(self) -> int:
         return len(self._table)

@@ -12,6 +12,7 @@ import orjson
 from checkpoint.reader import StoredItem
 from checkpoint.run import ItemRow
 from objectspace import codec, keys
+from objectspace.objects import scans
 from objectspace.objects.base import ABSENT, DAMAGE, item_text
 from objectspace.objects.keyed import KeyedObject
 from objectspace.objects.variants import is_cold
@@ -262,7 +263,7 @@ class Set(MemberCodec, SetMethods[T]):
 
     def __iter__(self) -> Iterator[T]:
         """Yield the elements in the order of insertion."""
-        iterator: Iterator[T] = self._table.keys()
+        iterator: Iterator[T] = scans.keys_of(self._table)
         return iterator
 
     def __reversed__(self) -> Iterator[T]:

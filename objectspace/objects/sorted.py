@@ -15,6 +15,7 @@ from sortedcontainers import SortedKeyList, SortedList
 from checkpoint.run import Slot
 from objectspace import keys
 from objectspace.keys import INT64_MAX, INT64_MIN
+from objectspace.objects import scans
 from objectspace.objects.base import ABSENT
 from objectspace.objects.keyed import KeyedObject
 from objectspace.objects.variants import is_cold
@@ -218,7 +219,7 @@ class SortedObject(KeyedObject):
                 return
             self._refuse_change()
         start, stop = self._bound(lower, -math.inf), self._bound(upper, math.inf)
-        yield from _between(self._table.pairs(start, stop, reverse=reverse), lower, upper, inclusive, reverse)
+        yield from _between(scans.pairs_of(self._table, start, stop, reverse=reverse), lower, upper, inclusive, reverse)
 
     def _order_in_memory(self) -> SortedList | None:
         """Return the keys in order where all are in memory, ``None`` where they are not.

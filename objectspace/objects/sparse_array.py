@@ -11,6 +11,7 @@ from typing import Any, Generic, SupportsIndex, TypeVar
 
 from objectspace import codec
 from objectspace.keys import INT64_MAX, INT64_MIN
+from objectspace.objects import scans
 from objectspace.objects.base import ABSENT
 from objectspace.objects.keyed import KeyedObject
 
@@ -104,7 +105,7 @@ class SparseArray(KeyedObject, Generic[T]):
         if self._table.complete:
             yield from self._assigned_in_memory(low, high)
         elif low <= high:
-            yield from self._table.pairs(low, high)
+            yield from scans.pairs_of(self._table, low, high)
 
     def clear(self) -> None:
         """Forget all that was assigned.

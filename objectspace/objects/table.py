@@ -5,32 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import chain, compress, filterfalse, repeat, starmap
+from itertools import compress, filterfalse, repeat, starmap
 from operator import is_, itemgetter, ne
 from typing import Any
 
-import orjson
 from sortedcontainers import SortedDict
 
 from checkpoint.lookup import ReadRow, order_of
-from checkpoint.reader import Reader, StoredItem
+from checkpoint.reader import Reader
 from checkpoint.run import ItemRow, Payload, Slot
 from objectspace import keys
 from objectspace.codec import ATOMS, Unencodable, decode_together, encode
 from objectspace.errors import UnencodableValueError
-from objectspace.keys import INT64_MAX, INT64_MIN
-from objectspace.objects import limits
+from objectspace.objects import limits, scans
 from objectspace.objects.base import ABSENT, Fingerprint, unchanged
+from objectspace.objects.columns import ALONE, are_slots, texts_of
 from objectspace.objects.variants import is_cold
-
-FIRST_PAGE_ROWS = 16
-"""How many slots the first page of a scan has."""
 
 STORED: Any = Fingerprint(-1)
 """Stands for a stored value that must be written over whatever it is, because its rank or its key has changed."""
-
-Entry = tuple[Any, Any, StoredItem | None]
-"""(key, value, item) of one slot; the item is what was read of a slot that is not in memory, else ``None``."""
 
 _get = dict.get
 _at: Any = dict.__getitem__
@@ -119,9 +112,9 @@ class SlotTable:
                 return
             home.make_room()
             missing = list(filterfalse(partial(dict.__contains__, live), wanted))
-            if self.gone or self.flight or not _ALONE.issuperset(map(type, missing)):
+            if self.gone or self.flight or not ALONE.issuperset(map(type, missing)):
                 missing = list(filter(self._may_be_stored, missing))
-            is_own_slot = self.owner._is_plain and _are_slots(missing)
+            is_own_slot = self.owner._is_plain and are_slots(missing)
             slots = missing if is_own_slot else [slot for slot in map(self._slot_of, missing) if slot is not None]
             rows = home.reader().items_at(self.owner._id, slots)
             self._take(rows)
@@ -155,7 +148,7 @@ class SlotTable:
                 dict.update(self.live, changes)
             else:
                 for key in () if self.owner._fresh else changes:
-                    if type(key) not in _ALONE:
+                    if type(key) not in ALONE:
                         self.owner._slot(key)  # What cannot be stored is refused before anything is set.
                 for key, value in changes.items():
                     self.write(key, value)
@@ -169,7 +162,7 @@ class SlotTable:
     def note(self, key: Any) -> None:
         """Remember what is stored of a key that is about to be set for the first time on this page."""
         old = _get(self.live, key, ABSENT)
-        if self.edits and type(old) in ATOMS and type(key) in _ALONE and not self.is_mixed and self.places is None:
+        if self.edits and type(old) in ATOMS and type(key) in ALONE and not self.is_mixed and self.places is None:
             # The page has an edit already, so the owner is known as dirty; and what is in memory is what is stored.
             self.edits[key] = old
             return
@@ -189,7 +182,7 @@ class SlotTable:
         """
         if not (self.complete or is_fetched) or self.is_mixed or self.places is not None:
             return False
-        if not _ALONE.issuperset(map(type, keys_to_set)):
+        if not ALONE.issuperset(map(type, keys_to_set)):
             return False
         if keys_to_set:
             self.owner._home.touch(self.owner)
@@ -217,7 +210,7 @@ class SlotTable:
             return
         stored = ABSENT if key in self.gone else self._stored(key)
         if stored is ABSENT:
-            if not self.complete and type(key) not in _ALONE:
+            if not self.complete and type(key) not in ALONE:
                 self.owner._slot(key)  # What cannot be stored is refused at once.
             self.enter(key)
         else:
@@ -287,7 +280,7 @@ class SlotTable:
         if self.owner._fresh or len(self) + len(self.gone) > limits.CLEAR_ROWS:
             self.restart()
             return
-        for key in list(self.keys()):
+        for key in list(scans.keys_of(self)):
             self.delete(key)
 
     def restart(self) -> None:
@@ -319,7 +312,7 @@ class SlotTable:
         if rows is None:
             rows = [row for key, stored in self.edits.items() if (row := self._row(key, stored)) is not None]
         object_id = self.owner._id
-        return rows + [(object_id, slot, None, None) for slot in map(self._known_slot, self.gone)]
+        return rows + [(object_id, slot, None, None) for slot in map(self.known_slot, self.gone)]
 
     def require_whole(self) -> None:
         """Refuse to save an edit that an interruption has cut in two.
@@ -356,7 +349,7 @@ class SlotTable:
         It does what :meth:`_row` does, in whole columns: a third of the time a slot.
         """
         edits, ranks = self.edits, self.ranks
-        if len(edits) < limits.COLUMN_SLOTS or not self.owner._is_plain or not _are_slots(edits):
+        if len(edits) < limits.COLUMN_SLOTS or not self.owner._is_plain or not are_slots(edits):
             return None
         # Neighbours among the slots are often neighbours in memory, too.
         slots = sorted(edits)
@@ -367,7 +360,7 @@ class SlotTable:
             return None
         if before is not Fingerprint and self.prints:
             return None
-        texts = _texts(kinds.pop(), values)
+        texts = texts_of(kinds.pop(), values)
         if texts is None:
             return None
         if before is Fingerprint:
@@ -439,7 +432,7 @@ class SlotTable:
             if self.complete:
                 return
             merged = self._load_columns() or {}
-            for key, value, item in () if merged else self.stream():
+            for key, value, item in () if merged else scans.stream(self):
                 merged[key] = value
                 if item is not None:
                     self._remember(key, value, item)
@@ -461,7 +454,7 @@ class SlotTable:
         reader = self.owner._home.reader()
         items = reader.items(self.owner._id) if self.ranks is None else reader.items_by_rank(self.owner._id)
         slots, texts, ranks = zip(*items, strict=True) if (items := list(items)) else ((), (), ())
-        values = decode_together(texts) if _are_slots(slots) else None
+        values = decode_together(texts) if are_slots(slots) else None
         if values is None:
             return None
         if self.ranks is not None:
@@ -476,85 +469,6 @@ class SlotTable:
         price = reads * limits.EXPECT_SHARE
         if not self.complete and price > self.count and self._fits() and price > self.count * self._depth():
             self.owner._load_whole()
-
-    def stream(self) -> Iterator[Entry]:
-        """Yield every slot in the order of the object, without keeping what is read."""
-        return self.scan() if self.ranks is None else chain(self._stream_settled(), self._stream_new())
-
-    def stream_back(self) -> Iterator[Entry]:
-        """Yield every slot of an object with ranks in the order opposite to that of insertion."""
-        return chain(self._stream_new(reverse=True), self._stream_settled(reverse=True))
-
-    def scan(self, lower: Slot | None = None, upper: Slot | None = None, *, reverse: bool = False) -> Iterator[Entry]:
-        """Yield the slots in slot order, with ``lower <= slot <= upper`` where bounds are given.
-
-        What a slot holds is looked up when its turn comes: it may have been set since the scan began.
-        """
-        size, saves, live = self._size(), self.saves, self.live
-        for entry in self._merged(lower, upper, reverse):
-            self._refuse_change(size, saves)
-            key, _, item = entry
-            known = _get(live, key, ABSENT)
-            if known is not ABSENT:
-                yield key, known, None
-            elif item is not None and not self.is_dirty(key):
-                yield entry
-        self._refuse_change(size, saves)
-
-    def keys(self) -> Iterator[Any]:
-        """Yield every key in the order of the object."""
-        if self.complete:
-            return iter(dict.keys(self.live))
-        return (key for key, _ in self.items())
-
-    def items(self) -> Iterator[tuple[Any, Any]]:
-        """Yield every (key, value) in the order of the object."""
-        if self.complete:
-            return iter(dict.items(self.live))
-        if self.ranks is None:
-            return self.pairs()
-        if self._is_as_stored():
-            return self._settled_pairs(self.owner._home.reader().pages_by_rank(self.owner._id))
-        return ((key, value) for key, value, _ in self.stream())
-
-    def pairs(
-        self, lower: Slot | None = None, upper: Slot | None = None, *, reverse: bool = False
-    ) -> Iterator[tuple[Any, Any]]:
-        """Yield the (key, value) of what :meth:`scan` yields."""
-        if self._is_as_stored():
-            reader = self.owner._home.reader()
-            return self._settled_pairs(reader.item_pages(self.owner._id, lower, upper, reverse=reverse))
-        return ((key, value) for key, value, _ in self.scan(lower, upper, reverse=reverse))
-
-    def _is_as_stored(self) -> bool:
-        """Tell whether the store has all that there is, and nothing is to be laid over it."""
-        return not (self.complete or self.edits or self.gone or self.flight)
-
-    def _settled_pairs(self, pages: Iterator[list[ReadRow]]) -> Iterator[tuple[Any, Any]]:
-        """Yield the keys and values of some pages of the store, decoded a page at a time."""
-        size, saves, live = self._size(), self.saves, self.live
-        for page in pages:
-            found = self.owner._pairs_of(page)
-            if dict.__len__(live):
-                found = [(key, _get(live, key, value)) for key, value in found]
-            for row, pair in zip(page, found, strict=True):
-                if self.edits or self.gone or self.complete or self.saves != saves:
-                    self._refuse_change(size, saves)
-                    yield from self._as_changed(pair, row[2])
-                else:
-                    yield pair
-        self._refuse_change(size, saves)
-        if self.ranks is not None:
-            yield from ((key, value) for key, value, _ in self._stream_new())
-
-    def _as_changed(self, pair: tuple[Any, Any], rank: int | None) -> Iterator[tuple[Any, Any]]:
-        """Yield a pair as it is after it was read; nothing where it is gone, or has come back at another place."""
-        key = pair[0]
-        known = _get(self.live, key, ABSENT)
-        if not self.complete and not self.is_dirty(key):
-            yield pair
-        elif known is not ABSENT and (self.ranks is None or self.ranks[key] == rank):
-            yield key, known
 
     def shrink(self) -> None:
         """Drop clean slots from memory, one by one: other threads may be reading the rest."""
@@ -610,7 +524,7 @@ class SlotTable:
 
     def _original(self, key: Any) -> Any:
         """Return the key of ``live`` that is equal to ``key``: ``1`` may have been asked for as ``True``."""
-        return key if not self.is_mixed and type(key) in _ALONE else self._met(key)
+        return key if not self.is_mixed and type(key) in ALONE else self._met(key)
 
     def _met(self, key: Any) -> Any:
         probe = _Probe(key)
@@ -626,7 +540,7 @@ class SlotTable:
     def _taken_back(self, key: Any, stored: Any) -> Any:
         if stored is ABSENT:
             return ABSENT
-        return STORED if self.ranks is not None or self.is_mixed or type(key) not in _ALONE else stored
+        return STORED if self.ranks is not None or self.is_mixed or type(key) not in ALONE else stored
 
     def _fault(self, key: Any) -> Any:
         """Read one slot that is not in memory."""
@@ -659,7 +573,7 @@ class SlotTable:
                 return self.owner._slot(keys.storable(key))  # type: ignore[no-any-return]
             return None
 
-    def _known_slot(self, key: Any) -> Slot:
+    def known_slot(self, key: Any) -> Slot:
         """Return the slot of a key that is stored or to be stored, or is equal to one."""
         slot = self._slot_of(key)
         assert slot is not None, key
@@ -705,140 +619,16 @@ class SlotTable:
     def _uniform_texts(self) -> list[Payload] | None:
         """Return the texts of all values where all keys are of one simple type and so are all values, else ``None``."""
         live = self.live
-        if dict.__len__(live) < limits.COLUMN_SLOTS or not (self.owner._is_plain and _are_slots(dict.keys(live))):
+        if dict.__len__(live) < limits.COLUMN_SLOTS or not (self.owner._is_plain and are_slots(dict.keys(live))):
             return None
         values = list(dict.values(live))
         kinds = set(map(type, values))
-        return _texts(kinds.pop(), values) if len(kinds) == 1 else None
-
-    def _dirty_keys(self) -> Iterable[Any]:
-        """Return the keys in memory that are not as the store has them."""
-        if self.owner._fresh:
-            return list(dict.keys(self.live))
-        dirty = chain(self.edits, self.flight or ())
-        return dict.fromkeys(key for key in dirty if dict.__contains__(self.live, key))
-
-    def _stream_settled(self, *, reverse: bool = False) -> Iterator[Entry]:
-        """Yield the slots that have the rank which the store has for them."""
-        assert self.ranks is not None
-        size, saves = self._size(), self.saves
-        for item in self.owner._home.reader().items_by_rank(self.owner._id, reverse=reverse):
-            self._refuse_change(size, saves)
-            key, value = self.owner._key_value(item)
-            known = _get(self.live, key, ABSENT)
-            if not self.is_dirty(key):
-                yield (key, value, item) if known is ABSENT else (key, known, None)
-            elif known is not ABSENT and self.ranks[key] == item.rank:
-                yield key, known, None
-
-    def _stream_new(self, *, reverse: bool = False) -> Iterator[Entry]:
-        """Yield the slots that were inserted since: their ranks are higher than any in the store."""
-        assert self.ranks is not None
-        first = self.rank_base if self.flight is None else self.rank_flight
-        size, saves = self._size(), self.saves
-        new = [key for key in self._dirty_keys() if self.ranks[key] >= first]
-        for key in sorted(new, key=self.ranks.__getitem__, reverse=reverse):
-            self._refuse_change(size, saves)
-            value = _get(self.live, key, ABSENT)
-            if value is not ABSENT:
-                yield key, value, None
-
-    def _merged(self, lower: Slot | None, upper: Slot | None, reverse: bool) -> Iterator[Entry]:
-        """Yield the stored slots and, in their places, those that were changed before the scan, without a value."""
-        dirty = self._overlay(lower, upper, reverse)[::-1]
-        for item in () if self.owner._fresh else self._stored_items(lower, upper, reverse):
-            place = order_of(item.slot) if dirty else None
-            while dirty and (dirty[-1][0] > place if reverse else dirty[-1][0] < place):
-                yield dirty.pop()[1], ABSENT, None
-            if dirty and dirty[-1][0] == place:
-                yield dirty.pop()[1], ABSENT, None
-            else:
-                yield (*self.owner._key_value(item), item)
-        yield from ((key, ABSENT, None) for _, key in reversed(dirty))
-
-    def _stored_items(self, lower: Slot | None, upper: Slot | None, reverse: bool) -> Iterator[StoredItem]:
-        """Yield stored slots, in pages that grow: most scans end early.
-
-        Where a checkpoint is acknowledged meanwhile, the next page is read from the new state.
-        """
-        home, last, page_rows = self.owner._home, None, FIRST_PAGE_ROWS
-        while True:
-            reader = home.reader()
-            page = reader.items(self.owner._id, lower, upper, reverse=reverse, page_rows=page_rows)
-            for count, item in enumerate(page, 1):
-                if item.slot != last:
-                    yield item
-                    last = item.slot
-                if home.reader() is not reader or count == page_rows < reader.PAGE_ROWS:
-                    break
-            else:
-                return
-            lower, upper = (lower, last) if reverse else (last, upper)
-            page_rows = min(8 * page_rows, reader.PAGE_ROWS)
-
-    def _overlay(self, lower: Slot | None, upper: Slot | None, reverse: bool) -> list[tuple[Any, Any]]:
-        """Return (place, key) of the slots that must come from memory: all of a fresh object, else the changed ones."""
-        if self.places is None or self.owner._fresh:
-            self.places = SortedDict((order_of(self._known_slot(key)), key) for key in self._dirty_keys())
-        start = None if lower is None else order_of(lower)
-        stop = None if upper is None else order_of(upper)
-        return [(place, self.places[place]) for place in self.places.irange(start, stop, reverse=reverse)]
-
-    def _size(self) -> int:
-        """Return what must stay as it is while the slots are iterated; an array has its length whatever it stores."""
-        return len(self) if self.owner._counts_slots else 0
-
-    def _refuse_change(self, size: int, saves: int) -> None:
-        if self.saves != saves or self._size() != size:
-            raise RuntimeError(f"{self.owner._describe()} changed during iteration")
+        return texts_of(kinds.pop(), values) if len(kinds) == 1 else None
 
 
 _first, _second, _third = itemgetter(0), itemgetter(1), itemgetter(2)
 
 _WATCHED = ATOMS | {type(ABSENT)}
-
-
-def _texts(kind: type, values: list[Any]) -> list[Payload] | None:
-    """Return the texts of values of one type, ``None`` where that takes a closer look at each."""
-    if kind is str and (joined := "".join(values)).isascii():
-        if joined.isprintable() and '"' not in joined and "\\" not in joined:
-            return [f'"{value}"' for value in values]
-        return list(map(bytes.decode, map(orjson.dumps, values)))
-    if kind is int and min(values) >= INT64_MIN and max(values) <= INT64_MAX:
-        return list(map(repr, values))
-    return _flat_texts(values) if kind is dict else None
-
-
-def _flat_texts(values: list[dict[Any, Any]]) -> list[Payload] | None:
-    """Return the texts of dictionaries that hold nothing but what JSON has, ``None`` where one holds more."""
-    names = set(chain.from_iterable(values))
-    if any(type(name) is not str or name.startswith("$") for name in names):
-        return None
-    held = list(chain.from_iterable(map(dict.values, values)))
-    # What has 64 bits without a sign is a number to orjson, and marked as a large one by the codec.
-    if not _FLAT.issuperset(map(type, held)) or max((one for one in held if type(one) is int), default=0) > INT64_MAX:
-        return None
-    try:
-        return list(map(bytes.decode, map(orjson.dumps, values)))
-    except orjson.JSONEncodeError:
-        return None
-
-
-_FLAT = frozenset({int, str, bool, type(None)})
-
-
-def _are_slots(edited: Iterable[Any]) -> bool:
-    """Tell whether keys are of one type and are their own slots."""
-    kinds = set(map(type, edited))
-    if not kinds:
-        return False
-    if kinds == {int}:
-        return bool(min(edited) >= INT64_MIN and max(edited) <= INT64_MAX)
-    return kinds == {str} and all(map(str.isascii, edited))
-
-
-_ALONE = frozenset({int, str, bytes})
-"""Types of keys that, among keys whose slots tell them with their types, are equal to nothing but themselves."""
 
 
 class _Probe:

@@ -1,0 +1,202 @@
+"""Going through a slot table: what is stored, with what changed since the last save laid over it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from sortedcontainers import SortedDict
+
+from checkpoint.lookup import ReadRow, order_of
+from checkpoint.reader import StoredItem
+from checkpoint.run import Slot
+from objectspace.objects.base import ABSENT
+
+if TYPE_CHECKING:
+    from objectspace.objects.table import SlotTable
+
+FIRST_PAGE_ROWS = 16
+"""How many slots the first page of a scan has."""
+
+Entry = tuple[Any, Any, StoredItem | None]
+"""(key, value, item) of one slot; the item is what was read of a slot that is not in memory, else ``None``."""
+
+
+def stream(table: SlotTable) -> Iterator[Entry]:
+    """Yield every slot in the order of the object, without keeping what is read."""
+    return scan(table) if table.ranks is None else chain(_stream_settled(table), _stream_new(table))
+
+
+def stream_back(table: SlotTable) -> Iterator[Entry]:
+    """Yield every slot of an object with ranks in the order opposite to that of insertion."""
+    return chain(_stream_new(table, reverse=True), _stream_settled(table, reverse=True))
+
+
+def scan(
+    table: SlotTable, lower: Slot | None = None, upper: Slot | None = None, *, reverse: bool = False
+) -> Iterator[Entry]:
+    """Yield the slots in slot order, with ``lower <= slot <= upper`` where bounds are given.
+
+    What a slot holds is looked up when its turn comes: it may have been set since the scan began.
+    """
+    size, saves, live = _size(table), table.saves, table.live
+    for entry in _merged(table, lower, upper, reverse):
+        _refuse_change(table, size, saves)
+        key, _, item = entry
+        known = dict.get(live, key, ABSENT)
+        if known is not ABSENT:
+            yield key, known, None
+        elif item is not None and not table.is_dirty(key):
+            yield entry
+    _refuse_change(table, size, saves)
+
+
+def keys_of(table: SlotTable) -> Iterator[Any]:
+    """Yield every key in the order of the object."""
+    if table.complete:
+        return iter(dict.keys(table.live))
+    return (key for key, _ in items_of(table))
+
+
+def items_of(table: SlotTable) -> Iterator[tuple[Any, Any]]:
+    """Yield every (key, value) in the order of the object."""
+    if table.complete:
+        return iter(dict.items(table.live))
+    if table.ranks is None:
+        return pairs_of(table)
+    if _is_as_stored(table):
+        return _settled_pairs(table, table.owner._home.reader().pages_by_rank(table.owner._id))
+    return ((key, value) for key, value, _ in stream(table))
+
+
+def pairs_of(
+    table: SlotTable, lower: Slot | None = None, upper: Slot | None = None, *, reverse: bool = False
+) -> Iterator[tuple[Any, Any]]:
+    """Yield the (key, value) of what :func:`scan` yields."""
+    if _is_as_stored(table):
+        reader = table.owner._home.reader()
+        return _settled_pairs(table, reader.item_pages(table.owner._id, lower, upper, reverse=reverse))
+    return ((key, value) for key, value, _ in scan(table, lower, upper, reverse=reverse))
+
+
+def _is_as_stored(table: SlotTable) -> bool:
+    """Tell whether the store has all that there is, and nothing is to be laid over it."""
+    return not (table.complete or table.edits or table.gone or table.flight)
+
+
+def _settled_pairs(table: SlotTable, pages: Iterator[list[ReadRow]]) -> Iterator[tuple[Any, Any]]:
+    """Yield the keys and values of some pages of the store, decoded a page at a time."""
+    size, saves, live = _size(table), table.saves, table.live
+    for page in pages:
+        found = table.owner._pairs_of(page)
+        if dict.__len__(live):
+            found = [(key, dict.get(live, key, value)) for key, value in found]
+        for row, pair in zip(page, found, strict=True):
+            if table.edits or table.gone or table.complete or table.saves != saves:
+                _refuse_change(table, size, saves)
+                yield from _as_changed(table, pair, row[2])
+            else:
+                yield pair
+    _refuse_change(table, size, saves)
+    if table.ranks is not None:
+        yield from ((key, value) for key, value, _ in _stream_new(table))
+
+
+def _as_changed(table: SlotTable, pair: tuple[Any, Any], rank: int | None) -> Iterator[tuple[Any, Any]]:
+    """Yield a pair as it is after it was read; nothing where it is gone, or has come back at another place."""
+    key = pair[0]
+    known = dict.get(table.live, key, ABSENT)
+    if not table.complete and not table.is_dirty(key):
+        yield pair
+    elif known is not ABSENT and (table.ranks is None or table.ranks[key] == rank):
+        yield key, known
+
+
+def _dirty_keys(table: SlotTable) -> Iterable[Any]:
+    """Return the keys in memory that are not as the store has them."""
+    if table.owner._fresh:
+        return list(dict.keys(table.live))
+    dirty = chain(table.edits, table.flight or ())
+    return dict.fromkeys(key for key in dirty if dict.__contains__(table.live, key))
+
+
+def _stream_settled(table: SlotTable, *, reverse: bool = False) -> Iterator[Entry]:
+    """Yield the slots that have the rank which the store has for them."""
+    assert table.ranks is not None
+    size, saves = _size(table), table.saves
+    for item in table.owner._home.reader().items_by_rank(table.owner._id, reverse=reverse):
+        _refuse_change(table, size, saves)
+        key, value = table.owner._key_value(item)
+        known = dict.get(table.live, key, ABSENT)
+        if not table.is_dirty(key):
+            yield (key, value, item) if known is ABSENT else (key, known, None)
+        elif known is not ABSENT and table.ranks[key] == item.rank:
+            yield key, known, None
+
+
+def _stream_new(table: SlotTable, *, reverse: bool = False) -> Iterator[Entry]:
+    """Yield the slots that were inserted since: their ranks are higher than any in the store."""
+    assert table.ranks is not None
+    first = table.rank_base if table.flight is None else table.rank_flight
+    size, saves = _size(table), table.saves
+    new = [key for key in _dirty_keys(table) if table.ranks[key] >= first]
+    for key in sorted(new, key=table.ranks.__getitem__, reverse=reverse):
+        _refuse_change(table, size, saves)
+        value = dict.get(table.live, key, ABSENT)
+        if value is not ABSENT:
+            yield key, value, None
+
+
+def _merged(table: SlotTable, lower: Slot | None, upper: Slot | None, reverse: bool) -> Iterator[Entry]:
+    """Yield the stored slots and, in their places, those that were changed before the scan, without a value."""
+    dirty = _overlay(table, lower, upper, reverse)[::-1]
+    for item in () if table.owner._fresh else _stored_items(table, lower, upper, reverse):
+        place = order_of(item.slot) if dirty else None
+        while dirty and (dirty[-1][0] > place if reverse else dirty[-1][0] < place):
+            yield dirty.pop()[1], ABSENT, None
+        if dirty and dirty[-1][0] == place:
+            yield dirty.pop()[1], ABSENT, None
+        else:
+            yield (*table.owner._key_value(item), item)
+    yield from ((key, ABSENT, None) for _, key in reversed(dirty))
+
+
+def _stored_items(table: SlotTable, lower: Slot | None, upper: Slot | None, reverse: bool) -> Iterator[StoredItem]:
+    """Yield stored slots, in pages that grow: most scans end early.
+
+    Where a checkpoint is acknowledged meanwhile, the next page is read from the new state.
+    """
+    home, last, page_rows = table.owner._home, None, FIRST_PAGE_ROWS
+    while True:
+        reader = home.reader()
+        page = reader.items(table.owner._id, lower, upper, reverse=reverse, page_rows=page_rows)
+        for count, item in enumerate(page, 1):
+            if item.slot != last:
+                yield item
+                last = item.slot
+            if home.reader() is not reader or count == page_rows < reader.PAGE_ROWS:
+                break
+        else:
+            return
+        lower, upper = (lower, last) if reverse else (last, upper)
+        page_rows = min(8 * page_rows, reader.PAGE_ROWS)
+
+
+def _overlay(table: SlotTable, lower: Slot | None, upper: Slot | None, reverse: bool) -> list[tuple[Any, Any]]:
+    """Return (place, key) of the slots that must come from memory: all of a fresh object, else the changed ones."""
+    if table.places is None or table.owner._fresh:
+        table.places = SortedDict((order_of(table.known_slot(key)), key) for key in _dirty_keys(table))
+    start = None if lower is None else order_of(lower)
+    stop = None if upper is None else order_of(upper)
+    return [(place, table.places[place]) for place in table.places.irange(start, stop, reverse=reverse)]
+
+
+def _size(table: SlotTable) -> int:
+    """Return what must stay as it is while the slots are iterated; an array has its length whatever it stores."""
+    return len(table) if table.owner._counts_slots else 0
+
+
+def _refuse_change(table: SlotTable, size: int, saves: int) -> None:
+    if table.saves != saves or _size(table) != size:
+        raise RuntimeError(f"{table.owner._describe()} changed during iteration")
