@@ -15,7 +15,25 @@ from pathlib import Path
 from benchmarks.scenarios.stores import Ours, Rocks, Sqlite, Store, batches, changes
 from benchmarks.timing import Action, Ratio, folder, in_turn, machine, table
 
-KINDS: dict[str, type[Store]] = {"objectspace": Ours, "SQLite in place": Sqlite, "rocksdict": Rocks}
+
+class Counting(Ours):
+    """The same with a counter beside what grows, as most programs have one."""
+
+    def open(self) -> None:
+        super().open()
+        self.count = self.space.get_or_create_value("count", 0)
+
+    def change(self, entries: Mapping[int, str]) -> None:
+        self.count.value += len(entries)
+        super().change(entries)
+
+
+KINDS: dict[str, type[Store]] = {
+    "objectspace": Ours,
+    "with a counter": Counting,
+    "SQLite in place": Sqlite,
+    "rocksdict": Rocks,
+}
 
 STEPS = (("random", 1), ("random", 100), ("random", 1_000), ("clustered", 1_000), ("random", 10_000))
 """What a checkpoint changes."""

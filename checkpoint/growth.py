@@ -1,18 +1,18 @@
-"""Which runs just add slots to those that are there, as where objects only grow: their rows replace no others.
+"""How much runs replace, and how much they just add to what is there, as where objects only grow.
 
 What only grows need not be merged with all that was there before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from checkpoint.lookup import BELOW_ALL, order_of
 from checkpoint.run import is_owner
 from checkpoint.session import Session
-from checkpoint.tiers import FAN_IN, RunNumber
+from checkpoint.tiers import FAN_IN, FEW_OF, RunNumber
 
 
 class Span(NamedTuple):
@@ -27,52 +27,60 @@ class Span(NamedTuple):
     has_deletions: bool
 
 
+RowsOfObjects = Callable[[RunNumber, Iterable[int] | None], int]
+"""Counts the rows that a run has of some objects, or of all."""
+
+
 @dataclass
 class _Stretch:
-    """Neighbouring runs that were looked through: those that replace rows, and how far the slots of each object reach.
+    """Neighbouring runs that were looked through: how many rows may replace others, how far the slots of objects reach.
 
-    Of ``is_unclear`` runs it cannot be told any more: all that follow count as such that replace rows.
+    Of ``is_unclear`` runs it cannot be told any more: all rows that follow count as such that replace others.
     """
 
     runs: tuple[RunNumber, ...] = ()
-    replacing: list[RunNumber] = field(default_factory=list)
+    replaced: int = 0
     highest: dict[int, Any] = field(default_factory=dict)
     is_unclear: bool = False
 
-    def take(self, run: RunNumber, spans: list[Span] | None) -> None:
+    def take(self, run: RunNumber, spans: list[Span] | None, rows_of: RowsOfObjects) -> None:
         """Go on to the next run, with the spans of its objects; None where it has too many, or of another kind."""
         highest, is_first = self.highest, not self.runs
         self.runs = (*self.runs, run)
         self.is_unclear = self.is_unclear or spans is None
         if spans is None or self.is_unclear:
-            self.replacing += [] if is_first else [run]
+            self.replaced += 0 if is_first else rows_of(run, None)
             return
-        if not is_first and any(one.has_deletions or one.low <= highest.get(one.object, BELOW_ALL) for one in spans):
-            self.replacing.append(run)
+        met = [one.object for one in spans if one.has_deletions or one.low <= highest.get(one.object, BELOW_ALL)]
+        if met and not is_first:
+            self.replaced += rows_of(run, met)
         highest.update({one.object: max(one.high, highest.get(one.object, one.high)) for one in spans})
 
 
 class Growth:
-    """What tells the runs of a store that may replace rows of older ones from those that do not.
+    """What tells how many rows of the runs of a store may replace rows of older ones.
 
     Args:
         session: the connection.
+        rows_of: tells how many item rows a run has.
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, session: Session, rows_of: Callable[[RunNumber], int]) -> None:
+        self._session, self._rows_of = session, rows_of
         self._spans: dict[RunNumber, list[Span] | None] = {}
         self._stretches: dict[tuple[RunNumber, bool], _Stretch] = {}
 
-    def replacing(self, runs: Sequence[RunNumber]) -> list[RunNumber]:
-        """Return those of some runs, oldest first, whose rows may replace rows of the ones before.
+    def replaced(self, runs: Sequence[RunNumber]) -> int:
+        """Return how many rows of some runs, oldest first, may replace rows of the ones before.
 
-        The others have slots beyond all of those alone, as where objects just grow. A run with rows of many objects
-        counts as one that may replace, and so do all after it; so does one with an object that was deleted or that
-        owns others, whose slots can be out of reach though no row replaces them. Rows of slots that have come and gone
-        replace nothing either, but are of no use.
+        The others are of objects that a run adds slots to beyond all that were there, as where these just grow. Where
+        more than a few rows of a run may replace others, all of it counts. A run with rows of many objects counts as
+        one that does, and so do all after it; so does one with an object that was deleted or that owns others, whose
+        slots can be out of reach though no row replaces them. Rows of slots that have come and gone replace nothing
+        either, but are of no use.
 
-        Time: O(runs that have come since it was asked of those before them), and some searches for each that is new.
+        Time: O(runs that have come since it was asked of those before them); for each that is new some searches, and a
+        row in some hundred.
         """
         asked = tuple(runs)
         place = asked[0] if asked else 0, len(asked) <= FAN_IN
@@ -80,14 +88,25 @@ class Growth:
         if asked[: len(known.runs)] != known.runs:
             known = _Stretch()
         for run in asked[len(known.runs) :]:
-            known.take(run, None if known.is_unclear else self._spans_of(run))
+            known.take(run, None if known.is_unclear else self._spans_of(run), self._count)
         self._stretches[place] = known
-        return list(known.replacing)
+        return known.replaced
 
     def keep(self, runs: Container[RunNumber]) -> None:
         """Forget all other runs: another one may have their number one day."""
         self._spans = {run: spans for run, spans in self._spans.items() if run in runs}
         self._stretches.clear()
+
+    def _count(self, run: RunNumber, objects: Iterable[int] | None) -> int:
+        """Return how many rows a run has of some objects while these are few, else how many it has in all."""
+        rows = self._rows_of(run)
+        few, found = rows // FEW_OF, 0
+        for object_id in objects or ():
+            bounds = {"run": run, "object": object_id, "most": few + 1 - found}
+            found += self._session.rows(_COUNT, bounds)[0][0] if few else 1
+            if found > few:
+                return rows
+        return rows if objects is None else found
 
     def _spans_of(self, run: RunNumber) -> list[Span] | None:
         """Return between which slots a run has rows of each object, ``None`` where that does not tell enough."""
@@ -102,6 +121,8 @@ class Growth:
 
 _MOST_SPANS = 16
 """Of a run with more objects than that it is not found out whether it just adds slots."""
+
+_COUNT = "SELECT count(*) FROM (SELECT 1 FROM state_item WHERE checkpoint = :run AND object = :object LIMIT :most)"
 
 _INDEX = "SELECT object, name, kind, codec FROM state_index WHERE checkpoint = :run LIMIT :most"
 

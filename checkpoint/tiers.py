@@ -8,8 +8,8 @@ checkpoint inside of the stretch needs it.
 Runs are merged in tiers: a run belongs to the tier of its size, each tier sixteen times as large as the one below, and
 twenty-four neighbours of a tier that stand side by side become one. A row is so rewritten about once for each such
 factor by which the state grows, and a read at any checkpoint visits some runs of each tier: their filters tell which.
-Large neighbours that replace no rows of each other, as where much is loaded at once, stay as they are while the runs
-are few: a slot lies between the least and the greatest one of few of them, so that merging them would gain next to
+Large neighbours that replace next to no rows of each other, as where much is loaded at once, stay as they are while the
+runs are few: a slot lies between the least and the greatest one of few of them, so that merging them would gain next to
 nothing.
 
 When the rows above the oldest run, the *base*, that may replace others are as many as all others, all become one: so
@@ -21,14 +21,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import NamedTuple
 
 RunNumber = float
 """What the rows of a run lie under: the number of a checkpoint (an int), or a little more for a merged run."""
 
-Replacing = Callable[[Sequence[RunNumber]], Sequence[RunNumber]]
-"""Returns those of some runs, oldest first, whose rows may replace rows of the ones before."""
+Replacing = Callable[[Sequence[RunNumber]], int]
+"""Returns how many rows of some runs, oldest first, may replace rows of the ones before."""
 
 FAN_IN = 24
 """How many neighbouring runs of a tier are merged into one."""
@@ -38,6 +38,9 @@ _TIMES, _LARGE_ROWS = 4, 16_384
 
 _MOST_APART = 128
 """More large neighbours of a tier than that are merged although they replace nothing."""
+
+FEW_OF = 256
+"""Of so many rows one may replace another, as where a counter is kept beside what grows: that is next to nothing."""
 
 _MOST_TIMES, _MOST_TIMES_LARGE = 32, 512
 """When all rows above the base are so many times as many as its own, they are merged with it whatever they are.
@@ -144,20 +147,21 @@ class RunMap:
         self,
         young: int,
         busy: Collection[RunNumber] = (),
-        replacing: Replacing = itemgetter(slice(1, None)),
+        replacing: Replacing | None = None,
     ) -> tuple[RunNumber, ...]:
         """Return the neighbouring runs to merge next, oldest first; nothing where reads visit few runs already.
 
         Args:
             young: how many of the newest runs to leave alone.
             busy: runs that are not to be merged: they already are being.
-            replacing: tells which of some runs may replace rows of the ones before; all but the first by default.
+            replacing: tells how many rows of some runs may replace rows of the ones before; all but those of the first
+                by default.
 
         Time: O(live runs).
         """
         apart = 0
         for stretch in _stretches(self.live[:-young], busy):
-            group, standing = self._group(stretch, replacing)
+            group, standing = self._group(stretch, replacing or self._above_first)
             if group:
                 return group
             apart += standing
@@ -271,11 +275,13 @@ class RunMap:
         return (), apart
 
     def _is_apart(self, crowd: Sequence[RunNumber], replacing: Replacing) -> bool:
-        """Tell whether merging neighbours would bring next to nothing: large ones, that replace no rows of each other.
+        """Tell whether merging neighbours would bring next to nothing: large ones, that hardly replace each other.
 
         The second is asked only where the first is so.
         """
-        return min(self._by_number[run].slots for run in crowd) >= _LARGE_ROWS and not replacing(crowd)
+        if min(self._by_number[run].slots for run in crowd) < _LARGE_ROWS:
+            return False
+        return replacing(crowd) * FEW_OF <= self.rows(crowd)
 
     def _is_outgrown(self, stretch: Sequence[RunNumber], times: int, replacing: Replacing) -> bool:
         """Tell whether a stretch has the base, and its rows that may replace others are so many times as many as these.
@@ -286,8 +292,11 @@ class RunMap:
         if stretch[:1] != self.live[:1] or rows - base < times * base:
             return False
         most = _MOST_TIMES_LARGE if base >= _LARGE_ROWS else _MOST_TIMES
-        replaced = rows - base if rows - base >= most * base else self.rows(replacing(stretch))
+        replaced = rows - base if rows - base >= most * base else replacing(stretch)
         return replaced >= times * (rows - replaced)
+
+    def _above_first(self, runs: Sequence[RunNumber]) -> int:
+        return self.rows(runs[1:])
 
 
 def is_own(run: RunNumber) -> bool:

@@ -65,7 +65,8 @@ class Upkeep:
 
     def __init__(self, session: Session, catalogue: Catalogue) -> None:
         self.damage: list[CorruptStoreError] = []
-        self._session, self._runs, self._growth = session, catalogue.runs, Growth(session)
+        self._session, self._runs = session, catalogue.runs
+        self._growth = Growth(session, lambda run: self._runs[run].slots)
         self._recent = RecentRuns()
         self._merges = [self._merge(run, parts) for run, parts in catalogue.merging.items()]
         self._dropped = list(catalogue.dropped)
@@ -191,7 +192,7 @@ class Upkeep:
         return is_worth_keeping(rows, self._runs.rows(self._runs.live[:1]))
 
     def _next(self, young: int) -> tuple[RunNumber, ...]:
-        return self._runs.due(young, self._busy(), self._growth.replacing)
+        return self._runs.due(young, self._busy(), self._growth.replaced)
 
     def _is_crowded(self) -> bool:
         return self._runs.in_the_way > _MOST_LIVE_RUNS

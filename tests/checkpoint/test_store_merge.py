@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint import CheckpointStore, Reader, Run, UnknownCheckpointError, recent, tiers
+from checkpoint import CheckpointStore, Reader, Run, UnknownCheckpointError, growth, recent, tiers
 from checkpoint.pages import PAGE_ROWS
 from checkpoint.tiers import FAN_IN, RunMap, StoredRun
 from objectspace import PersistedObjectSpace
@@ -264,7 +264,7 @@ def test_what_only_grows_is_not_merged_with_all_that_was_there() -> None:
 
 
 def test_large_neighbours_that_replace_nothing_stay_as_they_are_while_they_are_few() -> None:
-    runs, none = RunMap(), Mock(return_value=[])
+    runs, none = RunMap(), Mock(return_value=0)
     for number in range(1, 101):
         runs.added(number, 100_000, is_full=False)
         assert runs.due(8, replacing=none) == ()
@@ -278,7 +278,7 @@ def test_of_large_neighbours_those_that_replace_others_are_merged() -> None:
     runs = RunMap()
     for number in range(1, 60):
         runs.added(number, 100_000, is_full=False)
-    assert runs.due(8, replacing=lambda asked: [run for run in asked[1:] if run == 30]) == tuple(range(25, 49))
+    assert runs.due(8, replacing=lambda asked: 100_000 * (30 in asked)) == tuple(range(25, 49))
     assert runs.due(8) == tuple(range(1, 52)), "all of it replaces the base"
 
 
@@ -297,6 +297,28 @@ def test_what_was_loaded_at_once_is_written_once(monkeypatch: pytest.MonkeyPatch
     assert values_in(store.reader()) == expected
     assert store.database["state_item"].count < 3 * 20_000
     assert store.verify()
+
+
+@pytest.mark.parametrize(("counters", "is_left"), [(0, True), (4, True), (5, False)])
+def test_a_few_slots_that_change_beside_what_grows_do_not_have_it_merged(
+    counters: int, is_left: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiers, "_LARGE_ROWS", 200)
+    for module in (tiers, growth):
+        monkeypatch.setattr(module, "FEW_OF", 50)
+    store, expected = quick_store(":memory:", history=1), dict[int, int]()
+    for start in range(0, 10_000, 200):
+        run = run_of(dict.fromkeys(range(start, start + 200 - counters), start))
+        expected |= dict.fromkeys(range(start, start + 200 - counters), start)
+        store.append(Run(DIFFERENTIAL, run.index, [], run.items + run_of(counted(counters, start), object_id=2).items))
+    assert (len(store.reader().runs) == 50) is is_left
+    assert values_in(store.reader()) == expected
+    assert values_in(store.reader(), object_id=2) == counted(counters, 9_800)
+    assert store.verify()
+
+
+def counted(counters: int, number: int) -> dict[int, int]:
+    return dict.fromkeys(range(counters), number)
 
 
 @pytest.mark.parametrize("kind", ["cleared", "deleted", "owned"])
