@@ -85,7 +85,7 @@ class ObjectFactory(ABC):
         return self._get(Array, name)
 
     def get_or_create_array(self, name: str, length: int, default: Any = None) -> Array[Any]:
-        """Return an array of fixed length by its name, created where there is none."""
+        """Return an array of fixed length by its name, created where there is none; it keeps a default that it has."""
         found = self._get_or_create(Array, name, _array_options(length, default))
         return _same(found, "length", len(found), length)
 
@@ -195,7 +195,7 @@ class ObjectFactory(ABC):
         return self._get(SparseArray, name)
 
     def get_or_create_sparse_array(self, name: str, default: Any = None) -> SparseArray[Any]:
-        """Return a sparse array by its name, created where there is none."""
+        """Return a sparse array by its name, created where there is none; it keeps a default that it has."""
         return self._get_or_create(SparseArray, name, {"default": _plain(default)})
 
     def create_dictionary(self, name: str, of: type | str | None = None) -> Any:
@@ -260,6 +260,8 @@ def _plain(default: Any) -> Any:
 
 
 def _array_options(length: int, default: Any) -> dict[str, Any]:
+    if isinstance(length, bool):
+        raise TypeError(f"the length of an array is {length}: expected a whole number")
     count = operator.index(length)
     if not 0 <= count <= sys.maxsize:
         raise ValueError(f"the length of an array is {length}: expected 0 to {sys.maxsize}, or use a sparse array")

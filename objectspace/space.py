@@ -166,7 +166,7 @@ class ObjectSpace(ObjectFactory):
         object_id = self._find(name)
         found = self._entries[object_id][1]
         if found != cls.kind:
-            raise WrongKindError(f"{name!r} is a {found}, not a {cls.kind}: ask for what it is, or delete it first")
+            raise WrongKindError(f"{name!r} is of kind {found}, not {cls.kind}: ask for what it is, or delete it first")
         return self._handle(object_id)
 
     def _handle(self, object_id: int) -> PersistedObject:
@@ -175,7 +175,7 @@ class ObjectSpace(ObjectFactory):
                 name, kind, codec = self._entries[object_id]
                 if kind not in KINDS:
                     raise WrongKindError(
-                        f"{name!r} is a {kind}, a kind that this version does not know: install a newer one"
+                        f"{name!r} is of kind {kind}, which this version does not know: install a newer one"
                     )
                 try:
                     options = orjson.loads(codec)
@@ -203,7 +203,9 @@ class ObjectSpace(ObjectFactory):
         _check_name(name)
         if name in self._ids:
             kind = self._entries[self._ids[name]][1]
-            raise NameInUseError(f"{name!r} is in use by a {kind}: get it, delete it, or choose another name")
+            raise NameInUseError(
+                f"{name!r} is in use by an object of kind {kind}: get it, delete it, or choose another name"
+            )
 
     def _all_handles(self) -> Iterator[PersistedObject]:
         pending = list(self._handles.values())

@@ -87,7 +87,9 @@ class PersistedObject:
     """Whether an interruption has cut an edit in two: nobody can tell then what the object should hold."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        raise TypeError(f"a {self.kind} belongs to a space: use space.create_...(name) or space.get_...(name)")
+        raise TypeError(
+            f"an object of kind {self.kind} belongs to a space: use space.create_...(name) or space.get_...(name)"
+        )
 
     @classmethod
     def _make(cls, home: Home, name: str, object_id: int, *, fresh: bool, options: dict[str, Any]) -> PersistedObject:

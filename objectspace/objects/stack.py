@@ -121,8 +121,12 @@ class Stack(PersistedObject, Generic[T]):
     def __iter__(self) -> Iterator[T]:
         """Yield the elements from the top."""
         self._wake()  # A rollback may have come since the iterator was made.
-        kept, below = self._kept, self._low - len(self._kept)
-        yield from reversed(self._top)
+        kept, below, left = self._kept, self._low - len(self._kept), len(self._top)
+        for value in reversed(self._top):
+            yield value
+            left -= 1
+        if left:
+            raise RuntimeError(f"{self._describe()} changed during iteration: iterate over a list of it")
         yield from reversed(kept)
         yield from (value for _, value, _ in self._read_down(below))
 
