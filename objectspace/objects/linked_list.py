@@ -243,12 +243,16 @@ class LinkedList(KeyedObject, Generic[T]):
             self._first = self._last = None
 
     def nodes(self) -> Iterator[Node[T]]:
-        """Yield the nodes from the first to the last."""
+        """Yield the nodes from the first to the last.
+
+        Raises:
+            RuntimeError: the next one was removed meanwhile, or a rollback has put others in place of all.
+        """
         node = self._first
         while node is not None:
             following = node._next
             yield node
-            node = following
+            node = self._still_here(following)
 
     def __iter__(self) -> Iterator[T]:
         """Yield the values from the first to the last."""
@@ -257,10 +261,12 @@ class LinkedList(KeyedObject, Generic[T]):
             yield node.value
 
     def __reversed__(self) -> Iterator[T]:
+        self._wake()  # A rollback may have come since the iterator was made.
         node = self._last
         while node is not None:
+            previous = node._previous
             yield node.value
-            node = node._previous
+            node = self._still_here(previous)
 
     def __len__(self) -> int:
         return len(self._table)
@@ -348,6 +354,11 @@ class LinkedList(KeyedObject, Generic[T]):
             node._next._previous = node._previous
         self._detach(node, value)
         self._is_torn = was_torn
+
+    def _still_here(self, node: Node[T] | None) -> Node[T] | None:
+        if node is not None and node._list is not self:
+            raise RuntimeError(f"{self._describe()} changed during iteration: iterate over a list of its nodes")
+        return node
 
     def _detach(self, node: Node[T], value: T) -> None:
         node._list = node._previous = node._next = None

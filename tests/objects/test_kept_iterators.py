@@ -18,7 +18,7 @@ ITERATORS: dict[str, list[Make]] = {
     "array": [iter],
     "queue": [iter],
     "stack": [iter],
-    "linked_list": [iter],
+    "linked_list": [iter, reversed],
     "set": [iter, reversed],
     "sorted_set": [iter, reversed, lambda s: s.irange(), lambda s: iter(s.view_between(-1, SIZE))],
     "dictionary": [iter, reversed, lambda d: iter(d.items()), lambda d: iter(d.values()), lambda d: reversed(d.keys())],
@@ -76,6 +76,25 @@ def test_an_iterator_that_was_not_begun(
         found = error
     assert found == expected or "changed" in str(found)
     assert list(make(target)) == expected
+
+
+@pytest.mark.parametrize("is_dirty", [False, True])
+@pytest.mark.parametrize(("kind", "make"), CASES)
+def test_an_iterator_that_was_begun_before_a_rollback(
+    space: PersistedObjectSpace, kind: str, make: Make, is_dirty: bool
+) -> None:
+    target: Any = space.get(kind)
+    expected = list(make(target))
+    if is_dirty:
+        fill(target)
+    iterator = make(target)
+    begun = [next(iterator) for _ in range(3)]
+    space.rollback()
+    try:
+        begun += iterator
+    except RuntimeError:
+        begun = expected
+    assert begun == expected, "it ended early, or went on with what is gone"
 
 
 @pytest.mark.parametrize("come_between", [evict, PersistedObjectSpace.rollback])
