@@ -14,8 +14,10 @@ from copy import copy
 from functools import cache
 from itertools import compress, repeat
 from operator import itemgetter
+from time import perf_counter
 from typing import Any, NamedTuple
 
+from checkpoint import warming
 from checkpoint.filters import Filters, RowsOf, RunFilter, mark_of, marks_of, may_have, passing
 from checkpoint.run import Payload, Slot
 from checkpoint.session import Session
@@ -235,6 +237,8 @@ class Lookup:
         """
         newest: dict[Slot, ReadRow] = {}
         left, runs = in_order(slots), self._runs
+        if len(left) >= warming.LEAST_SLOTS and not self._session.in_memory:
+            self._warm(object_id, left)
         if len(runs) > 1 and len(left) >= max(_MANY, _A_RUN * len(runs)):
             left, runs = self._from_the_newest(object_id, left, newest)
         if len(runs) > _FEW_RUNS:
@@ -245,6 +249,19 @@ class Lookup:
         for start in range(0, len(left) if runs else 0, _LENGTHS[-1]):
             newest.update(_by_slot(self._within(runs, object_id, left[start : start + _LENGTHS[-1]])))
         return list(newest.values())
+
+    def _warm(self, object_id: int, slots: Sequence[Slot]) -> None:
+        """Where the disk answers slowly, have the rows of slots in the oldest runs read before they are looked for."""
+        extents = self._extents.of(self._runs, object_id)[::-1]
+        waits = []
+        for slot in slots[:: len(slots) // warming.PROBES][: warming.PROBES]:
+            place = order_of(slot)
+            run = next((run for run, low, high in extents if order_of(low) <= place <= order_of(high)), 0)
+            started = perf_counter()
+            rows = self._named((run,), object_id, (slot,))
+            waits.append(warming.is_slow(perf_counter() - started, sum(len(row[1] or "") for row in rows)))
+        if sum(waits) > warming.PROBES // 2:
+            warming.warm(self._session.path, _queries(extents, object_id, slots))
 
     def _one_by_one(self, runs: Sequence[RunNumber], object_id: int, slots: Sequence[Slot]) -> list[ReadRow]:
         """Return the newest rows that some of the runs have of a few slots: each is looked for where it may be."""
@@ -286,11 +303,8 @@ class Lookup:
     def _named(self, runs: Sequence[RunNumber], object_id: int, asked: Sequence[Slot]) -> list[ReadRow]:
         # Few lengths make few statements, which SQLite's module then keeps prepared.
         length = next(length for length in _LENGTHS if length >= len(asked))
-        return self._session.peek_all(
-            f"SELECT slot, value, rank FROM state_item WHERE {_in(runs)} AND object = ?"
-            f" AND slot IN (?{', ?' * (length - 1)}) ORDER BY checkpoint",
-            (*_one_of(runs), object_id, *asked, *repeat(asked[-1], length - len(asked))),
-        )
+        named = (*_one_of(runs), object_id, *asked, *repeat(asked[-1], length - len(asked)))
+        return self._session.peek_all(_by_name(runs, length), named)
 
     def _close_by(self, runs: Sequence[RunNumber], object_id: int, asked: Sequence[Slot]) -> list[ReadRow] | None:
         """Return what :meth:`_named` does where few other rows lie between the slots, which are in order; else None."""
@@ -373,12 +387,33 @@ def _extents(runs: Sequence[RunNumber]) -> str:
     return f"SELECT column1, ({first} LIMIT 1), ({first} DESC LIMIT 1) FROM (VALUES {rows})"
 
 
+def _by_name(runs: Sequence[RunNumber], slots: int) -> str:
+    """Return the query for the rows that some runs have of so many slots."""
+    return (
+        f"SELECT slot, value, rank FROM state_item WHERE {_in(runs)} AND object = ?"
+        f" AND slot IN (?{', ?' * (slots - 1)}) ORDER BY checkpoint"
+    )
+
+
 def _in(runs: Sequence[RunNumber]) -> str:
     return "checkpoint = ?" if len(runs) == 1 else f"checkpoint IN ({','.join(map(str, runs))})"
 
 
 def _one_of(runs: Sequence[RunNumber]) -> Sequence[RunNumber]:
     return runs if len(runs) == 1 else ()
+
+
+def _queries(extents: Sequence[Extent], object_id: int, slots: Sequence[Slot]) -> list[warming.Query]:
+    """Return queries that read each slot in the first of some extents that may have it."""
+    queries: list[warming.Query] = []
+    left = slots
+    for run, low, high in extents:
+        first, last = _place(bisect_left, left, low), _place(bisect_right, left, high)
+        for start in range(first, last, _TOGETHER):
+            asked = left[start : min(start + _TOGETHER, last)]
+            queries.append((_by_name((run,), len(asked)), (run, object_id, *asked)))
+        left = [*left[:first], *left[last:]] if first < last else left
+    return queries
 
 
 def _by_slot(rows: list[ReadRow]) -> dict[Slot, ReadRow]:
@@ -399,6 +434,9 @@ _MOST_OBJECTS = 1024
 
 _MANY, _A_RUN = 64, 4
 """So many slots in all and for each run are asked for run by run; fewer one by one, in the runs that may have each."""
+
+_TOGETHER = 16
+"""So many slots are read ahead by one statement."""
 
 _LENGTHS = (8, 16, 32, 64, 128, 256, 512, 1024)
 """How many slots a statement may ask for by name."""

@@ -104,6 +104,15 @@ SCENARIOS = (
         quick=("--slots", "200000", "--repetitions", "5"),
     ),
     Script(
+        name="cold",
+        group="store",
+        title="The first reads of a state whose files are not in memory",
+        why="A job that starts again on another machine, or a state larger than memory, waits for the disk.",
+        module="benchmarks.cold",
+        needs=("rocksdict",),
+        quick=("--slots", "200000", "--repetitions", "3"),
+    ),
+    Script(
         name="drivers",
         group="store",
         title="What the driver of a space does for an epoch",
