@@ -237,7 +237,7 @@ class Lookup:
         """
         newest: dict[Slot, ReadRow] = {}
         left, runs = in_order(slots), self._runs
-        if len(left) >= warming.LEAST_SLOTS and not self._session.in_memory:
+        if len(left) >= max(warming.LEAST_SLOTS, _A_RUN * len(runs)) and not self._session.in_memory:
             self._warm(object_id, left)
         if len(runs) > 1 and len(left) >= max(_MANY, _A_RUN * len(runs)):
             left, runs = self._from_the_newest(object_id, left, newest)
@@ -253,14 +253,8 @@ class Lookup:
     def _warm(self, object_id: int, slots: Sequence[Slot]) -> None:
         """Where the disk answers slowly, have the rows of slots in the oldest runs read before they are looked for."""
         extents = self._extents.of(self._runs, object_id)[::-1]
-        waits = []
-        for slot in slots[:: len(slots) // warming.PROBES][: warming.PROBES]:
-            place = order_of(slot)
-            run = next((run for run, low, high in extents if order_of(low) <= place <= order_of(high)), 0)
-            started = perf_counter()
-            rows = self._named((run,), object_id, (slot,))
-            waits.append(warming.is_slow(perf_counter() - started, sum(len(row[1] or "") for row in rows)))
-        if sum(waits) > warming.PROBES // 2:
+        some = slots[:: len(slots) // warming.PROBES][: warming.PROBES]
+        if self._has_to_wait(_queries(extents, object_id, some)):
             warming.warm(self._session.path, _queries(extents, object_id, slots))
 
     def _one_by_one(self, runs: Sequence[RunNumber], object_id: int, slots: Sequence[Slot]) -> list[ReadRow]:
@@ -323,6 +317,17 @@ class Lookup:
         if self._extents.has_layout(object_id):
             self._apart[object_id] = found
         return found
+
+    def _has_to_wait(self, probes: Sequence[warming.Query]) -> bool:
+        """Tell whether most of some queries, by the slots that they ask for, have to wait for a disk."""
+        waits = slots = 0
+        for statement, parameters in probes:
+            started, asked = perf_counter(), len(parameters) - _BEFORE_SLOTS
+            rows: list[ReadRow] = self._session.peek_all(statement, parameters)
+            seconds = perf_counter() - started
+            waits += asked * warming.is_slow(seconds / asked, sum(len(row[1] or "") for row in rows) // asked)
+            slots += asked
+        return waits > slots // 2
 
 
 @cache
@@ -408,6 +413,8 @@ def _queries(extents: Sequence[Extent], object_id: int, slots: Sequence[Slot]) -
     queries: list[warming.Query] = []
     left = slots
     for run, low, high in extents:
+        if not left:
+            break
         first, last = _place(bisect_left, left, low), _place(bisect_right, left, high)
         for start in range(first, last, _TOGETHER):
             asked = left[start : min(start + _TOGETHER, last)]
@@ -434,6 +441,9 @@ _MOST_OBJECTS = 1024
 
 _MANY, _A_RUN = 64, 4
 """So many slots in all and for each run are asked for run by run; fewer one by one, in the runs that may have each."""
+
+_BEFORE_SLOTS = 2
+"""The parameters of such a statement before the slots: the run and the object."""
 
 _TOGETHER = 16
 """So many slots are read ahead by one statement."""
