@@ -103,7 +103,8 @@ def note_dropped(connection: sqlite3.Connection, runs: Collection[RunNumber]) ->
         f" ON CONFLICT (run) DO UPDATE SET state = '{_DROPPED}', parts = NULL",
         [(run, int(run), int(run)) for run in runs],
     )
-    connection.executemany("DELETE FROM filter WHERE run = ?", [(run,) for run in runs])
+    for table in ("filter", "span"):
+        connection.executemany(f"DELETE FROM {table} WHERE run = ?", [(run,) for run in runs])
 
 
 def note_gone(connection: sqlite3.Connection, runs: Sequence[RunNumber]) -> None:

@@ -7,25 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from checkpoint.lookup import BELOW_ALL, order_of
 from checkpoint.run import is_owner
 from checkpoint.session import Session
+from checkpoint.spans import MOST_OBJECTS, Span, search, stored
 from checkpoint.tiers import FAN_IN, FEW_OF, RunNumber
-
-
-class Span(NamedTuple):
-    """The least and the greatest slot of an object in one run, as :func:`checkpoint.lookup.order_of` says them.
-
-    ``has_deletions`` tells whether any of its first or last rows deletes a slot, as where a queue has come and gone.
-    """
-
-    object: int
-    low: Any
-    high: Any
-    has_deletions: bool
-
 
 RowsOfObjects = Callable[[RunNumber, Iterable[int] | None], int]
 """Counts the rows that a run has of some objects, or of all."""
@@ -51,10 +39,12 @@ class _Stretch:
         if spans is None or self.is_unclear:
             self.replaced += 0 if is_first else rows_of(run, None)
             return
-        met = [one.object for one in spans if one.has_deletions or one.low <= highest.get(one.object, BELOW_ALL)]
+        met = [
+            one.object for one in spans if one.has_deletions or order_of(one.low) <= highest.get(one.object, BELOW_ALL)
+        ]
         if met and not is_first:
             self.replaced += rows_of(run, met)
-        highest.update({one.object: max(one.high, highest.get(one.object, one.high)) for one in spans})
+        highest.update({one.object: max(order_of(one.high), highest.get(one.object, BELOW_ALL)) for one in spans})
 
 
 class Growth:
@@ -111,37 +101,13 @@ class Growth:
     def _spans_of(self, run: RunNumber) -> list[Span] | None:
         """Return between which slots a run has rows of each object, ``None`` where that does not tell enough."""
         if run not in self._spans:
-            bounds = {"run": run, "most": _MOST_SPANS + 1}
-            index, rows = (self._session.rows(statement, bounds) for statement in (_INDEX, _SPANS))
-            is_plain = not any(row[2] is None or is_owner(row) for row in index)
-            spans = [Span(object_id, order_of(low), order_of(high), bool(gone)) for object_id, low, high, gone in rows]
-            self._spans[run] = spans if is_plain and max(len(spans), len(index)) <= _MOST_SPANS else None
+            index = self._session.rows(_INDEX, {"run": run, "most": MOST_OBJECTS + 1})
+            is_plain = len(index) <= MOST_OBJECTS and not any(row[2] is None or is_owner(row) for row in index)
+            known = stored(self._session, [run]).get(run) or search(self._session.rows, run)
+            self._spans[run] = known if is_plain else None
         return self._spans[run]
 
-
-_MOST_SPANS = 16
-"""Of a run with more objects than that it is not found out whether it just adds slots."""
 
 _COUNT = "SELECT count(*) FROM (SELECT 1 FROM state_item WHERE checkpoint = :run AND object = :object LIMIT :most)"
 
 _INDEX = "SELECT object, name, kind, codec FROM state_index WHERE checkpoint = :run LIMIT :most"
-
-_SPANS = """
-    WITH RECURSIVE found(object) AS (
-        SELECT min(object) FROM state_item WHERE checkpoint = :run
-        UNION ALL
-        SELECT (SELECT min(object) FROM state_item WHERE checkpoint = :run AND object > found.object) FROM found
-        WHERE found.object IS NOT NULL
-    )
-    SELECT object,
-        (SELECT slot FROM state_item AS item WHERE checkpoint = :run AND item.object = found.object
-            ORDER BY slot LIMIT 1),
-        (SELECT slot FROM state_item AS item WHERE checkpoint = :run AND item.object = found.object
-            ORDER BY slot DESC LIMIT 1),
-        (SELECT count(*) > count(value) FROM (SELECT value FROM state_item AS item
-            WHERE checkpoint = :run AND item.object = found.object ORDER BY slot LIMIT 256))
-        OR (SELECT count(*) > count(value) FROM (SELECT value FROM state_item AS item
-            WHERE checkpoint = :run AND item.object = found.object ORDER BY slot DESC LIMIT 256))
-    FROM found WHERE object IS NOT NULL LIMIT :most
-"""
-"""The objects of a run with what a span says of each: a few searches for each object, and some hundred rows."""

@@ -21,6 +21,7 @@ from checkpoint import warming
 from checkpoint.filters import Filters, RowsOf, RunFilter, mark_of, marks_of, may_have, passing
 from checkpoint.run import Payload, Slot
 from checkpoint.session import Session
+from checkpoint.spans import stored
 from checkpoint.tiers import RunNumber
 
 ReadRow = tuple[Slot, Payload | None, int | None]
@@ -33,6 +34,10 @@ class Extent(NamedTuple):
     run: RunNumber
     low: Slot
     high: Slot
+
+
+_NOWHERE = Extent(0, 0, 0)
+"""Stands for the extent of an object that a run has no rows of."""
 
 
 class Extents:
@@ -49,6 +54,7 @@ class Extents:
         self.filters = Filters(session, rows_of)
         self._session = session
         self._found: dict[RunNumber, dict[int, Extent | None]] = {}
+        self._stored: dict[RunNumber, dict[int, Extent] | None] = {}
         self._objects: set[int] = set()
         self._reads: Counter[int] = Counter()
         self._layouts: dict[int, Layout] = {}
@@ -56,18 +62,49 @@ class Extents:
     def of(self, runs: Sequence[RunNumber], object_id: int) -> list[Extent]:
         """Return the extents of those of some runs that have rows of an object, in the order of the runs.
 
-        Time: O(runs), and two searches for each that is new.
+        Time: O(runs), and two searches for each that is new and has no stored spans.
         """
         if object_id not in self._objects and len(self._objects) >= _MOST_OBJECTS:
             self.clear()
         self._objects.add(object_id)
         unknown = [run for run in runs if object_id not in self._found.get(run, ())]
-        if unknown:
-            for run, low, high in self._session.peek_all(_extents(unknown), {"object": object_id}):
+        for run, spans in zip(unknown, self._stored_of(unknown), strict=True):
+            if spans is not None:
+                self._found.setdefault(run, {})[object_id] = spans.get(object_id)
+        searched = [run for run in unknown if self._stored[run] is None]
+        if searched:
+            for run, low, high in self._session.peek_all(_extents(searched), {"object": object_id}):
                 found = None if low is None else Extent(run, low, high)
                 self._found.setdefault(run, {})[object_id] = found
         found_all = (self._found[run][object_id] for run in runs)
         return [extent for extent in found_all if extent is not None]
+
+    def possible(self, runs: Sequence[RunNumber], object_id: int, slot: Any) -> Sequence[RunNumber]:
+        """Return those of some runs that may have a slot, as far as what is stored with them tells; or the very runs.
+
+        Raises:
+            TypeError: the slot cannot be compared with all of theirs.
+        """
+        spans = self._stored_of(runs)
+        if not any(spans):
+            return runs
+        extents = [None if of_run is None else of_run.get(object_id, _NOWHERE) for of_run in spans]
+        return [
+            run
+            for run, extent in zip(runs, extents, strict=True)
+            if extent is None or (extent is not _NOWHERE and extent.low <= slot <= extent.high)
+        ]
+
+    def _stored_of(self, runs: Sequence[RunNumber]) -> list[dict[int, Extent] | None]:
+        """Return the extents of all objects in each of some runs, ``None`` where they are not stored with it."""
+        new = [run for run in runs if run not in self._stored]
+        if new:
+            found = stored(self._session, new)
+            for run in new:
+                spans = found.get(run)
+                known = None if spans is None else {one.object: Extent(run, one.low, one.high) for one in spans}
+                self._stored[run] = known
+        return [self._stored[run] for run in runs]
 
     def layout(self, runs: Sequence[RunNumber], object_id: int) -> Apart | None:
         """Take note of a read, and return what tells which of some runs may have a slot of an object.
@@ -104,9 +141,10 @@ class Extents:
     def keep(self, runs: Container[RunNumber]) -> None:
         """Forget all other runs: another one may have their number one day."""
         self.filters.keep(runs)
-        gone = [run for run in self._found if run not in runs]
+        gone = [run for run in {**self._found, **self._stored} if run not in runs]
         for run in gone:
-            del self._found[run]
+            self._found.pop(run, None)
+            self._stored.pop(run, None)
         if gone:
             # Of what was read so often it is found out anew at once.
             self._layouts = dict.fromkeys(self._layouts, Layout((), None))
@@ -115,6 +153,7 @@ class Extents:
         """Forget everything."""
         self.filters.clear()
         self._found.clear()
+        self._stored.clear()
         self._objects.clear()
         self._reads.clear()
         self._layouts.clear()
@@ -217,9 +256,10 @@ class Lookup:
     def _around(self, object_id: int, slot: Slot) -> Sequence[RunNumber]:
         """Return the runs that have rows of an object on both sides of a slot, or all of them, the newest first."""
         apart = self._apart[object_id] if object_id in self._apart else self._find_apart(object_id)
-        if apart is not None:
-            with suppress(TypeError):  # A number is not compared with text: then all are asked.
+        with suppress(TypeError):  # A number is not compared with text: then all are asked.
+            if apart is not None:
                 return apart.around(slot)
+            return self._extents.possible(self._runs, object_id, slot)
         return self._runs
 
     def _filters_of(self, slots: int) -> dict[RunNumber, RunFilter]:

@@ -32,6 +32,7 @@ NUMBERED = (
     ("run", "run"),
     ("portion", "run"),
     ("filter", "run"),
+    ("span", "run"),
 )
 """Every table that has rows by run, with the column that tells which."""
 

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from checkpoint import spans
 from checkpoint.catalogue import marks, note_merged
 from checkpoint.digests import Check, check_of, check_run
 from checkpoint.filters import FilterMaker, is_stored
@@ -86,6 +87,7 @@ class Merge:
         if self._filter:
             self._filter.store(connection, self.run)
         self.result = note_merged(connection, self.run)
+        spans.store(connection, self.run, self.result.slots)
 
     def _resume(self) -> Iterator[int]:
         """Check all parts, and go on behind what was copied before this process."""

@@ -10,12 +10,11 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from checkpoint import merge, verify
+from checkpoint import filters, merge, spans, verify
 from checkpoint.catalogue import Catalogue, load, note_dropped
 from checkpoint.consistency import check_objects
 from checkpoint.digests import check_run
 from checkpoint.errors import CorruptStoreError
-from checkpoint.filters import find_wrong
 from checkpoint.pages import TABLES
 from checkpoint.reader import Reader
 from checkpoint.run import Run
@@ -68,7 +67,7 @@ def repair(
     lost = [number for number in before if number > newest or number not in sound or not sound.at(number)]
     note_dropped(connection, [number for number in lost if number <= newest and number not in gone])
     strays = _drop_strays(session, connection, found, newest)
-    strays += _drop_filters(session, connection)
+    strays += _drop_shortcuts(session, connection)
     strays += _drop_digests(session, connection)
     reused = _mend_next_object(session, connection, sound)
     return Repair((*damage.values(), *strays, *reused), tuple(rebuilt), tuple(lost), newest)
@@ -145,11 +144,14 @@ def _drop_strays(session: Session, connection: sqlite3.Connection, found: Catalo
     return strays
 
 
-def _drop_filters(session: Session, connection: sqlite3.Connection) -> list[str]:
-    """Delete the filters that are wrong, which costs reads some time only, and return what was wrong."""
-    wrong = list(find_wrong(session))
-    connection.executemany("DELETE FROM filter WHERE run = ?", [(run,) for run, _ in wrong])
-    return [f"{session.path}: {damage}" for _, damage in wrong]
+def _drop_shortcuts(session: Session, connection: sqlite3.Connection) -> list[str]:
+    """Delete the filters and spans that are wrong, which costs reads some time only, and return what was wrong."""
+    damages: list[str] = []
+    for table, find_wrong in (("filter", filters.find_wrong), ("span", spans.find_wrong)):
+        wrong = list(find_wrong(session))
+        connection.executemany(f"DELETE FROM {table} WHERE run = ?", [(run,) for run, _ in wrong])
+        damages += [f"{session.path}: {damage}" for _, damage in wrong]
+    return damages
 
 
 def _drop_digests(session: Session, connection: sqlite3.Connection) -> list[str]:

@@ -10,7 +10,8 @@ NULL but in a store that format 1 has left: there older runs were merged into ne
 ``run`` lists the merged runs, those that are being made, and those whose rows are being deleted; ``portion`` has the
 digests of their rows, some rows at a time, so that a merge can be given up and resumed anywhere.
 
-``filter`` tells of larger runs which slots they do not have; runs that a store of format 2 has left have none.
+``filter`` tells of larger runs which slots they do not have; runs that a store of format 2 has left have none. ``span``
+tells of them between which slots they have rows of each object; runs that a store of format 3 has left have none.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import sqlite3
 APPLICATION_ID = 0x4F534350
 """The four bytes "OSCP" in the header of the file, by which a store is told from any other SQLite database."""
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """The newest format that this version reads and the one that it writes, kept as ``PRAGMA user_version``."""
 
 MERGED_RUNS = """
@@ -48,6 +49,19 @@ CREATE TABLE filter (
     run PRIMARY KEY,
     flags BLOB NOT NULL,
     checksum INTEGER NOT NULL
+) WITHOUT ROWID;
+"""
+
+SPANS = """
+CREATE TABLE span (
+    run NOT NULL,
+    object INTEGER NOT NULL,
+    low NOT NULL,
+    high NOT NULL,
+    deletes INTEGER NOT NULL,
+    objects INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    PRIMARY KEY (run, object)
 ) WITHOUT ROWID;
 """
 
@@ -145,7 +159,7 @@ def create(connection: sqlite3.Connection) -> None:
     Dirties: the file of ``connection``, which holds nothing yet.
     """
     marks = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT_VERSION};"
-    _execute(connection, f"BEGIN; {TABLES} {MERGED_RUNS} {FILTERS} {LIVE} {VIEWS} {marks} COMMIT;")
+    _execute(connection, f"BEGIN; {TABLES} {MERGED_RUNS} {FILTERS} {SPANS} {LIVE} {VIEWS} {marks} COMMIT;")
 
 
 FIRST_IN_FORMAT_1 = """
@@ -161,16 +175,14 @@ def upgrade(connection: sqlite3.Connection) -> None:
 
     Time: O(checkpoints). Dirties: the rows of ``checkpoint`` that have a run, in a store of format 1.
     """
-    is_first = connection.execute("PRAGMA user_version").fetchone()[0] == 1
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
     merging = (
         "ALTER TABLE checkpoint ADD COLUMN run_first INTEGER;"
         f"UPDATE checkpoint SET run_first = {FIRST_IN_FORMAT_1} WHERE run_slots IS NOT NULL;"
         f"DROP VIEW live_checkpoint; {MERGED_RUNS} {LIVE}"
     )
-    _execute(
-        connection,
-        f"BEGIN; {merging if is_first else ''} {FILTERS} PRAGMA user_version = {FORMAT_VERSION}; COMMIT;",
-    )
+    new = f"{merging if version < 2 else ''} {FILTERS if version < 3 else ''} {SPANS}"
+    _execute(connection, f"BEGIN; {new} PRAGMA user_version = {FORMAT_VERSION}; COMMIT;")
 
 
 def _execute(connection: sqlite3.Connection, script: str) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from checkpoint import catalogue, filters, merge, retention
+from checkpoint import catalogue, filters, merge, retention, spans
 from checkpoint.diff import Change, differences, run_applying
 from checkpoint.errors import CheckpointError, EpochTypeError, UnknownCheckpointError
 from checkpoint.fork import fork
@@ -578,6 +578,7 @@ class CheckpointStore:
             try:
                 with self._transaction() as connection:
                     found, following = write(connection, number)
+                    spans.store(connection, number, found.slots)
                     write_record(connection, CheckpointRecord.made_now(number, epoch, kind, parent, found))
                     next_object_id = self._reserve_ids(connection, following)
                 self._next_object_id, self._last = next_object_id, (number, epoch)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import chain, pairwise, product, zip_longest
 
-from checkpoint import catalogue, merge
+from checkpoint import catalogue, filters, merge, spans
 from checkpoint.catalogue import Catalogue
 from checkpoint.consistency import check_objects
 from checkpoint.digests import check_run
 from checkpoint.errors import CorruptStoreError
-from checkpoint.filters import find_wrong
 from checkpoint.pages import TABLES, merged_pages
 from checkpoint.reader import Reader
 from checkpoint.record import read_records
@@ -48,7 +47,7 @@ def verify(session: Session, progress: Callable[[int, int], None] = lambda done,
         done += one.slots
         progress(done, total)
     check_no_orphans(session, found)
-    for _, damage in find_wrong(session):
+    for _, damage in chain(filters.find_wrong(session), spans.find_wrong(session)):
         raise CorruptStoreError(f"{session.path}: {damage}: {ADVICE}")
     check_next_object(session, found.runs)
     check_objects(Reader(session, live), session.path)

@@ -13,7 +13,7 @@ import pytest
 from checkpoint import CheckpointStore
 from checkpoint.chain import Chain, decode_run, location_at
 from objectspace import PersistedObjectSpace
-from tests.golden import chain_1, chain_2, format_1, format_2, format_3, run_2
+from tests.golden import chain_1, chain_2, format_1, format_2, format_3, format_4, run_2
 
 STATES = {10: format_1.FIRST, 20: format_1.SECOND, 30: format_1.SECOND}
 
@@ -88,6 +88,34 @@ def test_the_golden_store_of_format_3_reads_at_every_epoch_and_by_its_filter(tmp
         space.checkpoint()
         assert space.store.verify()
         assert dict(space.get_dictionary("ages")) == {**format_3.expected(format_3.EPOCHS)["ages"], "new": 1}
+
+
+def test_the_golden_store_of_format_3_is_read_and_forked_as_it_is(tmp_path: Path) -> None:
+    path = Path(shutil.copy(format_3.PATH, tmp_path / "state.db"))
+    with CheckpointStore(path, read_only=True) as store:
+        assert store.database.execute("PRAGMA user_version").fetchone() == (3,)
+        assert store.verify()
+        store.fork(tmp_path / "fork.db")
+    with PersistedObjectSpace.open(tmp_path / "fork.db") as fork:
+        assert fork.store.verify()
+        assert format_3.contents(fork) == format_3.expected(format_3.EPOCHS)
+
+
+def test_the_golden_store_of_format_4_reads_at_every_epoch_and_by_its_spans(tmp_path: Path) -> None:
+    path = Path(shutil.copy(format_4.PATH, tmp_path / "state.db"))
+    with PersistedObjectSpace.open(path, cache_slots=100) as space:
+        kept = [record.epoch for record in space.store.checkpoints() if record.run_slots is not None]
+        assert kept[-10:] == list(range(format_4.EPOCHS - 9, format_4.EPOCHS + 1))
+        assert space.store.verify() == len(kept)
+        assert space.store.database["span"].count
+        for epoch in kept:
+            assert format_4.contents(space.at(epoch)) == format_4.expected(epoch)
+        log, expected = space.get_sparse_array("log"), format_4.expected(format_4.EPOCHS)["log"]
+        assert [log[place] for place in range(0, 9_000, 7)] == [expected.get(place) for place in range(0, 9_000, 7)]
+        log[1] = "new"
+        space.checkpoint()
+        assert space.store.verify()
+        assert space.get_sparse_array("log").copy() == {**expected, 1: "new"}
 
 
 @pytest.fixture
