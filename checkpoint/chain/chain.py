@@ -417,6 +417,8 @@ class Chain:
         )
 
     def _require_kept(self, epoch: int) -> None:
+        if not self._epoch:
+            raise UnknownCheckpointError(f"space at {self.location.url}: no epoch {epoch}: none was published yet")
         if not self._floor <= epoch <= self._epoch:
             raise UnknownCheckpointError(
                 f"space at {self.location.url}: no epoch {epoch}: expected one from {self._floor} to {self._epoch}"

@@ -79,7 +79,7 @@ class State:
         """
         if name in self.index:
             return self.index[name]
-        tables = [known for table in self._partitions for known in (table, table.removeprefix("kvt/"))]
+        tables = [known for table in self._partitions for known in (table, "".join(key_values.split(table)))]
         near = get_close_matches(name, [*self.index, *tables], 1)
         hint = f"did you mean {near[0]!r}?" if near else "see `checkpoint ls`"
         raise CheckpointError(f"there is no object {name!r}: {hint}")
@@ -298,17 +298,24 @@ class State:
         return place
 
     def key_value_table(self, name: str) -> str | None:
-        """Return the name of a key-value table, of which the prefix may be left out; ``None`` for any other object."""
-        if name in self.index:
-            return None
-        return next((table for table in (name, f"kvt/{name}") if table in self._partitions), None)
+        """Return the name of a key-value table; ``None`` for any other object.
+
+        The prefix may be left out, and the operator of a pipeline too where just one has a table of this name.
+        """
+        if name in self.index or name in self._partitions:
+            return None if name in self.index else name
+        places = {table: key_values.split(table) for table in self._partitions}
+        found = [table for table, place in places.items() if "".join(place) == name]
+        found = found or [table for table, place in places.items() if place[1] == name.removeprefix("kvt/")]
+        return found[0] if len(found) == 1 else None
 
     def _key_value_tables(self) -> dict[str, list[str]]:
         """Return the partitions of each key-value table; one that was never written has none."""
         found: dict[str, list[str]] = {}
-        if (row := self.index.get(key_values.CATALOGUE)) and row[2] == "SortedDictionary":
-            slots = (item.slot for item in self.reader.items(row[0]))
-            found = {f"kvt/{slot}": [] for slot in slots if isinstance(slot, str) and "/" in slot}
+        for name, row in self.index.items():
+            if key_values.is_catalogue(name) and row[2] == "SortedDictionary":
+                slots = (item.slot for item in self.reader.items(row[0]))
+                found |= {table: [] for table in key_values.tables_in(name, slots)}
         for name in filter(self._is_partition, self.index):
             found.setdefault(key_values.whole(name), []).append(name)
         return found

@@ -1,13 +1,14 @@
 """Key-value tables as they lie in a store: what their objects are called, and the entry that a stored slot is.
 
 A table is a sorted dictionary and a counter of versions for each partition that was ever written, and an entry in a
-catalogue. The slots begin with the length of the family, so that a family is one range of them.
+catalogue. The slots begin with the length of the family, so that a family is one range of them. Of the tables of an
+operator in a pipeline all names begin with that of the operator: ``mine/kvt/shop/stock``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from checkpoint.run import Payload, Slot
@@ -22,7 +23,9 @@ COLUMNS = ("family", "key", "version", "value")
 KEY = COLUMNS[:2]
 """The columns that tell the entries apart."""
 
-_OBJECT = re.compile(r"(kvt/[\w.-]+/[\w.-]+)/(\d+)(/version)?", re.ASCII)
+_OBJECT = re.compile(r"((?:.+?/)??kvt/[\w.-]+/[\w.-]+)/(\d+)(/version)?", re.ASCII | re.DOTALL)
+
+_TABLE = re.compile(r"((?:.+/)?)kvt/([^/]+/[^/]+)", re.DOTALL)
 
 _LONGEST_FAMILY = 8190
 
@@ -45,6 +48,32 @@ def whole(name: str) -> str:
     """
     found = part_of(name)
     return name if found is None else found[0]
+
+
+def is_catalogue(name: str) -> bool:
+    """Tell whether an object is called as a catalogue of tables."""
+    return f"/{name}".endswith(f"/{CATALOGUE}")
+
+
+def tables_in(catalogue: str, slots: Iterable[Slot]) -> list[str]:
+    """Return the tables that the slots of a catalogue name.
+
+    >>> tables_in("mine/kvt/catalogue", ["shop", "shop/stock"])
+    ['mine/kvt/shop/stock']
+    """
+    folder = catalogue.removesuffix("catalogue")
+    return [f"{folder}{slot}" for slot in slots if isinstance(slot, str) and "/" in slot]
+
+
+def split(table: str) -> tuple[str, str]:
+    """Return what the names of a table begin with, and its scope and name.
+
+    >>> split("kvt/shop/stock"), split("mine/kvt/shop/stock")
+    (('', 'shop/stock'), ('mine/', 'shop/stock'))
+    """
+    matched = _TABLE.fullmatch(table)
+    assert matched is not None, table
+    return matched[1], matched[2]
 
 
 def row_reader(partition: int, *, is_raw: bool) -> Callable[[Slot, Payload], dict[str, Any]]:

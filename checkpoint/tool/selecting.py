@@ -27,22 +27,22 @@ def selection(state: State, names: Sequence[str]) -> tuple[Run, set[str]]:
     known = {name for name in names if name in state}
     wanted: set[str] = set()
     schemas: set[str] = set()
-    entries: set[str] = set()
+    entries: dict[str, set[str]] = {}
     for name in known:
         wanted |= set(state.parts_of(name))
         if (table := state.key_value_table(name)) is not None:
-            scope, path = table.split("/")[1], table.removeprefix("kvt/")
-            entries |= {scope, path}
+            operator, path = key_values.split(table)
+            entries.setdefault(operator, set()).update((path.split("/")[0], path))
         if state.columns(name) is not None:
             schemas.add(name)
     run = Run(CheckpointKind.DIFFERENTIAL)
-    for catalogue, keys in ((TABLES, schemas), (key_values.CATALOGUE, entries)):
+    wanted |= {f"{operator}{key_values.COUNTER}" for operator in entries}
+    catalogues = {f"{operator}{key_values.CATALOGUE}": paths for operator, paths in entries.items()}
+    for catalogue, keys in {TABLES: schemas, **catalogues}.items():
         if keys and catalogue in state.index:
             wanted.add(catalogue)
             if catalogue not in known:
                 _trim(run, state, catalogue, keys)
-    if entries:
-        wanted.add(key_values.COUNTER)
     run.index += [(row[0], row[1], None, None) for row in state.index.values() if row[1] not in wanted]
     return run, known
 

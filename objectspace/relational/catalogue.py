@@ -146,7 +146,7 @@ def open_record(space: ObjectSpace, name: str, schema: TableSchema | None, *, ev
     if schema is None or _is_same(schema, record.schema):
         return record
     if not evolve:
-        raise _mismatch(record, schema, "open it with the stored schema, or pass evolve=True")
+        raise _mismatch(record, schema, "open it with the stored schema, or with evolve=True where that can be said")
     changed = schema.with_ids_of(record.schema)
     reason = changed.is_evolved_from(record.schema) or _other_default(changed, record)
     if reason:

@@ -59,14 +59,16 @@ class Column:
 
     def check(self) -> Check:
         """Return what gives a value of the column its one form, or raises :class:`BadValue`."""
-        inner, nullable = checker(self.type), self.nullable
+        inner, nullable, taking_null = checker(self.type), self.nullable, f"{self.type}?"
 
         def _check(value: Any) -> Any:
             if value is not None:
                 return inner(value)
             if nullable:
                 return None
-            raise BadValue("it takes no NULL: pass a value, or declare the column with nullable=True")
+            raise BadValue(
+                f"it takes no NULL: pass a value, or declare the column with nullable=True ({taking_null!r})"
+            )
 
         return _check
 

@@ -102,6 +102,13 @@ class RunningAggregate:
     key: tuple[str, ...]
     measures: tuple[Measure, ...]
 
+    def __post_init__(self) -> None:
+        if not self.key or not self.measures:
+            raise ObjectSpaceError(
+                f"aggregate {self.dictionary}: expected key columns and measures, found {self.key!r} and"
+                f" {self.measures!r}: give one of each at least"
+            )
+
     @property
     def columns(self) -> list[str]:
         """The columns of the input that are used."""
@@ -167,6 +174,11 @@ class RunningAggregate:
         return self._regroup(parts).sort_by(order)
 
     def _group(self, rows: pa.Table) -> pa.Table:
+        if missing := [name for name in self.columns if name not in rows.column_names]:
+            raise ObjectSpaceError(
+                f"aggregate {self.dictionary}: the rows have no column {missing[0]!r}: they have"
+                f" {', '.join(rows.column_names)}"
+            )
         rows = _in_utc(rows.select(self.columns))
         self._require_whole_sums(rows.schema)
         used = [_FUNCTIONS[measure.function] for measure in self.measures]

@@ -74,7 +74,10 @@ def require_plain_name(name: str, what: str) -> None:
     """
     if "." in name or "`" in name or name == "*":
         advice = "rename it, with withColumnRenamed() for example" if what == "column" else "choose another name"
-        raise SchemaError(f"{what} {name!r}: Spark cannot hand a column of this name to Python: {advice}")
+        raise SchemaError(
+            f"{what} {name!r}: Spark cannot hand a column to Python whose name has a dot or a backtick, or is a star:"
+            f" {advice}"
+        )
 
 
 def require_distinct(name: str, known: Iterable[str]) -> None:

@@ -112,7 +112,7 @@ class Subject:
             raise ObjectSpaceError("load(location) takes one of the options table, object and kvt: name what to read")
         columns, epoch = options.get("columns"), options.get("epoch")
         if epoch is not None and not epoch.isdecimal():
-            raise ObjectSpaceError(f"the option epoch is {epoch!r}: expected a number")
+            raise ObjectSpaceError(f"the option epoch is {epoch!r}: expected a whole number from 0 on")
         names = tuple(name.strip() for name in columns.split(",")) if columns else None
         number = None if epoch is None else int(epoch)
         subject = absolute(options["path"]), given[0], options[given[0]], options.get("operator")
@@ -324,12 +324,17 @@ class Subject:
         return Chain.open(location_at(self.path, self.storage))
 
     def _operator(self, chain: Chain) -> str:
-        names = sorted(name for name in (chain.newest.lineage if chain.newest is not None else ()) if name[0] != "$")
+        if chain.newest is None:
+            raise ObjectSpaceError(f"{self.path} has no epoch yet: read it when its query has published one")
+        names = sorted(name for name in chain.newest.lineage if name[0] != "$")
         found = self.operator
         if found is None:  # What a pipeline materialises is an operator of that name.
             found = names[0] if len(names) == 1 else self.name if self.name in names else None
         if found is None or found not in names:
-            raise ObjectSpaceError(f"{self.path}: name an operator with option operator: {', '.join(names) or 'none'}")
+            raise ObjectSpaceError(
+                f"{self.path}: there is no operator {found or self.name!r}: expected the option operator, or something"
+                f" that has the name of its operator: there are {', '.join(names) or 'none'}"
+            )
         return found
 
 

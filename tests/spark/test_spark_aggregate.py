@@ -125,6 +125,14 @@ def test_the_columns_that_are_used() -> None:
 def test_what_cannot_be_computed_is_refused() -> None:
     with pytest.raises(ObjectSpaceError, match=r"measure m: expected a function of rows, .*, found median"):
         Measure("m", "median", "value")
+    with pytest.raises(ObjectSpaceError, match="aggregate a: expected key columns and measures"):
+        RunningAggregate("a", ("k",), ())
+    lacking = RunningAggregate("a", ("k",), (Measure("s", "sum", "zz"),))
+    with (
+        CheckpointStore(":memory:") as store,
+        pytest.raises(ObjectSpaceError, match="aggregate a: the rows have no column 'zz': they have k, v"),
+    ):
+        lacking(iter([pa.record_batch({"k": ["a"], "v": [1]})]), PersistedObjectSpace(store))
     with pytest.raises(ObjectSpaceError, match="measure m: expected a column"):
         Measure("m", "sum")
     batch = pa.RecordBatch.from_pydict({"key": ["a"], "value": [1.5]})

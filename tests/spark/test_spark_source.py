@@ -206,8 +206,9 @@ def test_sparse_arrays_and_tensors_give_their_places_and_elements(tmp_path: Path
         ({"kvt": "s/nothing"}, "has no key-value table 's/nothing'"),
         ({"table": "totals", "columns": "k,price"}, "has no column 'price'"),
         ({"table": "totals", "columns": "k,total,k"}, "columns is k, total, k: expected each column once"),
-        ({"table": "totals", "epoch": "last"}, "expected a number"),
-        ({"table": "totals", "operator": "other"}, "name an operator"),
+        ({"table": "totals", "epoch": "last"}, "expected a whole number"),
+        ({"table": "totals", "epoch": "-1"}, "expected a whole number from 0 on"),
+        ({"table": "totals", "operator": "other"}, "there is no operator 'other': expected the option operator"),
     ],
 )
 def test_bad_options(spark: SparkSession, location: str, options: dict[str, str], message: str) -> None:

@@ -18,6 +18,7 @@ from checkpoint import CheckpointKind
 from checkpoint.chain import Chain, SourcePosition, location_at, save_run
 from objectspace import PersistedObjectSpace
 from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager, table_key
+from objectspace.operators import Pipeline
 from objectspace.relational import Column, StateTable, TableSchema
 from tests.chain.chain_helpers import run_of
 from tests.tool.conftest import Tool
@@ -141,6 +142,31 @@ def test_a_key_value_table_is_shown_by_family(tool: Tool, kinds: Path, name: str
     assert (changed[0], changed[1].split(",")[:2]) == ("family,key,version,value", ["f", "k1"])
     assert len(shown(tool, kinds, name, "--where", "family=NULL")) == 2 + 3
     assert shown(tool, kinds, "s/unused") == ["s/unused = KeyValueTable of 0", "family  key  version  value"]
+
+
+class Keeping:
+    """An operator of a pipeline with a key-value table of its own."""
+
+    def process(self, batch: Any, space: Any) -> None:
+        manager = KeyValueTableManager(space)
+        if "s" not in manager.list_scopes():
+            manager.create_scope("s")
+            manager.create_key_value_table("s", "t", KeyValueTableConfiguration(2))
+        manager.open_key_value_table("s", "t").put(b"key", str(batch.num_rows).encode(), key_family="f")
+
+
+@pytest.mark.parametrize("name", ["s/t", "kvt/s/t", "mine/s/t", "mine/kvt/s/t"])
+def test_a_key_value_table_of_an_operator_in_a_pipeline(tool: Tool, tmp_path: Path, name: str) -> None:
+    pipeline = Pipeline()
+    rows = pipeline.source("rows", {"id": "int64"}, key=["id"])
+    rows.apply(Keeping(), "mine", {"id": "int64"}, output_key=["id"]).materialize("nothing")
+    pipeline.run_local([{"rows": [(1,)]}, {"rows": [(2,), (3,)]}], tmp_path / "run.db").close()
+    assert shown(tool, tmp_path / "run.db", name)[0] == f"{name} = KeyValueTable of 1"
+    assert shown(tool, tmp_path / "run.db", name, "--format", "csv")[1].split(",")[::3] == ["f", "2"]
+    assert tool("restore", tmp_path / "run.db", tmp_path / "kept.db", "--object", name).exit_code == 0
+    kept = tool("ls", tmp_path / "kept.db").output
+    assert "mine/kvt/s/t" in kept
+    assert "nothing/table" not in kept
 
 
 def test_a_key_value_table_of_an_older_version(tool: Tool, older: Path) -> None:
