@@ -103,9 +103,11 @@ class Growth:
         if run not in self._spans:
             index = self._session.rows(_INDEX, {"run": run, "most": MOST_OBJECTS + 1})
             is_plain = len(index) <= MOST_OBJECTS and not any(row[2] is None or is_owner(row) for row in index)
-            known = stored(self._session, [run]).get(run) or search(self._session.rows, run)
-            self._spans[run] = known if is_plain else None
+            self._spans[run] = self._found_in(run) if is_plain else None
         return self._spans[run]
+
+    def _found_in(self, run: RunNumber) -> list[Span] | None:
+        return stored(self._session, [run]).get(run) or search(self._session.rows, run)
 
 
 _COUNT = "SELECT count(*) FROM (SELECT 1 FROM state_item WHERE checkpoint = :run AND object = :object LIMIT :most)"
