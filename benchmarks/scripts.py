@@ -72,7 +72,7 @@ def is_series(table: Table) -> bool:
 def ratios_in(table: Table) -> dict[tuple[str, str], Spread]:
     """Return the ratios of a table, by the label of their row and the heading of their column.
 
-    >>> ratios_in(Table("Gets", ["what", "ratio"], [["one", "1.46 (1.31-1.90)"]]))
+    >>> ratios_in(Table("Gets", ["what", "us", "ratio"], [["one", "1,653.8", "1.46 (1.31-1.90)"]]))
     {('one', 'ratio'): Spread(median=1.46, least=1.31, greatest=1.9)}
     """
     found = {}
@@ -86,4 +86,4 @@ def ratios_in(table: Table) -> dict[tuple[str, str], Spread]:
 
 def _is_figure(cell: str) -> bool:
     """Tell a measured figure ("27.9 ns", "1.88") from a label ("list of 10", "10,000")."""
-    return bool(re.fullmatch(r"[\d,]*\.?\d+ (ns|us|ms|s|B|kB|MB|MiB|GB)|\d+\.\d+", cell))
+    return bool(re.fullmatch(r"[\d,]*\.?\d+ (ns|us|ms|s|B|kB|MB|MiB|GB)|[\d,]*\d\.\d+", cell))

@@ -17,11 +17,10 @@ from operator import itemgetter
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from checkpoint import warming
+from checkpoint import spans, warming
 from checkpoint.filters import Filters, RowsOf, RunFilter, mark_of, marks_of, may_have, passing
 from checkpoint.run import Payload, Slot
 from checkpoint.session import Session
-from checkpoint.spans import stored
 from checkpoint.tiers import RunNumber
 
 ReadRow = tuple[Slot, Payload | None, int | None]
@@ -52,7 +51,7 @@ class Extents:
 
     def __init__(self, session: Session, rows_of: RowsOf | None = None) -> None:
         self.filters = Filters(session, rows_of)
-        self._session = session
+        self._session, self._rows_of = session, rows_of
         self._found: dict[RunNumber, dict[int, Extent | None]] = {}
         self._stored: dict[RunNumber, dict[int, Extent] | None] = {}
         self._objects: set[int] = set()
@@ -68,9 +67,9 @@ class Extents:
             self.clear()
         self._objects.add(object_id)
         unknown = [run for run in runs if object_id not in self._found.get(run, ())]
-        for run, spans in zip(unknown, self._stored_of(unknown), strict=True):
-            if spans is not None:
-                self._found.setdefault(run, {})[object_id] = spans.get(object_id)
+        for run, extents in zip(unknown, self._stored_of(unknown), strict=True):
+            if extents is not None:
+                self._found.setdefault(run, {})[object_id] = extents.get(object_id)
         searched = [run for run in unknown if self._stored[run] is None]
         if searched:
             for run, low, high in self._session.peek_all(_extents(searched), {"object": object_id}):
@@ -85,10 +84,10 @@ class Extents:
         Raises:
             TypeError: the slot cannot be compared with all of theirs.
         """
-        spans = self._stored_of(runs)
-        if not any(spans):
+        known = self._stored_of(runs)
+        if not any(known):
             return runs
-        extents = [None if of_run is None else of_run.get(object_id, _NOWHERE) for of_run in spans]
+        extents = [None if of_run is None else of_run.get(object_id, _NOWHERE) for of_run in known]
         return [
             run
             for run, extent in zip(runs, extents, strict=True)
@@ -99,11 +98,11 @@ class Extents:
         """Return the extents of all objects in each of some runs, ``None`` where they are not stored with it."""
         new = [run for run in runs if run not in self._stored]
         if new:
-            found = stored(self._session, new)
-            for run in new:
-                spans = found.get(run)
-                known = None if spans is None else {one.object: Extent(run, one.low, one.high) for one in spans}
-                self._stored[run] = known
+            self._stored.update(dict.fromkeys(new))
+            rows_of = self._rows_of
+            larger = [run for run in new if rows_of is None or rows_of(run) >= spans.LEAST_ROWS]
+            for run, found in spans.stored(self._session, larger).items():
+                self._stored[run] = {one.object: Extent(run, one.low, one.high) for one in found}
         return [self._stored[run] for run in runs]
 
     def layout(self, runs: Sequence[RunNumber], object_id: int) -> Apart | None:
