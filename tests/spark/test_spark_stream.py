@@ -111,7 +111,7 @@ def test_the_demo_survives_its_kill_and_starts_afresh(tmp_path: Path) -> None:
     command += ["--first", "30", "--days", "15"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stderr == ""
-    assert re.search(r"Killed with SIGKILL after epoch \d of 2", done.stdout)
+    assert re.search(r"Killed with SIGKILL after epoch \d of 4", done.stdout)
     assert re.search(r"^UA +\d,\d{3} +\d+ +\d+\.\d\d +\d+$", done.stdout, re.MULTILINE)
     assert re.search(r"^AIRTRAN|^EMBRAER", done.stdout, re.MULTILINE)
     assert "\nEQUAL: the state after the kill" in done.stdout
