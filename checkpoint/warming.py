@@ -19,8 +19,8 @@ Query = tuple[str, Sequence[object]]
 LEAST_SLOTS = 128
 """For fewer slots it is not worth finding out whether the disk is slow."""
 
-SLOW_SECONDS = 50e-6
-"""What a search in memory never takes, and one that waits for a disk always does."""
+SLOW_SECONDS = 100e-6
+"""What a search in memory seldom takes, just opened and beside other work, and one that waits for a disk always does."""
 
 _SECONDS_A_BYTE = 5e-9
 
@@ -53,7 +53,7 @@ def warm(path: str, queries: Sequence[Query]) -> None:
 def is_slow(seconds: float, size: int) -> bool:
     """Tell whether a search that has found so many bytes has waited for a disk.
 
-    >>> is_slow(30e-6, 52), is_slow(90e-6, 52), is_slow(2e-3, 1_000_000)
+    >>> is_slow(45e-6, 52), is_slow(190e-6, 52), is_slow(2e-3, 1_000_000)
     (False, True, False)
     """
     return seconds > SLOW_SECONDS + size * _SECONDS_A_BYTE
