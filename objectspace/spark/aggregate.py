@@ -48,12 +48,6 @@ class Measure:
         if (self.column is None) != (self.function == "rows"):
             raise ObjectSpaceError(f"measure {self.name}: expected a column for each function but rows: name it")
 
-    def merge(self, old: Any, new: Any) -> Any:
-        """Return the figure of the rows that two figures stand for; None stands for no value."""
-        if old is None or new is None:
-            return _present(old, new)
-        return _FUNCTIONS[self.function].merge(old, new)
-
 
 @dataclass(frozen=True)
 class _Function:
@@ -151,9 +145,13 @@ class RunningAggregate:
     def _merged(self, measure: Measure, news: list[Any], olds: list[dict[str, Any] | None]) -> list[Any]:
         """Return a figure of many keys, of which some had one before."""
         before = [None if old is None else old[measure.name] for old in olds]
-        if None in before or None in news:
-            return list(map(measure.merge, before, news))
-        return list(map(_FUNCTIONS[measure.function].merge, before, news))
+        merge = _FUNCTIONS[measure.function].merge
+        if None not in before and None not in news:
+            return list(map(merge, before, news))
+        return [
+            _present(old, new) if old is None or new is None else merge(old, new)
+            for old, new in zip(before, news, strict=True)
+        ]
 
     def _grouped(self, batches: Iterator[pa.RecordBatch]) -> pa.Table | None:
         """Return the figures of the epoch by key, in the order of the keys, so that no order of the rows shows.

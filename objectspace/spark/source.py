@@ -36,7 +36,7 @@ from objectspace.relational.arrow import array_of
 from objectspace.spark.forms import conforming
 from objectspace.spark.pushdown import Bounds, bounds_of
 from objectspace.spark.spans import Span, spans_of
-from objectspace.spark.storage import absolute, storage_options
+from objectspace.spark.storage import absolute, require_known, storage_options
 from objectspace.spark.writer import TableWriter, Target, number_of
 
 BATCH_ROWS = 8192
@@ -59,6 +59,9 @@ _FEED = StructType().add("op", StringType()).add("epoch", LongType())
 """The columns that a change feed has before those of the table."""
 
 _SUBJECTS = ("table", "object", "kvt")
+
+_OPTIONS = (*_SUBJECTS, "path", "operator", "columns", "epoch", "pushdown", "changes", "maxEpochsPerTrigger")
+"""The options of a read, beside those for the file system."""
 
 
 @dataclass
@@ -107,6 +110,7 @@ class Subject:
         Raises:
             ObjectSpaceError: an option is missing, not known or no number.
         """
+        require_known(options, _OPTIONS)
         given = [kind for kind in _SUBJECTS if kind in options]
         if "path" not in options or len(given) != 1:
             raise ObjectSpaceError("load(location) takes one of the options table, object and kvt: name what to read")

@@ -24,11 +24,14 @@ from objectspace.spark.executor import current_shard, open_shard, save_shard
 from objectspace.spark.handover import router, settled, together
 from objectspace.spark.routes import KeyedBy, note_keyed, require_kind
 from objectspace.spark.stages import Exit
-from objectspace.spark.storage import absolute, storage_options
+from objectspace.spark.storage import absolute, require_known, storage_options
 from objectspace.spark.upkeep import Retention
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Where Spark tells a task which query and micro-batch it works for."""
+
+_OPTIONS = ("path", "table", "key", "op", "shards", "retainEpochs", "checkpointLocation", "queryName")
+"""The options of a write, beside those for the file system; the last two are Spark's own."""
 
 
 @dataclass
@@ -73,8 +76,9 @@ class Target:
         """Return what the options of a write name.
 
         Raises:
-            ObjectSpaceError: an option is missing, or is no number.
+            ObjectSpaceError: an option is missing, not known or no number.
         """
+        require_known(options, _OPTIONS)
         missing = [name for name in ("path", "table", "key") if not options.get(name)]
         if missing:
             raise ObjectSpaceError(f"writeStream to format objectspace takes the option {missing[0]}: found none")

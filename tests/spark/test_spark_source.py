@@ -208,6 +208,7 @@ def test_sparse_arrays_and_tensors_give_their_places_and_elements(tmp_path: Path
         ({"table": "totals", "columns": "k,total,k"}, "columns is k, total, k: expected each column once"),
         ({"table": "totals", "epoch": "last"}, "expected a whole number"),
         ({"table": "totals", "epoch": "-1"}, "expected a whole number from 0 on"),
+        ({"table": "totals", "epcoh": "1"}, "there is no option 'epcoh': expected epoch, or one for the file system"),
         ({"table": "totals", "operator": "other"}, "there is no operator 'other': expected the option operator"),
     ],
 )

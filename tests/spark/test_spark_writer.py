@@ -27,7 +27,8 @@ def add_file(folder: Path, number: int, rows: list[tuple[str, str, int]]) -> Non
 
 def write(stream: DataFrame, root: Path, **options: str) -> None:
     given = {"path": str(root / "space"), "table": "t", "key": "k", "op": "op", "shards": "2", **options}
-    writer = stream.writeStream.format("objectspace").options(**given).option("checkpointLocation", str(root / "ck"))
+    named = stream.writeStream.format("objectspace").options(**given).queryName(root.name)
+    writer = named.option("checkpointLocation", str(root / "ck"))
     writer.trigger(availableNow=True).start().awaitTermination()
 
 
@@ -70,6 +71,8 @@ def test_a_written_stream_keeps_some_epochs_and_lets_go_of_the_others(spark: Spa
         write(stream, tmp_path / "other", retainEpochs="0")
     with pytest.raises(StreamingQueryException, match="option op is 'ops': expected one of the columns op, k, v"):
         write(stream, tmp_path / "another", op="ops")
+    with pytest.raises(StreamingQueryException, match="there is no option 'retainepoch': expected retainEpochs"):
+        write(stream, tmp_path / "another", retainEpoch="2")
 
 
 def test_an_older_copy_of_the_checkpoint_of_a_stream_is_refused(spark: SparkSession, tmp_path: Path) -> None:
