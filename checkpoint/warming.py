@@ -20,7 +20,7 @@ LEAST_SLOTS = 128
 """For fewer slots it is not worth finding out whether the disk is slow."""
 
 SLOW_SECONDS = 100e-6
-"""What a search in memory seldom takes, just opened and beside other work, and one that waits for a disk always does."""
+"""What a search in memory seldom takes, also of a store that was just opened; one that waits for a disk always does."""
 
 _SECONDS_A_BYTE = 5e-9
 

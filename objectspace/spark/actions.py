@@ -16,7 +16,7 @@ from objectspace.spark.handover import Parcel, Report
 from objectspace.spark.progress import figures_of
 from objectspace.spark.routes import PIPELINE
 from objectspace.spark.stages import Stage
-from objectspace.spark.tasks import ROUTED_SCHEMA, SOURCES, StageTask, intake_task
+from objectspace.spark.tasks import ROUTED_SCHEMA, SOURCE_BYTES, SOURCE_ROWS, SOURCES, StageTask, intake_task
 
 if TYPE_CHECKING:
     from objectspace.spark.epochs import Epochs
@@ -42,7 +42,7 @@ class EpochInTasks:
         self._parcels: dict[int, list[Parcel]] = {}
         self._watermarks: dict[int, dict[str, Any]] = {}
         self._figures: dict[str, float] = {}
-        self._source_rows = 0
+        self._source_rows = self._source_bytes = 0
         self._started = time.perf_counter()
 
     def work(self) -> dict[str, list[ShardSaved]]:
@@ -56,7 +56,8 @@ class EpochInTasks:
 
     def publish(self, saved: Mapping[str, Sequence[ShardSaved]]) -> Manifest:
         """Publish the epoch that was worked."""
-        figures = {"rows": self._source_rows, "seconds": time.perf_counter() - self._started}
+        seconds = time.perf_counter() - self._started
+        figures = {"rows": self._source_rows, "input_bytes": self._source_bytes, "seconds": seconds}
         return self._epochs.publish(self._plan, saved, {**self._figures, **figures})
 
     def results(self) -> dict[str, list[Parcel]]:
@@ -145,9 +146,9 @@ class EpochInTasks:
         operators = dict.fromkeys([name, *(one for report in reports for one in report.figures)])
         for one in operators:
             total = _summed(report.figures.get(one, {}) for report in reports)
-            self._source_rows += int(total.pop("source_rows", 0))
+            self._source_rows += int(total.pop(SOURCE_ROWS, 0))
+            self._source_bytes += int(total.pop(SOURCE_BYTES, 0))
             if one == SOURCES:
-                self._source_rows += int(total.pop("rows", 0))
                 total["rows_in"] = self._source_rows
             self._figures |= figures_of(one, {**total, "ms": milliseconds if one == name else 0.0})
 

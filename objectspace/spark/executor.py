@@ -176,6 +176,7 @@ def work_shard(
         ended = time.perf_counter()
     metrics = {
         "rows": counted.rows,
+        "input_bytes": counted.bytes,
         "task_seconds": ended - started,
         "open_ms": (opened - started) * 1000,
         "process_ms": (processed - opened) * 1000,
@@ -244,13 +245,14 @@ class _Threshold:
 
 
 class _Counted(Iterator[pa.RecordBatch]):
-    """An iterator of batches that counts their rows."""
+    """An iterator of batches that counts their rows and bytes."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
-        self.rows = 0
+        self.rows = self.bytes = 0
 
     def __next__(self) -> pa.RecordBatch:
         batch = next(self._batches)
         self.rows += batch.num_rows
+        self.bytes += batch.nbytes
         return batch

@@ -25,8 +25,8 @@ HELD_EPOCHS = 256
 IDLE_SECONDS = 60.0
 """After how many seconds without an epoch the shards are closed."""
 
-HELD_SLOTS = 200_000
-"""How many clean slots a held space keeps in memory."""
+HELD_SLOTS, LEAST_HELD_SLOTS = 400_000, 10_000
+"""How many clean slots all held spaces keep in memory together, and how many each of them at least."""
 
 
 @dataclass
@@ -62,11 +62,16 @@ class HeldShards:
     def __init__(self) -> None:
         self._held: dict[tuple[str, int], _Held] = {}
         self._lock = threading.Lock()
+        self._cache_slots = HELD_SLOTS
         self._is_leaving = False
         self._timer: threading.Timer | None = None
 
     def __len__(self) -> int:
         return len(self._held)
+
+    def expect(self, shards: int) -> None:
+        """Say how many shards there may be: those that are opened from now on share the memory."""
+        self._cache_slots = max(LEAST_HELD_SLOTS, HELD_SLOTS // max(1, shards))
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -120,7 +125,7 @@ class HeldShards:
         if held is not None and not _is_going_on(held, plan, shard):
             held.opened.close()
             held = None
-        self._held[key] = held or _opened(plan, shard)
+        self._held[key] = held or _opened(plan, shard, self._cache_slots)
         yield self._held[key].space
 
     def save(self, plan: OperatorPlan, space: PersistedObjectSpace, shard: int) -> ShardSaved:
@@ -153,10 +158,10 @@ def _is_going_on(held: _Held, plan: OperatorPlan, shard: int) -> bool:
         raise
 
 
-def _opened(plan: OperatorPlan, shard: int) -> _Held:
+def _opened(plan: OperatorPlan, shard: int, cache_slots: int) -> _Held:
     # A task that met a cache in use would have to make another one: the driver has caches of its own.
     folder = Path(plan.cache) if plan.cache else cache_root()
     own = replace(plan, cache=str(folder / "driver"))
     opened = ExitStack()
-    space = opened.enter_context(open_shard(own, shard, cache_slots=HELD_SLOTS))
+    space = opened.enter_context(open_shard(own, shard, cache_slots=cache_slots))
     return _Held(space, opened, fingerprint_of(plan.lineages[shard]))

@@ -25,7 +25,7 @@ from objectspace.spark.placement import Placement
 from objectspace.spark.progress import EpochProgress
 from objectspace.spark.shards import shard_expression
 from objectspace.spark.stages import Stage
-from objectspace.spark.tasks import SOURCES, StageTask
+from objectspace.spark.tasks import SOURCE_BYTES, SOURCE_ROWS, SOURCES, StageTask
 
 if TYPE_CHECKING:
     from objectspace.spark.epochs import Epochs
@@ -59,9 +59,10 @@ class Driver:
 
         What fails here is tried in tasks: these are tried again, and say in words what is wrong.
         """
-        if not self.placement.is_in_driver(plan):
+        if not self.placement.is_in_driver(plan, is_held=len(self.shards) > 0):
             self.shards.release()
             return None
+        self.shards.expect(sum(one.shards for one in plan.operators.values()))
         try:
             with self.shards.turn(), collecting_seldom():
                 return work()
@@ -75,10 +76,10 @@ class Driver:
     def note(self, progress: EpochProgress) -> None:
         """Note what an epoch took, to decide where the next one is worked."""
         if progress.in_driver:
-            self.placement.worked_in_driver(progress.rows, progress.ms)
+            self.placement.worked_in_driver(progress.rows, progress.ms, progress.input_bytes)
         else:
             work = sum(value for one in progress.operators for value in one.phases.values())
-            self.placement.worked_in_tasks(progress.rows, progress.ms, work)
+            self.placement.worked_in_tasks(progress.rows, progress.ms, work, progress.input_bytes)
 
 
 def fetched(rows: DataFrame, most_rows: int) -> pa.Table:
@@ -151,12 +152,15 @@ class EpochInDriver(EpochInTasks):
         intake = self._epochs.intake(self._plan.epoch)
         table = fetched(self._rows, self._driver.placement.most_rows)
         outbox = intake.outbox()
-        rows = sum(intake.pushed(table.to_batches(), outbox))
+        for _ in intake.pushed(table.to_batches(), outbox):
+            pass
         parcels = self._hand_over(outbox)
         if self._epochs.direct is None:
-            self._accept(SOURCES, lambda: [Report(parcels=parcels, figures={SOURCES: {"rows": rows}})], None)
+            figures = {SOURCE_ROWS: float(table.num_rows), SOURCE_BYTES: float(table.nbytes)}
+            self._accept(SOURCES, lambda: [Report(parcels=parcels, figures={SOURCES: figures})], None)
         else:
-            self._source_rows += rows
+            self._source_rows += table.num_rows
+            self._source_bytes += table.nbytes
 
     def _work_stage(self, stage: Stage, plans: Plans, promises: Promises) -> list[ShardSaved]:
         inputs = [(side, self._changes.pop(number, {})) for side, number in stage.inputs]

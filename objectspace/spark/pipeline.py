@@ -446,8 +446,9 @@ class Pipeline(Builder):
         figures = {} if near is None else {"driver": 1.0}
         for name, shards in saved.items():
             figures |= _figures_of(name, shards, milliseconds[name])
-        # Each operator has got all rows.
-        figures["rows"] = max((sum(map(_rows_of, shards)) for shards in saved.values()), default=0)
+        for figure in ("rows", "input_bytes"):  # Each operator has got all rows.
+            totals = (sum(one.metrics.get(figure, 0) for one in shards) for shards in saved.values())
+            figures[figure] = max(totals, default=0)
         figures["seconds"] = time.perf_counter() - started
         return self.chain.publish(plan, saved, figures, self.upkeep.images(plan.epoch))
 
@@ -491,10 +492,6 @@ class Pipeline(Builder):
 
 def _notes(error: BaseException) -> list[str]:
     return getattr(error, "__notes__", [])
-
-
-def _rows_of(saved: ShardSaved) -> float:
-    return saved.metrics.get("rows", 0)
 
 
 def _task_milliseconds(saved: Mapping[str, Sequence[ShardSaved]]) -> dict[str, float]:

@@ -14,11 +14,17 @@ from checkpoint.chain import EpochPlan
 from objectspace.operators import Node
 from objectspace.operators.fingerprints import names_function
 
-DRIVER_ROWS = 2_000
+DRIVER_ROWS = 20_000
 """How many rows an epoch may have to be worked by the driver."""
 
-MOST_STATE_BYTES = 4 << 20
-"""How large the run files of all shards may be together: the driver reads them once, in the middle of a micro-batch."""
+MOST_INPUT_BYTES = 8 << 20
+"""How many bytes they may have: the driver has them in memory, and so many of each partition if they are many more."""
+
+MOST_STATE_BYTES, MOST_HELD_BYTES = 4 << 20, 16 << 20
+"""How large the run files of all shards may be together: the driver reads them once, in the middle of a micro-batch.
+
+As long as it keeps the shards open, they may become as large as the second.
+"""
 
 TRIAL = 2
 """How many epochs are worked in tasks first; the first one starts processes and tells nothing of the others."""
@@ -26,11 +32,17 @@ TRIAL = 2
 PAUSE = 256
 """For how many epochs the driver leaves the work to tasks, once that was quicker."""
 
+FIRST_STREAK, STREAK = 16, 256
+"""After so many epochs in a row the driver lets tasks try again: what they took in a young query tells little."""
+
 HEAD_START = 2.0
 """How much longer the tasks may have worked than their action took: what is held open need not be read again."""
 
 _GROWTH = 4
-"""From how many times as many rows on nothing is known any more of what tasks would take."""
+"""From how many times as many rows on, and a thousand, nothing is known any more of what tasks would take."""
+
+_ALIKE = 2
+"""An epoch of at most so many times as many rows can be compared."""
 
 
 def runs_code_of_users(nodes: Iterable[Node]) -> bool:
@@ -55,43 +67,66 @@ class Placement:
     def __init__(self, most_rows: int) -> None:
         self._most_rows = most_rows
         self._trials, self._pause, self._losses = 0, 0, 0
-        self._rows = 0
+        self._streak, self._most_streak = 0, FIRST_STREAK
+        self._rows, self._row_bytes = 0, 0.0
         self._task_rows, self._task_ms, self._is_light = 0, 0.0, False
 
     @property
     def most_rows(self) -> int:
-        """How many rows of a micro-batch are fetched from each of its partitions, at most."""
-        return self._most_rows
+        """How many rows of a micro-batch are fetched from each of its partitions, at most.
 
-    def is_in_driver(self, plan: EpochPlan) -> bool:
-        """Tell whether the driver is to work the next epoch."""
+        No more than so many times those of the last epoch of tasks, and no more than have room in memory.
+        """
+        room = MOST_INPUT_BYTES / self._row_bytes if self._row_bytes else self._most_rows
+        return int(min(self._most_rows, _GROWTH * self._task_rows + 1_000, room))
+
+    def is_in_driver(self, plan: EpochPlan, *, is_held: bool = False) -> bool:
+        """Tell whether the driver is to work the next epoch.
+
+        Args:
+            plan: the plan of the epoch.
+            is_held: whether the driver has its shards open.
+        """
         if self._pause:
             self._pause -= 1
             return False
-        if not self._most_rows or self._trials < TRIAL or not self._is_light:
+        if not self._most_rows or self._trials < TRIAL or not self._is_light or self._rows > self.most_rows:
             return False
-        is_known = self._rows <= min(self._most_rows, _GROWTH * self._task_rows + 1_000)
-        return is_known and _state_bytes(plan) <= MOST_STATE_BYTES
+        return _state_bytes(plan) <= (MOST_HELD_BYTES if is_held else MOST_STATE_BYTES)
 
-    def worked_in_tasks(self, rows: int, ms: float, work_ms: float) -> None:
+    def worked_in_tasks(self, rows: int, ms: float, work_ms: float, input_bytes: int) -> None:
         """Note an epoch of tasks.
 
         Args:
             rows: the rows of its sources.
             ms: how long its actions took, milliseconds.
             work_ms: how long the tasks worked, all together.
+            input_bytes: the bytes of these rows.
         """
         self._trials += 1
-        self._losses = 0
-        self._rows = self._task_rows = rows
+        self._losses = self._streak = 0
+        self._task_rows = rows
         self._task_ms, self._is_light = ms, work_ms <= HEAD_START * ms
+        self._note_input(rows, input_bytes)
 
-    def worked_in_driver(self, rows: int, ms: float) -> None:
-        """Note an epoch of the driver: where two in a row took longer than tasks did, these have the next ones."""
-        self._rows = rows
-        self._losses = self._losses + 1 if ms > self._task_ms else 0
+    def worked_in_driver(self, rows: int, ms: float, input_bytes: int) -> None:
+        """Note an epoch of the driver: where two in a row took longer than tasks did, these have the next ones.
+
+        One of many more rows than theirs says nothing of that.
+        """
+        self._note_input(rows, input_bytes)
+        self._streak += 1
+        if self._streak == self._most_streak:
+            self._trials, self._most_streak = 0, STREAK
+        is_slower = ms > self._task_ms and rows <= _ALIKE * self._task_rows
+        self._losses = self._losses + 1 if is_slower else 0
         if self._losses == 2:
             self.failed()
+
+    def _note_input(self, rows: int, input_bytes: int) -> None:
+        self._rows = rows
+        if rows:
+            self._row_bytes = input_bytes / rows
 
     def failed(self) -> None:
         """Note that the driver could not work an epoch, or not as quickly."""

@@ -55,6 +55,7 @@ class EpochProgress:
         ms: how long it took from the micro-batch to the manifest, milliseconds.
         operators: what each operator did.
         in_driver: whether the driver worked it itself, without tasks.
+        input_bytes: the bytes of these rows as Arrow has them.
     """
 
     epoch: int
@@ -68,6 +69,7 @@ class EpochProgress:
     ms: float
     operators: tuple[OperatorProgress, ...] = ()
     in_driver: bool = False
+    input_bytes: int = 0
 
     @classmethod
     def of(cls, manifest: Manifest) -> Self:
@@ -86,6 +88,7 @@ class EpochProgress:
             round(figures.get("seconds", 0.0) * 1000, 3),
             tuple(_operator(manifest, name) for name in names),
             bool(figures.get("driver")),
+            int(figures.get("input_bytes", 0)),
         )
 
     @property

@@ -46,14 +46,18 @@ ROUTED_SCHEMA = (
     .add("exit", IntegerType())
     .add("changes", BinaryType())
     .add("rows", LongType())
+    .add("bytes", LongType())
 )
 """What goes through the one shuffle, where there is one: changes as an Arrow file, and where they go.
 
-Exit 0 is none: its row says how many rows of the sources were taken.
+Exit 0 is none: its row says how many rows of the sources were taken, and how many bytes they have in Arrow's form.
 """
 
 SOURCES = "sources"
 """What the action is called in figures and errors that takes the rows of the sources."""
+
+SOURCE_ROWS, SOURCE_BYTES = "source_rows", "source_bytes"
+"""The figures of the task that takes rows of the sources: how many, and their bytes in Arrow's form."""
 
 ROWS_A_PIECE = 32_768
 """After how many rows a piece goes into the shuffle."""
@@ -251,8 +255,8 @@ class Intake:
         """Return an outbox for all that leaves; results are handed over by the partition of the rows."""
         return Outbox((one for fragment in self.fragments.values() for one in fragment.all_exits()), 0)
 
-    def pushed(self, batches: Iterable[pa.RecordBatch], outbox: Outbox) -> Iterator[int]:
-        """Take the rows of one partition, and yield after each batch how many they were.
+    def pushed(self, batches: Iterable[pa.RecordBatch], outbox: Outbox) -> Iterator[pa.RecordBatch]:
+        """Take the rows of one partition, and yield each batch when that is done.
 
         What operators hold back comes out when all rows are taken.
         """
@@ -268,18 +272,18 @@ class Intake:
                 if one.name in running and part.num_rows:
                     running[one.name].push(0, one.chunk(part, self._first(places[one.name], part.num_rows)))
                     places[one.name] += part.num_rows
-            yield batch.num_rows
+            yield batch
         for fragment in running.values():
             fragment.barrier(self.epoch)
 
     def routed(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the changes for the shuffle; the function of ``mapInArrow``."""
-        outbox, rows = self.outbox(), 0
+        outbox, rows, size = self.outbox(), 0, 0
         for taken in self.pushed(batches, outbox):
-            rows += taken
+            rows, size = rows + taken.num_rows, size + taken.nbytes
             if outbox.rows >= ROWS_A_PIECE:
                 yield _pieces(outbox)
-        yield _pieces(outbox, rows)
+        yield _pieces(outbox, rows, size)
 
     def _rows_of(self, one: SourceInput, batch: pa.RecordBatch) -> pa.RecordBatch:
         if len(self.inputs) == 1:
@@ -308,11 +312,13 @@ def intake_task(plan: OperatorPlan, intake: Intake) -> Task:
     """
 
     def _run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        outbox = intake.outbox()
+        outbox, figures = intake.outbox(), {SOURCE_ROWS: 0.0, SOURCE_BYTES: 0.0}
         with collecting_seldom():
-            rows = sum(intake.pushed(batches, outbox))
+            for taken in intake.pushed(batches, outbox):
+                figures[SOURCE_ROWS] += taken.num_rows
+                figures[SOURCE_BYTES] += taken.nbytes
         parcels = write_parcels(plan.location, plan.epoch, outbox)
-        yield report_batch(0, Report(parcels=parcels, figures={SOURCES: {"rows": rows}}))
+        yield report_batch(0, Report(parcels=parcels, figures={SOURCES: figures}))
 
     return _run
 
@@ -350,8 +356,8 @@ class StageTask:
     def run(self, shard: int, batches: Iterator[pa.RecordBatch]) -> Report:
         """Receive and process the changes of one shard, and save it for each operator."""
         plan, started = self.plans[0], time.perf_counter()
-        chunks, source_rows = self._input(shard, batches)
-        received = {"receive_ms": (time.perf_counter() - started) * 1000, "source_rows": source_rows}
+        chunks, taken = self._input(shard, batches)
+        received = {"receive_ms": (time.perf_counter() - started) * 1000, **taken}
         report = self.work(shard, chunks, TaskShards(), partial(write_parcels, plan.location, plan.epoch))
         report.figures[self.stage.name] = received | report.figures[self.stage.name]
         return report
@@ -399,15 +405,16 @@ class StageTask:
             running.promise(column, value, side)
         running.barrier(self.plans[0].epoch)
 
-    def _input(self, shard: int, batches: Iterator[pa.RecordBatch]) -> tuple[dict[str, Chunk], int]:
-        """Return the changes of each side, in the order of the sides, and how many rows of the sources were counted."""
-        source_rows = 0
+    def _input(self, shard: int, batches: Iterator[pa.RecordBatch]) -> tuple[dict[str, Chunk], dict[str, float]]:
+        """Return the changes of each side, in the order of the sides, and what was counted of rows of the sources."""
+        taken = {SOURCE_ROWS: 0.0, SOURCE_BYTES: 0.0}
         sides = {number: side for side, number in self.stage.inputs}
         found: dict[str, list[Chunk]] = {side: [] for side in self.stage.schemas}
         for batch in batches:  # Also where they say nothing: Spark waits for a task that leaves its input unread.
             if not self.is_routed:
                 continue
-            source_rows += sum(batch.column("rows").to_pylist())
+            taken[SOURCE_ROWS] += sum(batch.column("rows").to_pylist())
+            taken[SOURCE_BYTES] += sum(batch.column("bytes").to_pylist())
             for number, data in zip(batch.column("exit").to_pylist(), batch.column("changes"), strict=True):
                 if number:
                     found[sides[number]].append(from_bytes(data.as_py(), self.stage.schemas[sides[number]]))
@@ -415,7 +422,7 @@ class StageTask:
             if parcel.shard == shard:
                 side = sides[parcel.exit]
                 found[side].append(read_parcel(self.plans[0].location, parcel, self.stage.schemas[side]))
-        return {side: together(chunks) for side, chunks in found.items() if chunks}, source_rows
+        return {side: together(chunks) for side, chunks in found.items() if chunks}, taken
 
 
 def report_batch(shard: int, report: Report) -> pa.RecordBatch:
@@ -423,7 +430,7 @@ def report_batch(shard: int, report: Report) -> pa.RecordBatch:
     return pa.record_batch({"shard": pa.array([shard], pa.int32()), "message": pa.array([report.to_json()])})
 
 
-def _pieces(outbox: Outbox, rows: int = 0) -> pa.RecordBatch:
+def _pieces(outbox: Outbox, rows: int = 0, size: int = 0) -> pa.RecordBatch:
     found = [(shard, number, to_bytes(chunk)) for number, shard, chunk in outbox.taken()]
     columns = zip((0, 0, b""), *found, strict=True)
     shards, exits, changes = (list(column) for column in columns)
@@ -433,6 +440,7 @@ def _pieces(outbox: Outbox, rows: int = 0) -> pa.RecordBatch:
             "exit": pa.array(exits, pa.int32()),
             "changes": pa.array(changes, pa.binary()),
             "rows": pa.array([rows] + [0] * len(found), pa.int64()),
+            "bytes": pa.array([size] + [0] * len(found), pa.int64()),
         }
     )
 

@@ -17,8 +17,8 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from checkpoint import CheckpointError, CorruptStoreError
-from checkpoint.chain import Chain, EpochPlan, SourcePosition, location_at
+from checkpoint import CheckpointError, CheckpointKind, CorruptStoreError
+from checkpoint.chain import AcceptedRun, Chain, EpochPlan, OperatorPlan, SourcePosition, location_at
 from checkpoint.session import PAGE_BYTES
 from objectspace.operators import Node, col, count, max_, sum_
 from objectspace.operators import Operator as LocalOperator
@@ -27,9 +27,20 @@ from objectspace.operators.computed import Relabel
 from objectspace.spark import EpochProgress, Operator, Pipeline, RunningAggregate, held, placement
 from objectspace.spark import in_driver as module
 from objectspace.spark.executor import collecting_seldom, open_shard, save_shard
-from objectspace.spark.held import HeldShards
+from objectspace.spark.held import HELD_SLOTS, LEAST_HELD_SLOTS, HeldShards
 from objectspace.spark.inputs import Declared, wide
-from objectspace.spark.placement import DRIVER_ROWS, PAUSE, TRIAL, Placement, runs_code_of_users
+from objectspace.spark.placement import (
+    DRIVER_ROWS,
+    FIRST_STREAK,
+    MOST_HELD_BYTES,
+    MOST_INPUT_BYTES,
+    MOST_STATE_BYTES,
+    PAUSE,
+    STREAK,
+    TRIAL,
+    Placement,
+    runs_code_of_users,
+)
 from objectspace.spark.tasks import TAG
 from tests.operators.pipeline_trees import SCHEMA, World
 from tests.spark.drivers import Driver, micro_batch
@@ -49,7 +60,7 @@ def small(spark: SparkSession, number: int, rows: int = 50) -> DataFrame:
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the driver work whatever is small, however long it takes."""
     monkeypatch.setattr(placement, "HEAD_START", math.inf)
-    monkeypatch.setattr(Placement, "worked_in_driver", lambda self, rows, ms: None)
+    monkeypatch.setattr(Placement, "worked_in_driver", lambda self, *_: None)
 
 
 def places(pipeline: Pipeline) -> list[bool]:
@@ -68,7 +79,8 @@ def test_small_epochs_are_worked_by_the_driver_and_large_ones_in_tasks(
         manifest = pipeline.run_epoch(batch, number)
         assert manifest is not None
         assert kept(pipeline) == expected(batches[: number + 1])
-        assert EpochProgress.of(manifest).rows == rows[number]
+        progress = EpochProgress.of(manifest)
+        assert (progress.rows, progress.input_bytes > 0) == (rows[number], rows[number] > 0)
     # Of 61 rows the driver fetches so many that it knows better; after that tasks tell that the next ones are few.
     assert places(pipeline) == [False, False, True, True, False, False, True, True]
 
@@ -153,7 +165,7 @@ def test_places_taken_in_turn_give_one_state(seed: int, tmp_path: Path, caplog: 
     with pytest.MonkeyPatch.context() as patch:
         frames = Frames(random).installed(patch)
         turns = cycle([True, True, False])
-        patch.setattr(Placement, "is_in_driver", lambda self, plan: next(turns))
+        patch.setattr(Placement, "is_in_driver", lambda self, plan, **_: next(turns))
         made = [_driver(tmp_path) for _ in range(2)]
         for number in range(8):
             edits: list[Any] = [
@@ -217,11 +229,11 @@ def test_a_query_that_ends_leaves_no_shard_open(spark: SparkSession, make_pipeli
     assert kept(pipeline) == expected(batches)
 
 
-def trained(rows: int = 10, ms: float = 300, work_ms: float = 200, most_rows: int = DRIVER_ROWS) -> Placement:
+def trained(rows: int = 10, work_ms: float = 200, most_rows: int = DRIVER_ROWS, row_bytes: int = 20) -> Placement:
     made = Placement(most_rows)
     for _ in range(TRIAL):
         assert not made.is_in_driver(NO_STATE)
-        made.worked_in_tasks(rows, ms, work_ms)
+        made.worked_in_tasks(rows, 300, work_ms, rows * row_bytes)
     return made
 
 
@@ -236,14 +248,73 @@ def test_after_two_slow_epochs_tasks_have_the_next_ones() -> None:
     made = trained()
     for ms in (400, 200, 400, 400):
         assert made.is_in_driver(NO_STATE)
-        made.worked_in_driver(10, ms)
+        made.worked_in_driver(10, ms, 200)
     assert [made.is_in_driver(NO_STATE) for _ in range(PAUSE + 1)] == [False] * PAUSE + [True]
+
+
+def test_an_epoch_without_rows_does_not_say_what_tasks_take() -> None:
+    made = trained(rows=0)
+    for _ in range(3):
+        made.worked_in_driver(10, 400, 200)
+        assert made.is_in_driver(NO_STATE)
+    for _ in range(2):
+        made.worked_in_driver(0, 400, 0)
+    assert not made.is_in_driver(NO_STATE)
+
+
+def test_tasks_try_again_now_and_then() -> None:
+    made, streaks = trained(), [0]
+    for _ in range(2 * STREAK):
+        if made.is_in_driver(NO_STATE):
+            made.worked_in_driver(10, 100, 200)
+            streaks[-1] += 1
+        else:
+            made.worked_in_tasks(10, 300, 200, 200)
+            made.is_in_driver(NO_STATE)
+            made.worked_in_tasks(10, 300, 200, 200)
+            streaks.append(0)
+    assert streaks[:2] == [FIRST_STREAK, STREAK]
 
 
 def test_many_more_rows_than_tasks_have_seen_are_left_to_them() -> None:
     made = trained(rows=10)
-    made.worked_in_driver(1_500, 100)
+    assert made.most_rows == 1_040
+    made.worked_in_driver(1_041, 100, 20_820)
     assert not made.is_in_driver(NO_STATE)
+
+
+def test_rows_that_have_no_room_in_memory_are_left_to_tasks() -> None:
+    assert not trained(rows=1_000, row_bytes=100_000).is_in_driver(NO_STATE)
+    made = trained(rows=1_000, row_bytes=1_000)
+    assert made.is_in_driver(NO_STATE)
+    made.worked_in_driver(1_000, 100, 4_000_000)
+    assert made.most_rows == MOST_INPUT_BYTES // 4_000, "the rows have become larger"
+    made.worked_in_driver(0, 100, 0)
+    assert made.most_rows == MOST_INPUT_BYTES // 4_000, "an epoch without rows says nothing of them"
+
+
+def test_a_state_that_is_held_may_be_larger_than_one_that_has_to_be_read() -> None:
+    def plan(size: int) -> EpochPlan:
+        run = AcceptedRun("op", 0, 1, "run/x", CheckpointKind.FULL, "", "", 1, 1, size)
+        lineages = ((run,),)
+        return EpochPlan(
+            1, SourcePosition("q", 1), {"op": OperatorPlan(location_at("memory://x"), "", "op", 2, lineages)}
+        )
+
+    made = trained()
+    for size, found in ((MOST_STATE_BYTES, (True, True)), (MOST_HELD_BYTES, (False, True))):
+        assert (made.is_in_driver(plan(size)), made.is_in_driver(plan(size), is_held=True)) == found
+    assert not made.is_in_driver(plan(MOST_HELD_BYTES + 1), is_held=True)
+
+
+def test_held_shards_share_the_memory(tmp_path: Path) -> None:
+    chain, shards, found = Chain.open_or_create(location_at(tmp_path / "space"), 1), HeldShards(), []
+    for number in (2, 1_000):
+        shards.expect(number)
+        with shards.turn(), shards.open(chain.operator_plan(f"op{number}", cache=str(tmp_path / "cache")), 0) as space:
+            found.append(space.cache_slots)
+    shards.release()
+    assert found == [HELD_SLOTS // 2, LEAST_HELD_SLOTS]
 
 
 def test_shards_are_closed_whoever_lets_go_of_them_when(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ def test_a_random_plan_equals_the_batch_query(
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         frames, world = Frames(random).installed(patch), World()
         # Any epoch may be worked by the driver itself, whatever came before.
-        patch.setattr(Placement, "is_in_driver", lambda self, plan: random.random() < 0.5)
+        patch.setattr(Placement, "is_in_driver", lambda self, plan, **_: random.random() < 0.5)
         log: Counter[Any] = Counter()
         made = None
         for number, edits in enumerate(epochs):
