@@ -15,7 +15,8 @@ from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.relational import Column, StateTable, TableSchema
 from objectspace.spark import open_shard, rescale, save_shard, shard_of
-from objectspace.spark.source import ChangeReader, ObjectSpaceSource, SpaceReader, Subject
+from objectspace.spark.source import ChangeReader, ObjectSpaceSource, SpaceReader
+from objectspace.spark.subject import Subject
 
 OPERATOR = "totals"
 SCHEMA = TableSchema([Column("k", "string"), Column("v", "int64")], ["k"])

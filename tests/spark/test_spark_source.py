@@ -19,7 +19,8 @@ from objectspace import PersistedObjectSpace
 from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
 from objectspace.relational import Column, StateTable, TableSchema
 from objectspace.spark import Operator, Pipeline
-from objectspace.spark.source import SpaceReader, Subject
+from objectspace.spark.source import SpaceReader
+from objectspace.spark.subject import Subject
 
 from .spark_helpers import SHARDS
 

@@ -16,7 +16,8 @@ from pyspark import TaskContext
 from pyspark.sql.types import LongType, StringType, StructType
 
 from checkpoint import CheckpointError
-from objectspace.spark.source import ObjectSpaceSource, Subject
+from objectspace.spark.source import ObjectSpaceSource
+from objectspace.spark.subject import Subject
 from objectspace.spark.writer import Target
 
 BUCKET = "bucket"

@@ -1,0 +1,399 @@
+"""What a read through Spark names, in a space or a store file: its schema, its rows at an epoch, and its changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import islice, product
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructType
+
+from checkpoint import CheckpointStore
+from checkpoint.chain import Chain, cache_root, fold, location_at, open_cache
+from objectspace import PersistedObjectSpace, SparseArray, Tensor, codec
+from objectspace.errors import ObjectSpaceError
+from objectspace.kvt import split_table_key, stored_entries
+from objectspace.operators.apply import OUTPUT
+from objectspace.relational import StorageTable, TableSchema, tables
+from objectspace.relational.arrow import array_of
+from objectspace.spark.pushdown import Bounds
+from objectspace.spark.spans import Span, spans_of
+from objectspace.spark.storage import absolute, require_known, storage_options
+
+BATCH_ROWS = 8192
+
+_FIXED = {
+    "kvt": StructType()
+    .add("partition", IntegerType())
+    .add("family", StringType())
+    .add("key", BinaryType())
+    .add("version", LongType())
+    .add("value", BinaryType()),
+    "object": StructType().add("shard", IntegerType()).add("key", StringType()).add("value", StringType()),
+}
+"""The schemas of what has no columns of its own."""
+
+_FEED = StructType().add("op", StringType()).add("epoch", LongType())
+"""The columns that a change feed has before those of the table."""
+
+_SUBJECTS = ("table", "object", "kvt")
+
+_OPTIONS = (*_SUBJECTS, "path", "operator", "columns", "epoch", "pushdown", "changes", "maxEpochsPerTrigger")
+"""The options of a read, beside those for the file system."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is read: one table or object of an operator of a space, or of a store file.
+
+    Args:
+        path: the location of a space, or a store file.
+        kind: ``table``, ``object`` or ``kvt``.
+        name: its name; of a key-value table ``SCOPE/TABLE``.
+        operator: of a space, the operator whose state it is; the only one by default.
+        columns: of a table, the columns to give.
+        epoch: the epoch, the newest by default.
+        storage: what fsspec passes to the file system of a URL; it may be secret, and is not shown.
+    """
+
+    path: str
+    kind: str
+    name: str
+    operator: str | None
+    columns: tuple[str, ...] | None
+    epoch: int | None
+    storage: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Subject:
+        """Return what the options of a read name.
+
+        Raises:
+            ObjectSpaceError: an option is missing, not known or no number.
+        """
+        require_known(options, _OPTIONS)
+        given = [kind for kind in _SUBJECTS if kind in options]
+        if "path" not in options or len(given) != 1:
+            raise ObjectSpaceError("load(location) takes one of the options table, object and kvt: name what to read")
+        columns, epoch = options.get("columns"), options.get("epoch")
+        if epoch is not None and not epoch.isdecimal():
+            raise ObjectSpaceError(f"the option epoch is {epoch!r}: expected a whole number from 0 on")
+        names = tuple(name.strip() for name in columns.split(",")) if columns else None
+        number = None if epoch is None else int(epoch)
+        subject = absolute(options["path"]), given[0], options[given[0]], options.get("operator")
+        return cls(*subject, names, number, storage_options(options))
+
+    def fixed(self) -> Subject:
+        """Return the same at one epoch: the newest, where none was named."""
+        return self if self.epoch is not None else replace(self, epoch=self.epochs()[1])
+
+    @property
+    def is_file(self) -> bool:
+        """Whether this is one store file."""
+        return "://" not in self.path and Path(self.path).is_file()
+
+    def shards(self, epoch: int | None) -> int:
+        """Return how many shards there are at an epoch, or at the newest."""
+        return 1 if self.is_file else self._chain().shards_at(epoch)
+
+    def epochs(self) -> tuple[int, int]:
+        """Return the oldest epoch that was not collected, and the newest."""
+        if not self.is_file:
+            chain = self._chain()
+            return chain.first_epoch, chain.epoch
+        with CheckpointStore(self.path, read_only=True) as store:
+            return 1, store.next_epoch() - 1
+
+    @contextmanager
+    def open(self, shard: int, epoch: int | None = None) -> Iterator[CheckpointStore]:
+        """Open the store of a shard."""
+        if self.is_file:
+            with CheckpointStore(self.path, read_only=True) as store:
+                yield store
+            return
+        chain = self._chain()
+        with open_cache(chain.operator_plan(self._operator(chain), epoch), shard) as store:
+            yield store
+
+    def schema(self) -> StructType:
+        """Return the schema of what is read.
+
+        Raises:
+            ObjectSpaceError: no shard has what is read, or the table has no such columns.
+        """
+        if self.kind == "table":
+            return self._columns_of(self.table_schema())
+        self._require_there()
+        return _FIXED[self.kind]
+
+    def feed_schema(self) -> StructType:
+        """Return the schema of the changes of what is read.
+
+        Raises:
+            ObjectSpaceError: as ``schema``, or a column has the name of one that changes have.
+        """
+        found = self.schema()
+        if taken := [name for name in found.names if name in _FEED.names]:
+            raise ObjectSpaceError(
+                f"table {self.name!r} has a column {taken[0]!r}, which is the name of one that changes have besides:"
+                " choose others with the option columns"
+            )
+        return StructType([*_FEED.fields, *found.fields])
+
+    def table_schema(self) -> TableSchema:
+        """Return the schema of the table.
+
+        Raises:
+            ObjectSpaceError: no shard has it.
+        """
+        known: set[str] = set()
+        for space in self._spaces():
+            name = self.table_in(space)
+            if name is not None:
+                return tables(space)[name].schema
+            known.update(tables(space))
+        raise ObjectSpaceError(
+            f"{self.path} has no table {self.name!r} at this epoch: there are {', '.join(sorted(known)) or 'none'}"
+        )
+
+    def table_in(self, space: PersistedObjectSpace) -> str | None:
+        """Return the stored name of the table: its own, or the one under which a pipeline has materialised it.
+
+        What an operator of a user gives out has the name of the operator.
+        """
+        known = tables(space)
+        if self.name in known:
+            return self.name
+        ends = tuple(f"/{self.name}/{role}" for role in ("table", OUTPUT))
+        return next((name for name in known if f"/{name}".endswith(ends)), None)
+
+    def object_in(self, space: PersistedObjectSpace) -> str | None:
+        """Return the stored name of the object: its own, or the one that it has under the name of an operator."""
+        if self.name in space:
+            return self.name
+        return next((name for name in space if name.endswith(f"/{self.name}")), None)
+
+    def _require_there(self) -> None:
+        known: set[str] = set()
+        for space in self._spaces():
+            if self.object_in(space) if self.kind == "object" else any(_parts_of(space, self.name)):
+                return
+            known.update(space)
+        raise ObjectSpaceError(
+            f"{self.path} has no {_CALLED[self.kind]} {self.name!r} at this epoch: its objects are"
+            f" {', '.join(sorted(known)[:_MOST_NAMED]) or 'none'}"
+        )
+
+    def _spaces(self) -> Iterator[PersistedObjectSpace]:
+        """Yield the space of each shard at the epoch; it is closed when the next one is asked for."""
+        for shard in range(self.shards(self.epoch)):
+            with self.open(shard, self.epoch) as store:
+                yield PersistedObjectSpace(store, _at=store.reader(epoch=self._at(store, self.epoch)))
+
+    def _at(self, store: CheckpointStore, epoch: int | None) -> int | None:
+        """Return the epoch to read a store at, ``None`` for its newest."""
+        # The cache of a shard stands at the epoch; its own last one is older where the shard has not changed since.
+        return epoch if self.is_file and (epoch or store.next_epoch() > 1) else None
+
+    def _columns_of(self, schema: TableSchema) -> StructType:
+        struct = schema.to_spark()
+        fields = {field["name"]: field for field in struct["fields"]}
+        names = self.columns or tuple(fields)
+        if missing := [name for name in names if name not in fields]:
+            raise ObjectSpaceError(f"table {self.name!r} has no column {missing[0]!r}: it has {', '.join(fields)}")
+        if len(set(names)) < len(names):
+            raise ObjectSpaceError(f"the option columns is {', '.join(names)}: expected each column once")
+        return StructType.fromJson({**struct, "fields": [fields[name] for name in names]})
+
+    def batches(self, shard: int, epoch: int, bounds: Bounds) -> Iterator[pa.RecordBatch]:
+        """Yield what one shard holds, of a table within bounds."""
+        with self.open(shard, epoch) as store:
+            at = self._at(store, epoch)
+            space = PersistedObjectSpace(store, _at=store.reader(epoch=at))
+            if self.kind == "table":
+                name = self.table_in(space)
+                if name is not None:
+                    table = StorageTable(store, name, self.columns, at)
+                    yield from _bounded(table, bounds) if bounds else table.to_batches(BATCH_ROWS)
+            elif self.kind == "kvt":
+                yield from _batched(_entries(space, self.name), _KEY_VALUE_ARROW)
+            elif (found := self.object_in(space)) is not None:
+                yield from _batched(((shard, *pair) for pair in _pairs(space.get(found))), _OBJECT_ARROW)
+
+    def spans(self, after: int, last: int) -> Iterator[Span]:
+        """Yield the epochs after one up to another, so that each has one number of shards.
+
+        Raises:
+            UnknownCheckpointError: epochs that the reader has not seen yet were collected.
+        """
+        if self.is_file:
+            return iter([Span(after + 1, last, 1)] if after < last else [])
+        return spans_of(self._chain(), after, last)
+
+    def changes(self, shard: int, first: int, last: int, *, is_whole: bool = False) -> Iterator[tuple[Any, ...]]:
+        """Yield (op, epoch, values of the columns) of each row that changed in the epochs from first to last.
+
+        Args:
+            shard: the number of the shard, which is the same one in all these epochs and the one before.
+            first: the first epoch.
+            last: the last epoch.
+            is_whole: whether all rows that are there at the first epoch count as new.
+
+        Raises:
+            UnknownCheckpointError: the epoch before the first is not kept any more.
+            CorruptStoreError: a run file is missing or damaged.
+        Time: O(rows of the runs of these epochs), and what the cache of the machine lacks before them.
+        """
+        if self.is_file:
+            return self._changes_of_file(first, last)
+        return self._changes_of_shard(shard, first if is_whole else first - 1, last, is_whole=is_whole)
+
+    def _changes_of_file(self, first: int, last: int) -> Iterator[tuple[Any, ...]]:
+        with self.open(0) as store:
+            epochs = [one.epoch for one in store.checkpoints() if first <= one.epoch <= last]
+            for epoch in dict.fromkeys(epochs):
+                yield from self._changes_at(store, epoch)
+
+    def _changes_of_shard(self, shard: int, before: int, last: int, *, is_whole: bool) -> Iterator[tuple[Any, ...]]:
+        chain = self._chain()
+        operator = self._operator(chain)
+        # Caches of its own: a feed and a pipeline on one machine would wait for each other, and be at other epochs.
+        plan = chain.operator_plan(operator, before, cache=str(cache_root() / "feeds"))
+        runs = chain.runs(operator, shard, before + 1, last)
+        with open_cache(plan, shard, () if is_whole else runs) as store:
+            if is_whole:
+                yield from self._rows(store, before)
+            for accepted in runs:
+                # One by one: a cache reads only its last states, and an image knows nothing of what led to it.
+                fold(store, plan.location, [accepted])
+                yield from self._changes_at(store, accepted.epoch)
+
+    def _rows(self, store: CheckpointStore, epoch: int) -> Iterator[tuple[Any, ...]]:
+        """Yield all rows of the table as changes of an epoch."""
+        name = self.table_in(PersistedObjectSpace(store))
+        for row in StorageTable(store, name, self.columns).scan() if name is not None else ():
+            yield ("+", epoch, *row)
+
+    def _changes_at(self, store: CheckpointStore, epoch: int) -> Iterator[tuple[Any, ...]]:
+        """Yield the changes of an epoch that a store has as a checkpoint of its own."""
+        name = self.table_in(PersistedObjectSpace(store, _at=store.reader(epoch=epoch)))
+        if name is None:
+            return
+        for change in StorageTable(store, name, self.columns, epoch).changes(epoch, epoch):
+            if change.old is not None:
+                yield ("-" if change.new is None else "U-", epoch, *change.old)
+            if change.new is not None:
+                yield ("+" if change.old is None else "U+", epoch, *change.new)
+
+    def _chain(self) -> Chain:
+        return Chain.open(location_at(self.path, self.storage))
+
+    def _operator(self, chain: Chain) -> str:
+        if chain.newest is None:
+            raise ObjectSpaceError(f"{self.path} has no epoch yet: read it when its query has published one")
+        names = sorted(name for name in chain.newest.lineage if name[0] != "$")
+        found = self.operator
+        if found is None:  # What a pipeline materialises is an operator of that name.
+            found = names[0] if len(names) == 1 else self.name if self.name in names else None
+        if found is None or found not in names:
+            raise ObjectSpaceError(
+                f"{self.path}: there is no operator {found or self.name!r}: expected the option operator, or something"
+                f" that has the name of its operator: there are {', '.join(names) or 'none'}"
+            )
+        return found
+
+
+_KEY_VALUE_ARROW = pa.schema(
+    {
+        "partition": pa.int32(),
+        "family": pa.string(),
+        "key": pa.binary(),
+        "version": pa.int64(),
+        "value": pa.binary(),
+    }
+)
+_CALLED, _MOST_NAMED = {"object": "object", "kvt": "key-value table"}, 20
+
+_OBJECT_ARROW = pa.schema([("shard", pa.int32()), ("key", pa.string()), ("value", pa.string())])
+
+
+def _batched(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    kept: list[tuple[Any, ...]] = []
+    for row in rows:
+        kept.append(row)
+        if len(kept) == BATCH_ROWS:
+            yield _batch(kept, schema)
+            kept = []
+    if kept:
+        yield _batch(kept, schema)
+
+
+def _batch(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _bounded(table: StorageTable, bounds: Bounds) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a table within bounds."""
+    rows = table.scan(bounds.prefix, bounds.lower, bounds.upper, bounds.inclusive)
+    columns = [table.schema.column(name) for name in table.columns]
+    while page := list(islice(rows, BATCH_ROWS)):
+        arrays = [array_of(values, column) for values, column in zip(zip(*page, strict=True), columns, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=table.arrow_schema())
+
+
+def _entries(space: PersistedObjectSpace, name: str) -> Iterator[tuple[Any, ...]]:
+    """Yield (partition, family, key, version, value) of a key-value table."""
+    for number, object_name in _parts_of(space, name):
+        for address, version, value in stored_entries(space.get_sorted_dictionary(object_name)):
+            family, key = split_table_key(address)
+            yield number, family, key, version, value
+
+
+def _parts_of(space: PersistedObjectSpace, name: str) -> Iterator[tuple[int, str]]:
+    """Yield the number and the object of each partition of a key-value table."""
+    middle = f"/kvt/{name}/"  # That of an operator of a user has the name of the operator before it.
+    for object_name in sorted(one for one in space if middle in f"/{one}"):
+        number = object_name.rpartition("/")[2]
+        if number.isdigit():
+            yield int(number), object_name
+
+
+def _pairs(target: Any) -> Iterator[tuple[str | None, str]]:
+    """Yield the keys and values of an object as JSON."""
+    for key, value in _contents(target):
+        plain = value.copy() if hasattr(value, "_describe") else value
+        yield None if key is None else key if isinstance(key, str) else _json(key), _json(plain)
+
+
+def _contents(target: Any) -> Iterable[tuple[Any, Any]]:
+    """Return the keys and values of an object: the places of what has an order, None for a single value."""
+    if isinstance(target, Tensor):
+        return _elements(target)
+    if isinstance(target, SparseArray):
+        return target.assigned()
+    if hasattr(target, "items"):
+        return target.items()  # type: ignore[no-any-return]
+    return [(None, target.value)] if hasattr(target, "value") else enumerate(target)
+
+
+def _elements(tensor: Tensor) -> Iterator[tuple[Any, Any]]:
+    """Yield the places and the elements of a tensor, a row of chunks at a time."""
+    if not tensor.shape:
+        yield None, tensor[()].item()
+        return
+    step, inner = tensor.chunks[0], [range(length) for length in tensor.shape[1:]]
+    for first in range(0, len(tensor), step):
+        rows = tensor[first : first + step]
+        places = product(range(first, first + len(rows)), *inner)
+        yield from zip(places if inner else range(first, first + len(rows)), rows.ravel().tolist(), strict=True)
+
+
+def _json(value: Any) -> str:
+    return orjson.dumps(codec.plain(value)).decode()
