@@ -2,22 +2,26 @@
 
 A held space goes on from where it is only where the runs that its shard is made of are those that it has seen, and the
 run that it saved last, if that was accepted. In every other case it is closed, and the shard is opened anew as a task
-would open it. So nothing depends on what is held but time.
+would open it. So nothing depends on what is held but time, and none is lost by what is taken over between two epochs.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Thread
 
 from checkpoint import Run
-from checkpoint.chain import AcceptedRun, OperatorPlan, ShardSaved, cache_root
+from checkpoint.chain import AcceptedRun, Manifest, OperatorPlan, ShardSaved, cache_root
 from checkpoint.chain.plan import fingerprint_of
 from objectspace import PersistedObjectSpace
 from objectspace.spark.executor import open_shard, save_shard_run
+
+LOG = logging.getLogger("objectspace.spark")
 
 HELD_EPOCHS = 256
 """After how many epochs a space is opened anew: each operator that was opened on one leaves a little behind."""
@@ -46,14 +50,17 @@ class _Held:
         self.epochs += 1
         if self.epochs > HELD_EPOCHS:
             return False
-        if self.run is None or self.saved is None:
-            return wanted == self.seen
-        if wanted != [*self.seen, (self.saved.epoch, self.saved.digest)]:
-            return False
-        self.space.store.apply(self.run, self.saved.epoch)
-        self.space.on_saved()
-        self.seen, self.run, self.saved = wanted, None, None
-        return True
+        if self.saved is not None and wanted == [*self.seen, (self.saved.epoch, self.saved.digest)]:
+            self.take_over()
+        return self.saved is None and wanted == self.seen
+
+    def take_over(self) -> None:
+        """Make the run that was saved, and that was accepted, part of what the space goes on from."""
+        if self.run is not None and self.saved is not None:
+            self.space.store.apply(self.run, self.saved.epoch)
+            self.space.on_saved()
+            self.seen = [*self.seen, (self.saved.epoch, self.saved.digest)]
+            self.run = self.saved = None
 
 
 class HeldShards:
@@ -90,6 +97,32 @@ class HeldShards:
                 self.release()
         self._doze()
 
+    def accepted(self, manifest: Manifest) -> Thread:
+        """Begin to take over what an epoch has accepted, while Spark gets ready for the next one.
+
+        Whatever becomes of that: what was not taken over when the next epoch begins is taken over then, or the shard is
+        opened anew.
+
+        Args:
+            manifest: that of the epoch.
+
+        Returns:
+            the thread that does it.
+        """
+        files = {run.file for run in manifest.runs}
+        thread = Thread(target=self._take_over, args=(files,), name="objectspace-held", daemon=True)
+        thread.start()
+        return thread
+
+    def _take_over(self, files: Collection[str]) -> None:
+        try:
+            with self.turn():
+                for held in self._held.values():
+                    if held.saved is not None and held.saved.file in files:
+                        held.take_over()
+        except Exception as error:
+            LOG.info("a shard that the driver keeps open could not go on, and is opened anew: %s", error)
+
     def release(self) -> None:
         """Close all shards, at the end of the turn where there is one. May be done twice."""
         self._is_leaving = True
@@ -106,6 +139,7 @@ class HeldShards:
 
     def _doze(self) -> None:
         """Close the shards after a while in which nobody works with them: their query may have ended unnoticed."""
+        self._wake()
         self._timer = threading.Timer(IDLE_SECONDS, self.release)
         self._timer.daemon = True
         self._timer.start()

@@ -264,6 +264,8 @@ class Pipeline(Builder):
             progress = EpochProgress.of(manifest)
             self._watch.progress.append(progress)
             self.driver.note(progress)
+            if progress.in_driver:
+                self.driver.shards.accepted(manifest)
             LOG.info("%s", progress)
             self.upkeep.published(manifest.epoch)
         return manifest

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import logging
 import math
+import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from itertools import cycle
 from operator import methodcaller
@@ -18,7 +20,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from checkpoint import CheckpointError, CheckpointKind, CorruptStoreError
-from checkpoint.chain import AcceptedRun, Chain, EpochPlan, OperatorPlan, SourcePosition, location_at
+from checkpoint.chain import AcceptedRun, Chain, EpochPlan, Manifest, OperatorPlan, SourcePosition, location_at
 from checkpoint.session import PAGE_BYTES
 from objectspace.operators import Node, col, count, max_, sum_
 from objectspace.operators import Operator as LocalOperator
@@ -225,8 +227,74 @@ def test_a_query_that_ends_leaves_no_shard_open(spark: SparkSession, make_pipeli
     assert any(places(pipeline))
     assert len(pipeline.driver.shards) == 3
     query.stop()
-    assert len(pipeline.driver.shards) == 0
+    wait_for(lambda: not len(pipeline.driver.shards))
     assert kept(pipeline) == expected(batches)
+
+
+def wait_for(is_so: Callable[[], bool]) -> None:
+    """Wait until something is so that another thread does."""
+    end = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def held_pair(tmp_path: Path) -> tuple[Chain, HeldShards]:
+    """Return a chain with an epoch that two held shards have saved, and these."""
+    chain, shards = Chain.open_or_create(location_at(tmp_path / "space"), 2), HeldShards()
+    publish_held(chain, shards, 0, tmp_path)
+    return chain, shards
+
+
+def publish_held(chain: Chain, shards: HeldShards, number: int, tmp_path: Path) -> Manifest:
+    """Publish an epoch in which each held shard counts one more."""
+    plan = chain.begin(SourcePosition("q", number), ["op"], cache=str(tmp_path / "cache"))
+    assert plan is not None
+    one, saved = plan.operators["op"], []
+    for shard in range(2):
+        with shards.turn(), shards.open(one, shard) as space:
+            counts = space.get_or_create_dictionary("counts")
+            assert dict(counts) == dict.fromkeys(range(number), shard)
+            counts[number] = shard
+            saved.append(shards.save(one, space, shard))
+    return chain.publish(plan, {"op": saved})
+
+
+def test_what_an_epoch_accepted_is_taken_over_before_the_next_one_begins(tmp_path: Path) -> None:
+    chain, shards = held_pair(tmp_path)
+    assert chain.newest is not None
+    shards.accepted(chain.newest).join()
+    held_now = {key: (one.space, one.run) for key, one in shards._held.items()}
+    assert [run for _, run in held_now.values()] == [None, None]
+    for number in (1, 2):
+        shards.accepted(publish_held(chain, shards, number, tmp_path)).join()
+    assert all(shards._held[key].space is space for key, (space, _) in held_now.items()), "none was opened anew"
+    shards.release()
+
+
+def test_what_cannot_be_taken_over_is_opened_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "objectspace.spark")
+    chain, shards = held_pair(tmp_path)
+    assert chain.newest is not None
+    with monkeypatch.context() as failing:
+        failing.setattr(held._Held, "take_over", _fail)
+        shards.accepted(chain.newest).join()
+    assert len(shards) == 0
+    assert "could not go on, and is opened anew: the power failed" in caplog.text
+    publish_held(chain, shards, 1, tmp_path)
+    shards.release()
+
+
+def test_what_was_not_accepted_is_not_taken_over(tmp_path: Path) -> None:
+    chain, shards = held_pair(tmp_path)
+    assert chain.newest is not None
+    other = replace(chain.newest, runs=())
+    shards.accepted(other).join()
+    assert all(one.run is not None for one in shards._held.values())
+    publish_held(chain, shards, 1, tmp_path)
+    shards.release()
 
 
 def trained(rows: int = 10, work_ms: float = 200, most_rows: int = DRIVER_ROWS, row_bytes: int = 20) -> Placement:
