@@ -1,6 +1,7 @@
 """Chains: state as run files and manifests at a location that every machine reaches.
 
-A location holds ``space.json``, which founds the space; ``run/<uuid>.parquet``, one private file for each saved shard;
+A location holds ``space.json``, which founds the space; ``run/<uuid>.parquet``, one private file for each saved shard
+(``run/<uuid>.division`` where a rescale says which others a shard is made of);
 and ``manifest/<epoch>.json``, published with put-if-absent, which names the run files that count. A driver opens a
 ``Chain``, begins an epoch, lets every shard save a run, and publishes; ``chain.collect()`` removes what no kept epoch
 needs.
@@ -18,9 +19,12 @@ True
 """
 
 from checkpoint.chain.beside import collect_beside, write_image_beside
-from checkpoint.chain.cache import cache_root, catch_up, fold, open_cache, scratch_folder, write_image
+from checkpoint.chain.cache import open_cache, write_image
 from checkpoint.chain.chain import Chain, SpaceFile
 from checkpoint.chain.collect import Collected
+from checkpoint.chain.division import Division, Part, write_division
+from checkpoint.chain.folders import cache_root, scratch_folder
+from checkpoint.chain.folding import catch_up, fold
 from checkpoint.chain.location import LocalLocation, Location, RemoteLocation, location_at
 from checkpoint.chain.manifest import FORMAT_VERSION, AcceptedRun, Manifest, SourcePosition
 from checkpoint.chain.plan import EpochPlan, Lineage, OperatorPlan, ShardSaved, save_run
@@ -32,6 +36,7 @@ __all__ = [
     "AcceptedRun",
     "Chain",
     "Collected",
+    "Division",
     "EpochPlan",
     "EpochReceipt",
     "Lineage",
@@ -39,6 +44,7 @@ __all__ = [
     "Location",
     "Manifest",
     "OperatorPlan",
+    "Part",
     "RemoteLocation",
     "ShardSaved",
     "SourcePosition",
@@ -55,6 +61,7 @@ __all__ = [
     "receipts",
     "save_run",
     "scratch_folder",
+    "write_division",
     "write_image",
     "write_image_beside",
     "write_run",

@@ -25,7 +25,6 @@ from checkpoint.chain.collect import (
 )
 from checkpoint.chain.location import Location
 from checkpoint.chain.manifest import (
-    FORMAT_VERSION,
     PLAIN_FORMAT,
     AcceptedRun,
     Manifest,
@@ -320,7 +319,7 @@ class Chain:
     def publish_rescaled(
         self, plan: EpochPlan, saved: Mapping[str, Sequence[ShardSaved]], shards: int, metrics: Mapping[str, float]
     ) -> Manifest:
-        """Commit an epoch in which every operator has another number of shards, each written as a complete image.
+        """Commit an epoch in which every operator has another number of shards, each begun anew.
 
         Args:
             plan: the plan of the epoch, with all operators of the space; its source is the one committed last.
@@ -329,7 +328,7 @@ class Chain:
             metrics: figures about the epoch.
 
         Raises:
-            CheckpointError: an operator or shard has no message, or a run is no complete image; nothing is published.
+            CheckpointError: an operator or shard has no message, or a run is no image or division; nothing changes.
             FencedError: another driver has published this epoch.
         Dirties: one new manifest.
         """
@@ -337,7 +336,7 @@ class Chain:
             require_one_each(operator, shards, saved.get(operator, ()))
         if any(one.run and one.run.kind is not CheckpointKind.FULL for each in saved.values() for one in each):
             raise CheckpointError(
-                f"space at {self.location.url}: new shards begin with complete images: write full runs"
+                f"space at {self.location.url}: new shards begin with complete images, or divisions: write full runs"
             )
         return self._publish(plan, saved, metrics, shards)
 
@@ -365,7 +364,8 @@ class Chain:
         """Tell whether an image takes the place of the first runs that make up its shard at an epoch."""
         lineage = self.lineage(image.operator, image.shard, base) if image.shard < self.shards else ()
         until = [run for run in lineage if run.epoch <= image.epoch]
-        return image.epoch <= base and len(until) > 1 and standing(fingerprint_of(until)) == image.replaces
+        is_worth_it = len(until) > 1 or any(run.is_division for run in until)
+        return image.epoch <= base and is_worth_it and standing(fingerprint_of(until)) == image.replaces
 
     def collect(
         self, grace_seconds: float = 86_400, keep_epochs: int = 16, keep_files: Iterable[str] = ()
@@ -404,7 +404,7 @@ class Chain:
             return Collected(floor, 0, remove_runs(self.location, listed, set(), grace_seconds), 0)
         kept = [self.manifest(epoch) for epoch in range(floor, self._epoch + 1)]
         first = first_needed(kept[0])
-        needed = needed_runs(kept, kept[0], (self._step(epoch, floor) for epoch in range(first, floor)))
+        needed = needed_runs(self.location, kept, (self._step(epoch, floor) for epoch in range(first, floor)))
         if floor > self._floor:
             raise_floor(self.location, floor, self.incarnation)
             self._floor = floor
@@ -475,7 +475,7 @@ class Chain:
             time=datetime.now(UTC).isoformat(timespec="milliseconds"),
             metrics=metrics,
         )
-        return manifest if manifest.is_plain else replace(manifest, format=FORMAT_VERSION)
+        return replace(manifest, format=manifest.own_format)
 
     def _begins_after(
         self, before: Manifest | None, runs: Sequence[AcceptedRun], images: Sequence[AcceptedRun], shards: int

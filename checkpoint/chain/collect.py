@@ -8,9 +8,10 @@ one that is said to be gone; collecting again finishes the work.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from checkpoint.chain.division import with_parts
 from checkpoint.chain.location import Location
 from checkpoint.chain.manifest import AcceptedRun, Manifest, seal
 
@@ -62,16 +63,20 @@ def raise_floor(location: Location, epoch: int, incarnation: str) -> None:
             location.delete(file_name(FLOORS, lower))
 
 
-def needed_runs(kept: Iterable[Manifest], floor: Manifest, older: Iterable[Manifest]) -> set[str]:
-    """Return the names of the run files that the kept epochs need.
+def needed_runs(location: Location, kept: Sequence[Manifest], older: Iterable[Manifest] = ()) -> dict[str, AcceptedRun]:
+    """Return the run files that some epochs need, by their names.
 
     Args:
-        kept: the manifests of the kept epochs.
-        floor: the first of them.
-        older: the manifests before it that its lineages begin in.
+        location: where they lie.
+        kept: the manifests of these epochs, oldest first.
+        older: those before that the lineages of the first one begin in.
+
+    Raises:
+        CorruptStoreError: a division that they name is missing or damaged.
     """
-    needed = {run.file for manifest in kept for run in manifest.files}
-    return needed | {run.file for manifest in older for run in manifest.runs if _is_in_lineage(run, floor)}
+    named = [run for manifest in kept for run in manifest.files]
+    named += [run for manifest in older for run in manifest.runs if _is_in_lineage(run, kept[0])]
+    return {run.file: run for run in with_parts(location, named)}
 
 
 def first_needed(floor: Manifest) -> int:
@@ -86,7 +91,7 @@ def published_at(location: Location, epoch: int) -> float:
 
 
 def remove_runs(
-    location: Location, listed: Iterable[str], needed: set[str], grace_seconds: float, published: float = 0
+    location: Location, listed: Iterable[str], needed: Collection[str], grace_seconds: float, published: float = 0
 ) -> int:
     """Remove the run files that are not needed and older than the grace period, and return how many these were.
 

@@ -18,11 +18,17 @@ import orjson
 from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.run import CheckpointKind
 
-FORMAT_VERSION = 2
-"""The newest format of manifests that this version reads."""
+FORMAT_VERSION = 3
+"""The newest format of manifests that this version reads: that of those that name divisions."""
+
+CARRIED_FORMAT = 2
+"""That of manifests some of whose lineages begin with several runs, or with an image of an older epoch."""
 
 PLAIN_FORMAT = 1
 """That of spaces, and of manifests whose lineages begin with nothing but full runs and images of their epochs."""
+
+DIVISION = ".division"
+"""How the names of files end that are divisions."""
 
 _LAYOUT = orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2
 
@@ -56,6 +62,11 @@ class AcceptedRun:
     bytes: int
     file_bytes: int
     replaces: str = ""
+
+    @property
+    def is_division(self) -> bool:
+        """Whether it has no rows of its own, but says how those of other shards are divided."""
+        return self.file.endswith(DIVISION)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -144,7 +155,14 @@ class Manifest:
         return _by_shard(self.images)
 
     @property
-    def is_plain(self) -> bool:
+    def own_format(self) -> int:
+        """The oldest format that says what it says."""
+        if any(run.is_division for run in self.files):
+            return FORMAT_VERSION
+        return PLAIN_FORMAT if self._is_plain else CARRIED_FORMAT
+
+    @property
+    def _is_plain(self) -> bool:
         """Whether each lineage begins with a full run, or an image of its epoch."""
         places = [(run.operator, run.shard) for run in self.images]
         begins = [self.lineage.get(operator, [])[shard:][:1] for operator, shard in places]
@@ -204,7 +222,7 @@ class Manifest:
             known = all(type(begin) is int and 0 <= begin <= self.epoch for begin in begins)
             if len(begins) != self.shards or not known:
                 raise ValueError(f"{self.shards} shards of {operator!r} begin with the epochs {begins}")
-        if (self.format == PLAIN_FORMAT) is not self.is_plain:
+        if self.format != self.own_format:
             raise ValueError(f"it has format {self.format}, and lineages as of another one")
         for run in self.files:
             # Whoever copies a space writes the file under this name.

@@ -61,8 +61,12 @@ class OperatorPlan:
     def is_image_due(self, shard: int) -> bool:
         """Tell whether the differential runs of a shard are many, and outweigh the image that they start from.
 
-        Where they are few, and yet too many to be carried on, one is due after many epochs.
+        Where they are few, and yet too many to be carried on, one is due after many epochs. Where they start from a
+        division, one is due at once: those who open the shard need not read others then.
         """
+        return any(run.is_division for run in self.lineages[shard][:1]) or self._is_long(shard)
+
+    def _is_long(self, shard: int) -> bool:
         lineage = self.lineages[shard]
         if MOST_CARRIED < len(lineage) <= self.full_after:
             return self.epoch - lineage[0].epoch > _SELDOM * self.full_after
@@ -78,7 +82,7 @@ class OperatorPlan:
         lineage = self.lineages[shard]
         if not lineage:
             return CheckpointKind.FULL
-        due = self.is_image_due(shard) or len(lineage) > min(_SELDOM * self.full_after, MOST_RUNS)
+        due = self._is_long(shard) or len(lineage) > min(_SELDOM * self.full_after, MOST_RUNS)
         return CheckpointKind.FULL if due else CheckpointKind.DIFFERENTIAL
 
 

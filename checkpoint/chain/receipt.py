@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
 from checkpoint.chain.chain import Chain
-from checkpoint.chain.runfile import read_run
+from checkpoint.chain.folding import rows_of
 from checkpoint.run import (
     CheckpointKind,
     ItemRow,
@@ -59,7 +59,7 @@ def receipts(chain: Chain) -> Iterator[EpochReceipt]:
             shards, count = {}, manifest.shards
         for accepted in manifest.runs:
             sizes = shards.setdefault((accepted.operator, accepted.shard), _Sizes())
-            sizes.apply(read_run(chain.location, accepted))
+            sizes.apply(rows_of(chain.location, accepted))
         yield EpochReceipt(
             epoch=manifest.epoch,
             batch=manifest.source.batch,
@@ -81,7 +81,7 @@ def _sizes_before(chain: Chain) -> dict[tuple[str, int], _Sizes]:
                 sizes = shards.setdefault((operator, shard), _Sizes())
                 for accepted in chain.lineage(operator, shard, chain.first_epoch):
                     if accepted.epoch < chain.first_epoch:
-                        sizes.apply(read_run(chain.location, accepted))
+                        sizes.apply(rows_of(chain.location, accepted))
     return shards
 
 

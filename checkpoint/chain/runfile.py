@@ -126,7 +126,7 @@ def read_run(location: Location, accepted: AcceptedRun) -> Run:
         CorruptStoreError: the file is missing, or not byte for byte what was accepted.
         CheckpointError: the location cannot be read, or the file has a newer format.
     """
-    data, place = _checked(location, accepted)
+    data, place = checked(location, accepted)
     run = decode_run(data, place)
     _require_kind(run.kind, accepted, place)
     return run
@@ -139,7 +139,7 @@ def read_pages(location: Location, accepted: AcceptedRun) -> Iterator[Page]:
         CorruptStoreError: the file is missing, or not byte for byte what was accepted.
         CheckpointError: the location cannot be read, or the file has a newer format.
     """
-    data, place = _checked(location, accepted)
+    data, place = checked(location, accepted)
     file, kind, template = _opened(data, place)
     try:
         for batch in file.iter_batches(_PAGE_ROWS, use_threads=False):
@@ -157,8 +157,12 @@ def _require_kind(kind: CheckpointKind, accepted: AcceptedRun, place: str) -> No
         raise CorruptStoreError(f"{place} holds a {kind} run, and its manifest names a {accepted.kind} one")
 
 
-def _checked(location: Location, accepted: AcceptedRun) -> tuple[bytes, str]:
-    """Return the bytes of a file, which are what was accepted, and how an error calls it."""
+def checked(location: Location, accepted: AcceptedRun) -> tuple[bytes, str]:
+    """Return the bytes of a file, which are what was accepted, and how an error calls it.
+
+    Raises:
+        CorruptStoreError: the file is missing, or not byte for byte what was accepted.
+    """
     data = location.read(accepted.file)
     place = f"run file {accepted.file} of {location.url} (epoch {accepted.epoch}, {accepted.operator}/{accepted.shard})"
     if data is None:

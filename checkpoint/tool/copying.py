@@ -61,9 +61,7 @@ def fork_space(chain: Chain, target: str, epoch: int, names: Sequence[str], show
     kept = [chain.manifest(number) for number in range(chain.first_epoch, epoch + 1)]
     first = first_needed(kept[0])
     older = [chain._step(number, kept[0].epoch) for number in range(first, kept[0].epoch)]
-    needed = needed_runs(kept, kept[0], older)
-    named = [run for manifest in [*older, *kept] for run in manifest.files if run.file in needed]
-    runs = list({run.file: run for run in named}.values())
+    runs = list(needed_runs(chain.location, kept, older).values())
     with _founded(target) as location:
         for done, run in enumerate(runs):
             show(done, len(runs))
@@ -76,7 +74,7 @@ def fork_space(chain: Chain, target: str, epoch: int, names: Sequence[str], show
         if deletions:
             last = [write_run(location, run, *place, epoch + 1) for place, run in deletions.items()]
             step = replace(kept[-1], epoch=epoch + 1, base=epoch, runs=tuple(last), metrics={})
-            kept.append(replace(step, incarnation=space.incarnation))
+            kept.append(replace(step, incarnation=space.incarnation, format=step.own_format))
             _put(location, kept[-1])
             runs += last
         _found(location, space)

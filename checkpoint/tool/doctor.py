@@ -146,20 +146,22 @@ def _leftovers(path: Path, advice: list[str]) -> list[str]:
 
 def _space(source: Source, advice: list[str]) -> Facts:
     from checkpoint.chain.collect import FLOORS, MANIFESTS, RUNS
+    from checkpoint.chain.division import with_parts
 
     chain = source.chain
     shards = source.shards()
     manifests = list(chain.manifests())
     lengths = [len(chain.lineage(operator, shard)) for operator, shard in shards] if chain.epoch else []
     files = chain.location.names(RUNS)
-    named = {run.file for manifest in manifests for run in manifest.files}
-    named |= {
-        run.file
+    runs = [run for manifest in manifests for run in manifest.files]
+    runs += [
+        run
         for manifest in manifests[:1]  # what came before it is part of what it reads
         for operator in manifest.lineage
         for shard in range(manifest.shards)
         for run in chain.lineage(operator, shard, manifest.epoch)
-    }
+    ]
+    named = {run.file for run in with_parts(chain.location, runs)}
     leftovers = chain.location.leftovers(("", FLOORS, MANIFESTS, RUNS))
     facts: Facts = {
         "incarnation": chain.incarnation,

@@ -17,10 +17,11 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 from checkpoint import Run, RunWriter
 from checkpoint.chain import OperatorPlan, ShardSaved, open_cache, save_run
 from objectspace import PersistedObjectSpace
+from objectspace.division.keyed import KeyedBy
 from objectspace.errors import ObjectSpaceError
 from objectspace.relational import seal_tables
 from objectspace.space import CACHE_SLOTS
-from objectspace.spark.routes import KeyedBy, note_keyed, require_operator
+from objectspace.spark.routes import note_keyed, require_operator
 
 Process = Callable[[Iterator[pa.RecordBatch], PersistedObjectSpace], None]
 """What an operator does with the rows of its shard in one epoch: read them, and change objects of the space.

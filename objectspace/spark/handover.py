@@ -16,19 +16,18 @@ from uuid import uuid4
 
 import orjson
 import pyarrow as pa
-from xxhash import xxh64_intdigest
 
 from checkpoint import CorruptStoreError
 from checkpoint.chain import Location, ShardSaved
 from checkpoint.chain.collect import HANDOVER
 from objectspace import codec
+from objectspace.division.vnodes import Router, owner_of, vnode_router
 from objectspace.operators.canonical import dictionary_keys
 from objectspace.operators.chunks import unbroken
 from objectspace.operators.net import net_changes
-from objectspace.relational import Chunk, Column, DataType, Order, SchemaError, TableSchema, compacted
+from objectspace.relational import Chunk, Column, DataType, TableSchema, compacted
 from objectspace.relational.chunk import Op
-from objectspace.relational.keys import KeyEncoder
-from objectspace.relational.vnodes import VNODES, column_hasher
+from objectspace.relational.vnodes import VNODES
 from objectspace.spark.stages import Exit
 
 FOLDER = HANDOVER
@@ -144,30 +143,13 @@ class Outbox:
             self._kept.setdefault((number, shard), []).append(chunk)
 
 
-Router = Callable[[Sequence[Sequence[Any]]], list[int]]
-"""Gives the shards, or the vnodes, of rows."""
-
-
 def router(one: Exit) -> Router | None:
     """Return the function that says to which shards rows go; ``None`` where all go to the first."""
     if not one.keys or one.tasks == 1:
         return None
     vnodes = vnode_router(one.schema, [one.schema.place_of(name) for name in one.keys])
-    shards = [vnode * one.tasks // VNODES for vnode in range(VNODES)]
+    shards = [owner_of(vnode, one.tasks) for vnode in range(VNODES)]
     return lambda rows: list(map(shards.__getitem__, vnodes(rows)))
-
-
-def vnode_router(schema: TableSchema, places: Sequence[int]) -> Router:
-    """Return the function from rows to the vnodes of their values at some places; without any all are in the first."""
-    kinds = [schema.columns[place].type for place in places]
-    if not places:
-        return lambda rows: [0] * len(rows)
-    try:
-        vnodes = column_hasher(kinds)
-    except SchemaError:  # Spark hashes such a type in its own way: here the key counts as it is stored.
-        encode = KeyEncoder(kinds, [Order() for _ in kinds]).encode
-        return lambda rows: [xxh64_intdigest(encode([row[place] for place in places]), 42) >> 56 for row in rows]
-    return lambda rows: vnodes([[row[place] for row in rows] for place in places])
 
 
 def _divided(chunk: Chunk, route: Router) -> Mapping[int, Chunk]:

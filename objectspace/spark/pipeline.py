@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from checkpoint.chain import Chain, EpochPlan, Location, Manifest, OperatorPlan, ShardSaved, SourcePosition, location_at
 from objectspace import PersistedObjectSpace
+from objectspace.division.keyed import KeyedBy
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators import Pipeline as Builder
 from objectspace.operators import Stream
@@ -41,7 +42,7 @@ from objectspace.spark.offsets import offsets_of
 from objectspace.spark.placement import DRIVER_ROWS
 from objectspace.spark.progress import PHASES, EpochProgress, figures_of
 from objectspace.spark.query import PipelineQuery, Status, Watch
-from objectspace.spark.routes import KeyedBy, require_kind
+from objectspace.spark.routes import require_kind
 from objectspace.spark.shards import shard_expression
 from objectspace.spark.sinks import FrameFunction
 from objectspace.spark.stateful import Stateful, WholeEpoch

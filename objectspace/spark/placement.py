@@ -8,6 +8,7 @@ does alone; code of users runs in tasks, where it can neither end nor block the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from checkpoint.chain import EpochPlan
@@ -133,6 +134,7 @@ class Placement:
         self._losses, self._pause = 0, PAUSE
 
 
-def _state_bytes(plan: EpochPlan) -> int:
+def _state_bytes(plan: EpochPlan) -> float:
+    """Return the bytes of all run files; of a division, which tells nothing of its rows, without end."""
     lineages = (lineage for one in plan.operators.values() for lineage in one.lineages)
-    return sum(run.file_bytes for lineage in lineages for run in lineage)
+    return sum(math.inf if run.is_division else run.file_bytes for lineage in lineages for run in lineage)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from objectspace import PersistedObjectSpace
+from objectspace.division.keyed import KEYED, OPERATOR_NOTE, KeyedBy, noted_keyed
 from objectspace.operators import PipelineChangedError
 
 if TYPE_CHECKING:
@@ -21,33 +22,8 @@ ROUTES = "$routes"
 KINDS = "$kinds"
 """The dictionary that says of which types these columns are, of operators of users."""
 
-KEYED = "$keyed"
-"""The dictionary of a shard that says which of its objects are keyed by what routes the rows: ``KeyedBy`` by name."""
-
-
 SOURCES_NOTE = "$sources"
 """The dictionary that says at which place each source of a pipeline stands: to Spark a source is its place."""
-
-OPERATOR_NOTE = "$operator"
-"""The entry of ``$keyed`` that says what the operator is, whose state this is."""
-
-
-@dataclass(frozen=True)
-class KeyedBy:
-    """Where the keys of an object hold the values that its rows are routed by.
-
-    Args:
-        parts: how many parts a key has; one where it is no tuple.
-        places: the places of these values among the parts, in the order in which rows are routed by them.
-    """
-
-    parts: int
-    places: tuple[int, ...]
-
-    @classmethod
-    def whole(cls, parts: int) -> KeyedBy:
-        """Return what says that a key is these values and nothing else."""
-        return cls(parts, tuple(range(parts)))
 
 
 def note_routes(space: PersistedObjectSpace, plan: Plan) -> None:
@@ -86,12 +62,6 @@ def note_keyed(space: PersistedObjectSpace, keyed: Mapping[str, KeyedBy]) -> Non
         for name in known.keys() - wanted.keys():
             del notes[name]
         notes.update({name: asdict(one) for name, one in wanted.items()})
-
-
-def noted_keyed(space: PersistedObjectSpace) -> dict[str, KeyedBy]:
-    """Return what ``note_keyed`` has noted."""
-    stored = space.get_dictionary(KEYED).items() if KEYED in space else ()
-    return {name: KeyedBy(known["parts"], tuple(known["places"])) for name, known in stored if name != OPERATOR_NOTE}
 
 
 def require_operator(space: PersistedObjectSpace, name: str, does: str) -> None:

@@ -9,50 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import xxhash
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 from pyspark.sql.types import BinaryType, IntegralType, StringType, StructType
 
+from objectspace.division.vnodes import VNODES, hash_of, shard_of, vnode_of
 from objectspace.errors import ObjectSpaceError
 
-VNODES = 256
-"""The number of virtual nodes, which never changes; shards own ranges of them."""
-
-_SEED = 42
-
-KeyPart = str | bytes | int | None
-
-
-def hash_of(*key: KeyPart) -> int:
-    """Return the hash of a key, unsigned, 64 bits.
-
-    >>> hex(hash_of("UA"))
-    '0xf88ec363da504497'
-    """
-    state = _SEED
-    for part in key:
-        if part is not None:  # Spark passes over a null
-            state = xxhash.xxh64_intdigest(_bytes_of(part), seed=state)
-    return state
-
-
-def vnode_of(*key: KeyPart) -> int:
-    """Return the vnode of a key, 0 to 255."""
-    return hash_of(*key) >> 56
-
-
-def shard_of(shards: int, *key: KeyPart) -> int:
-    """Return the shard of a key.
-
-    Args:
-        shards: the number of shards, 1 to 256.
-        key: the columns of the key: text, bytes, whole numbers of at most 64 bits, or None.
-
-    >>> [shard_of(4, carrier) for carrier in ("AA", "DL", "UA", None)]
-    [0, 0, 3, 0]
-    """
-    return vnode_of(*key) * shards // VNODES
+__all__ = ["VNODES", "hash_of", "shard_expression", "shard_of", "vnode_of"]
 
 
 def shard_expression(schema: StructType, key: Sequence[str], shards: int) -> Column:
@@ -83,9 +47,3 @@ def _hashable(schema: StructType, name: str) -> str:
     raise ObjectSpaceError(
         f"key column {name}: expected text, binary or a whole number, found {kind.simpleString()}: cast it to one"
     )
-
-
-def _bytes_of(part: str | bytes | int) -> bytes:
-    if isinstance(part, str):
-        return part.encode()
-    return part if isinstance(part, bytes) else part.to_bytes(8, "little", signed=True)

@@ -17,12 +17,13 @@ from pyspark.sql.types import StructType
 
 from checkpoint import FencedError
 from checkpoint.chain import Chain, OperatorPlan, ShardSaved, SourcePosition, collect_beside, location_at
+from objectspace.division.keyed import KeyedBy
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators import Materialize
 from objectspace.relational import Chunk, TableSchema
 from objectspace.spark.executor import current_shard, open_shard, save_shard
 from objectspace.spark.handover import router, settled, together
-from objectspace.spark.routes import KeyedBy, note_keyed, require_kind
+from objectspace.spark.routes import note_keyed, require_kind
 from objectspace.spark.stages import Exit
 from objectspace.spark.storage import absolute, require_known, storage_options
 from objectspace.spark.upkeep import Retention

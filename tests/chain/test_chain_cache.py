@@ -10,7 +10,7 @@ import pytest
 
 from checkpoint import CheckpointError, CheckpointStore, CorruptStoreError, Run
 from checkpoint.chain import Chain, Location, OperatorPlan, catch_up, fold, location_at, open_cache
-from checkpoint.chain.cache import _sweep, scratch_folder
+from checkpoint.chain.folders import scratch_folder, sweep
 from checkpoint.session import PAGE_BYTES
 from objectspace import PersistedObjectSpace
 
@@ -218,7 +218,7 @@ def test_caches_that_nobody_opens_go(chain: Chain, publish: Publisher, tmp_path:
         path.touch()
     for path in (past / "old.db", past / "private-dead", scratch):
         os.utime(path, (1, 1))
-    _sweep.cache_clear()
+    sweep.cache_clear()
     _open(Chain.open_or_create(location_at(tmp_path / "another"), 1), tmp_path)
     assert [path.name for path in past.iterdir()] == ["young.db"]
     assert kept.exists()
@@ -231,7 +231,7 @@ def test_a_scratch_folder_is_gone_afterwards_and_old_ones_with_it(
     monkeypatch.setenv("OBJECTSPACE_CACHE", str(tmp_path / "cache"))
     (tmp_path / "cache" / "private-dead").mkdir(parents=True)
     os.utime(tmp_path / "cache" / "private-dead", (1, 1))
-    _sweep.cache_clear()
+    sweep.cache_clear()
     with scratch_folder() as folder:
         (folder / "x.db").touch()
         assert [*(tmp_path / "cache").iterdir()] == [folder]

@@ -17,7 +17,7 @@ from checkpoint.chain import (
     AcceptedRun,
     Chain,
     Location,
-    cache,
+    folding,
     location_at,
     open_cache,
     read_run,
@@ -101,7 +101,7 @@ def test_differential_runs_go_by_too(monkeypatch: pytest.MonkeyPatch, location: 
 def test_a_cache_that_folds_pages_is_the_cache(
     publish: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache, "PAGED_SLOTS", 2)
+    monkeypatch.setattr(folding, "PAGED_SLOTS", 2)
     chain = Chain.open_or_create(location_at(tmp_path / "space"), 1)
     for number in range(6):
         publish(chain, {f"k{n}": n + number for n in range(number)})

@@ -143,7 +143,7 @@ def test_more_epochs_at_once_than_a_cache_keeps_states(space: Space) -> None:
 def test_the_same_epochs_are_read_again_without_the_run_files(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
     with_image(space)
     first = [space.read(0, 2), space.read(2, 5)]
-    monkeypatch.setattr("checkpoint.chain.cache.read_run", lambda *_: pytest.fail("the cache has it"))
+    monkeypatch.setattr("checkpoint.chain.folding.read_run", lambda *_: pytest.fail("the cache has it"))
     assert [space.read(0, 2), space.read(2, 5)] == first
 
 

@@ -1,0 +1,150 @@
+"""Divisions: what the manifest of a rescale names of a new shard in the place of its rows.
+
+The file of a division names the runs of the shards that the new one gets its rows from, and the rule that tells which
+are its own. Nobody has written these rows anew: who opens the shard reads them from those runs, until an image of it is
+due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+from uuid import uuid4
+
+from checkpoint.chain.location import Location
+from checkpoint.chain.manifest import DIVISION, AcceptedRun, seal, unseal
+from checkpoint.chain.plan import Lineage
+from checkpoint.chain.runfile import checked, checksum
+from checkpoint.errors import CheckpointError, CorruptStoreError
+from checkpoint.run import CheckpointKind
+
+DIVIDER = "objectspace.division"
+"""The module whose ``divide`` knows what rows mean. It stands above this package, and is looked for when needed."""
+
+DIVISION_FORMAT = 1
+"""The format of the files, and of what a divider makes of them: to the last object id the same for ever."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the shards that a division is made of.
+
+    Args:
+        shard: its number.
+        lineage: its runs, a full one first.
+    """
+
+    shard: int
+    lineage: Lineage
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Return the part that ``dataclasses.asdict`` has made a dictionary of."""
+        return cls(values["shard"], tuple(map(AcceptedRun.from_dict, values["lineage"])))
+
+
+@dataclass(frozen=True)
+class Division:
+    """How the rows of a new shard are found.
+
+    Args:
+        operator: the name of the operator.
+        shard: the number of the new shard.
+        shards: how many there are from now on.
+        before: how many there were.
+        parts: those of them that own any of its vnodes, with their runs.
+        rule: how the divider tells rows apart.
+    """
+
+    operator: str
+    shard: int
+    shards: int
+    before: int
+    parts: tuple[Part, ...]
+    rule: Mapping[str, Any]
+
+    def to_json(self) -> bytes:
+        """Return the file of the division."""
+        return seal({**asdict(self), "format": DIVISION_FORMAT})
+
+    @classmethod
+    def from_json(cls, data: bytes, place: str) -> Self:
+        """Return the division in a file.
+
+        Args:
+            data: the bytes of the file.
+            place: how an error calls the file.
+
+        Raises:
+            CorruptStoreError: the file is damaged.
+            CheckpointError: the file has a newer format.
+        """
+        values = unseal(data, place, DIVISION_FORMAT)
+        try:
+            del values["format"]
+            return cls(**{**values, "parts": tuple(map(Part.from_dict, values["parts"]))})
+        except (TypeError, ValueError, KeyError) as error:
+            raise CorruptStoreError(f"{place} is no division ({error}): restore it from a backup") from error
+
+
+def write_division(location: Location, division: Division, epoch: int) -> AcceptedRun:
+    """Write a division into a private file, and return what a manifest says of it.
+
+    Args:
+        location: where the chain lies.
+        division: what to write.
+        epoch: the epoch that begins with it.
+
+    Raises:
+        CheckpointError: the location cannot be written.
+    Dirties: one new file, which nothing names yet.
+    """
+    data, name = division.to_json(), f"run/{uuid4().hex}{DIVISION}"
+    location.write(name, data)
+    found = checksum(data)
+    return AcceptedRun(
+        operator=division.operator,
+        shard=division.shard,
+        epoch=epoch,
+        file=name,
+        kind=CheckpointKind.FULL,
+        digest=found,
+        checksum=found,
+        slots=0,
+        bytes=0,
+        file_bytes=len(data),
+    )
+
+
+def read_division(location: Location, accepted: AcceptedRun) -> Division:
+    """Return an accepted division.
+
+    Args:
+        location: where the chain lies.
+        accepted: what the manifest says of it.
+
+    Raises:
+        CorruptStoreError: the file is missing, or not byte for byte what was accepted.
+        CheckpointError: the location cannot be read, or the file has a newer format.
+    """
+    data, place = checked(location, accepted)
+    division = Division.from_json(data, place)
+    if (division.operator, division.shard) != (accepted.operator, accepted.shard):
+        raise CheckpointError(f"{place} divides {division.operator}/{division.shard}: restore it from a backup")
+    return division
+
+
+def with_parts(location: Location, runs: Iterable[AcceptedRun]) -> Iterator[AcceptedRun]:
+    """Yield some runs, and those that the divisions among them are made of, each once.
+
+    Raises: as ``read_division``.
+    """
+    waiting, seen = [*runs], set[str]()
+    while waiting:
+        run = waiting.pop()
+        if run.file not in seen:
+            seen.add(run.file)
+            yield run
+            if run.is_division:
+                waiting += [one for part in read_division(location, run).parts for one in part.lineage]

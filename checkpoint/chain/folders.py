@@ -1,0 +1,85 @@
+"""Folders of a machine for files that can be made again: its caches, and what is of use for a moment only."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+
+from checkpoint.errors import CheckpointError
+
+KEPT_SECONDS = 7 * 86_400
+"""How long a cache is kept that nobody opens: that of a space or an operator that is gone, or of a task that died."""
+
+LONGEST_NAME = 160
+"""How many characters of the name of an operator the name of a folder has; file systems take 255 bytes."""
+
+
+def cache_root() -> Path:
+    """Return the folder of this machine's caches: ``$OBJECTSPACE_CACHE``, or the user's own in the temporary one."""
+    named = os.environ.get("OBJECTSPACE_CACHE")
+    return Path(named) if named else Path(tempfile.gettempdir()) / f"objectspace-{os.getuid()}"
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Make a folder beside the caches of this machine, for files that are of no use afterwards, and remove it.
+
+    Raises:
+        CheckpointError: it cannot be made.
+    """
+    root = made(cache_root())
+    # What a process that was killed has left goes as old caches do.
+    sweep(root)
+    with tempfile.TemporaryDirectory(prefix="private-", dir=root, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+def folder_name(operator: str) -> str:
+    """Return a name that every file system takes; one that would be too long ends in a digest."""
+    plain = re.sub(r"[^A-Za-z0-9_-]", lambda match: f"%{ord(match[0]):02x}", operator)
+    if len(plain) <= LONGEST_NAME:
+        return plain
+    return f"{plain[: LONGEST_NAME - 33]}-{hashlib.blake2b(operator.encode(), digest_size=16).hexdigest()}"
+
+
+def made(folder: Path) -> Path:
+    """Return a folder of the caches, which is made where there is none.
+
+    Raises:
+        CheckpointError: it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise CheckpointError(
+            f"cache folder {folder}: {error.strerror}: set OBJECTSPACE_CACHE to a folder that can be written"
+        ) from error
+    return folder
+
+
+@cache
+def sweep(root: Path) -> None:
+    """Remove what nobody has opened for long: once a process, and only where caches lie."""
+    oldest = time.time() - KEPT_SECONDS
+    for pattern in ("*/*/*.db", "*/*/private-*", "private-*"):
+        with suppress(OSError):  # Another process sweeps, or removes what it is done with, at the same time.
+            for path in root.glob(pattern):
+                if path.stat().st_mtime < oldest:
+                    remove(path)
+
+
+def remove(path: Path) -> None:
+    """Remove a folder, or a store with the files beside it."""
+    for file in path.parent.glob(path.name + "*"):
+        if file.is_dir():
+            shutil.rmtree(file, ignore_errors=True)
+        else:
+            file.unlink(missing_ok=True)

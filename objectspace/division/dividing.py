@@ -1,0 +1,131 @@
+"""Dividing shards: the rows of a new one, taken from the shards that there were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+from checkpoint import CheckpointStore
+from checkpoint.chain import Division, scratch_folder
+from checkpoint.run import Page
+from objectspace import ObjectDictionary, PersistedObjectSpace, Set, Value
+from objectspace.division.rules import Rule
+from objectspace.division.shard import MAPPINGS, OldShard, is_note
+from objectspace.division.vnodes import owner_of
+from objectspace.errors import ObjectSpaceError
+from objectspace.objects import RawSortedDictionary
+
+_FLUSH_SLOTS = 256 * 1024
+"""How many slots are divided before what has become of them is written to the disk."""
+
+_CACHE_SLOTS = 256 * 1024
+"""How many clean slots are kept in memory: of the shard that is read, and as many of the new one."""
+
+
+@contextmanager
+def divide(division: Division, parts: Iterator[tuple[int, CheckpointStore]]) -> Iterator[Iterator[Page]]:
+    """Give the rows of a new shard, page by page.
+
+    They follow from the rows of the old ones alone, to the last object id: what is written later names these ids, and
+    another machine divides again. So the order in which objects are made here is part of the format.
+
+    Args:
+        division: which shard, and by which rule.
+        parts: the shards that it is made of, by their numbers; each is open until the next one is asked for.
+
+    Raises:
+        ObjectSpaceError: nothing tells where a slot belongs.
+    Time: O(slots of the old shards); memory: some of them, and the largest object that another one owns. Dirties: a
+    scratch folder, which is gone afterwards.
+    """
+    rule = Rule(**division.rule)
+    if rule.is_whole:
+        _, store = next(parts)
+        yield store.reader().image_pages()
+        return
+    with scratch_folder() as folder:
+        path = folder / "new.db"
+        with PersistedObjectSpace.open(path, durability="normal", cache_slots=_CACHE_SLOTS) as space:
+            new = _NewShard(division.shard, division.shards, space)
+            for number, store in parts:
+                with closing(PersistedObjectSpace(store, cache_slots=_CACHE_SLOTS)) as old:
+                    new.take_all(OldShard(division.operator, number, division.before, rule, old))
+            space.checkpoint()
+            yield space.store.reader().image_pages()
+
+
+class _NewShard:
+    """A shard that is filled.
+
+    Args:
+        number: its number.
+        shards: how many there are from now on.
+        space: its space, in a store of its own.
+    """
+
+    def __init__(self, number: int, shards: int, space: PersistedObjectSpace) -> None:
+        self._space, self._number, self._shards = space, number, shards
+        self._taken = 0
+
+    def take_all(self, old: OldShard) -> None:
+        """Take from an old shard what belongs to this one."""
+        for name in old.space:
+            source: Any = old.space.get(name)
+            if is_note(name):
+                copy_notes(old.place(name), dict(source.items()), self._space.get_or_create_dictionary(name))
+            else:
+                self._take(old, name, source)
+
+    def _take(self, old: OldShard, name: str, source: Any) -> None:
+        target = self._twin(source)
+        for vnode, key, value in old.slots(name):
+            if owner_of(vnode, self._shards) != self._number:
+                continue
+            if self._taken >= _FLUSH_SLOTS:
+                self._space.checkpoint()
+                self._taken = 0
+            self._taken += 1
+            if isinstance(source, ObjectDictionary):
+                contents = _contents(value)
+                self._taken += 0 if isinstance(value, Value) else len(contents)
+                target[key] = contents
+            elif source.kind in MAPPINGS:
+                target[key] = value
+            else:
+                target.add(key)
+
+    def _twin(self, source: Any) -> Any:
+        """Return the object of the same name and kind."""
+        space, name = self._space, source.name
+        if source.kind == "Dictionary":
+            member = source._member.kind if isinstance(source, ObjectDictionary) else None
+            return space.get_or_create_dictionary(name, member)
+        if source.kind == "SortedDictionary":
+            return space.get_or_create_sorted_dictionary(name, raw=isinstance(source, RawSortedDictionary))
+        is_sorted = source.kind == "SortedSet"
+        return space.get_or_create_sorted_set(name) if is_sorted else space.get_or_create_set(name)
+
+
+def copy_notes(place: str, known: dict[Any, Any], target: Any) -> None:
+    """Copy what is known of tables, which must be the same in all shards that come together.
+
+    Args:
+        place: how an error calls the notes.
+        known: the notes.
+        target: a mapping that takes them.
+
+    Raises:
+        ObjectSpaceError: they say something else than those that are there.
+    """
+    for name, value in known.items():
+        if target.setdefault(name, value) != value:
+            raise ObjectSpaceError(
+                f"{place}: {name!r} is {value!r} here and {target[name]!r} in another shard: let the query run one more"
+                " epoch, so that they agree"
+            )
+
+
+def _contents(member: Any) -> Any:
+    """Return what an owned object holds, in its order."""
+    return list(member) if isinstance(member, Set) else member.copy()

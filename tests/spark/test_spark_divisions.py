@@ -1,0 +1,262 @@
+"""New shards that are made of old ones where they are opened: no row is written again, and what they need stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+from click.testing import CliRunner
+
+from checkpoint import CheckpointError, CorruptStoreError
+from checkpoint.chain import (
+    AcceptedRun,
+    Chain,
+    OperatorPlan,
+    SourcePosition,
+    location_at,
+    open_cache,
+    write_image,
+    write_image_beside,
+)
+from checkpoint.chain.manifest import FORMAT_VERSION, seal, unseal
+from checkpoint.chain.runfile import checksum
+from checkpoint.tool.command import cli, load
+from objectspace import PersistedObjectSpace
+from objectspace.errors import ObjectSpaceError
+from objectspace.spark import open_shard, rescale, save_shard, shard_of
+
+from .test_spark_rescale import KEYED, KEYS, OPERATOR, WANTED, filled, parts, publish, rows, state
+
+Write = Callable[[OperatorPlan, int], AcceptedRun]
+
+
+@pytest.fixture(autouse=True)
+def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep what the machine keeps in a folder of the test."""
+    monkeypatch.setenv("OBJECTSPACE_CACHE", str(tmp_path / "machine"))
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Return the run files of a space."""
+    return {path.name: path.read_bytes() for path in (folder / "space" / "run").iterdir()}
+
+
+def plan_of(folder: Path, cache: str = "cache", epoch: int | None = None) -> OperatorPlan:
+    chain = Chain.open(location_at(folder / "space"))
+    return chain.operator_plan(OPERATOR, epoch, cache=str(folder / cache))
+
+
+def named(folder: Path, images: list[AcceptedRun]) -> Chain:
+    """Publish an epoch that changes nothing but names images."""
+    chain = Chain.open(location_at(folder / "space"))
+    assert chain.newest is not None
+    plan = chain.begin(SourcePosition("q", chain.newest.committed["q"] + 1), [OPERATOR], cache=str(folder / "cache"))
+    assert plan is not None
+    operator = plan.operators[OPERATOR]
+    saved = []
+    for shard in range(operator.shards):
+        with open_shard(operator, shard) as space:
+            saved.append(save_shard(operator, space, shard))
+    chain.publish(plan, {OPERATOR: saved}, images=images)
+    return chain
+
+
+def test_no_row_is_written_again(tmp_path: Path) -> None:
+    publish(tmp_path, 2, filled(2))
+    before = files(tmp_path)
+    manifest = rescale(tmp_path / "space", 4, keyed=KEYED)
+    assert manifest is not None
+    assert (manifest.slots, manifest.bytes, manifest.format) == (0, 0, 3)
+    after = files(tmp_path)
+    assert {name: after[name] for name in before} == before
+    assert {name.partition(".")[2] for name in after.keys() - before.keys()} == {"division"}
+    assert state(tmp_path) == WANTED
+    assert files(tmp_path) == after
+
+
+def change(number: int) -> Callable[[PersistedObjectSpace, int], None]:
+    """Return what changes some keys of a shard, takes one away and makes an object."""
+
+    def _change(space: PersistedObjectSpace, shard: int) -> None:
+        counts = space.get_or_create_dictionary("d")
+        for key in [key for key in counts if hash(str(key)[-1:]) % 3 == number % 3]:
+            counts[key] = {"n": number}
+        space.get_or_create_dictionary("late")
+
+    return _change
+
+
+def test_every_machine_finds_the_same_rows(tmp_path: Path) -> None:
+    """What an epoch writes names objects by their ids: they must be the same wherever a shard is divided."""
+    publish(tmp_path, 3, filled(3))
+    shards = 3
+    for number, wanted in enumerate((2, 5, 1, 4)):
+        rescale(tmp_path / "space", wanted, keyed={OPERATOR: [*KEYED[OPERATOR], *(["late"] if number else [])]})
+        shards = wanted
+        publish(tmp_path, shards, change(number))
+        assert rows(tmp_path, f"machine {number}") == rows(tmp_path, "cache")
+    assert set(state(tmp_path)["d"]) == set(KEYS)
+    assert state(tmp_path, 1) == WANTED
+
+
+@pytest.mark.parametrize("write", [write_image, write_image_beside])
+@pytest.mark.parametrize("changes", [0, 2])
+def test_an_image_takes_the_place_of_a_division(tmp_path: Path, write: Write, changes: int) -> None:
+    publish(tmp_path, 2, filled(2))
+    rescale(tmp_path / "space", 3, keyed=KEYED)
+    for number in range(changes):
+        publish(tmp_path, 3, change(number))
+    wanted, plan = state(tmp_path), plan_of(tmp_path)
+    assert all(plan.is_image_due(shard) for shard in range(3))
+    chain = named(tmp_path, [write(plan_of(tmp_path, "maker"), shard) for shard in range(3)])
+    assert not any(run.is_division for shard in range(3) for run in chain.lineage(OPERATOR, shard))
+    assert chain.newest is not None
+    assert chain.newest.format == 1
+    assert state(tmp_path) == wanted
+    assert rows(tmp_path, "fresh") == rows(tmp_path, "cache")
+    assert chain.collect(grace_seconds=0, keep_epochs=1).runs >= 2 + 3
+    assert state(tmp_path) == wanted
+    assert rows(tmp_path, "another") == rows(tmp_path, "cache")
+
+
+def test_what_a_division_is_made_of_is_kept(tmp_path: Path) -> None:
+    publish(tmp_path, 2, filled(2))
+    publish(tmp_path, 2, change(1))
+    for shards in (3, 5):
+        rescale(tmp_path / "space", shards, keyed={OPERATOR: [*KEYED[OPERATOR], "late"]})
+    wanted = state(tmp_path)
+    for number in range(3):
+        chain = publish(tmp_path, 5, lambda space, _, number=number: space.get("d").update({}))  # type: ignore[misc]
+        assert chain.collect(grace_seconds=0, keep_epochs=1).first_epoch == 5 + number
+    assert state(tmp_path) == wanted
+    assert rows(tmp_path, "fresh") == rows(tmp_path, "cache")
+    assert len(files(tmp_path)) == 2 + 2 + 3 + 5
+
+
+@pytest.mark.parametrize("damage", ["gone", "flipped", "of another shard", "newer", "no division"])
+def test_a_division_that_is_damaged_is_named(tmp_path: Path, damage: str) -> None:
+    chain = publish(tmp_path, 1, filled(1))
+    rescale(tmp_path / "space", 2, keyed=KEYED)
+    chain.refresh()
+    (first,), (second,) = (chain.lineage(OPERATOR, shard) for shard in range(2))
+    data = chain.location.read(second.file) or b""
+    made: dict[str, tuple[bytes | None, str]] = {
+        "gone": (None, "is missing: restore it"),
+        "flipped": (data.replace(b"keyed", b"kexed"), "is damaged: expected checksum"),
+        "of another shard": (chain.location.read(first.file), "divides keyed/0"),
+        "newer": (seal({**unseal(data, "it"), "format": 2}), "has format 2: expected at most 1: upgrade"),
+        "no division": (seal({"format": 1}), "is no division"),
+    }
+    changed, message = made[damage]
+    path = tmp_path / "space" / second.file
+    path.unlink()
+    if changed is not None:
+        path.write_bytes(changed)
+        if damage != "flipped":  # as if the manifest named it so
+            manifest = tmp_path / "space" / "manifest" / "000000000002.json"
+            values = unseal(manifest.read_bytes(), "it", FORMAT_VERSION)
+            values["runs"][1] |= {"checksum": checksum(changed), "digest": checksum(changed)}
+            manifest.write_bytes(seal(values))
+    with pytest.raises(CheckpointError, match=message), open_cache(plan_of(tmp_path, "fresh"), 1):
+        pass
+    with open_cache(plan_of(tmp_path, "fresh"), 0):
+        pass
+    with pytest.raises(CheckpointError, match=message):
+        Chain.open(chain.location).collect(grace_seconds=0, keep_epochs=1)
+    assert state(tmp_path, 1) == WANTED
+
+
+def test_a_run_that_a_division_needs_is_missed_by_name(tmp_path: Path) -> None:
+    chain = publish(tmp_path, 1, filled(1))
+    rescale(tmp_path / "space", 2, keyed=KEYED)
+    (tmp_path / "space" / chain.lineage(OPERATOR, 0)[0].file).unlink()
+    with pytest.raises(CorruptStoreError, match=r"\(epoch 1, keyed/0\) is missing"), open_cache(plan_of(tmp_path), 1):
+        pass
+
+
+def test_what_is_shared_by_two_shards_must_agree(tmp_path: Path) -> None:
+    def fill(space: PersistedObjectSpace, shard: int) -> None:
+        space.create_dictionary("$keyed")["d"] = {"parts": 1 + shard, "places": [0]}
+
+    publish(tmp_path, 2, fill)
+    rescale(tmp_path / "space", 4, keyed={})
+    with pytest.raises(ObjectSpaceError, match="in another shard: let the query run one more epoch"):
+        rescale(tmp_path / "space", 1, keyed={})
+    assert Chain.open(location_at(tmp_path / "space")).shards == 4
+
+
+def test_the_tool_reads_what_was_rescaled(tmp_path: Path) -> None:
+    publish(tmp_path, 2, filled(2))
+    rescale(tmp_path / "space", 3, keyed=KEYED)
+    publish(tmp_path, 3, change(1))
+    wanted = state(tmp_path)
+
+    load()
+
+    def tool(*words: object) -> str:
+        done = CliRunner().invoke(cli, [str(word) for word in words], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    space = tmp_path / "space"
+    assert "3 shards at epoch 3" in tool("verify", space)
+    assert "run files that no readable epoch names: 0" in tool("doctor", space)
+    assert "k7" in tool("show", space, "d", "--shard", shard_of(3, "k7"))
+    assert "k7" in tool("show", space, "d@2", "--shard", shard_of(3, "k7"))
+    assert len(tool("log", space).splitlines()) >= 3
+    for number, command in enumerate(("fork", "restore")):
+        copy = tmp_path / f"copy {number}"
+        tool(command, space, copy / "space", "@3")
+        assert "3 shards at epoch 3" in tool("verify", copy / "space")
+        assert state(copy) == wanted
+    tool("gc", space, "--keep-epochs", 1, "--grace", 0)
+    assert state(tmp_path) == wanted
+    assert rows(tmp_path, "fresh") == rows(tmp_path, "cache")
+
+
+def test_random_histories_of_rescales(tmp_path: Path) -> None:
+    """Edits, rescales, images, collections and new machines in any order, beside a plain dictionary."""
+    for seed in range(6):
+        rng, folder = Random(seed), tmp_path / str(seed)
+        model: dict[object, int] = {}
+        shards = rng.randint(1, 4)
+        for step in range(14):
+            if step and rng.random() < 0.4:
+                shards = rng.choice([number for number in range(1, 7) if number != shards])
+                rescale(folder / "space", shards, keyed={OPERATOR: ["d"]})
+            edits: dict[object, int | None] = {
+                rng.choice(KEYS): rng.choice([None, step, -step]) for _ in range(rng.randrange(12))
+            }
+            model.update({key: value for key, value in edits.items() if value is not None})
+            for key in [key for key, value in edits.items() if value is None]:
+                model.pop(key, None)
+
+            def edit(
+                space: PersistedObjectSpace,
+                shard: int,
+                edits: dict[object, int | None] = edits,
+                shards: int = shards,
+            ) -> None:
+                counts = space.get_or_create_dictionary("d")
+                for key, value in edits.items():
+                    if shard_of(shards, *parts(key)) == shard:
+                        counts.pop(key, None) if value is None else counts.update({key: value})
+
+            chain = publish(folder, shards, edit)
+            if rng.random() < 0.3:
+                plan = plan_of(folder, rng.choice(["cache", "maker"]))
+                due = [shard for shard in range(shards) if plan.is_image_due(shard)]
+                chain = named(folder, [write_image(plan, shard) for shard in due])
+            if rng.random() < 0.3:
+                chain.collect(grace_seconds=0, keep_epochs=rng.randint(1, 3))
+            plan = plan_of(folder, rng.choice(["cache", f"fresh {step}"]))
+            found: dict[object, int] = {}
+            for shard in range(shards):
+                with open_shard(plan, shard) as space:
+                    space._check()
+                    counts = space.get_or_create_dictionary("d").copy()
+                    assert all(shard_of(shards, *parts(key)) == shard for key in counts)
+                    found.update(counts)
+            assert found == model
