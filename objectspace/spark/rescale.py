@@ -18,6 +18,7 @@ from checkpoint.chain import (
     Chain,
     Division,
     EpochPlan,
+    Lineage,
     Location,
     Manifest,
     OperatorPlan,
@@ -27,6 +28,7 @@ from checkpoint.chain import (
     location_at,
     scratch_folder,
     write_division,
+    write_image,
 )
 from objectspace.division import OldShard, Rule, copy_notes, overlapping
 from objectspace.errors import ObjectSpaceError
@@ -66,7 +68,8 @@ def rescale(
         FencedError: a driver has published an epoch meanwhile; nothing was changed.
     Time: O(objects), and O(slots) of what operators of users have written, whose keys are compared with their shards;
         and what the caches of this machine lack. Dirties: a division for each new shard, which names the runs of those
-        that it gets its rows from, and one manifest. No row is written: who opens a new shard reads these runs.
+        that it gets its rows from, and one manifest. No row is written: who opens a new shard reads these runs. Only
+        where shards were divided and have no image yet, this is made first, in O(state).
     """
     if type(shards) is not int or not 1 <= shards <= 256:
         raise ObjectSpaceError(f"rescale to {shards!r} shards: expected 1 to 256")
@@ -86,7 +89,7 @@ def rescale(
         rules = _rules(plans, keyed or {}, opened.location.url)
         for name, plan in plans.items():
             _require_divisible(plan, rules[name], shards)
-    saved = {name: _divisions(plan, rules[name], shards) for name, plan in plans.items()}
+        saved = {name: _divisions(plan, rules[name], shards) for name, plan in plans.items()}
     epoch = EpochPlan(newest.epoch, newest.source, plans)
     return opened.publish_rescaled(epoch, saved, shards, {"seconds": time.perf_counter() - started})
 
@@ -156,13 +159,19 @@ def _require_divisible(plan: OperatorPlan, rule: Rule, shards: int) -> None:
 
 def _divisions(plan: OperatorPlan, rule: Rule, shards: int) -> list[ShardSaved]:
     """Write what says how the new shards of an operator are made, and return their messages."""
-    return [_division(plan, rule, shard, shards) for shard in range(shards)]
+    parts = [Part(number, _undivided(plan, number)) for number in range(1 if rule.is_whole else plan.shards)]
+    saved = []
+    for shard in range(shards):
+        wanted = ([] if shard else [0]) if rule.is_whole else overlapping(shard, shards, plan.shards)
+        found = tuple(parts[number] for number in wanted if parts[number].lineage)
+        division = Division(plan.operator, shard, shards, plan.shards, found, asdict(rule))
+        run = write_division(plan.location, division, plan.epoch) if found else None
+        saved.append(ShardSaved(plan.operator, shard, run))
+    return saved
 
 
-def _division(plan: OperatorPlan, rule: Rule, shard: int, shards: int) -> ShardSaved:
-    numbers = ([] if shard else [0]) if rule.is_whole else overlapping(shard, shards, plan.shards)
-    parts = tuple(Part(number, plan.lineages[number]) for number in numbers if plan.lineages[number])
-    if not parts:
-        return ShardSaved(plan.operator, shard, None)
-    division = Division(plan.operator, shard, shards, plan.shards, parts, asdict(rule))
-    return ShardSaved(plan.operator, shard, write_division(plan.location, division, plan.epoch))
+def _undivided(plan: OperatorPlan, shard: int) -> Lineage:
+    """Return the runs of an old shard; an image of it where a division is among them, of which no other is made."""
+    # Else to open a shard after some rescales in a row would be to divide the shards that those were made of, too.
+    lineage = plan.lineages[shard]
+    return (write_image(plan, shard),) if any(run.is_division for run in lineage) else lineage

@@ -13,7 +13,7 @@ import pytest
 from checkpoint import CheckpointStore
 from checkpoint.chain import Chain, decode_run, location_at
 from objectspace import PersistedObjectSpace
-from tests.golden import chain_1, chain_2, format_1, format_2, format_3, format_4, run_2
+from tests.golden import chain_1, chain_2, chain_3, format_1, format_2, format_3, format_4, run_2
 
 STATES = {10: format_1.FIRST, 20: format_1.SECOND, 30: format_1.SECOND}
 
@@ -180,6 +180,24 @@ def test_the_golden_chain_reads_at_every_epoch_and_goes_on(tmp_path: Path, made:
     plan = Chain.open(location_at(folder)).operator_plan(chain_1.OPERATOR, cache=str(cache))
     for shard in range(chain.shards):
         assert chain_1.contents(plan, shard) == chain_1.expected(made.EPOCHS + 1, shard, made.is_in)
+
+
+def test_the_golden_chain_of_format_3_is_divided_as_ever(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(chain_3.PATH, tmp_path / "space"))
+    chain = Chain.open(location_at(folder))
+    assert [manifest.format for manifest in chain.manifests()] == [1, 3, 1]
+    for manifest in chain.manifests():
+        plan = chain.operator_plan(chain_3.OPERATOR, manifest.epoch, cache=str(tmp_path / str(manifest.epoch)))
+        for shard in range(manifest.shards):
+            found, steps = chain_3.contents(plan, shard), chain_3.expected(manifest.epoch, manifest.shards, shard)
+            texts = {key: step for key, step in steps.items() if isinstance(key, str)}
+            assert dict(found["counts"]) == steps
+            assert dict(found["logs"]) == {key: [*range(1, step + 1)] for key, step in steps.items()}
+            assert set(found["seen"]) == set(steps)
+            assert found["sorted"] == sorted(texts)
+            assert found["ordered"] == found["table"] == sorted(texts.items())
+        digests = [chain_3.digest_of(plan, shard) for shard in range(manifest.shards)]
+        assert digests == chain_3.DIGESTS.get(manifest.epoch, digests)
 
 
 def test_the_golden_run_file_of_format_2_is_read() -> None:

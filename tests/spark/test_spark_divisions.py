@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
 from click.testing import CliRunner
 
-from checkpoint import CheckpointError, CorruptStoreError
+from checkpoint import CheckpointError, CheckpointKind, CorruptStoreError
 from checkpoint.chain import (
     AcceptedRun,
     Chain,
+    EpochPlan,
+    Location,
     OperatorPlan,
     SourcePosition,
+    folding,
     location_at,
     open_cache,
     write_image,
     write_image_beside,
 )
+from checkpoint.chain.division import read_division
 from checkpoint.chain.manifest import FORMAT_VERSION, seal, unseal
 from checkpoint.chain.runfile import checksum
 from checkpoint.tool.command import cli, load
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
-from objectspace.spark import open_shard, rescale, save_shard, shard_of
+from objectspace.spark import Retention, Upkeep, open_shard, rescale, save_shard, shard_of
+from tests.chain.faulty_location import crash_points
+from tests.chain.test_chain_kill import kill_soon
 
+from .test_spark_in_driver import trained
 from .test_spark_rescale import KEYED, KEYS, OPERATOR, WANTED, filled, parts, publish, rows, state
 
 Write = Callable[[OperatorPlan, int], AcceptedRun]
@@ -121,6 +129,27 @@ def test_an_image_takes_the_place_of_a_division(tmp_path: Path, write: Write, ch
     assert rows(tmp_path, "another") == rows(tmp_path, "cache")
 
 
+def test_the_upkeep_makes_images_of_divided_shards(tmp_path: Path) -> None:
+    publish(tmp_path, 2, filled(2))
+    rescale(tmp_path / "space", 3, keyed=KEYED)
+    location = location_at(tmp_path / "space")
+    upkeep = Upkeep(location, Retention(), full_after=8, image_lag=0)
+    assert upkeep.published(2)
+    upkeep.wait()
+    assert [image.shard for image in upkeep.images(3)] == [0, 1, 2]
+    plan = plan_of(tmp_path)
+    assert [plan.kind(shard) for shard in range(3)] == [CheckpointKind.DIFFERENTIAL] * 3, "no epoch waits for that"
+
+
+def test_the_driver_leaves_divided_shards_to_tasks(tmp_path: Path) -> None:
+    """Nothing tells how large they are."""
+    source = SourcePosition("q", 1)
+    publish(tmp_path, 2, filled(2))
+    assert trained().is_in_driver(EpochPlan(1, source, {OPERATOR: plan_of(tmp_path)}))
+    rescale(tmp_path / "space", 3, keyed=KEYED)
+    assert not trained().is_in_driver(EpochPlan(2, source, {OPERATOR: plan_of(tmp_path)}))
+
+
 def test_what_a_division_is_made_of_is_kept(tmp_path: Path) -> None:
     publish(tmp_path, 2, filled(2))
     publish(tmp_path, 2, change(1))
@@ -132,7 +161,7 @@ def test_what_a_division_is_made_of_is_kept(tmp_path: Path) -> None:
         assert chain.collect(grace_seconds=0, keep_epochs=1).first_epoch == 5 + number
     assert state(tmp_path) == wanted
     assert rows(tmp_path, "fresh") == rows(tmp_path, "cache")
-    assert len(files(tmp_path)) == 2 + 2 + 3 + 5
+    assert len(files(tmp_path)) == 3 + 5, "the images of the three shards, and what says how five are made of them"
 
 
 @pytest.mark.parametrize("damage", ["gone", "flipped", "of another shard", "newer", "no division"])
@@ -174,6 +203,77 @@ def test_a_run_that_a_division_needs_is_missed_by_name(tmp_path: Path) -> None:
     (tmp_path / "space" / chain.lineage(OPERATOR, 0)[0].file).unlink()
     with pytest.raises(CorruptStoreError, match=r"\(epoch 1, keyed/0\) is missing"), open_cache(plan_of(tmp_path), 1):
         pass
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("lasting", [False, True])
+def test_a_rescale_survives_every_crash_point(tmp_path: Path, late: bool, lasting: bool) -> None:
+    chain = publish(tmp_path, 2, filled(2))
+    tried = 0
+
+    def work(location: Location) -> None:
+        rescale(location, 3, keyed=KEYED)
+
+    for _ in crash_points(chain.location, work, late=late, lasting=lasting):
+        tried += 1
+        assert state(tmp_path) == WANTED
+        chain.refresh()
+        if chain.shards == 3:  # it was published before it failed
+            break
+    chain.collect(grace_seconds=0, keep_epochs=1)
+    assert state(tmp_path) == WANTED
+    assert tried > 5
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_who_opens_a_divided_shard_survives_every_crash_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    chain = publish(tmp_path, 2, filled(2))
+    rescale(chain.location, 3, keyed=KEYED)
+    wanted = rows(tmp_path, "sound")
+
+    def work(location: Location) -> None:
+        with open_cache(replace(plan_of(tmp_path), location=location), 1):
+            pass
+
+    for _ in crash_points(chain.location, work, late=late, lasting=False):
+        pass
+    assert rows(tmp_path, "cache") == wanted
+    for number, place in enumerate(["_note_image", "fingerprint"]):
+        with monkeypatch.context() as failing:
+            failing.setattr(folding, place, lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError), open_cache(plan_of(tmp_path, f"cut off {number}"), 1):
+                pass
+        assert rows(tmp_path, f"cut off {number}") == wanted
+
+
+READER = """
+import sys
+from pathlib import Path
+from checkpoint.chain import Chain, location_at, open_cache
+folder = Path(sys.argv[1])
+print("ready")
+number = 0
+while True:
+    number += 1
+    plan = Chain.open(location_at(folder / "space")).operator_plan("keyed", cache=str(folder / f"killed {number % 3}"))
+    for shard in range(plan.shards):
+        with open_cache(plan, shard):
+            print(shard)
+"""
+
+
+def test_a_reader_killed_while_it_divides_leaves_a_cache_that_is_right_or_made_again(
+    tmp_path: Path, at_scale: bool
+) -> None:
+    publish(tmp_path, 2, filled(2))
+    rescale(tmp_path / "space", 3, keyed=KEYED)
+    wanted, rng = rows(tmp_path, "sound"), Random(1)
+    for number in range(40 if at_scale else 4):
+        kill_soon(READER, tmp_path, rng=rng, after=number % 4)
+        for cache in range(3):
+            assert rows(tmp_path, f"killed {cache}") == wanted
 
 
 def test_what_is_shared_by_two_shards_must_agree(tmp_path: Path) -> None:
@@ -260,3 +360,6 @@ def test_random_histories_of_rescales(tmp_path: Path) -> None:
                     assert all(shard_of(shards, *parts(key)) == shard for key in counts)
                     found.update(counts)
             assert found == model
+            runs = [run for shard in range(shards) for run in chain.lineage(OPERATOR, shard) if run.is_division]
+            divisions = [read_division(chain.location, run) for run in runs]
+            assert not any(run.is_division for one in divisions for part in one.parts for run in part.lineage)
