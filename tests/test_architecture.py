@@ -18,7 +18,6 @@ LAYERS = [
     "objectspace.kvt",
     "objectspace.relational",
     "objectspace.operators",
-    "objectspace.division",
     "objectspace.spark",
 ]
 """From the bottom to the top; the longest name that fits a module is its layer."""

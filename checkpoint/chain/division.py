@@ -19,7 +19,7 @@ from checkpoint.chain.runfile import checked, checksum
 from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.run import CheckpointKind
 
-DIVIDER = "objectspace.division"
+DIVIDER = "objectspace.operators.division"
 """The module whose ``divide`` knows what rows mean. It stands above this package, and is looked for when needed."""
 
 DIVISION_FORMAT = 1

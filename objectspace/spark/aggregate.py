@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from objectspace import PersistedObjectSpace
-from objectspace.division.keyed import KeyedBy
 from objectspace.errors import ObjectSpaceError
+from objectspace.operators.division.keyed import KeyedBy
 
 Columns = Sequence[pa.ChunkedArray]
 

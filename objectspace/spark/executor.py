@@ -17,8 +17,8 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 from checkpoint import Run, RunWriter
 from checkpoint.chain import OperatorPlan, ShardSaved, open_cache, save_run
 from objectspace import PersistedObjectSpace
-from objectspace.division.keyed import KeyedBy
 from objectspace.errors import ObjectSpaceError
+from objectspace.operators.division.keyed import KeyedBy
 from objectspace.relational import seal_tables
 from objectspace.space import CACHE_SLOTS
 from objectspace.spark.routes import note_keyed, require_operator

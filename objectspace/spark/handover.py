@@ -21,9 +21,9 @@ from checkpoint import CorruptStoreError
 from checkpoint.chain import Location, ShardSaved
 from checkpoint.chain.collect import HANDOVER
 from objectspace import codec
-from objectspace.division.vnodes import Router, owner_of, vnode_router
 from objectspace.operators.canonical import dictionary_keys
 from objectspace.operators.chunks import unbroken
+from objectspace.operators.division.vnodes import Router, owner_of, vnode_router
 from objectspace.operators.net import net_changes
 from objectspace.relational import Chunk, Column, DataType, TableSchema, compacted
 from objectspace.relational.chunk import Op

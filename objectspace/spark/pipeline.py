@@ -16,10 +16,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from checkpoint.chain import Chain, EpochPlan, Location, Manifest, OperatorPlan, ShardSaved, SourcePosition, location_at
 from objectspace import PersistedObjectSpace
-from objectspace.division.keyed import KeyedBy
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators import Pipeline as Builder
 from objectspace.operators import Stream
+from objectspace.operators.division.keyed import KeyedBy
 from objectspace.relational import SchemaError, StorageTable, tables
 from objectspace.relational.schema import KeyPart
 from objectspace.spark.aggregate import RunningAggregate

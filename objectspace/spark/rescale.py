@@ -30,8 +30,8 @@ from checkpoint.chain import (
     write_division,
     write_image,
 )
-from objectspace.division import OldShard, Rule, copy_notes, overlapping
 from objectspace.errors import ObjectSpaceError
+from objectspace.operators.division import OldShard, Rule, copy_notes, overlapping
 from objectspace.spark.executor import open_shard
 from objectspace.spark.routes import KINDS, PIPELINE, noted_routes
 

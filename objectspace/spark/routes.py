@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from objectspace import PersistedObjectSpace
-from objectspace.division.keyed import KEYED, OPERATOR_NOTE, KeyedBy, noted_keyed
 from objectspace.operators import PipelineChangedError
+from objectspace.operators.division.keyed import KEYED, OPERATOR_NOTE, KeyedBy, noted_keyed
 
 if TYPE_CHECKING:
     from objectspace.operators import Plan

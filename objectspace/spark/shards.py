@@ -13,8 +13,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as sf
 from pyspark.sql.types import BinaryType, IntegralType, StringType, StructType
 
-from objectspace.division.vnodes import VNODES, hash_of, shard_of, vnode_of
 from objectspace.errors import ObjectSpaceError
+from objectspace.operators.division.vnodes import VNODES, hash_of, shard_of, vnode_of
 
 __all__ = ["VNODES", "hash_of", "shard_expression", "shard_of", "vnode_of"]
 

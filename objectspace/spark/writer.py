@@ -17,9 +17,9 @@ from pyspark.sql.types import StructType
 
 from checkpoint import FencedError
 from checkpoint.chain import Chain, OperatorPlan, ShardSaved, SourcePosition, collect_beside, location_at
-from objectspace.division.keyed import KeyedBy
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators import Materialize
+from objectspace.operators.division.keyed import KeyedBy
 from objectspace.relational import Chunk, TableSchema
 from objectspace.spark.executor import current_shard, open_shard, save_shard
 from objectspace.spark.handover import router, settled, together

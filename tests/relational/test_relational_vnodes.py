@@ -48,7 +48,7 @@ def test_a_vnode_is_the_hash_that_spark_computes() -> None:
 
 
 def test_it_agrees_with_the_shards_of_spark() -> None:
-    from objectspace.division.vnodes import vnode_of
+    from objectspace.operators.division.vnodes import vnode_of
 
     vnode = hasher([type_of("string"), type_of("int64"), type_of("binary")])
     for key in [("a", 1, b"x"), ("", -1, b""), (None, 2**62, b"\x00"), ("é", None, None)]:

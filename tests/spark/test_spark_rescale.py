@@ -17,8 +17,8 @@ from checkpoint import CheckpointError, FencedError, Reader, recent
 from checkpoint.chain import Chain, SourcePosition, folding, location_at, open_cache, receipts, runfile
 from checkpoint.run import Page
 from objectspace import PersistedObjectSpace
-from objectspace.division import dividing
 from objectspace.errors import ObjectSpaceError
+from objectspace.operators.division import dividing
 from objectspace.spark import Pipeline, open_shard, rescale, save_shard, shard_of
 
 from .spark_helpers import SHARDS, expected, kept

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from objectspace.division.keyed import KeyedBy
-from objectspace.division.vnodes import vnode_of, vnode_router
+from objectspace.operators.division.keyed import KeyedBy
+from objectspace.operators.division.vnodes import vnode_of, vnode_router
 from objectspace.relational import Column, RelationalError, TableSchema
 
 Sides = list[list[str]]

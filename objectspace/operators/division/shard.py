@@ -7,12 +7,12 @@ from itertools import islice
 from typing import Any
 
 from objectspace import PersistedObjectSpace
-from objectspace.division.keyed import KEYED, KeyedBy, noted_keyed
-from objectspace.division.rules import Rule, VnodeOfKey, routed_values, vnode_by_note, vnode_by_types
-from objectspace.division.vnodes import owner_of, vnode_router
 from objectspace.errors import ObjectSpaceError
 from objectspace.kvt.catalogue import NAME as CATALOGUE
 from objectspace.operators.catalogue import OPERATORS
+from objectspace.operators.division.keyed import KEYED, KeyedBy, noted_keyed
+from objectspace.operators.division.rules import Rule, VnodeOfKey, routed_values, vnode_by_note, vnode_by_types
+from objectspace.operators.division.vnodes import owner_of, vnode_router
 from objectspace.relational import TableSchema, tables
 from objectspace.relational.catalogue import TABLES, WATERMARKS, TableRecord
 

@@ -10,11 +10,11 @@ from checkpoint import CheckpointStore
 from checkpoint.chain import Division, scratch_folder
 from checkpoint.run import Page
 from objectspace import ObjectDictionary, PersistedObjectSpace, Set, Value
-from objectspace.division.rules import Rule
-from objectspace.division.shard import MAPPINGS, OldShard, is_note
-from objectspace.division.vnodes import owner_of
 from objectspace.errors import ObjectSpaceError
 from objectspace.objects import RawSortedDictionary
+from objectspace.operators.division.rules import Rule
+from objectspace.operators.division.shard import MAPPINGS, OldShard, is_note
+from objectspace.operators.division.vnodes import owner_of
 
 _FLUSH_SLOTS = 256 * 1024
 """How many slots are divided before what has become of them is written to the disk."""

@@ -4,11 +4,19 @@ A row or a key belongs to the vnode of the values that it is routed by (``vnodes
 an operator (``rules``, ``keyed``). A new shard takes from the old ones what belongs to its vnodes (``dividing``).
 """
 
-from objectspace.division.dividing import copy_notes, divide
-from objectspace.division.keyed import KEYED, OPERATOR_NOTE, KeyedBy, noted_keyed
-from objectspace.division.rules import Rule
-from objectspace.division.shard import OldShard
-from objectspace.division.vnodes import VNODES, hash_of, overlapping, owner_of, shard_of, vnode_of, vnode_router
+from objectspace.operators.division.dividing import copy_notes, divide
+from objectspace.operators.division.keyed import KEYED, OPERATOR_NOTE, KeyedBy, noted_keyed
+from objectspace.operators.division.rules import Rule
+from objectspace.operators.division.shard import OldShard
+from objectspace.operators.division.vnodes import (
+    VNODES,
+    hash_of,
+    overlapping,
+    owner_of,
+    shard_of,
+    vnode_of,
+    vnode_router,
+)
 
 __all__ = [
     "KEYED",
