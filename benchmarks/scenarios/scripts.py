@@ -113,6 +113,14 @@ SCENARIOS = (
         quick=("--slots", "200000", "--repetitions", "3"),
     ),
     Script(
+        name="rescale",
+        group="spark",
+        title="Another number of shards",
+        why="A state outgrows its machines, or the machines are more than it needs.",
+        module="benchmarks.rescale",
+        quick=("--slots", "20000", "--repetitions", "2"),
+    ),
+    Script(
         name="drivers",
         group="store",
         title="What the driver of a space does for an epoch",

@@ -16,6 +16,8 @@ import click
 
 from checkpoint.diff import Change, Table, differences, invert
 from checkpoint.errors import CheckpointError
+from checkpoint.reader import Reader
+from checkpoint.store import CheckpointStore
 from checkpoint.tool import printing
 from checkpoint.tool.command import (
     TROUBLE,
@@ -31,7 +33,7 @@ from checkpoint.tool.command import (
 from checkpoint.tool.content import TABLES, State
 from checkpoint.tool.described import Described, Describer, sign_of
 from checkpoint.tool.patch import BEGINNING, changes_of, lines_of
-from checkpoint.tool.source import EMPTY, Source, find, names_checkpoint, reader_at
+from checkpoint.tool.source import EMPTY, Source, find, find_epoch, names_checkpoint, reader_at
 
 COLOURS = {"+": "green", "-": "red", "~": "yellow"}
 
@@ -67,8 +69,9 @@ def diff(
     """Show slot by slot what changed from checkpoint A to checkpoint B; from HEAD~1 to HEAD by default.
 
     + is a slot that came, - one that went, ~ one that changed; rows of tables are shown by column names, of a changed
-    row the columns that changed. With --json the sign is the `op`. Of a space all shards are compared. The time depends
-    on what changed, not on the state, as long as the runs between the two are there.
+    row the columns that changed. With --json the sign is the `op`. Of a space all shards are compared; after a rescale
+    they begin anew, and what a shard had goes, what it has comes. The time depends on what changed, not on the state,
+    as long as the runs between the two are there.
 
     The exit status is 0 where nothing changed, 1 where something did, and 2 for trouble.
 
@@ -125,11 +128,24 @@ def _parent(source: Source) -> str:
 
 
 def _changes(source: Source, points: tuple[str | None, str | None], name: str | None) -> Iterator[_Seen]:
+    pairs = _each_with_none if _began_anew(source, points) else lambda before, after: iter([(before, after)])
     for part in source.parts(*points):
-        states = State(part.readers[0]), State(part.readers[1])
-        describer = Describer(*states)
-        for change in _chosen(differences(*part.readers), name, describer):
-            yield _Seen(part.title, change, describer.describe(change))
+        for before, after in pairs(*part.readers):
+            describer = Describer(State(before), State(after))
+            for change in _chosen(differences(before, after), name, describer):
+                yield _Seen(part.title, change, describer.describe(change))
+
+
+def _began_anew(source: Source, points: tuple[str | None, str | None]) -> bool:
+    """Tell whether a space got another number of shards between two epochs, so that its objects have other ids."""
+    epochs = [find_epoch(source.chain, point) for point in points] if source.is_location else []
+    return len({source.chain.shards_at(epoch) for epoch in epochs if epoch}) > 1
+
+
+def _each_with_none(before: Reader, after: Reader) -> Iterator[tuple[Reader, Reader]]:
+    with CheckpointStore(":memory:") as nothing:
+        yield before, nothing.reader()
+        yield nothing.reader(), after
 
 
 def _chosen(changes: Iterator[Change], name: str | None, describer: Describer) -> Iterator[Change]:

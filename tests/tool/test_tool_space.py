@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,6 +22,7 @@ from checkpoint.tool.source import Source
 from objectspace import PersistedObjectSpace
 from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
 from tests.chain.chain_helpers import OPERATOR, Publisher, run_of
+from tests.golden import chain_3
 from tests.tool.conftest import Tool
 
 
@@ -291,6 +293,12 @@ def test_a_space_whose_number_of_shards_changed(tool: Tool, tmp_path: Path, befo
     assert rows(tool, "verify", path, "--json")[0]["run_files"] == 2 * before + after
     assert tool("show", path, "counts@2", "--shard", before - 1).exit_code == 0
     assert tool("bisect", path, "--", "sh", "-c", "ls {}/manifest | grep -qv 3").output.endswith("2 3\n")
+
+
+def test_a_diff_across_a_rescale_compares_no_object_with_another_of_its_id(tool: Tool) -> None:
+    changes = rows(tool, "diff", chain_3.PATH, 1, 2, "table", "--json")
+    found = Counter((row["op"], row["key"]["key"]) for row in changes if row["table"] == "item")
+    assert found == Counter({(op, key): 1 for op in "+-" for key in chain_3.KEYS if isinstance(key, str)})
 
 
 def test_doctor_counts_the_files_that_no_epoch_needs(tool: Tool, long_space: Path) -> None:
