@@ -137,6 +137,11 @@ def test_keys_with_other_parts_than_an_operator_says_are_refused(
         (lambda space: space.create_dictionary("$own"), ["$own"], "this one is the library's own"),
         (lambda space: space.create_dictionary("d").update({1.5: 1}), ["d"], "the key 1.5 is not one that rows"),
         (
+            lambda space: space.create_dictionary("d").update({2**63: 1}),
+            ["d"],
+            "the key 9223372036854775808 is not one",
+        ),
+        (
             lambda space: space.create_dictionary("d"),
             ["d", "e"],
             "keyed names 'e', and no shard has an object of this name",

@@ -63,10 +63,15 @@ def vnode_by_note(keyed: KeyedBy | None) -> VnodeOfKey:
 
     def _vnode(key: Any) -> int | None:
         routed = routed_values(key, keyed)
-        is_routed = routed and all(part is None or type(part) in (str, bytes, int) for part in routed)
-        return vnode_of(*routed) if routed and is_routed else None
+        return vnode_of(*routed) if routed and all(map(_may_be_routed_by, routed)) else None
 
     return _vnode
+
+
+def _may_be_routed_by(part: Any) -> bool:
+    if type(part) is int:
+        return -(2**63) <= part < 2**63  # Spark has no others.
+    return part is None or type(part) in (str, bytes)
 
 
 def routed_values(key: Any, keyed: KeyedBy | None) -> tuple[Any, ...] | None:
