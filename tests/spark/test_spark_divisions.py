@@ -316,50 +316,50 @@ def test_the_tool_reads_what_was_rescaled(tmp_path: Path) -> None:
     assert rows(tmp_path, "fresh") == rows(tmp_path, "cache")
 
 
-def test_random_histories_of_rescales(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", range(6))
+def test_random_histories_of_rescales(tmp_path: Path, seed: int) -> None:
     """Edits, rescales, images, collections and new machines in any order, beside a plain dictionary."""
-    for seed in range(6):
-        rng, folder = Random(seed), tmp_path / str(seed)
-        model: dict[object, int] = {}
-        shards = rng.randint(1, 4)
-        for step in range(14):
-            if step and rng.random() < 0.4:
-                shards = rng.choice([number for number in range(1, 7) if number != shards])
-                rescale(folder / "space", shards, keyed={OPERATOR: ["d"]})
-            edits: dict[object, int | None] = {
-                rng.choice(KEYS): rng.choice([None, step, -step]) for _ in range(rng.randrange(12))
-            }
-            model.update({key: value for key, value in edits.items() if value is not None})
-            for key in [key for key, value in edits.items() if value is None]:
-                model.pop(key, None)
+    rng = Random(seed)
+    model: dict[object, int] = {}
+    shards = rng.randint(1, 4)
+    for step in range(14):
+        if step and rng.random() < 0.4:
+            shards = rng.choice([number for number in range(1, 7) if number != shards])
+            rescale(tmp_path / "space", shards, keyed={OPERATOR: ["d"]})
+        edits: dict[object, int | None] = {
+            rng.choice(KEYS): rng.choice([None, step, -step]) for _ in range(rng.randrange(12))
+        }
+        model.update({key: value for key, value in edits.items() if value is not None})
+        for key in [key for key, value in edits.items() if value is None]:
+            model.pop(key, None)
 
-            def edit(
-                space: PersistedObjectSpace,
-                shard: int,
-                edits: dict[object, int | None] = edits,
-                shards: int = shards,
-            ) -> None:
-                counts = space.get_or_create_dictionary("d")
-                for key, value in edits.items():
-                    if shard_of(shards, *parts(key)) == shard:
-                        counts.pop(key, None) if value is None else counts.update({key: value})
+        def edit(
+            space: PersistedObjectSpace,
+            shard: int,
+            edits: dict[object, int | None] = edits,
+            shards: int = shards,
+        ) -> None:
+            counts = space.get_or_create_dictionary("d")
+            for key, value in edits.items():
+                if shard_of(shards, *parts(key)) == shard:
+                    counts.pop(key, None) if value is None else counts.update({key: value})
 
-            chain = publish(folder, shards, edit)
-            if rng.random() < 0.3:
-                plan = plan_of(folder, rng.choice(["cache", "maker"]))
-                due = [shard for shard in range(shards) if plan.is_image_due(shard)]
-                chain = named(folder, [write_image(plan, shard) for shard in due])
-            if rng.random() < 0.3:
-                chain.collect(grace_seconds=0, keep_epochs=rng.randint(1, 3))
-            plan = plan_of(folder, rng.choice(["cache", f"fresh {step}"]))
-            found: dict[object, int] = {}
-            for shard in range(shards):
-                with open_shard(plan, shard) as space:
-                    space._check()
-                    counts = space.get_or_create_dictionary("d").copy()
-                    assert all(shard_of(shards, *parts(key)) == shard for key in counts)
-                    found.update(counts)
-            assert found == model
-            runs = [run for shard in range(shards) for run in chain.lineage(OPERATOR, shard) if run.is_division]
-            divisions = [read_division(chain.location, run) for run in runs]
-            assert not any(run.is_division for one in divisions for part in one.parts for run in part.lineage)
+        chain = publish(tmp_path, shards, edit)
+        if rng.random() < 0.3:
+            plan = plan_of(tmp_path, rng.choice(["cache", "maker"]))
+            due = [shard for shard in range(shards) if plan.is_image_due(shard)]
+            chain = named(tmp_path, [write_image(plan, shard) for shard in due])
+        if rng.random() < 0.3:
+            chain.collect(grace_seconds=0, keep_epochs=rng.randint(1, 3))
+        plan = plan_of(tmp_path, rng.choice(["cache", f"fresh {step}"]))
+        found: dict[object, int] = {}
+        for shard in range(shards):
+            with open_shard(plan, shard) as space:
+                space._check()
+                counts = space.get_or_create_dictionary("d").copy()
+                assert all(shard_of(shards, *parts(key)) == shard for key in counts)
+                found.update(counts)
+        assert found == model
+        runs = [run for shard in range(shards) for run in chain.lineage(OPERATOR, shard) if run.is_division]
+        divisions = [read_division(chain.location, run) for run in runs]
+        assert not any(run.is_division for one in divisions for part in one.parts for run in part.lineage)
