@@ -15,7 +15,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from checkpoint.chain.collect import FLOORS, epochs_in
-from checkpoint.chain.folders import cache_root, folder_name, made, remove, sweep
+from checkpoint.chain.folders import PRIVATE, cache_root, folder_name, made, remove, sweep
 from checkpoint.chain.folding import catch_up, fingerprint, records
 from checkpoint.chain.manifest import AcceptedRun
 from checkpoint.chain.plan import Lineage, OperatorPlan, fingerprint_of, standing
@@ -93,7 +93,7 @@ def open_cache(plan: OperatorPlan, shard: int, later: Sequence[AcceptedRun] = ()
             yield store
         return
     with (
-        tempfile.TemporaryDirectory(prefix="private-", dir=folder) as private,
+        tempfile.TemporaryDirectory(prefix=PRIVATE, dir=folder) as private,
         _fresh(Path(private), plan, shard) as store,
     ):
         yield store

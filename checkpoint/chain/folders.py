@@ -22,6 +22,10 @@ LONGEST_NAME = 160
 """How many characters of the name of an operator the name of a folder has; file systems take 255 bytes."""
 
 
+PRIVATE = "private-"
+"""How the names of folders begin that are of use to one task only, for as long as it runs."""
+
+
 def cache_root() -> Path:
     """Return the folder of this machine's caches: ``$OBJECTSPACE_CACHE``, or the user's own in the temporary one."""
     named = os.environ.get("OBJECTSPACE_CACHE")
@@ -38,7 +42,7 @@ def scratch_folder() -> Iterator[Path]:
     root = made(cache_root())
     # What a process that was killed has left goes as old caches do.
     sweep(root)
-    with tempfile.TemporaryDirectory(prefix="private-", dir=root, ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix=PRIVATE, dir=root, ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
 
@@ -69,7 +73,7 @@ def made(folder: Path) -> Path:
 def sweep(root: Path) -> None:
     """Remove what nobody has opened for long: once a process, and only where caches lie."""
     oldest = time.time() - KEPT_SECONDS
-    for pattern in ("*/*/*.db", "*/*/private-*", "private-*"):
+    for pattern in ("*/*/*.db", f"*/*/{PRIVATE}*", f"{PRIVATE}*"):
         with suppress(OSError):  # Another process sweeps, or removes what it is done with, at the same time.
             for path in root.glob(pattern):
                 if path.stat().st_mtime < oldest:

@@ -15,11 +15,12 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
 
 from checkpoint.chain.division import DIVIDER, Division, read_division
-from checkpoint.chain.folders import scratch_folder
+from checkpoint.chain.folders import PRIVATE, scratch_folder
 from checkpoint.chain.location import Location
 from checkpoint.chain.manifest import AcceptedRun
 from checkpoint.chain.plan import Lineage, fingerprint_of, standing
@@ -76,7 +77,7 @@ def fold(store: CheckpointStore, location: Location, runs: Sequence[AcceptedRun]
     lacking = [accepted for accepted in runs if accepted.epoch >= store.next_epoch()]
     for accepted in lacking:
         if accepted.is_division:
-            with divided(location, accepted) as pages:
+            with divided(location, accepted, Path(store.path).parent) as pages:
                 store.apply_pages(accepted.kind, pages, accepted.epoch)
             _note_image(store, accepted)
         elif accepted.slots > PAGED_SLOTS:
@@ -91,7 +92,7 @@ def fold(store: CheckpointStore, location: Location, runs: Sequence[AcceptedRun]
 
 
 @contextmanager
-def divided(location: Location, accepted: AcceptedRun) -> Iterator[Iterator[Page]]:
+def divided(location: Location, accepted: AcceptedRun, beside: Path) -> Iterator[Iterator[Page]]:
     """Give the rows of a shard that a division makes of others, as ``Reader.image_pages`` yields them.
 
     They are the same on every machine, their object ids too: the runs that follow name these.
@@ -99,21 +100,26 @@ def divided(location: Location, accepted: AcceptedRun) -> Iterator[Iterator[Page
     Args:
         location: where the run files lie.
         accepted: what the manifest says of the division.
+        beside: the folder that has room for as much as the shards that it is made of.
 
     Raises:
         CorruptStoreError: a file is missing or damaged.
         CheckpointError: the location cannot be read, or the division has a newer format.
-    Time: O(rows of the shards that it is made of). Dirties: a scratch folder, which is gone afterwards.
+    Time: O(rows of the shards that it is made of). Dirties: a folder in that one, which is gone afterwards.
     """
     division = read_division(location, accepted)
-    with closing(_parts(location, division)) as parts, import_module(DIVIDER).divide(division, parts) as pages:
+    with (
+        TemporaryDirectory(prefix=PRIVATE, dir=beside, ignore_cleanup_errors=True) as folder,
+        closing(_parts(location, division, folder)) as parts,
+        import_module(DIVIDER).divide(division, parts, Path(folder)) as pages,
+    ):
         yield pages
 
 
-def _parts(location: Location, division: Division) -> Generator[tuple[int, CheckpointStore]]:
+def _parts(location: Location, division: Division, folder: str) -> Generator[tuple[int, CheckpointStore]]:
     """Yield the shards that a division is made of, one after the other: each is gone when the next one is asked for."""
     for part in division.parts:
-        with scratch_folder() as folder, CheckpointStore(folder / "part.db", durability="normal") as store:
+        with TemporaryDirectory(dir=folder) as own, CheckpointStore(f"{own}/part.db", durability="normal") as store:
             catch_up(store, location, part.lineage)
             yield part.shard, store
 
@@ -125,7 +131,7 @@ def rows_of(location: Location, accepted: AcceptedRun) -> Run:
     """
     if not accepted.is_division:
         return read_run(location, accepted)
-    with divided(location, accepted) as pages:
+    with scratch_folder() as folder, divided(location, accepted, folder) as pages:
         run = Run(accepted.kind)
         tables: tuple[list[Any], ...] = (run.index, run.metadata, run.items)
         for place, rows in pages:

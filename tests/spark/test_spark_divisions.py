@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -30,6 +31,7 @@ from checkpoint.chain.runfile import checksum
 from checkpoint.tool.command import cli, load
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
+from objectspace.operators.division import dividing
 from objectspace.spark import Retention, Upkeep, open_shard, rescale, save_shard, shard_of
 from tests.chain.faulty_location import crash_points
 from tests.chain.test_chain_kill import kill_soon
@@ -148,6 +150,21 @@ def test_the_driver_leaves_divided_shards_to_tasks(tmp_path: Path) -> None:
     assert trained().is_in_driver(EpochPlan(1, source, {OPERATOR: plan_of(tmp_path)}))
     rescale(tmp_path / "space", 3, keyed=KEYED)
     assert not trained().is_in_driver(EpochPlan(2, source, {OPERATOR: plan_of(tmp_path)}))
+
+
+def test_a_shard_is_divided_where_its_cache_lies_and_nothing_is_left(tmp_path: Path) -> None:
+    publish(tmp_path, 2, filled(2))
+    rescale(tmp_path / "space", 3, keyed=KEYED)
+    plan, seen = plan_of(tmp_path, "elsewhere"), []
+    with pytest.MonkeyPatch.context() as watching:
+        watching.setattr(dividing, "closing", lambda space: seen.append(space.store.path) or closing(space))
+        for _ in range(2):
+            with open_cache(plan, 1):
+                pass
+    assert len(seen) == 2, "once for each part, and not again"
+    assert all(Path(path).is_relative_to(tmp_path / "elsewhere") for path in seen)
+    left = [path.name for path in (tmp_path / "elsewhere").rglob("*") if path.is_dir()]
+    assert sorted(left) == sorted([plan.incarnation, f"{OPERATOR}-1"])
 
 
 def test_what_a_division_is_made_of_is_kept(tmp_path: Path) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 from checkpoint import CheckpointStore
-from checkpoint.chain import Division, scratch_folder
+from checkpoint.chain import Division
 from checkpoint.run import Page
 from objectspace import ObjectDictionary, PersistedObjectSpace, Set, Value
 from objectspace.errors import ObjectSpaceError
@@ -24,7 +25,7 @@ _CACHE_SLOTS = 256 * 1024
 
 
 @contextmanager
-def divide(division: Division, parts: Iterator[tuple[int, CheckpointStore]]) -> Iterator[Iterator[Page]]:
+def divide(division: Division, parts: Iterator[tuple[int, CheckpointStore]], folder: Path) -> Iterator[Iterator[Page]]:
     """Give the rows of a new shard, page by page.
 
     They follow from the rows of the old ones alone, to the last object id: what is written later names these ids, and
@@ -33,26 +34,25 @@ def divide(division: Division, parts: Iterator[tuple[int, CheckpointStore]]) -> 
     Args:
         division: which shard, and by which rule.
         parts: the shards that it is made of, by their numbers; each is open until the next one is asked for.
+        folder: an empty one, for as long as this takes.
 
     Raises:
         ObjectSpaceError: nothing tells where a slot belongs.
-    Time: O(slots of the old shards); memory: some of them, and the largest object that another one owns. Dirties: a
-    scratch folder, which is gone afterwards.
+    Time: O(slots of the old shards); memory: some of them, and the largest object that another one owns. Dirties: the
+    folder.
     """
     rule = Rule(**division.rule)
     if rule.is_whole:
         _, store = next(parts)
         yield store.reader().image_pages()
         return
-    with scratch_folder() as folder:
-        path = folder / "new.db"
-        with PersistedObjectSpace.open(path, durability="normal", cache_slots=_CACHE_SLOTS) as space:
-            new = _NewShard(division.shard, division.shards, space)
-            for number, store in parts:
-                with closing(PersistedObjectSpace(store, cache_slots=_CACHE_SLOTS)) as old:
-                    new.take_all(OldShard(division.operator, number, division.before, rule, old))
-            space.checkpoint()
-            yield space.store.reader().image_pages()
+    with PersistedObjectSpace.open(folder / "new.db", durability="normal", cache_slots=_CACHE_SLOTS) as space:
+        new = _NewShard(division.shard, division.shards, space)
+        for number, store in parts:
+            with closing(PersistedObjectSpace(store, cache_slots=_CACHE_SLOTS)) as old:
+                new.take_all(OldShard(division.operator, number, division.before, rule, old))
+        space.checkpoint()
+        yield space.store.reader().image_pages()
 
 
 class _NewShard:
