@@ -7,13 +7,18 @@ import sqlite3
 from collections.abc import Collection, Iterable, Sequence, Sized
 from dataclasses import dataclass, field
 
-from checkpoint import schema
+from checkpoint import schema, seals
 from checkpoint.errors import CorruptStoreError
+from checkpoint.seals import Row
 from checkpoint.session import Session
 from checkpoint.tiers import RunMap, RunNumber, StoredRun, is_own
 
 _MERGING, _MERGED, _DROPPED = "merging", "merged", "dropped"
 """The states of a run in the table ``run``."""
+
+
+_MATTERING = "run_slots IS NOT NULL OR kind = 'full' OR number IN (SELECT first FROM run) ORDER BY number"
+"""Which records of checkpoints say what runs hold: those that have one, and those that one begins with."""
 
 
 @dataclass
@@ -38,13 +43,8 @@ def load(session: Session) -> Catalogue:
         CorruptStoreError: it is damaged.
     Time: O(runs · log n) and O(full checkpoints).
     """
-    is_old = session.row("PRAGMA user_version")[0] == 1
-    first = schema.FIRST_IN_FORMAT_1 if is_old else "coalesce(run_first, number)"
-    runs = session.rows(
-        f"SELECT number, {first}, number, run_slots FROM checkpoint WHERE run_slots IS NOT NULL ORDER BY number"
-    )
-    fulls = session.rows("SELECT number FROM checkpoint WHERE kind = 'full' ORDER BY number")
-    others = [] if is_old else session.rows("SELECT run, first, last, slots, state, parts FROM run")
+    is_sealed = session.row("PRAGMA user_version")[0] >= seals.FORMAT
+    runs, fulls, others = (_told if is_sealed else _told_without_seals)(session)
     merged = [row[:4] for row in others if row[4] == _MERGED]
     try:
         _require_numbers([*runs, *merged])
@@ -65,6 +65,33 @@ def load(session: Session) -> Catalogue:
     return Catalogue(catalogue, possible, dropped)
 
 
+def _told(session: Session) -> tuple[list[Row], list[Row], list[Row]]:
+    """Return what the file says of the runs of checkpoints, of full checkpoints and of other runs, as it was written.
+
+    A record that was written as differential and says to be full now is not one; a run of which it cannot be told what
+    was written is none, and its rows stay where they are.
+    """
+    kind, first = map(seals.CHECKPOINT.columns.index, ("kind", "run_first"))
+    rows = session.rows(seals.CHECKPOINT.select(_MATTERING, also=", run_slots"))
+    records = [(*(seals.written(seals.CHECKPOINT, row[:-1]) or row[:-1]), row[-1]) for row in rows]
+    runs = [(row[0], row[first] or row[0], row[0], row[-1]) for row in records if row[-1] is not None]
+    fulls = [row[:1] for row in records if row[kind] == "full"]
+    others = (seals.written(seals.RUN, row) for row in session.rows(seals.RUN.select()))
+    return runs, fulls, [*filter(None, others)]
+
+
+def _told_without_seals(session: Session) -> tuple[list[Row], list[Row], list[Row]]:
+    """Return what :func:`_told` does, of a store of an older format."""
+    is_first = session.row("PRAGMA user_version")[0] == 1
+    first = schema.FIRST_IN_FORMAT_1 if is_first else "coalesce(run_first, number)"
+    runs = session.rows(
+        f"SELECT number, {first}, number, run_slots FROM checkpoint WHERE run_slots IS NOT NULL ORDER BY number"
+    )
+    fulls = session.rows("SELECT number FROM checkpoint WHERE kind = 'full' ORDER BY number")
+    others = [] if is_first else session.rows("SELECT run, first, last, slots, state, parts FROM run")
+    return runs, fulls, others
+
+
 def note_merging(connection: sqlite3.Connection, run: RunNumber, parts: Sequence[StoredRun]) -> None:
     """Note that a merged run is being made of some parts.
 
@@ -73,6 +100,7 @@ def note_merging(connection: sqlite3.Connection, run: RunNumber, parts: Sequence
     names = json.dumps([part.run for part in parts])
     row = run, parts[0].first, parts[-1].last, _MERGING, names
     connection.execute("INSERT INTO run (run, first, last, state, parts) VALUES (?, ?, ?, ?, ?)", row)
+    seals.renew(connection, seals.RUN, [run])
 
 
 def note_merged(connection: sqlite3.Connection, run: RunNumber) -> StoredRun:
@@ -85,6 +113,7 @@ def note_merged(connection: sqlite3.Connection, run: RunNumber) -> StoredRun:
         " WHERE portion.run = run.run AND source = 'state_item') WHERE run = ?",
         (run,),
     )
+    seals.renew(connection, seals.RUN, [run])
     found = connection.execute("SELECT run, first, last, slots FROM run WHERE run = ?", (run,)).fetchone()
     return StoredRun(*found)
 
@@ -103,6 +132,7 @@ def note_dropped(connection: sqlite3.Connection, runs: Collection[RunNumber]) ->
         f" ON CONFLICT (run) DO UPDATE SET state = '{_DROPPED}', parts = NULL",
         [(run, int(run), int(run)) for run in runs],
     )
+    seals.renew(connection, seals.RUN, runs)
     for table in ("filter", "span"):
         connection.executemany(f"DELETE FROM {table} WHERE run = ?", [(run,) for run in runs])
 

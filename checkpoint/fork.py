@@ -11,13 +11,14 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import orjson
 
-from checkpoint import schema
+from checkpoint import schema, seals
 from checkpoint.errors import CheckpointError
 from checkpoint.merge import NUMBERED
 from checkpoint.session import PAGE_BYTES, Session
@@ -92,6 +93,8 @@ def _write(session: Session, staged: Path, number: int, progress: Progress, orig
             rows = _rows(session, f"SELECT {cells} FROM {table} WHERE {column} < ?", (number + 1,))
             _copy(target, table, _counted(rows, lambda copied: progress(done + copied, total)))  # noqa: B023
             done += target.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+        if session.row("PRAGMA user_version")[0] < seals.FORMAT:
+            seals.add(target)
         target.execute("COMMIT")
         target.execute("PRAGMA journal_mode = WAL")
 
@@ -113,8 +116,11 @@ def _origin(session: Session, number: int, path: str | None) -> str:
 
 
 def _copy(target: sqlite3.Connection, table: str, rows: Iterator[tuple[Any, ...]]) -> None:
-    width = len(target.execute(f"PRAGMA table_info({table})").fetchall())
-    target.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * width)})", rows)
+    columns = [row[1] for row in target.execute(f"PRAGMA table_info({table})")]
+    for row in rows:
+        names = ", ".join(columns[: len(row)])  # rows of older formats have no seal, which comes last
+        statement = f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(row))})"
+        target.executemany(statement, chain([row], rows))
 
 
 def _counted(rows: Iterator[tuple[Any, ...]], tell: Callable[[int], None]) -> Iterator[tuple[Any, ...]]:

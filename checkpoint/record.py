@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Self
 
+from checkpoint import seals
 from checkpoint.errors import CorruptStoreError
 from checkpoint.run import CheckpointKind, Measure
 from checkpoint.schema import FORMAT_VERSION
@@ -70,7 +71,9 @@ def write_record(connection: sqlite3.Connection, record: CheckpointRecord) -> No
 
     Dirties: one row.
     """
-    connection.execute(f"INSERT INTO checkpoint ({_COLUMNS}) VALUES ({_MARKS})", tuple(vars(record).values()))
+    cells = vars(record) | {"kind": str(record.kind)}
+    seal = seals.seal_of([cells.get(name) for name in seals.CHECKPOINT.columns])
+    connection.execute(f"INSERT INTO checkpoint ({_COLUMNS}, seal) VALUES ({_MARKS}, ?)", (*cells.values(), seal))
 
 
 def timestamp(ago: timedelta = timedelta(0)) -> str:

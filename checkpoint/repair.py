@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from checkpoint import filters, merge, spans, verify
+from checkpoint import filters, merge, seals, spans, verify
 from checkpoint.catalogue import Catalogue, load, note_dropped
 from checkpoint.consistency import check_objects
 from checkpoint.digests import check_run
@@ -54,6 +54,7 @@ def repair(
     Time: O(rows). Memory: one state, where a full checkpoint is rebuilt. Dirties: the rows of what is damaged.
     """
     verify.check_file(session)
+    records = seals.mend(connection)
     found = load(session)
     before = [int(run.run) for run in found.runs if is_own(run.run)]
     damage = _damages(session, found, progress)
@@ -70,7 +71,8 @@ def repair(
     strays += _drop_shortcuts(session, connection)
     strays += _drop_digests(session, connection)
     reused = _mend_next_object(session, connection, sound)
-    return Repair((*damage.values(), *strays, *reused), tuple(rebuilt), tuple(lost), newest)
+    told = [f"{session.path}: {text}" for text in records]
+    return Repair((*told, *damage.values(), *strays, *reused), tuple(rebuilt), tuple(lost), newest)
 
 
 def _damages(session: Session, found: Catalogue, progress: Callable[[int, int], None]) -> dict[RunNumber, str]:

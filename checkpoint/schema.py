@@ -5,10 +5,11 @@ of the B-tree: writing it is an append, dropping it is a range delete, shipping 
 
 ``checkpoint.slots``, ``bytes`` and ``digest`` say what the checkpoint wrote when it was committed; ``run_slots`` and
 ``run_digest`` say what is stored under its number now, and are NULL once the checkpoint was let go of. ``run_first`` is
-NULL but in a store that format 1 has left: there older runs were merged into newer ones.
+NULL but in a store that format 1 has left: there older runs were merged into newer ones. ``seal`` is a checksum of what
+else the record says.
 
 ``run`` lists the merged runs, those that are being made, and those whose rows are being deleted; ``portion`` has the
-digests of their rows, some rows at a time, so that a merge can be given up and resumed anywhere.
+digests of their rows, some rows at a time, so that a merge can be given up and resumed anywhere; ``seal`` is as above.
 
 ``filter`` tells of larger runs which slots they do not have; runs that a store of format 2 has left have none. ``span``
 tells of them between which slots they have rows of each object; runs that a store of format 3 has left have none.
@@ -18,10 +19,12 @@ from __future__ import annotations
 
 import sqlite3
 
+from checkpoint import seals
+
 APPLICATION_ID = 0x4F534350
 """The four bytes "OSCP" in the header of the file, by which a store is told from any other SQLite database."""
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """The newest format that this version reads and the one that it writes, kept as ``PRAGMA user_version``."""
 
 MERGED_RUNS = """
@@ -31,7 +34,8 @@ CREATE TABLE run (
     last INTEGER NOT NULL,
     state TEXT NOT NULL CHECK (state IN ('merging', 'merged', 'dropped')),
     slots INTEGER,
-    parts TEXT
+    parts TEXT,
+    seal INTEGER
 ) WITHOUT ROWID;
 
 CREATE TABLE portion (
@@ -83,7 +87,8 @@ CREATE TABLE checkpoint (
     format INTEGER NOT NULL,
     run_slots INTEGER,
     run_digest TEXT,
-    run_first INTEGER
+    run_first INTEGER,
+    seal INTEGER
 );
 
 CREATE TABLE state_index (
@@ -173,7 +178,7 @@ CASE kind WHEN 'full' THEN number ELSE 1 + coalesce((
 def upgrade(connection: sqlite3.Connection) -> None:
     """Turn a store of an older format into one of this format in one transaction; no row of a run is touched.
 
-    Time: O(checkpoints). Dirties: the rows of ``checkpoint`` that have a run, in a store of format 1.
+    Time: O(checkpoints). Dirties: the rows of ``checkpoint`` and ``run``.
     """
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     merging = (
@@ -181,8 +186,11 @@ def upgrade(connection: sqlite3.Connection) -> None:
         f"UPDATE checkpoint SET run_first = {FIRST_IN_FORMAT_1} WHERE run_slots IS NOT NULL;"
         f"DROP VIEW live_checkpoint; {MERGED_RUNS} {LIVE}"
     )
-    new = f"{merging if version < 2 else ''} {FILTERS if version < 3 else ''} {SPANS}"
-    _execute(connection, f"BEGIN; {new} PRAGMA user_version = {FORMAT_VERSION}; COMMIT;")
+    new = [merging] if version < 2 else ["ALTER TABLE run ADD COLUMN seal INTEGER;"]
+    new += [FILTERS] * (version < 3) + [SPANS] * (version < 4) + ["ALTER TABLE checkpoint ADD COLUMN seal INTEGER;"]
+    _execute(connection, f"BEGIN; {' '.join(new)} PRAGMA user_version = {FORMAT_VERSION};")
+    seals.add(connection)
+    connection.execute("COMMIT")
 
 
 def _execute(connection: sqlite3.Connection, script: str) -> None:

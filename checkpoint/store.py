@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 
 from checkpoint import catalogue, filters, merge, retention, spans
 from checkpoint.diff import Change, differences, run_applying
-from checkpoint.errors import CheckpointError, EpochTypeError, UnknownCheckpointError
+from checkpoint.errors import CheckpointError, CorruptStoreError, EpochTypeError, UnknownCheckpointError
 from checkpoint.fork import fork
 from checkpoint.lock import WriterLock
 from checkpoint.lookup import Extents
@@ -32,7 +32,7 @@ from checkpoint.session import IN_MEMORY, Durability, Session, require_usable
 from checkpoint.settings import Retention, note_rollback, read_retention, write_retention
 from checkpoint.tiers import YOUNG, RunNumber
 from checkpoint.upkeep import Upkeep
-from checkpoint.verify import verify
+from checkpoint.verify import ADVICE, verify
 from checkpoint.writer import CheckpointWriter, Receipt
 
 if TYPE_CHECKING:
@@ -133,6 +133,7 @@ class CheckpointStore:
         with self._mutex:
             self._session.connection  # noqa: B018 - a closed store refuses here, not at the first read
             if number is None and epoch is None:
+                self._require_newest()
                 return self._registered(self._runs.live)
             record = self._record(number, epoch)
             runs = self._runs.at(record.number) if record.number in self._runs else ()
@@ -530,6 +531,15 @@ class CheckpointStore:
         self._last = (last[0][0], last[0][1]) if last else (0, 0)
         self._next_object_id = following[0][0] if following else 1
 
+    def _require_newest(self) -> None:
+        """Refuse to take a store for an older one, or an empty one, where runs of its newest checkpoint are missing."""
+        number, epoch = self._last
+        if number and not (number in self._runs and self._runs.live):
+            raise CorruptStoreError(
+                f"{self.path}: checkpoint {number} (epoch {epoch}), the newest, has no run, or one without those before"
+                f" it: {ADVICE}"
+            )
+
     def _rows_of(self, run: RunNumber) -> float:
         """Return how many item rows a run has; of one that is gone more than anybody reads."""
         return self._runs[run].slots if run in self._runs else inf
@@ -574,6 +584,7 @@ class CheckpointStore:
         with self._mutex:
             self._session.require_writable()
             self._session.require_same_file()
+            self._require_newest()
             number, epoch, parent = self._next(epoch)
             try:
                 with self._transaction() as connection:

@@ -113,7 +113,9 @@ class Upkeep:
 
         Dirties: one row.
         """
-        run = self._runs.number_for(int(parts[-1]), [*self._dropped, *(merge.run for merge in self._merges)])
+        # Also those of which the catalogue takes no notice, because they are damaged.
+        taken = [row[0] for row in connection.execute("SELECT run FROM run")]
+        run = self._runs.number_for(int(parts[-1]), taken)
         note_merging(connection, run, [self._runs[part] for part in parts])
         self._merges.append(self._merge(run, parts))
 

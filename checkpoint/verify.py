@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import chain, pairwise, product, zip_longest
 
-from checkpoint import catalogue, filters, merge, spans
+from checkpoint import catalogue, filters, merge, seals, spans
 from checkpoint.catalogue import Catalogue
 from checkpoint.consistency import check_objects
 from checkpoint.digests import check_run
@@ -32,6 +32,7 @@ def verify(session: Session, progress: Callable[[int, int], None] = lambda done,
     """
     check_file(session)
     found = catalogue.load(session)
+    check_seals(session)
     check_epochs(session)
     for row in session.rows("SELECT number FROM checkpoint WHERE run_slots IS NOT NULL OR run_digest IS NOT NULL"):
         check_record(session, found.runs, row[0])
@@ -64,6 +65,20 @@ def check_file(session: Session) -> None:
     damage = session.row("PRAGMA integrity_check(1)")[0]
     if damage != "ok":
         raise CorruptStoreError(f"{session.path} is damaged: SQLite says {damage}; restore it from a copy")
+
+
+def check_seals(session: Session) -> None:
+    """Check that the records of checkpoints and of runs are as they were written.
+
+    Raises:
+        CorruptStoreError: one is not.
+    Time: O(records). A store of an older format, which is only read, has no seals.
+    """
+    if session.row("PRAGMA user_version")[0] < seals.FORMAT:
+        return
+    for sealed in seals.TABLES:
+        for row in seals.find_wrong(session.rows, sealed):
+            raise CorruptStoreError(f"{session.path}: {seals.said_of(sealed, row)}: {ADVICE}")
 
 
 def check_epochs(session: Session) -> None:

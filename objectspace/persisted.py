@@ -93,7 +93,11 @@ class PersistedObjectSpace(ObjectSpace):
         """
         cache_slots = checked_cache_slots(options.pop("cache_slots", CACHE_SLOTS))
         store = CheckpointStore(path, **options)
-        space = cls(store, cache_slots=cache_slots)
+        try:
+            space = cls(store, cache_slots=cache_slots)
+        except BaseException:
+            store.close()  # so that whoever repairs it is not kept out
+            raise
         space._owns_store = True
         return space
 

@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from checkpoint import CheckpointStore
+from checkpoint import CheckpointStore, seals
 from checkpoint.chain import Chain, decode_run, location_at
 from objectspace import PersistedObjectSpace
-from tests.golden import chain_1, chain_2, chain_3, format_1, format_2, format_3, format_4, run_2
+from tests.golden import chain_1, chain_2, chain_3, format_1, format_2, format_3, format_4, format_5, run_2
 
 STATES = {10: format_1.FIRST, 20: format_1.SECOND, 30: format_1.SECOND}
 
@@ -116,6 +116,24 @@ def test_the_golden_store_of_format_4_reads_at_every_epoch_and_by_its_spans(tmp_
         space.checkpoint()
         assert space.store.verify()
         assert space.get_sparse_array("log").copy() == {**expected, 1: "new"}
+
+
+def test_the_golden_store_of_format_5_reads_at_every_epoch_and_has_its_seals(tmp_path: Path) -> None:
+    path = Path(shutil.copy(format_5.PATH, tmp_path / "state.db"))
+    with PersistedObjectSpace.open(path) as space:
+        database = space.store.database
+        rows = {sealed.table: list(database.execute(sealed.select())) for sealed in seals.TABLES}
+        assert [len(rows["checkpoint"]), rows["run"] != []] == [format_5.EPOCHS, True]
+        assert all(map(seals.is_right, [*rows["checkpoint"], *rows["run"]]))
+        kept = [record.epoch for record in space.store.checkpoints() if record.run_slots is not None]
+        assert kept[-format_5.HISTORY :] == list(range(format_5.EPOCHS - format_5.HISTORY + 1, format_5.EPOCHS + 1))
+        assert space.store.verify() == len(kept)
+        for epoch in kept:
+            assert format_5.contents(space.at(epoch)) == format_5.expected(epoch)
+        space.get_list("log").append(format_5.EPOCHS + 1)
+        space.checkpoint()
+        assert space.get_list("log").copy() == format_5.expected(format_5.EPOCHS + 1)["log"]
+        assert space.store.verify()
 
 
 @pytest.fixture
