@@ -84,6 +84,20 @@ class Extents:
         Raises:
             TypeError: the slot cannot be compared with all of theirs.
         """
+        return self.reaching(runs, object_id, slot, slot)
+
+    def reaching(self, runs: Sequence[RunNumber], object_id: int, low: Any, high: Any) -> Sequence[RunNumber]:
+        """Return those of some runs that may have a slot between two others, as :meth:`possible` does.
+
+        Args:
+            runs: the runs.
+            object_id: the object.
+            low: the least slot; ``None`` is no bound.
+            high: the greatest slot; ``None`` is no bound.
+
+        Raises:
+            TypeError: a bound cannot be compared with all of their slots.
+        """
         known = self._stored_of(runs)
         if not any(known):
             return runs
@@ -91,8 +105,47 @@ class Extents:
         return [
             run
             for run, extent in zip(runs, extents, strict=True)
-            if extent is None or (extent is not _NOWHERE and extent.low <= slot <= extent.high)
+            if extent is None
+            or (
+                extent is not _NOWHERE
+                and (high is None or extent.low <= high)
+                and (low is None or low <= extent.high)
+            )
         ]
+
+    def nearest(
+        self, runs: Sequence[RunNumber], object_id: int, place: Any, *, reverse: bool
+    ) -> tuple[Sequence[RunNumber], Any]:
+        """Return the runs that a scan meets first, and a slot before which it meets no others; ``None`` is no bound.
+
+        Args:
+            runs: the runs.
+            object_id: the object.
+            place: where the scan begins; ``None`` is the very beginning.
+            reverse: whether it goes backwards.
+
+        Raises:
+            TypeError: the place cannot be compared with all of their slots, or these not with each other.
+        """
+        known = self._stored_of(runs)
+        if not any(known):
+            return runs, None
+        near: list[RunNumber] = []
+        ahead: dict[RunNumber, Any] = {}
+        for run, of_run in zip(runs, known, strict=True):
+            extent = None if of_run is None else of_run.get(object_id, _NOWHERE)
+            if extent is None:
+                near.append(run)
+            elif extent is not _NOWHERE:
+                begin, end = (extent.high, extent.low) if reverse else (extent.low, extent.high)
+                if place is None or (place > begin if reverse else place < begin):
+                    ahead[run] = begin
+                elif end <= place if reverse else place <= end:
+                    near.append(run)
+        pick: Any = max if reverse else min
+        first = pick(ahead.values(), default=None)
+        near += [run for run, begin in ahead.items() if begin == first]
+        return near, pick((begin for begin in ahead.values() if begin != first), default=None)
 
     def _stored_of(self, runs: Sequence[RunNumber]) -> list[dict[int, Extent] | None]:
         """Return the extents of all objects in each of some runs, ``None`` where they are not stored with it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import lru_cache, wraps
 from operator import itemgetter
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
@@ -405,15 +405,17 @@ class Reader:
             f" ORDER BY slot {_direction(reverse)} LIMIT {rows}",
             {"leader": leader, "object": object_id, **bounds},
         )
-        is_end, others = len(page) < rows, [run for run in self.runs if run != leader]
-        if not others:
+        is_end = len(page) < rows
+        if len(self.runs) == 1:
             return page, _Place(rows * 8, leader, is_end)
         if is_end:
+            others = self._others(leader, object_id, limits)
             around = self._rows_of(others, object_id, rest, bounds, rows)
             if len(around) < rows:
                 return _laid(around, leader, page, reverse=reverse), _Place(rows, None, True)
         while len(page) >= _LEAST_ROWS or (is_end and page):
             low, high = (page[-1][0], upper) if reverse else (lower, page[-1][0])
+            others = self._others(leader, object_id, (low, high, last, reverse))
             around = self._rows_of(others, object_id, *_range(low, high, last, reverse), _MOST_AROUND)
             if len(around) < _MOST_AROUND:
                 fitting = len(page) * _MOST_AROUND // (2 * len(around) + 1)
@@ -421,10 +423,21 @@ class Reader:
             page, is_end = page[: len(page) // 4], False
         return self._merged_page(object_id, limits, _LEAST_ROWS)
 
+    def _others(self, leader: RunNumber, object_id: int, limits: _Limits) -> Sequence[RunNumber]:
+        """Return the runs but the one that leads, without those that are known to have nothing within the limits."""
+        others = [run for run in self.runs if run != leader]
+        lower, upper, last, reverse = limits
+        low, high = (lower, upper if last is None else last) if reverse else (lower if last is None else last, upper)
+        with suppress(TypeError):  # A number is not compared with text: then all are asked.
+            return self._extents.reaching(others, object_id, low, high)
+        return others
+
     def _rows_of(
         self, runs: Sequence[RunNumber], object_id: int, where: str, bounds: Mapping[str, object], most: int
     ) -> list[_RunRow]:
         """Return rows of an object run by run, with the numbers of their runs, so many at most."""
+        if not runs:
+            return []
         numbers = ", ".join(map(str, runs))
         return self._query(
             f"SELECT slot, value, rank, checkpoint FROM state_item WHERE checkpoint IN ({numbers})"
@@ -439,15 +452,40 @@ class Reader:
         rows that the page needs are read.
         """
         self._allow()
-        where, bounds = _range(*limits)
-        numbers = {f"run{place}": run for place, run in enumerate(self.runs)}
-        found: list[_RunRow] = self._session.peek_all(
-            _merging(len(self.runs), where, _direction(limits[-1]), rows), {"object": object_id, **numbers, **bounds}
-        )
+        runs, beyond = self._nearest(object_id, limits)
+        found = self._merged_rows(runs, object_id, limits, beyond, rows)
+        if beyond is not None and not found:  # What is known of the runs says that there must be one.
+            beyond, found = None, self._merged_rows(self.runs, object_id, limits, None, rows)
         # Of a slot that the page ends with, older rows may be left: they lie at the end, and not beyond it.
         newest = {row[0]: row[:3] for row in reversed(found)}
         leader = Counter(map(_run, found)).most_common(1)[0][0] if found else None
-        return list(reversed(newest.values())), _Place(8 * rows, leader, len(found) < rows)
+        is_end = len(found) < rows and beyond is None
+        return list(reversed(newest.values())), _Place(8 * rows, leader, is_end)
+
+    def _merged_rows(
+        self, runs: Sequence[RunNumber], object_id: int, limits: _Limits, beyond: Slot | None, rows: int
+    ) -> list[_RunRow]:
+        """Return so many rows of some runs in order, the newest one of a slot first, and none from a slot on."""
+        if not runs:
+            return []
+        where, bounds = _range(*limits)
+        if beyond is not None:
+            where += f" AND slot {'>' if limits[-1] else '<'} :beyond"
+            bounds["beyond"] = beyond
+        numbers = {f"run{place}": run for place, run in enumerate(runs)}
+        statement = _merging(len(runs), where, _direction(limits[-1]), rows)
+        return self._session.peek_all(statement, {"object": object_id, **numbers, **bounds})
+
+    def _nearest(self, object_id: int, limits: _Limits) -> tuple[Sequence[RunNumber], Slot | None]:
+        """Return the runs that the next page may be of, and the slot that it ends before; ``None`` is no such slot."""
+        lower, upper, last, reverse = limits
+        begin, end = (upper, lower) if reverse else (lower, upper)
+        with suppress(TypeError):  # A number is not compared with text: then all are asked.
+            place = begin if last is None else last
+            runs, beyond = self._extents.nearest(self.runs, object_id, place, reverse=reverse)
+            is_outside = None not in (beyond, end) and (beyond < end if reverse else beyond > end)
+            return runs, None if is_outside else beyond
+        return self.runs, None
 
     def _query(self, statement: str, parameters: Sequence[object] | Mapping[str, object] = ()) -> list[Any]:
         self._allow()
@@ -495,12 +533,30 @@ def _overlaid(older: list[ReadRow], page: list[ReadRow], newer: list[ReadRow], *
     """
     if not newer and not older:
         return page
+    if not older and len(newer) <= len(page) // _FEW_OVER and (replaced := _replaced(page, newer)):
+        return replaced
     rows = [*older, *page, *newer]
     newest = dict(zip(map(_slot, rows), rows, strict=True))
     if len(newest) == len(page) and not older:
         return list(newest.values())
     slots = in_order(list(newest))
     return [newest[slot] for slot in (reversed(slots) if reverse else slots)]
+
+
+def _replaced(page: list[ReadRow], newer: list[ReadRow]) -> list[ReadRow] | None:
+    """Return the rows of a page with a few newer ones in place of them; ``None`` where one has no row to replace."""
+    slots: list[Any] = list(map(_slot, page))
+    rows = page.copy()
+    with suppress(TypeError):  # Numbers beside text are put in order elsewhere.
+        if slots[0] > slots[-1]:
+            return None
+        for row in newer:
+            place = bisect_left(slots, row[0])
+            if place == len(slots) or slots[place] != row[0]:
+                return None
+            rows[place] = row
+        return rows
+    return None
 
 
 def _range(lower: Slot | None, upper: Slot | None, last: Slot | None, reverse: bool) -> tuple[str, dict[str, Slot]]:
@@ -520,6 +576,9 @@ def _range(lower: Slot | None, upper: Slot | None, last: Slot | None, reverse: b
 
 _MOST_AROUND = 8192
 """How many rows of other runs are laid over and under one page of the leading run."""
+
+_FEW_OVER = 16
+"""Where one row of so many or fewer is replaced by a newer one, these are put in place one by one."""
 
 _LEAST_ROWS = 16
 """How many rows of the leading run make a page at least; so many are merged of all runs where none leads."""

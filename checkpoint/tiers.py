@@ -33,11 +33,14 @@ Replacing = Callable[[Sequence[RunNumber]], int]
 FAN_IN = 24
 """How many neighbouring runs of a tier are merged into one."""
 
-_TIMES, _LARGE_ROWS = 4, 16_384
+_TIMES, _MANY_ROWS = 4, 16_384
 """While runs are few, the rows that may replace others may be so many times as many as these, and so many in all."""
 
-_MOST_APART = 128
-"""More large neighbours of a tier than that are merged although they replace nothing."""
+_LARGE_ROWS, _MOST_APART = 4_096, 128
+"""More large neighbours of a tier than that are merged although they replace nothing.
+
+Large are those that are stored with their spans: reads pass such runs over where they have nothing.
+"""
 
 FEW_OF = 256
 """Of so many rows one may replace another, as where a counter is kept beside what grows: that is next to nothing."""
@@ -261,7 +264,7 @@ class RunMap:
         It is all of it with the base, or neighbours of a tier, or nothing.
         """
         if len(stretch) < FAN_IN:
-            is_due = self.rows(stretch) >= _LARGE_ROWS and self._is_outgrown(stretch, _TIMES, replacing)
+            is_due = self.rows(stretch) >= _MANY_ROWS and self._is_outgrown(stretch, _TIMES, replacing)
             return tuple(stretch) if is_due else (), 0
         if self._is_outgrown(stretch, 1, replacing):
             return tuple(stretch), 0

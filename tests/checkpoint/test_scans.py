@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkpoint import CheckpointStore, Reader, Run, reader
+from checkpoint import CheckpointStore, Reader, Run, reader, spans
 from checkpoint.lookup import order_of
 from tests.checkpoint.store_helpers import DIFFERENTIAL, FULL, quick_store, run_of
 
@@ -17,16 +17,19 @@ SLOTS: list[Any] = [*range(30), 2.5, 1e30, "a", "b", "ä", b"", b"\xff"]
 
 CHANGES = st.dictionaries(st.sampled_from(SLOTS), st.none() | st.integers(0, 9), max_size=12)
 GROWTH = st.integers(0, 60).map(lambda first: dict.fromkeys(range(first, first + 25), first))
+APART = st.integers(0, 8).map(lambda place: {slot: place for slot in range(place * 7, place * 7 + 5)})
 ENDS = st.integers(5, 30).map(lambda last: {slot: None for slot in SLOTS if order_of(slot) > order_of(last)})
 BOUNDS = st.none() | st.sampled_from(SLOTS)
 SCANS = st.tuples(BOUNDS, BOUNDS, st.booleans(), st.sampled_from([None, 1, 2, 5, 100]))
 
 
-@pytest.fixture(params=[(2, 6, 3), (4, 30, 2), (16, 8192, 256)])
+@pytest.fixture(params=[(2, 6, 3, 2, 4), (4, 30, 2, 3, 10), (2, 6, 3, 1, 1), (16, 8192, 256, 16, 4096)])
 def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let few slots in few runs take every way that many take."""
-    for name, size in zip(("_LEAST_ROWS", "_MOST_AROUND", "_MEMBERS"), request.param, strict=True):
+    *sizes, with_spans = request.param
+    for name, size in zip(("_LEAST_ROWS", "_MOST_AROUND", "_MEMBERS", "_FEW_OVER"), sizes, strict=True):
         monkeypatch.setattr(reader, name, size)
+    monkeypatch.setattr(spans, "LEAST_ROWS", with_spans)
     reader._merging.cache_clear()
     yield
     reader._merging.cache_clear()
@@ -39,7 +42,7 @@ def expected_of(state: dict[Any, Any], lower: Any, upper: Any, reverse: bool) ->
 
 
 @pytest.mark.usefixtures("sizes")
-@given(st.lists(st.one_of(CHANGES, GROWTH, ENDS), max_size=14), st.lists(SCANS, min_size=1, max_size=6))
+@given(st.lists(st.one_of(CHANGES, GROWTH, APART, APART, ENDS), max_size=14), st.lists(SCANS, min_size=1, max_size=6))
 def test_scans_give_what_there_is_in_order(steps: list[dict[Any, Any]], scans: list[Any]) -> None:
     with quick_store(":memory:", history=20) as store:
         state: dict[Any, Any] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,17 @@ def test_a_process_that_has_just_begun_asks_the_runs_that_may_have_a_slot(tmp_pa
         assert len(reader.items_at(1, range(100, 140))) == 40
         assert reader.item(1, "text") is None
         assert not any("ORDER BY slot" in text for text in found), "no run is searched for its ends"
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_range_is_read_from_the_runs_that_reach_into_it(reverse: bool) -> None:
+    with grown(":memory:") as store:
+        reader, found = store.reader(), statements(store)
+        slots = [item.slot for item in reader.items(1, 45, 95, reverse=reverse)]
+        assert slots == (list(range(95, 44, -1)) if reverse else list(range(45, 96)))
+        named = re.findall(r"checkpoint (?:= |IN \()([\d, ]+)", " ".join(found))
+        asked = {int(run) for runs in named for run in runs.split(",")}
+        assert asked == {3, 4, 5}, "those of slots 40 to 99"
 
 
 def test_spans_go_with_their_runs(tmp_path: Path) -> None:
