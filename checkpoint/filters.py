@@ -167,6 +167,26 @@ def passing(filters: Iterable[RunFilter], mark: int) -> list[RunNumber]:
     ]
 
 
+def grouped(filters: Iterable[RunFilter]) -> list[tuple[int, list[tuple[RunNumber, bytes]]]]:
+    """Return filters by their masks: of those of one size it is told once where the flags of a mark lie."""
+    groups: dict[int, list[tuple[RunNumber, bytes]]] = {}
+    for run, flags, mask in filters:
+        groups.setdefault(mask, []).append((run, flags))
+    return list(groups.items())
+
+
+def passing_any(groups: Iterable[tuple[int, Sequence[tuple[RunNumber, bytes]]]], mark: int) -> list[RunNumber]:
+    """Return what :func:`passing` does of filters in groups, the newest run first."""
+    second = mark >> _SECOND
+    bit, other = 1 << (mark & 7), 1 << (second & 7)
+    found: list[RunNumber] = []
+    for mask, filters in groups:
+        one, two = (mark & mask) >> 3, (second & mask) >> 3
+        found += [run for run, flags in filters if flags[one] & bit and flags[two] & other]
+    found.sort(reverse=True)
+    return found
+
+
 def may_have(one: RunFilter, marks: Iterable[int]) -> list[int]:
     """Tell of each of some marks whether the run may have its slot: not 0."""
     _, flags, mask = one

@@ -18,7 +18,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from checkpoint import spans, warming
-from checkpoint.filters import Filters, RowsOf, RunFilter, mark_of, marks_of, may_have, passing
+from checkpoint.filters import Filters, RowsOf, RunFilter, grouped, mark_of, marks_of, may_have, passing, passing_any
 from checkpoint.run import Payload, Slot
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
@@ -106,11 +106,7 @@ class Extents:
             run
             for run, extent in zip(runs, extents, strict=True)
             if extent is None
-            or (
-                extent is not _NOWHERE
-                and (high is None or extent.low <= high)
-                and (low is None or low <= extent.high)
-            )
+            or (extent is not _NOWHERE and (high is None or extent.low <= high) and (low is None or low <= extent.high))
         ]
 
     def nearest(
@@ -273,6 +269,7 @@ class Lookup:
         self._session, self._runs, self._extents = session, runs, extents
         self._apart: dict[int, Apart | None] = {}
         self._filters: dict[RunNumber, RunFilter] = {}
+        self._groups = grouped(())
         self._changes = 0
 
     def one(self, object_id: int, slot: Slot) -> tuple[Payload | None, int | None] | None:
@@ -302,8 +299,8 @@ class Lookup:
         runs = self._around(object_id, slot)
         if len(runs) <= _FEW_RUNS or not (filters := self._filters_of(1)):
             return runs
-        asked = filters.values() if runs is self._runs else map(filters.__getitem__, runs)
-        return passing(asked, mark_of(object_id, slot))
+        mark = mark_of(object_id, slot)
+        return passing_any(self._groups, mark) if runs is self._runs else passing(map(filters.__getitem__, runs), mark)
 
     def _around(self, object_id: int, slot: Slot) -> Sequence[RunNumber]:
         """Return the runs that have rows of an object on both sides of a slot, or all of them, the newest first."""
@@ -311,7 +308,8 @@ class Lookup:
         with suppress(TypeError):  # A number is not compared with text: then all are asked.
             if apart is not None:
                 return apart.around(slot)
-            return self._extents.possible(self._runs, object_id, slot)
+            if object_id not in self._apart:  # Else it is known that comparing would spare little.
+                return self._extents.possible(self._runs, object_id, slot)
         return self._runs
 
     def _filters_of(self, slots: int) -> dict[RunNumber, RunFilter]:
@@ -320,6 +318,7 @@ class Lookup:
         if self._changes != changes:
             self._changes = changes
             self._filters = {one[0]: one for one in self._extents.filters.of(self._runs)}
+            self._groups = grouped(self._filters.values())
         return self._filters
 
     def many(self, object_id: int, slots: Sequence[Slot]) -> list[ReadRow]:

@@ -62,7 +62,7 @@ def insert_rows(connection: sqlite3.Connection, table: Table, run: RunNumber, ro
 
 
 def _insert_group(connection: sqlite3.Connection, table: Table, run: RunNumber, rows: Sequence[Any]) -> None:
-    """Write some rows with one statement; a last column of nothing but NULL stands in the statement."""
+    """Write some rows with one statement, in which an id that all share and a last column of NULL stand once."""
     columns = list(zip(*rows, strict=True))
     if len(columns) != table.columns:
         raise ValueError(f"a row of {table.name} has {len(columns)} columns: expected {table.columns}")
@@ -72,13 +72,21 @@ def _insert_group(connection: sqlite3.Connection, table: Table, run: RunNumber, 
             raise TypeError(f"an id or rank in {table.name} is a {strange.pop().__name__}: expected an int")
     if columns[-1].count(None) == len(rows):
         columns.pop()
-    connection.execute(_insertion(table, len(rows), len(columns)), (run, *chain(*columns)))
+    is_of_one = columns[0].count(columns[0][0]) == len(rows)
+    objects = columns[0][:1] if is_of_one else columns[0]
+    statement = _insertion(table, len(rows), len(columns), is_of_one=is_of_one)
+    connection.execute(statement, (run, *objects, *chain.from_iterable(columns[1:])))
 
 
 @cache
-def _insertion(table: Table, rows: int, columns: int) -> str:
-    """Return the statement that inserts so many rows, whose values come column by column; NULL where none come."""
-    marks = [[f"?{2 + rows * column + row}" for row in range(rows)] for column in range(columns)]
+def _insertion(table: Table, rows: int, columns: int, *, is_of_one: bool) -> str:
+    """Return the statement that inserts so many rows, whose values come column by column; NULL where none come.
+
+    Rows of one object have its id once.
+    """
+    objects = ["?2"] * rows if is_of_one else [f"?{2 + row}" for row in range(rows)]
+    first = 2 + len(set(objects))
+    marks = [objects, *([f"?{first + rows * column + row}" for row in range(rows)] for column in range(columns - 1))]
     marks += [["NULL"] * rows] * (table.columns - columns)
     return f"INSERT INTO {table.name} VALUES " + ", ".join(f"(?1, {', '.join(row)})" for row in zip(*marks))
 

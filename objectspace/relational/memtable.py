@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from itertools import islice, repeat
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from sortedcontainers import SortedList
@@ -54,6 +54,13 @@ class Operation(NamedTuple):
 _INSERT, _DELETE, _UPDATE = Kind.INSERT, Kind.DELETE, Kind.UPDATE
 _new = tuple.__new__
 
+_Noted = Any
+"""What is kept of a key: an operation, or of an insert whose old row is not known just the new row."""
+
+
+def _operation(noted: _Noted) -> Operation:
+    return noted if type(noted) is Operation else _new(Operation, (_INSERT, None, noted))
+
 
 class MemTable:
     """Net operations by key.
@@ -74,10 +81,10 @@ class MemTable:
             raise ValueError(f"consistency is {consistency!r}: expected one of {', '.join(CONSISTENCIES)}")
         self.consistency = consistency
         self._same = same
-        self._operations: dict[bytes, Operation] = {}
+        self._operations: dict[bytes, _Noted] = {}
         self._order: SortedList | None = None
         self._unsorted: list[bytes] = []
-        self._journal: dict[bytes, Operation | None] | None = None
+        self._journal: dict[bytes, _Noted] | None = None
 
     def insert(self, key: bytes, new: Any) -> None:
         """Note that a row was inserted.
@@ -87,17 +94,13 @@ class MemTable:
 
         Time: O(1); O(log n) after a scan.
         """
-        if self.consistency == "blind":
-            self._put(key, _INSERT, None, new)
-            return
-        found = self._operations.get(key)
-        if found is None:
-            self._put(key, _INSERT, None, new)
-        elif found.kind is _DELETE:
+        found = None if self.consistency == "blind" else self.get(key)
+        if found is not None and found.kind is _DELETE:
             self._put_update(key, found.old, new)
-        else:
+            return
+        if found is not None:
             self._contradiction(f"insert of {new!r}", found)
-            self._put(key, _INSERT, None, new)
+        self._put(key, new)
 
     def write_all(self, keys: Sequence[bytes], olds: Sequence[Any], news: Sequence[Any]) -> None:
         """Note inserts (their old row is ``None``) and deletes (their new row is ``None``), one after the other.
@@ -116,8 +119,12 @@ class MemTable:
             return
         if self._order is not None:
             self._unsorted += [key for key in keys if key not in self._operations]
-        kinds = [_DELETE if new is None else _INSERT for new in news] if None in news else repeat(_INSERT)
-        self._operations.update(zip(keys, map(_new, repeat(Operation), zip(kinds, olds, news))))
+        if None not in news:
+            self._operations.update(zip(keys, news))
+            return
+        pairs = zip(olds, news)
+        noted = [_new(Operation, (_DELETE, old, None)) if new is None else new for old, new in pairs]
+        self._operations.update(zip(keys, noted))
 
     def delete(self, key: bytes, old: Any) -> None:
         """Note that a row was deleted.
@@ -127,16 +134,16 @@ class MemTable:
 
         Time: O(1); O(log n) after a scan.
         """
-        found = None if self.consistency == "blind" else self._operations.get(key)
+        found = None if self.consistency == "blind" else self.get(key)
         if found is None:
-            self._put(key, _DELETE, old, None)
+            self._put_operation(key, _DELETE, old, None)
             return
         if found.kind is _DELETE or not self._same(found.new, old):
             self._contradiction(f"delete of {old!r}", found)
         if found.kind is _INSERT:
             self._drop(key)
         else:
-            self._put(key, _DELETE, old if found.kind is _DELETE else found.old, None)
+            self._put_operation(key, _DELETE, old if found.kind is _DELETE else found.old, None)
 
     def update(self, key: bytes, old: Any, new: Any) -> None:
         """Note that a row was replaced by another one with the same key.
@@ -147,22 +154,23 @@ class MemTable:
         Time: O(1); O(log n) after a scan.
         """
         if self.consistency == "blind":
-            self._put(key, _UPDATE, old, new)
+            self._put_operation(key, _UPDATE, old, new)
             return
-        found = self._operations.get(key)
+        found = self.get(key)
         if found is None:
             self._put_update(key, old, new)
             return
         if found.kind is _DELETE or not self._same(found.new, old):
             self._contradiction(f"update of {old!r} to {new!r}", found)
         if found.kind is _INSERT:
-            self._put(key, _INSERT, None, new)
+            self._put(key, new)
         else:
             self._put_update(key, old if found.kind is _DELETE else found.old, new)
 
     def get(self, key: bytes) -> Operation | None:
         """Return the net operation on a key, ``None`` where there is none."""
-        return self._operations.get(key)
+        found = self._operations.get(key)
+        return found if found is None or type(found) is Operation else _operation(found)
 
     def between(
         self, start: bytes, end: bytes, *, reverse: bool = False
@@ -175,21 +183,22 @@ class MemTable:
             return []
         operations, order = self._operations, self._sorted()
         keys = list(islice(order.irange(start, end or None, (True, False), reverse), BATCH))
-        first = [(key, operations[key]) for key in keys]
+        first = [(key, _operation(operations[key])) for key in keys]
         return first if len(first) < BATCH else _batches(operations, order, first, start, end, reverse)
 
     def items(self) -> Iterator[tuple[bytes, Operation]]:
         """Yield (key, operation) in key order."""
-        return ((key, self._operations[key]) for key in sorted(self._operations))
+        return ((key, _operation(self._operations[key])) for key in sorted(self._operations))
 
-    def outcome(self) -> tuple[list[bytes], list[tuple[bytes, Any]]]:
-        """Return the keys whose rows go, and (key, new row) of the others, both in key order."""
+    def outcome(self) -> tuple[list[bytes], dict[bytes, Any]]:
+        """Return the keys whose rows go, and the new rows of the others by their keys, both in key order."""
         keys = sorted(self._operations)
-        news = [operation[2] for operation in map(self._operations.__getitem__, keys)]
-        if None not in news:
-            return [], list(zip(keys, news))
+        news = list(map(self._operations.__getitem__, keys))
+        if Operation not in set(map(type, news)):
+            return [], dict(zip(keys, news))
+        news = [noted[2] if type(noted) is Operation else noted for noted in news]
         gone = [key for key, new in zip(keys, news) if new is None]
-        return gone, [pair for pair in zip(keys, news) if pair[1] is not None]
+        return gone, {key: new for key, new in zip(keys, news) if new is not None}
 
     def clear(self) -> None:
         """Forget all operations."""
@@ -202,7 +211,7 @@ class MemTable:
 
         Time: O(operations noted inside).
         """
-        journal: dict[bytes, Operation | None] = {}
+        journal: dict[bytes, _Noted] = {}
         self._journal = journal
         try:
             yield
@@ -213,7 +222,7 @@ class MemTable:
                 if before is None:
                     self._drop(key)
                 else:
-                    self._put(key, *before)
+                    self._put(key, before)
             raise
         finally:
             self._journal = None
@@ -237,14 +246,17 @@ class MemTable:
         if old == new:
             self._drop(key)
         else:
-            self._put(key, _UPDATE, old, new)
+            self._put_operation(key, _UPDATE, old, new)
 
-    def _put(self, key: bytes, kind: Kind, old: Any, new: Any) -> None:
+    def _put_operation(self, key: bytes, kind: Kind, old: Any, new: Any) -> None:
+        self._put(key, _new(Operation, (kind, old, new)))
+
+    def _put(self, key: bytes, noted: _Noted) -> None:
         if self._journal is not None:
             self._remember(key)
         if self._order is not None and key not in self._operations:
             self._unsorted.append(key)
-        self._operations[key] = _new(Operation, (kind, old, new))
+        self._operations[key] = noted
 
     def _drop(self, key: bytes) -> None:
         if self._journal is not None:
@@ -264,7 +276,7 @@ class MemTable:
 
 
 def _batches(
-    operations: dict[bytes, Operation],
+    operations: dict[bytes, _Noted],
     order: SortedList,
     batch: list[tuple[bytes, Operation]],
     start: bytes,
@@ -280,7 +292,9 @@ def _batches(
         yield from batch
         last, size = batch[-1][0], 2 * size
         low, high, inclusive = (start, last, (True, False)) if reverse else (last, end or None, (False, False))
-        batch = [(key, operations[key]) for key in islice(order.irange(low, high, inclusive, reverse), size)]
+        batch = [
+            (key, _operation(operations[key])) for key in islice(order.irange(low, high, inclusive, reverse), size)
+        ]
 
 
 def overlaid(

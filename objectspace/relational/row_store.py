@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from checkpoint.run import Payload, Slot
@@ -30,7 +30,7 @@ class RowStore:
         found: list[str | None] = self._rows.get_many(keys)
         return found
 
-    def put_all(self, rows: Iterable[tuple[bytes, str]]) -> None:
+    def put_all(self, rows: Mapping[bytes, str]) -> None:
         """Store rows. Time: O(log n) a row. Dirties: one item a row; for a new key also the length."""
         self._rows.update(rows)
 

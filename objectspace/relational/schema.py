@@ -126,7 +126,7 @@ class TableSchema:
         self.distribution_key = tuple(distribution_key)
         self._check_roles()
         self._checks = [column.check() for column in self.columns]
-        self._is_in_form, self._are_in_form = form_test([(column.type, column.nullable) for column in self.columns])
+        self.is_in_form, self._are_in_form = form_test([(column.type, column.nullable) for column in self.columns])
         self._key_checks = [checker(self.columns[place].type) for place in self.key_places]
         self._are_keys_in_form = form_test([(self.columns[place].type, True) for place in self.key_places])[1]
         orders = [order for _, order in self.primary_key]
@@ -172,7 +172,7 @@ class TableSchema:
         Raises:
             RowError: the row does not fit; it says which column and value.
         """
-        if self._is_in_form(row):
+        if self.is_in_form(row):
             return row  # type: ignore[return-value]
         if isinstance(row, Mapping):
             row = self._row_of(row)

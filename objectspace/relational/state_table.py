@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, repeat
 from typing import Any
 
@@ -30,6 +30,9 @@ from objectspace.relational.vnodes import VnodeBitmap, cache_is_stale
 
 CLEAN_ROWS = 1024
 """How many rows below the watermark a commit removes, beside twice as many as it writes; the rest waits, hidden."""
+
+_MOST_WAITING = 4096
+"""How many inserted rows wait at most to be encoded together."""
 
 _MOST_DECODED = 256
 """How many rows a scan decodes together at most."""
@@ -78,7 +81,7 @@ class StateTable:
     ) -> None:
         if schema is not None and not isinstance(schema, TableSchema):
             raise SchemaError(f"table {name!r}: the schema is {schema!r:.80}: expected a TableSchema")
-        buffer, owned = MemTable(consistency), None if vnodes is None else VnodeBitmap(vnodes)
+        memtable, owned = MemTable(consistency), None if vnodes is None else VnodeBitmap(vnodes)
         if schema is not None:
             _key_space(name, schema, owned)  # What is refused leaves no table behind.
         self._record = open_record(space, name, schema, evolve=evolve)
@@ -86,7 +89,8 @@ class StateTable:
         self._codec = self._record.codec()
         self._rows = RowStore(space, name)
         self._keys = _key_space(name, self._record.schema, owned)
-        self._buffer = buffer
+        self._memtable = memtable
+        self._waiting: list[Row] = []
         self._is_strict = consistency == "strict"
         self._pending: Any = None
         self._is_clean = True
@@ -94,7 +98,7 @@ class StateTable:
         self.late_rows = 0
         self._epoch = _last_epoch(space)
         self._seen = Visibility(self._keys, self._stored_watermarks())
-        self._may_hide = self._seen.column is not None
+        self._note_schema()
         self._registry.add(self)
 
     @property
@@ -120,7 +124,7 @@ class StateTable:
     @property
     def consistency(self) -> Consistency:
         """How operations are checked."""
-        return self._buffer.consistency
+        return self._memtable.consistency
 
     @property
     def vnodes(self) -> VnodeBitmap:
@@ -233,7 +237,13 @@ class StateTable:
         Time: O(1), in a strict table O(log n).
         Dirties: at the commit one item.
         """
-        self._insert(self._checked(row))
+        if not self._may_wait(row):
+            self._insert(self._checked(row))
+            return
+        self._begin_write()
+        self._waiting.append(row)  # type: ignore[arg-type]
+        if len(self._waiting) >= _MOST_WAITING:
+            self._write_waiting()
 
     def insert_rows(self, rows: Iterable[RowLike]) -> None:
         """Insert many rows: the same as :meth:`insert_row` for each, and quicker where the table is blind.
@@ -460,7 +470,8 @@ class StateTable:
 
     def forget(self) -> None:
         """Drop what is not sealed, and read again what is stored; a rollback of the space does it by itself."""
-        self._buffer.clear()
+        self._waiting = []
+        self._memtable.clear()
         self._is_sealed()
         self._epoch = _last_epoch(self._space)
         self._take_over(record_of(self._space, self._rows.name) or self._record)
@@ -476,8 +487,29 @@ class StateTable:
             self._keys = _key_space(self.name, record.schema, owned)
             self._key_of = self._keys.of_row
             self._seen = Visibility(self._keys)
-            self._may_hide = self._seen.column is not None
+            self._note_schema()
         self._seen.read(self._stored_watermarks())
+
+    def _note_schema(self) -> None:
+        """Note what the schema says of how rows are written and read."""
+        self._may_hide = self._seen.column is not None
+        is_free = self.consistency == "blind" and not self._may_hide and not self._keys.is_distributed
+        self._may_wait: Callable[[Any], bool] = self.schema.is_in_form if is_free else _never
+
+    @property
+    def _buffer(self) -> MemTable:
+        """What is written and not sealed."""
+        if self._waiting:
+            self._write_waiting()
+        return self._memtable
+
+    def _write_waiting(self) -> None:
+        """Encode the rows that wait for it: they are in their one form, so that nothing can be wrong with them."""
+        waiting = self._waiting
+        keys, texts = self._keys.of_rows(waiting), self._codec.encode_all(waiting)
+        self._memtable.write_all(keys, [None] * len(keys), texts)
+        if self._waiting is waiting:
+            self._waiting = []
 
     def _begin_write(self) -> None:
         """Note that something is written; refuse it where the table exists no more."""
@@ -638,6 +670,10 @@ def _key_space(name: str, schema: TableSchema, owned: VnodeBitmap | None) -> Key
     if owned is not None and not keys.is_distributed:
         raise ValueError(f"table {name!r} is not distributed: its schema has neither distribution_key nor vnode_column")
     return keys
+
+
+def _never(row: object) -> bool:
+    return False
 
 
 def _last_epoch(space: ObjectSpace) -> int:

@@ -17,7 +17,7 @@ SLOTS: list[Any] = [*range(30), 2.5, 1e30, "a", "b", "ä", b"", b"\xff"]
 
 CHANGES = st.dictionaries(st.sampled_from(SLOTS), st.none() | st.integers(0, 9), max_size=12)
 GROWTH = st.integers(0, 60).map(lambda first: dict.fromkeys(range(first, first + 25), first))
-APART = st.integers(0, 8).map(lambda place: {slot: place for slot in range(place * 7, place * 7 + 5)})
+APART = st.integers(0, 8).map(lambda place: dict.fromkeys(range(place * 7, place * 7 + 5), place))
 ENDS = st.integers(5, 30).map(lambda last: {slot: None for slot in SLOTS if order_of(slot) > order_of(last)})
 BOUNDS = st.none() | st.sampled_from(SLOTS)
 SCANS = st.tuples(BOUNDS, BOUNDS, st.booleans(), st.sampled_from([None, 1, 2, 5, 100]))

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from objectspace.relational import Column, RowError, StateTable, TableSchema
+from objectspace import ObjectNotFoundError
+from objectspace.relational import Column, RowError, StateTable, TableSchema, state_table
 from objectspace.relational.key_space import KeySpace
 from objectspace.relational.rows import RowCodec
 from tests.relational.helpers import new_space
@@ -55,6 +56,67 @@ def test_reads_and_writes_are_the_same(epochs: list[Any]) -> None:
         if is_sealed:
             space.checkpoint(epoch=epoch)
     assert sorted(map(repr, table.scan())) == sorted(map(repr, model.values()))
+
+
+STEPS = st.tuples(
+    st.sampled_from(["insert", "insert", "insert", "many", "delete", "update", "get", "scan", "seal", "forget"]), ROWS
+)
+
+
+@pytest.mark.parametrize("most", [1, 3, 4096])
+@settings(max_examples=60)
+@given(steps=st.lists(STEPS, max_size=25))
+def test_rows_that_wait_to_be_encoded_are_there(most: int, steps: list[tuple[str, Any]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(state_table, "_MOST_WAITING", most)
+        space, model = new_space(), {}
+        table = StateTable(space, "t", SCHEMA)
+        space.checkpoint(epoch=1)
+        sealed = dict(model)
+        for what, row in steps:
+            key, other = row[:2], (*row[:2], 7)
+            if what == "insert":
+                table.insert_row(row)
+                model[key] = row
+            elif what == "many":
+                table.insert_rows([row, other])
+                model[key] = other
+            elif what == "delete":
+                table.delete_row(row)
+                model.pop(key, None)
+            elif what == "update":
+                table.update_row(row, other)
+                model[key] = other
+            elif what == "get":
+                assert table.get_row(key) == model.get(key)
+                assert table.exists(key) == (key in model)
+            elif what == "scan":
+                assert sorted(map(repr, table.scan())) == sorted(map(repr, model.values()))
+            elif what == "seal":
+                space.checkpoint(epoch=table.epoch + 1)
+                sealed = dict(model)
+            else:
+                space.rollback()
+                model = dict(sealed)
+        assert sorted(map(repr, table.scan())) == sorted(map(repr, model.values()))
+
+
+def test_a_list_is_stored_as_it_was_when_it_came() -> None:
+    table = StateTable(new_space(), "t", TableSchema([Column("k", "int64"), Column("l", "list<int64>")], ["k"]))
+    values = [1]
+    table.insert_row((1, values))
+    values.append(2)
+    assert table.get_row((1,)) == (1, [1])
+
+
+def test_a_table_that_is_gone_takes_no_row_that_would_wait() -> None:
+    space = new_space()
+    space.checkpoint()
+    table = StateTable(space, "t", SCHEMA)
+    table.insert_row((1, "a", 1))
+    space.rollback()
+    with pytest.raises(ObjectNotFoundError):
+        table.insert_row((1, "a", 1))
 
 
 def test_a_row_that_does_not_fit_leaves_nothing() -> None:
