@@ -48,6 +48,11 @@ class Ratio:
         """The median of the ratios."""
         return statistics.median(self.ratios)
 
+    @property
+    def total(self) -> float:
+        """The ratio of all repetitions together: what only some of them pay for counts."""
+        return sum(self.mine.seconds) / sum(self.other.seconds)
+
     def describe(self) -> str:
         """Return the median with the least and the greatest ratio."""
         return f"{self.median:.2f} ({min(self.ratios):.2f}-{max(self.ratios):.2f})"

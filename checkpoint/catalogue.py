@@ -103,6 +103,21 @@ def note_merging(connection: sqlite3.Connection, run: RunNumber, parts: Sequence
     seals.renew(connection, seals.RUN, [run])
 
 
+def noted_checks(connection: sqlite3.Connection, run: RunNumber) -> int:
+    """Return how many parts of a run that is being made have been checked since all of them were copied."""
+    found = connection.execute(f"SELECT slots FROM run WHERE run = ? AND state = '{_MERGING}'", (run,)).fetchone()
+    return found[0] if found and type(found[0]) is int and found[0] > 0 else 0
+
+
+def note_checks(connection: sqlite3.Connection, run: RunNumber, parts: int) -> None:
+    """Note how many parts of a run that is being made have been checked since all of them were copied.
+
+    Dirties: one row.
+    """
+    connection.execute("UPDATE run SET slots = ? WHERE run = ?", (parts, run))
+    seals.renew(connection, seals.RUN, [run])
+
+
 def note_merged(connection: sqlite3.Connection, run: RunNumber) -> StoredRun:
     """Note that a merged run is complete, and return it.
 

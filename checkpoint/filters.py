@@ -15,8 +15,8 @@ import sqlite3
 import struct
 from bisect import bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from itertools import repeat
-from operator import itemgetter
+from itertools import compress, repeat
+from operator import and_, itemgetter
 from typing import Any
 from zlib import crc32
 
@@ -142,6 +142,15 @@ def store(connection: sqlite3.Connection, run: RunNumber, rows: Sequence[Sequenc
         maker.store(connection, run)
 
 
+def filter_of(session: Session, run: RunNumber, rows: int) -> FilterMaker:
+    """Return the filter of a run that is there already, made of its rows. Time: O(rows). The rows are streamed."""
+    maker = FilterMaker(rows)
+    with session.cursor(_SLOTS, (run,)) as fetch:
+        while found := fetch(_PAGE_ROWS):
+            maker.add(found)
+    return maker
+
+
 def find_wrong(session: Session) -> Iterator[tuple[RunNumber, str]]:
     """Yield each run whose stored filter is not that of its rows, with what is wrong: it might hide a slot.
 
@@ -150,11 +159,7 @@ def find_wrong(session: Session) -> Iterator[tuple[RunNumber, str]]:
     runs = [run for (run,) in session.rows("SELECT run FROM filter")] if session.has_table("filter") else []
     for run in runs:
         stored = _load(session, run) or b""
-        maker = FilterMaker(len(stored) * 8 // _FLAGS_A_ROW)
-        with session.cursor(_SLOTS, (run,)) as fetch:
-            while rows := fetch(_PAGE_ROWS):
-                maker.add(rows)
-        if stored != maker.packed():
+        if stored != filter_of(session, run, len(stored) * 8 // _FLAGS_A_ROW).packed():
             yield run, f"the filter of run {run} is not that of its rows"
 
 
@@ -187,14 +192,43 @@ def passing_any(groups: Iterable[tuple[int, Sequence[tuple[RunNumber, bytes]]]],
     return found
 
 
-def may_have(one: RunFilter, marks: Iterable[int]) -> list[int]:
-    """Tell of each of some marks whether the run may have its slot: not 0."""
-    _, flags, mask = one
-    return [
-        flags[(mark & mask) >> 3] & 1 << (mark & 7)
-        and flags[((second := mark >> _SECOND) & mask) >> 3] & 1 << (second & 7)
-        for mark in marks
-    ]
+class Marks:
+    """The marks of many slots, which some filters are asked for.
+
+    Args:
+        marks: the marks, in any order.
+    """
+
+    def __init__(self, marks: Iterable[int]) -> None:
+        self._marks = list(marks)
+        self._bits = [1 << (mark & 7) for mark in self._marks]
+        self._places: dict[int, list[int]] = {}
+        self._getters: dict[int, Callable[[bytes], Sequence[int]]] = {}
+
+    def passing(self, one: RunFilter, start: int, stop: int) -> list[int]:
+        """Return the places of those of the marks from one place to another whose slots the run may have.
+
+        Time: O(marks), nearly all of it without a step of Python for each.
+        """
+        if start >= stop:
+            return []
+        _, flags, mask = one
+        marks = self._marks
+        has_first = map(and_, self._bytes_at(flags, mask, start, stop), self._bits[start:stop])
+        return [
+            place
+            for place in compress(range(start, stop), has_first)
+            if flags[((second := marks[place] >> _SECOND) & mask) >> 3] & 1 << (second & 7)
+        ]
+
+    def _bytes_at(self, flags: bytes, mask: int, start: int, stop: int) -> Iterable[int]:
+        """Return the byte of a filter in which the first flag of each of some marks lies."""
+        if mask not in self._places:
+            self._places[mask] = places = [(mark & mask) >> 3 for mark in self._marks]
+            self._getters[mask] = itemgetter(*places, *places[:1])  # Of one place it would return no sequence.
+        if (stop - start) * _FEW_OF < len(self._marks):
+            return map(flags.__getitem__, self._places[mask][start:stop])
+        return self._getters[mask](flags)[start:stop]
 
 
 class Filters:
@@ -303,6 +337,9 @@ def _load(session: Session, run: RunNumber) -> bytes | None:
 def _checksum(run: RunNumber, packed: bytes) -> int:
     return crc32(packed, crc32(str(run).encode()))
 
+
+_FEW_OF = 4
+"""Of fewer than one in so many marks the bytes of a filter are got one by one."""
 
 _AS_TEXT = bytes.maketrans(b"\0\1", b"01")
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from contextlib import suppress
 from copy import copy
 from functools import cache
-from itertools import compress, repeat
+from itertools import filterfalse, repeat
 from operator import itemgetter
 from time import perf_counter
 from typing import Any, NamedTuple
 
 from checkpoint import spans, warming
-from checkpoint.filters import Filters, RowsOf, RunFilter, grouped, mark_of, marks_of, may_have, passing, passing_any
+from checkpoint.filters import Filters, Marks, RowsOf, RunFilter, grouped, mark_of, marks_of, passing, passing_any
 from checkpoint.run import Payload, Slot
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
@@ -356,29 +356,30 @@ class Lookup:
         return [row for row in found if row is not None]
 
     def _from_the_newest(
-        self, object_id: int, left: Sequence[Slot], newest: dict[Slot, ReadRow]
+        self, object_id: int, slots: Sequence[Slot], newest: dict[Slot, ReadRow]
     ) -> tuple[Sequence[Slot], Sequence[RunNumber]]:
         """Note what is found run by run; return what is left when it is little, and the runs that were not asked."""
-        extents, marks = self._extents.of(self._runs, object_id), dict[Slot, int]()
+        extents, marks = self._extents.of(self._runs, object_id), None
         for place, (run, low, high) in enumerate(extents):
-            if len(left) < _MANY:
-                return left, [extent.run for extent in extents[place:]]
-            asked = left[_place(bisect_left, left, low) : _place(bisect_right, left, high)]
-            found_filter = self._extents.filters.one(run, len(asked)) if run != self._runs[-1] else None
+            if len(slots) - len(newest) < _MANY:
+                return [*filterfalse(newest.__contains__, slots)], [extent.run for extent in extents[place:]]
+            start, stop = _place(bisect_left, slots, low), _place(bisect_right, slots, high)
+            found_filter = self._extents.filters.one(run, stop - start) if run != self._runs[-1] else None
+            asked: Iterable[Slot] = slots[start:stop]
             if found_filter:
-                marks = marks or dict(zip(left, marks_of(object_id, left), strict=True))
-                asked = list(compress(asked, may_have(found_filter, map(marks.__getitem__, asked))))
-            found: dict[Slot, ReadRow] = {}
-            dense = self._close_by((run,), object_id, asked)
-            if dense is not None:
-                found = _by_slot(dense)
-            else:
-                for start in range(0, len(asked), _LENGTHS[-1]):
-                    found.update(_by_slot(self._within((run,), object_id, asked[start : start + _LENGTHS[-1]])))
-            if found:
-                newest.update(found)
-                left = [slot for slot in left if slot not in found]
-        return left, ()
+                marks = marks or Marks(marks_of(object_id, slots))
+                asked = map(slots.__getitem__, marks.passing(found_filter, start, stop))
+            self._note_newest(run, object_id, [*filterfalse(newest.__contains__, asked)], newest)
+        return [*filterfalse(newest.__contains__, slots)], ()
+
+    def _note_newest(self, run: RunNumber, object_id: int, asked: Sequence[Slot], newest: dict[Slot, ReadRow]) -> None:
+        """Note the rows that a run has of some slots, which no newer run has."""
+        dense = self._close_by((run,), object_id, asked)
+        if dense is not None:
+            newest.update(_by_slot(dense))
+            return
+        for start in range(0, len(asked), _LENGTHS[-1]):
+            newest.update(_by_slot(self._within((run,), object_id, asked[start : start + _LENGTHS[-1]])))
 
     def _within(self, runs: Sequence[RunNumber], object_id: int, asked: Sequence[Slot]) -> list[ReadRow]:
         """Return the rows of some slots, run by run, the oldest first."""

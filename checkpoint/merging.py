@@ -1,8 +1,9 @@
 """Making a merged run beside its parts, some rows at a time: nothing that is read changes before it is complete.
 
 What is copied already is where the copying goes on, so that nothing else has to be kept to resume it. The parts are
-checked against their digests as their rows go by (before, where a merge is resumed), and the merged run does not count
-before all of them are right: its own digests would vouch for a damage from then on.
+checked against their digests as their rows go by, and the merged run does not count before all of them are right: its
+own digests would vouch for a damage from then on. Where a merge is resumed they are checked after all is copied, one by
+one, and how many have been is noted: so processes of a checkpoint or two each go on where the one before has stopped.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from checkpoint import spans
-from checkpoint.catalogue import marks, note_merged
+from checkpoint.catalogue import marks, note_checks, note_merged, noted_checks
 from checkpoint.digests import Check, check_of, check_run
-from checkpoint.filters import FilterMaker, is_stored
+from checkpoint.filters import FilterMaker, filter_of, is_stored
 from checkpoint.merge import GROUP, insert_rows
 from checkpoint.pages import ITEMS, PAGE_ROWS, TABLES, Table, merged_pages
 from checkpoint.reader import Reader
@@ -68,8 +69,9 @@ class Merge:
     def _work(self) -> Iterator[int]:
         """Do the work slice by slice, inside transactions of the caller; yield what each cost, in rows copied."""
         connection = self._session.connection
-        if connection.execute("SELECT 1 FROM portion WHERE run = ? LIMIT 1", (self.run,)).fetchone():
-            yield from self._resume()
+        is_resumed = connection.execute("SELECT 1 FROM portion WHERE run = ? LIMIT 1", (self.run,)).fetchone()
+        if is_resumed:
+            self._kept = self._filter = self.merged = None  # They would lack what was copied before this process.
         elif self._kept is None:
             for part in self.parts:
                 self.checking = part
@@ -81,21 +83,25 @@ class Merge:
                 yield 1 + rows // _CHECK_COST
         for place, table in enumerate(TABLES):
             yield from self._copy(connection, place, self._pages(place, table, live))
+        if is_resumed:
+            yield from self._check_parts(connection)
         for part, check in self._checks.items():
             self.checking = part
             check.finish()
+        self.result = note_merged(connection, self.run)
+        if is_resumed and is_stored(self.result.slots) and not self.is_base:
+            self._filter = filter_of(self._session, self.run, self.result.slots)
         if self._filter:
             self._filter.store(connection, self.run)
-        self.result = note_merged(connection, self.run)
         spans.store(connection, self.run, self.result.slots)
 
-    def _resume(self) -> Iterator[int]:
-        """Check all parts, and go on behind what was copied before this process."""
-        self._kept = self._filter = self.merged = None  # They would lack what was copied before.
-        for part in self.parts:
-            self.checking = part
-            for rows in check_run(self._session, part):
+    def _check_parts(self, connection: sqlite3.Connection) -> Iterator[int]:
+        """Check the parts that have not been since all is copied: where they are right, so is what was copied."""
+        for place in range(noted_checks(connection, self.run), len(self.parts)):
+            self.checking = self.parts[place]
+            for rows in check_run(self._session, self.checking):
                 yield 1 + rows // _CHECK_COST
+            note_checks(connection, self.run, place + 1)
 
     def _pages(self, place: int, table: Table, live: set[int] | None) -> Iterator[tuple[int, list[Any]]]:
         """Return the merged rows of a table page by page, with how many were looked at for each."""

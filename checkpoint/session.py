@@ -72,6 +72,7 @@ class Session:
         self._may_hold = not read_only
         self._held_until = self._peeked_until = 0.0
         self._is_of_parent = False
+        self._has_tables: dict[str, bool] = {}
         _SESSIONS.add(self)
 
     @property
@@ -117,6 +118,7 @@ class Session:
         """
         if self._connection is not None:
             self._disconnect()
+        self._has_tables.clear()
         try:
             self._connection = self._connect()
             self._begin(self._connection)
@@ -175,7 +177,10 @@ class Session:
 
     def has_table(self, name: str) -> bool:
         """Tell whether there is a table: a store of an older format that is only read lacks some."""
-        return self.peek("SELECT 1 FROM sqlite_schema WHERE name = ?", (name,)) is not None
+        if name not in self._has_tables:
+            found = self.peek("SELECT 1 FROM sqlite_schema WHERE name = ?", (name,))
+            self._has_tables[name] = found is not None
+        return self._has_tables[name]
 
     def peek(self, statement: str, parameters: Sequence[object]) -> Any:
         """Return what :meth:`row` does; such reads in quick succession are one transaction.

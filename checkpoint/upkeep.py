@@ -24,8 +24,8 @@ _PACE, _LIVE_RUNS = 2, 16
 """A checkpoint copies this many rows for each that it wrote, or as many as there are times so many live runs."""
 
 _MOST_LIVE_RUNS = 96
-"""With more live runs than that a checkpoint ends a merge, whatever it takes: what a process of few checkpoints pays
-may not even do for checking the parts of a merge that another one has begun."""
+"""With more live runs than that a checkpoint ends a merge, whatever it takes: what small checkpoints pay may be less
+than large ones, which others have made, have left to do."""
 
 _BASE_COST = 3
 """A row of the base counts for so many: copying it makes reads no quicker, and room only in the end, so it can wait."""

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkpoint import CheckpointStore, CorruptStoreError, filters
-from checkpoint.filters import FilterMaker, RunFilter, grouped, mark_of, marks_of, may_have, passing, passing_any
+from checkpoint.filters import FilterMaker, Marks, RunFilter, grouped, mark_of, marks_of, passing, passing_any
 from tests.checkpoint.store_helpers import quick_store, run_of, values_in
 
 SLOTS = st.one_of(
@@ -49,7 +49,8 @@ def test_a_filter_knows_every_slot_of_its_run(objects: dict[int, set[Any]], room
     found = made_by(maker)
     for object_id, slots in objects.items():
         assert all(passing([found], mark_of(object_id, slot)) == [1] for slot in slots)
-        assert all(may_have(found, marks_of(object_id, list(slots))))
+        marks = Marks(marks_of(object_id, list(slots)))
+        assert marks.passing(found, 0, len(slots)) == list(range(len(slots)))
 
 
 @given(st.lists(st.sets(SLOTS), max_size=6), st.lists(st.integers(0, 1000), min_size=6, max_size=6), SLOTS)
@@ -60,8 +61,14 @@ def test_filters_in_groups_tell_what_they_tell_one_by_one(runs: list[set[Any]], 
         maker.add([(1, one) for one in slots])
         maker._rows += rooms[run]  # So that the filters are of several sizes.
         filters.insert(0, (run, *made_by(maker)[1:]))
-    for one in (slot, *(one for slots in runs for one in slots)):
+    wanted = [slot, *(one for slots in runs for one in slots)]
+    for one in wanted:
         assert passing_any(grouped(filters), mark_of(1, one)) == passing(filters, mark_of(1, one))
+    marks = Marks(mark_of(1, one) for one in wanted)
+    for one_filter in filters:
+        expected = [place for place, one in enumerate(wanted) if passing([one_filter], mark_of(1, one))]
+        assert marks.passing(one_filter, 0, len(wanted)) == expected
+        assert marks.passing(one_filter, 1, len(wanted) - 1) == [p for p in expected if 1 <= p < len(wanted) - 1]
 
 
 ROWS = 2**14
