@@ -94,8 +94,12 @@ class Reader:
     def read_from(self, runs: Sequence[RunNumber]) -> None:
         """Read the same state from other runs from now on."""
         self.runs = tuple(sorted(runs, reverse=True))
-        self._in = _within(self.runs)
         self._lookup = Lookup(self._session, self.runs, self._extents)
+
+    @property
+    def _in(self) -> str:
+        """The condition on the number of the run."""
+        return _within(self.runs)
 
     @property
     def newest(self) -> int:

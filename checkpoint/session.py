@@ -256,7 +256,7 @@ class Session:
         if self.in_memory:
             return
         try:
-            size = self._log.stat().st_size
+            size = os.stat(self._log).st_size
         except FileNotFoundError:
             return
         if size < self._log_copied:

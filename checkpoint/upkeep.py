@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
 from checkpoint.catalogue import Catalogue, note_dropped, note_gone, note_merging
 from checkpoint.errors import CorruptStoreError
@@ -76,6 +77,8 @@ class Upkeep:
         self._finished: list[Merge] = []
         self._unneeded: tuple[RunNumber, ...] = ()
         self._due = 0
+        self._asked: tuple[Any, ...] = ()
+        self._group: tuple[RunNumber, ...] = ()
 
     @property
     def merging(self) -> Merge | None:
@@ -194,7 +197,12 @@ class Upkeep:
         return is_worth_keeping(rows, self._runs.rows(self._runs.live[:1]))
 
     def _next(self, young: int) -> tuple[RunNumber, ...]:
-        return self._runs.due(young, self._busy(), self._growth.replaced)
+        """Return the runs to merge next; it is asked for before the transaction in which they are begun, and in it."""
+        asked = self._runs.live, young, self._busy()
+        if self._asked != asked:
+            self._group = self._runs.due(young, asked[-1], self._growth.replaced)
+            self._asked = asked
+        return self._group
 
     def _is_crowded(self) -> bool:
         return self._runs.in_the_way > _MOST_LIVE_RUNS

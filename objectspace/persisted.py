@@ -184,8 +184,9 @@ class PersistedObjectSpace(ObjectSpace):
 
         Time: O(dirty slots · log dirty slots), whatever the size of the state.
         """
-        self._begin_save()
+        self._usable()
         if self._barriers:
+            self._begin_save()  # What refuses the save must do so before an epoch is sealed.
             epoch = max(self._store.next_epoch(), self._last_sealed()) if epoch is None else epoch
             with self._in_one_piece():
                 for seal in self._barriers:
