@@ -17,6 +17,8 @@ _MERGING, _MERGED, _DROPPED = "merging", "merged", "dropped"
 """The states of a run in the table ``run``."""
 
 
+_PUT = f"INSERT OR REPLACE INTO run ({', '.join(seals.RUN.columns)}, seal) VALUES (?, ?, ?, ?, ?, ?, ?)"
+
 _MATTERING = "run_slots IS NOT NULL OR kind = 'full' OR number IN (SELECT first FROM run) ORDER BY number"
 """Which records of checkpoints say what runs hold: those that have one, and those that one begins with."""
 
@@ -68,15 +70,16 @@ def load(session: Session) -> Catalogue:
 def _told(session: Session) -> tuple[list[Row], list[Row], list[Row]]:
     """Return what the file says of the runs of checkpoints, of full checkpoints and of other runs, as it was written.
 
-    A record that was written as differential and says to be full now is not one; a run of which it cannot be told what
-    was written is none, and its rows stay where they are.
+    A record that was written as differential and says to be full now is not one; where that cannot be told, it has no
+    run. A merged run of which it cannot be told what was written is none. Their rows stay where they are.
     """
     kind, first = map(seals.CHECKPOINT.columns.index, ("kind", "run_first"))
-    rows = session.rows(seals.CHECKPOINT.select(_MATTERING, also=", run_slots"))
-    records = [(*(seals.written(seals.CHECKPOINT, row[:-1]) or row[:-1]), row[-1]) for row in rows]
+    rows = session.rows_as_stored(seals.CHECKPOINT.select(_MATTERING, also=", run_slots"))
+    told = [(seals.written(seals.CHECKPOINT, row[:-1]) or row[:-1], row[-1]) for row in rows]
+    records = [(*row, slots) for row, slots in told if seals.is_right(row) or seals.is_believed(row)]
     runs = [(row[0], row[first] or row[0], row[0], row[-1]) for row in records if row[-1] is not None]
     fulls = [row[:1] for row in records if row[kind] == "full"]
-    others = (seals.written(seals.RUN, row) for row in session.rows(seals.RUN.select()))
+    others = (seals.written(seals.RUN, row) for row in session.rows_as_stored(seals.RUN.select()))
     return runs, fulls, [*filter(None, others)]
 
 
@@ -92,45 +95,42 @@ def _told_without_seals(session: Session) -> tuple[list[Row], list[Row], list[Ro
     return runs, fulls, others
 
 
-def note_merging(connection: sqlite3.Connection, run: RunNumber, parts: Sequence[StoredRun]) -> None:
+def note_merging(
+    connection: sqlite3.Connection, run: RunNumber, parts: Sequence[StoredRun], checked: int | None = None
+) -> None:
     """Note that a merged run is being made of some parts.
+
+    Args:
+        connection: inside a transaction.
+        run: the number of the merged run.
+        parts: what it is made of.
+        checked: how many of them have been checked since all were copied.
 
     Dirties: one row.
     """
     names = json.dumps([part.run for part in parts])
-    row = run, parts[0].first, parts[-1].last, _MERGING, names
-    connection.execute("INSERT INTO run (run, first, last, state, parts) VALUES (?, ?, ?, ?, ?)", row)
-    seals.renew(connection, seals.RUN, [run])
+    _put(connection, (run, parts[0].first, parts[-1].last, checked, _MERGING, names))
 
 
 def noted_checks(connection: sqlite3.Connection, run: RunNumber) -> int:
     """Return how many parts of a run that is being made have been checked since all of them were copied."""
-    found = connection.execute(f"SELECT slots FROM run WHERE run = ? AND state = '{_MERGING}'", (run,)).fetchone()
-    return found[0] if found and type(found[0]) is int and found[0] > 0 else 0
+    row = connection.execute(seals.RUN.select("run = ?"), (run,)).fetchone()
+    checked = row[3] if row and seals.is_right(row) else 0
+    return checked if type(checked) is int else 0
 
 
-def note_checks(connection: sqlite3.Connection, run: RunNumber, parts: int) -> None:
-    """Note how many parts of a run that is being made have been checked since all of them were copied.
-
-    Dirties: one row.
-    """
-    connection.execute("UPDATE run SET slots = ? WHERE run = ?", (parts, run))
-    seals.renew(connection, seals.RUN, [run])
-
-
-def note_merged(connection: sqlite3.Connection, run: RunNumber) -> StoredRun:
+def note_merged(connection: sqlite3.Connection, run: RunNumber, parts: Sequence[StoredRun]) -> StoredRun:
     """Note that a merged run is complete, and return it.
 
+    What the file says of it by now may be wrong, so that nothing is taken over from there.
+
     Dirties: one row.
     """
-    connection.execute(
-        f"UPDATE run SET state = '{_MERGED}', parts = NULL, slots = (SELECT coalesce(sum(rows), 0) FROM portion"
-        " WHERE portion.run = run.run AND source = 'state_item') WHERE run = ?",
-        (run,),
-    )
-    seals.renew(connection, seals.RUN, [run])
-    found = connection.execute("SELECT run, first, last, slots FROM run WHERE run = ?", (run,)).fetchone()
-    return StoredRun(*found)
+    statement = "SELECT coalesce(sum(rows), 0) FROM portion WHERE run = ? AND source = 'state_item'"
+    (slots,) = connection.execute(statement, (run,)).fetchone()
+    found = StoredRun(run, parts[0].first, parts[-1].last, slots)
+    _put(connection, (*found, _MERGED, None))
+    return found
 
 
 def note_dropped(connection: sqlite3.Connection, runs: Collection[RunNumber]) -> None:
@@ -142,14 +142,15 @@ def note_dropped(connection: sqlite3.Connection, runs: Collection[RunNumber]) ->
         "UPDATE checkpoint SET run_slots = NULL, run_digest = NULL WHERE number = ?",
         [(run,) for run in runs if is_own(run)],
     )
-    connection.executemany(
-        f"INSERT INTO run (run, first, last, state) VALUES (?, ?, ?, '{_DROPPED}')"
-        f" ON CONFLICT (run) DO UPDATE SET state = '{_DROPPED}', parts = NULL",
-        [(run, int(run), int(run)) for run in runs],
-    )
-    seals.renew(connection, seals.RUN, runs)
+    for run in runs:
+        _put(connection, (run, int(run), int(run), None, _DROPPED, None))
     for table in ("filter", "span"):
         connection.executemany(f"DELETE FROM {table} WHERE run = ?", [(run,) for run in runs])
+
+
+def _put(connection: sqlite3.Connection, row: Row) -> None:
+    """Write what the catalogue says of a run, and seal it."""
+    connection.execute(_PUT, (*row, seals.seal_of(row)))
 
 
 def note_gone(connection: sqlite3.Connection, runs: Sequence[RunNumber]) -> None:

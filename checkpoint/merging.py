@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from checkpoint import spans
-from checkpoint.catalogue import marks, note_checks, note_merged, noted_checks
+from checkpoint.catalogue import marks, note_merged, note_merging, noted_checks
 from checkpoint.digests import Check, check_of, check_run
 from checkpoint.filters import FilterMaker, filter_of, is_stored
 from checkpoint.merge import GROUP, insert_rows
@@ -48,14 +48,15 @@ class Merge:
         self,
         session: Session,
         run: RunNumber,
-        parts: Sequence[RunNumber],
+        parts: Sequence[StoredRun],
         *,
         is_base: bool,
         rows: int,
         kept: Sequence[Rows] | None = None,
         keeps: bool = False,
     ) -> None:
-        self.run, self.parts = run, tuple(parts)
+        self.run, self.parts = run, tuple(part.run for part in parts)
+        self._stored = parts
         self.merged = Gathered() if keeps else None
         self._kept = kept
         self._checks: dict[RunNumber, Check] = {}
@@ -88,7 +89,7 @@ class Merge:
         for part, check in self._checks.items():
             self.checking = part
             check.finish()
-        self.result = note_merged(connection, self.run)
+        self.result = note_merged(connection, self.run, self._stored)
         if is_resumed and is_stored(self.result.slots) and not self.is_base:
             self._filter = filter_of(self._session, self.run, self.result.slots)
         if self._filter:
@@ -101,7 +102,7 @@ class Merge:
             self.checking = self.parts[place]
             for rows in check_run(self._session, self.checking):
                 yield 1 + rows // _CHECK_COST
-            note_checks(connection, self.run, place + 1)
+            note_merging(connection, self.run, self._stored, place + 1)
 
     def _pages(self, place: int, table: Table, live: set[int] | None) -> Iterator[tuple[int, list[Any]]]:
         """Return the merged rows of a table page by page, with how many were looked at for each."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Self
+from typing import Any, Self
 
 from checkpoint import seals
 from checkpoint.errors import CorruptStoreError
@@ -43,11 +43,24 @@ def read_records(session: Session, clause: str, parameters: tuple[object, ...] =
     Raises:
         CorruptStoreError: one of them is damaged.
     """
-    rows = session.rows(f"SELECT {_COLUMNS} FROM checkpoint {clause}", parameters)
+    if session.row("PRAGMA user_version")[0] < seals.FORMAT:
+        rows = session.rows(f"SELECT {_COLUMNS} FROM checkpoint {clause}", parameters)
+    else:
+        rows = _told(session, clause, parameters)
     try:
         return [CheckpointRecord(row[0], row[1], CheckpointKind(row[2]), *row[3:]) for row in rows]
     except ValueError as error:
         raise _damaged(session) from error
+
+
+def _told(session: Session, clause: str, parameters: tuple[object, ...]) -> list[tuple[Any, ...]]:
+    """Return the records as they were written, where that can be told, else as they are."""
+    rows = session.rows_as_stored(f"SELECT {_SEALED}, run_slots, run_digest FROM checkpoint {clause}", parameters)
+    told = [(*(seals.written(seals.CHECKPOINT, row[:-2]) or row[:-2])[:-2], *row[-2:]) for row in rows]
+    are_numbers = all(type(row[0]) is type(row[1]) is int for row in told)
+    if not are_numbers or not all(cell.isascii() for row in told for cell in row[:-1] if isinstance(cell, str)):
+        raise _damaged(session)
+    return told
 
 
 def read_integers(session: Session, statement: str) -> list[tuple[int, ...]]:
@@ -85,5 +98,6 @@ def timestamp(ago: timedelta = timedelta(0)) -> str:
     return then.isoformat(timespec="milliseconds")
 
 
+_SEALED = ", ".join((*seals.CHECKPOINT.columns, "seal"))
 _COLUMNS = ", ".join(CheckpointRecord.__dataclass_fields__)
 _MARKS = ", ".join("?" for _ in CheckpointRecord.__dataclass_fields__)

@@ -53,11 +53,13 @@ def repair(
         CorruptStoreError: no checkpoint can be proved, or the structure of the file itself is damaged.
     Time: O(rows). Memory: one state, where a full checkpoint is rebuilt. Dirties: the rows of what is damaged.
     """
+    records, doubtful = _mend_records(session, connection)
     verify.check_file(session)
-    records = seals.mend(connection)
     found = load(session)
     before = [int(run.run) for run in found.runs if is_own(run.run)]
     damage = _damages(session, found, progress)
+    for number in doubtful:
+        damage.setdefault(number, f"{session.path}: it cannot be told what checkpoint {number} was")
     rebuilt = [int(run) for run in damage if is_own(run) and _rebuild(session, connection, found.runs, run, damage)]
     gone = damage.keys() - set(rebuilt)
     note_dropped(connection, gone)
@@ -73,6 +75,23 @@ def repair(
     reused = _mend_next_object(session, connection, sound)
     told = [f"{session.path}: {text}" for text in records]
     return Repair((*told, *damage.values(), *strays, *reused), tuple(rebuilt), tuple(lost), newest)
+
+
+def _mend_records(session: Session, connection: sqlite3.Connection) -> tuple[list[str], list[int]]:
+    """Put the records right, also those that SQLite would not take: see :func:`checkpoint.seals.mend`.
+
+    What was recorded of a run beside what its checkpoint wrote is the same, in a record that was just found right.
+    """
+    connection.execute("PRAGMA ignore_check_constraints = ON")
+    try:
+        damages, doubtful = seals.mend(connection)
+    finally:
+        connection.execute("PRAGMA ignore_check_constraints = OFF")
+    differs = "run_slots IS NOT NULL AND run_first IS NULL AND (run_slots, run_digest) IS NOT (slots, digest)"
+    for (number,) in session.rows(f"SELECT number FROM checkpoint WHERE {differs}"):
+        damages.append(f"what was recorded of the run of checkpoint {number} is not what the checkpoint wrote")
+    connection.execute(f"UPDATE checkpoint SET run_slots = slots, run_digest = digest WHERE {differs}")
+    return damages, doubtful
 
 
 def _damages(session: Session, found: Catalogue, progress: Callable[[int, int], None]) -> dict[RunNumber, str]:

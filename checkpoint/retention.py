@@ -65,7 +65,8 @@ def forget(connection: sqlite3.Connection, runs: RunMap, first: int, pins: Colle
     Dirties: these records.
     """
     begin = runs.full_at(first, pins)
+    # What is full is known of the map: what the records say of it by now may be wrong.
+    stay = ", ".join(str(number) for number in runs.fulls if number >= begin)
     connection.execute(
-        "DELETE FROM checkpoint WHERE number < ? AND run_slots IS NULL AND NOT (kind = 'full' AND number >= ?)",
-        (first, begin),
+        f"DELETE FROM checkpoint WHERE number < ? AND run_slots IS NULL AND number NOT IN ({stay})", (first,)
     )

@@ -12,16 +12,23 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
+from itertools import chain
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from zlib import crc32
 
 Row = tuple[Any, ...]
 
+Likely = Mapping[str, Iterable[object]]
+"""Of some columns what their cells are likely to have been."""
+
 FORMAT = 5
 """The first format whose records have seals."""
 
 
-_NEAR = 64
+_NEAR, _MOST_EPOCHS = 64, 100_000
+"""So many numbers around a wrong one are tried, and so many epochs after the one before."""
 
 
 class Sealed(NamedTuple):
@@ -64,6 +71,19 @@ RUN = Sealed(
 TABLES = (CHECKPOINT, RUN)
 
 
+def fetch_as_stored(connection: sqlite3.Connection, statement: str, parameters: Sequence[object] = ()) -> list[Any]:
+    """Return all rows of a query; of text that is no UTF-8 the bytes that are not stand as lone surrogates."""
+    factory, connection.text_factory = connection.text_factory, _text_as_stored
+    try:
+        return connection.execute(statement, parameters).fetchall()
+    finally:
+        connection.text_factory = factory
+
+
+def _text_as_stored(data: bytes) -> str:
+    return data.decode(errors="surrogateescape")
+
+
 def seal_of(cells: Sequence[object]) -> int:
     """Return the seal of a row: a checksum of what stands in its sealed columns.
 
@@ -78,16 +98,22 @@ def is_right(row: Row) -> bool:
     return bool(row[-1] == crc32(ascii(row[:-1]).encode()))
 
 
-def written(sealed: Sealed, row: Row) -> Row | None:
+def written(sealed: Sealed, row: Row, likely: Likely = MappingProxyType({})) -> Row | None:
     """Return a row, with its seal as the last cell, as it was written; ``None`` where that cannot be told.
+
+    Args:
+        sealed: the table.
+        row: the row.
+        likely: what else some of its cells may have been.
 
     Time: O(bits of the row) where it is wrong.
     """
     if is_right(row):
         return row
     *cells, seal = row
-    for place, name in enumerate(sealed.columns[1:], start=1):
-        for other in (None, *sealed.words.get(name, ()), *_near(cells[place])):
+    for place, name in enumerate(sealed.columns):
+        words = sealed.words.get(name, ())
+        for other in chain((None,), words, _near(cells[place]), likely.get(name, ())):
             if seal_of((*cells[:place], other, *cells[place + 1 :])) == seal:
                 return (*cells[:place], other, *cells[place + 1 :], seal)
     return None
@@ -98,7 +124,7 @@ def _near(cell: object) -> Iterator[object]:
         yield from (cell ^ (1 << bit) for bit in range(63))
         yield from range(cell - _NEAR, cell + _NEAR)
     elif isinstance(cell, str):
-        data = cell.encode(errors="surrogatepass")
+        data = cell.encode(errors="surrogateescape")
         whole = int.from_bytes(data)
         for bit in range(8 * len(data)):
             with suppress(UnicodeDecodeError):
@@ -109,7 +135,7 @@ def find_wrong(query: Callable[[str], Iterable[Row]], sealed: Sealed) -> Iterato
     """Yield the rows of a table that are not as they were written.
 
     Args:
-        query: returns the rows that a statement gives.
+        query: returns the rows that a statement gives, text as it is stored.
         sealed: the table.
 
     Time: O(rows of the table).
@@ -136,34 +162,82 @@ def add(connection: sqlite3.Connection) -> None:
         renew(connection, sealed, [row[0] for row in connection.execute(sealed.select("seal IS NULL")).fetchall()])
 
 
-def mend(connection: sqlite3.Connection) -> list[str]:
-    """Put right the rows that are not as they were written, and return what was wrong.
+def mend(connection: sqlite3.Connection) -> tuple[list[str], list[int]]:
+    """Put right the rows that are not as they were written.
 
     A record of a checkpoint of which it cannot be told what is wrong stays and is sealed: its run has a digest of its
     own. A merged run of which it cannot be told stays wrong, and so is nobody's.
 
+    Returns:
+        what was wrong, and the checkpoints of which it cannot be told whether they hide what is older, or their epoch.
+
     Dirties: the rows.
     """
-    damages = []
+    damages: list[str] = []
+    doubtful: list[int] = []
     for sealed in TABLES:
-        for row in list(find_wrong(connection.execute, sealed)):
-            damages.append(said_of(sealed, row))
-            right = written(sealed, row)
+        for row in list(find_wrong(partial(fetch_as_stored, connection), sealed)):
+            likely = _likely(connection, row) if sealed is CHECKPOINT else {}
+            right = written(sealed, row, likely)
+            damages.append(said_of(sealed, row, right))
             if right is not None:
-                _write(connection, sealed, right)
+                _write(connection, sealed, row[0], right[:-1])
             elif sealed is CHECKPOINT:
-                renew(connection, sealed, row[:1])
-    return damages
+                _write(connection, sealed, row[0], _legible(row[:-1]))
+                doubtful += [row[0]] if _is_doubtful(connection, row) else []
+    return damages, doubtful
 
 
-def _write(connection: sqlite3.Connection, sealed: Sealed, row: Row) -> None:
-    cells = ", ".join(f"{name} = ?" for name in sealed.columns)
-    connection.execute(f"UPDATE {sealed.table} SET {cells} WHERE {sealed.key} = ?", (*row[:-1], row[0]))
+def is_believed(row: Row) -> bool:
+    """Tell whether the record of a checkpoint can be gone by although it cannot be told what is wrong with it.
+
+    Not where it says that nothing before it counts: that may be what is wrong.
+    """
+    number, _, kind = row[:3]
+    return isinstance(number, int) and (number == 1 or kind == "differential")
 
 
-def said_of(sealed: Sealed, row: Row) -> str:
-    """Say what is wrong with a row."""
-    right = written(sealed, row)
+def _likely(connection: sqlite3.Connection, row: Row) -> dict[str, Sequence[object]]:
+    """Return what cells of the record of a checkpoint are likely to have been, by what stands elsewhere."""
+    own = connection.execute("SELECT run_slots, run_digest FROM checkpoint WHERE number = ?", row[:1]).fetchone()
+    before, after = _epochs_around(connection, row)
+    low = max(before + 1, min(after, 2**62) - _MOST_EPOCHS) if before == -(2**63) else before + 1
+    return {"slots": own[:1], "digest": own[1:], "epoch": range(low, min(after, low + _MOST_EPOCHS))}
+
+
+def _epochs_around(connection: sqlite3.Connection, row: Row) -> tuple[int, int]:
+    """Return the epochs of the checkpoints before and after one."""
+    statements = (
+        "SELECT max(epoch) FROM checkpoint WHERE number < ?",
+        "SELECT min(epoch) FROM checkpoint WHERE number > ?",
+    )
+    before, after = (connection.execute(statement, row[:1]).fetchone()[0] for statement in statements)
+    return before if isinstance(before, int) else -(2**63), after if isinstance(after, int) else 2**63
+
+
+def _is_doubtful(connection: sqlite3.Connection, row: Row) -> bool:
+    before, after = _epochs_around(connection, row)
+    return not (is_believed(row) and isinstance(row[1], int) and before < row[1] < after)
+
+
+def _legible(cells: Sequence[Any]) -> Row:
+    """Return cells that SQLite's module can read again, whatever they are."""
+    texts = (
+        cell.encode(errors="surrogateescape").decode(errors="replace") if isinstance(cell, str) else cell
+        for cell in cells
+    )
+    number, epoch, kind, *others = texts
+    return (number, epoch, kind if kind in CHECKPOINT.words["kind"] else "differential", *others)
+
+
+def _write(connection: sqlite3.Connection, sealed: Sealed, key: object, cells: Row) -> None:
+    """Write a row as it should be, and seal it."""
+    names = ", ".join(f"{name} = ?" for name in (*sealed.columns, "seal"))
+    connection.execute(f"UPDATE {sealed.table} SET {names} WHERE {sealed.key} = ?", (*cells, seal_of(cells), key))
+
+
+def said_of(sealed: Sealed, row: Row, right: Row | None) -> str:
+    """Say what is wrong with a row that should be another one; ``None`` where that is not known."""
     what = "the record of checkpoint" if sealed is CHECKPOINT else "what the catalogue says of run"
     if right is None:
         return f"{what} {row[0]!r} is not as it was written, and it cannot be told which of {row[:-1]} is wrong"

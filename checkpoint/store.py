@@ -7,7 +7,7 @@ import sqlite3
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -291,8 +291,8 @@ class CheckpointStore:
 
     def epoch_of(self, number: int) -> int:
         """Return the epoch that a checkpoint seals; 0 where there is no such checkpoint."""
-        row = self._session.row("SELECT epoch FROM checkpoint WHERE number = ?", (number,))
-        return row[0] if row else 0
+        records = read_records(self._session, "WHERE number = ?", (number,))
+        return records[0].epoch if records else 0
 
     def number_before(self, epoch: int) -> int:
         """Return the number of the last checkpoint before an epoch; 0 where there is none."""
@@ -524,11 +524,12 @@ class CheckpointStore:
 
     def _load(self) -> None:
         """Read what is kept in memory: so no commit has to look at the table of checkpoints."""
-        last, following = (read_integers(self._session, statement) for statement in _LOADED)
+        last = read_records(self._session, "ORDER BY number DESC LIMIT 1")
+        following = read_integers(self._session, "SELECT value FROM setting WHERE key = 'next_object_id'")
         found = catalogue.load(self._session)
         self._runs, self._upkeep = found.runs, Upkeep(self._session, found)
         self._extents.clear()
-        self._last = (last[0][0], last[0][1]) if last else (0, 0)
+        self._last = (last[0].number, last[0].epoch) if last else (0, 0)
         self._next_object_id = following[0][0] if following else 1
 
     def _require_newest(self) -> None:
@@ -548,14 +549,17 @@ class CheckpointStore:
         column, wanted = ("epoch", epoch) if number is None else ("number", number)
         if not isinstance(wanted, int) or isinstance(wanted, bool):
             raise EpochTypeError(f"{column} is {wanted!r}: expected an int")
-        records = read_records(self._session, f"WHERE {column} = ?", (wanted,))
-        if records:
-            return records[0]
+        with suppress(CorruptStoreError):
+            for clause, given in ((f"WHERE {column} = ?", (wanted,)), ("ORDER BY number", ())):
+                # The one that is meant may say otherwise by now, and one that says so may not be meant.
+                found = (one for one in read_records(self._session, clause, given) if getattr(one, column) == wanted)
+                if record := next(found, None):
+                    return record
         first, last, count, *numbers = self._session.row(
             "SELECT min(epoch), max(epoch), count(*), min(number), max(number) FROM checkpoint"
         )
         span = "it has no checkpoint yet" if first is None else f"it has epochs {first} to {last}"
-        if count and count <= last - first:
+        if count and type(first) is type(last) is int and count <= last - first:
             span += f", {count} in all"
         if first is not None and number is not None:
             span = f"it has {numbers[0]} to {numbers[1]}, of the epochs {first} to {last}"
@@ -779,11 +783,6 @@ def _write_pages(pages: Iterable[Page], connection: sqlite3.Connection, number: 
 
 Write = Callable[[sqlite3.Connection, int], tuple[Measure, int]]
 """Writes the rows of a checkpoint under its number; returns their measure, and the first id after their objects."""
-
-_LOADED = (
-    "SELECT number, epoch FROM checkpoint ORDER BY number DESC LIMIT 1",
-    "SELECT value FROM setting WHERE key = 'next_object_id'",
-)
 
 _STEP_ROWS = 16 * 1024
 """How many rows one step of a compaction copies."""

@@ -191,7 +191,8 @@ class Upkeep:
         is_base = parts[0] in self._runs.at(int(run))[:1]
         rows, kept = self._runs.rows(parts), self._recent.of(parts)
         keeps = self._is_worth_keeping(rows)
-        return Merge(self._session, run, parts, is_base=is_base, rows=rows, kept=kept, keeps=keeps)
+        stored = [self._runs[part] for part in parts]
+        return Merge(self._session, run, stored, is_base=is_base, rows=rows, kept=kept, keeps=keeps)
 
     def _is_worth_keeping(self, rows: int) -> bool:
         return is_worth_keeping(rows, self._runs.rows(self._runs.live[:1]))

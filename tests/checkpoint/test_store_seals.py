@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from checkpoint import CheckpointError, CheckpointStore, CorruptStoreError, seals
+from checkpoint import CheckpointError, CheckpointStore, CorruptStoreError, UnknownCheckpointError, seals
 from objectspace import PersistedObjectSpace
-from tests.checkpoint.store_helpers import FULL, image_of, quick_store, retained, run_of
+from tests.checkpoint.store_helpers import FULL, image_of, quick_store, retained, run_of, values_in
 from tests.golden import format_1, format_2, format_3, format_4
 from tests.tally import TALLY
 
@@ -43,8 +43,9 @@ def others(name: str, cell: Any) -> Iterator[Any]:
     """Yield what a cell could say instead of what it says: the fault may be one bit, a word or a number nearby."""
     if name in ("kind", "state"):
         yield from {"full", "differential"} - {cell} if name == "kind" else {"merging", "merged", "dropped"} - {cell}
-    elif isinstance(cell, str):
+    if isinstance(cell, str):
         yield chr(ord(cell[0]) ^ 1) + cell[1:]
+        yield bytes([ord(cell[0]) ^ 0x80]) + cell[1:].encode()
     elif isinstance(cell, int):
         yield from (cell ^ 1, cell ^ 2**40, cell + 7, cell - 3)
 
@@ -69,12 +70,21 @@ def damaged(sound: Path, copy: Path, sealed: seals.Sealed, fault: tuple[str, Any
     connection.execute("PRAGMA ignore_check_constraints = ON")
     try:
         with connection:
-            connection.execute(f"UPDATE {sealed.table} SET {name} = ? WHERE {sealed.key} = ?", (other, key))
+            cell = "CAST(? AS TEXT)" if isinstance(other, bytes) else "?"  # Text that is no UTF-8.
+            connection.execute(f"UPDATE {sealed.table} SET {name} = {cell} WHERE {sealed.key} = ?", (other, key))
     except sqlite3.IntegrityError:
         return False
     finally:
         connection.close()
     return True
+
+
+def edit(path: Path, statement: str) -> None:
+    """Change a store behind its back."""
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute(statement)
+    connection.close()
 
 
 @pytest.mark.parametrize("sealed", seals.TABLES, ids=lambda sealed: sealed.table)
@@ -107,6 +117,86 @@ def test_a_false_full_checkpoint_lets_nothing_be_deleted(sound: Path, tmp_path: 
             store.append(run_of({1_000: number}))
         rows = {row[:2]: row for row in expected[EPOCHS][2]} | {(1, 1_000): (1, 1_000, str(EPOCHS + 39), None)}
         assert image_of(store.reader())[2] == sorted(rows.values())
+
+
+@pytest.mark.parametrize("damage", ["first = 1", "last = last + 4", "parts = replace(parts, '[2,', '[3,')"])
+def test_a_merge_publishes_what_it_was_begun_with_whatever_is_said_of_it_by_then(damage: str, tmp_path: Path) -> None:
+    path, state = tmp_path / "state.db", dict.fromkeys(range(4_000), 0)
+    number = 0
+    with quick_store(path, history=8) as store:
+        store.append(run_of(state, FULL))
+        while not store.database.execute("SELECT 1 FROM portion").fetchall():
+            number += 1
+            state |= (edits := dict.fromkeys(range(number, 4_000, 20), number))
+            store.append(run_of(edits))
+        (run,) = store.database.execute("SELECT run FROM run WHERE state = 'merging'").fetchone()
+    edit(path, f"UPDATE run SET {damage} WHERE run = {run}")
+    for _ in range(3):
+        with quick_store(path, history=8) as store:
+            number += 1
+            state |= (edits := dict.fromkeys(range(number, 4_000, 20), number))
+            store.append(run_of(edits))
+            assert values_in(store.reader()) == state
+    with quick_store(path, history=8) as store:
+        while store._upkeep.merging:
+            store._work()
+        assert values_in(store.reader()) == state
+        assert store.verify()
+
+
+def test_a_full_checkpoint_that_says_to_be_none_stays_where_a_lineage_begins(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with quick_store(path) as store:
+        for number in range(1, 41):
+            store.append(run_of({number % 7: number}, FULL if number == 3 else "differential"))
+        store.prune(keep=8)
+        expected = image_of(store.reader())
+    edit(path, "UPDATE checkpoint SET kind = 'differential' WHERE number = 3")
+    with quick_store(path) as store:
+        store.prune(keep=4)
+    with quick_store(path) as store:
+        assert image_of(store.reader()) == expected
+        assert store.repair().lost == ()
+        assert store.verify() == 4
+
+
+def test_what_may_falsely_hide_what_is_older_is_not_read(sound: Path, tmp_path: Path) -> None:
+    copy, expected = Path(shutil.copy(sound, tmp_path / "copy.db")), contents(sound)
+    edit(copy, f"UPDATE checkpoint SET kind = 'full', time = 'long ago' WHERE number = {EPOCHS}")
+    with quick_store(copy) as store:
+        with pytest.raises(CorruptStoreError, match="call repair"):
+            store.append(run_of({1: "lost"}))
+        assert store.repair().lost == (EPOCHS,)
+        assert image_of(store.reader()) == expected[EPOCHS - 1]
+        assert store.verify() == len(expected) - 1
+
+
+@pytest.mark.parametrize("damage", ["run_digest = digest || 'x'", "run_slots = run_slots + 1", "slots = slots + 1000"])
+def test_what_is_recorded_twice_is_taken_from_where_it_is_right(damage: str, sound: Path, tmp_path: Path) -> None:
+    copy, expected = Path(shutil.copy(sound, tmp_path / "copy.db")), contents(sound)
+    edit(copy, f"UPDATE checkpoint SET {damage} WHERE number = {EPOCHS - 2}")
+    with quick_store(copy) as store:
+        with pytest.raises(CorruptStoreError):
+            store.verify()
+        report = store.repair()
+        assert (report.lost, len(report.damage)) == ((), 1)
+        assert images(store) == expected
+        assert store.verify() == len(expected)
+
+
+@pytest.mark.parametrize("wrong", ["'x'", "610", "90000"])
+def test_the_epoch_that_was_written_counts(wrong: str, sound: Path, tmp_path: Path) -> None:
+    copy, expected = Path(shutil.copy(sound, tmp_path / "copy.db")), contents(sound)
+    edit(copy, f"UPDATE checkpoint SET epoch = {wrong} WHERE number = {EPOCHS - 1}")
+    with quick_store(copy) as store:
+        assert store.next_epoch() == 10 * EPOCHS + 1
+        if wrong == "610":
+            assert image_of(store.reader(epoch=590)) == expected[EPOCHS - 1]
+            with pytest.raises(UnknownCheckpointError):
+                store.reader(epoch=610)
+        assert store.repair().lost == ()
+        assert image_of(store.reader(epoch=590)) == expected[EPOCHS - 1]
+        assert store.verify() == len(expected)
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_verify_names_the_damaged_checkpoint() -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        "UPDATE checkpoint SET kind = 'other' WHERE number = 2",
+        "UPDATE checkpoint SET kind = 'other', time = 'long ago' WHERE number = 2",
         "UPDATE checkpoint SET run_slots = 'many' WHERE number = 2",
         "UPDATE checkpoint SET epoch = 'last' WHERE number = 3",
         "UPDATE setting SET value = 'x'",
