@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from itertools import islice
+from threading import Lock
 from typing import Any, Literal, NamedTuple
 
 from sortedcontainers import SortedList
@@ -84,6 +85,7 @@ class MemTable:
         self._operations: dict[bytes, _Noted] = {}
         self._order: SortedList | None = None
         self._unsorted: list[bytes] = []
+        self._sorting = Lock()
         self._journal: dict[bytes, _Noted] | None = None
 
     def insert(self, key: bytes, new: Any) -> None:
@@ -203,7 +205,7 @@ class MemTable:
     def clear(self) -> None:
         """Forget all operations."""
         self._operations, self._order = {}, None
-        self._unsorted.clear()
+        self._unsorted = []
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
@@ -234,12 +236,20 @@ class MemTable:
         return bool(self._operations)
 
     def _sorted(self) -> SortedList:
-        """Return the keys in order; those that many writes at once brought are sorted in only now."""
-        if self._order is None:
-            self._order = SortedList(self._operations)
-        elif self._unsorted:
-            self._order.update(dict.fromkeys(self._unsorted))
-        self._unsorted.clear()
+        """Return the keys in order; those that many writes at once brought are sorted in only now.
+
+        Other threads may be scanning too, and an interruption may have left a key there that is not, or is in order.
+        """
+        if self._order is None or self._unsorted:
+            with self._sorting:
+                order, operations = self._order, self._operations
+                if order is None:
+                    order = SortedList(operations)
+                else:
+                    new = dict.fromkeys(self._unsorted)
+                    order.update([key for key in new if key in operations and key not in order])
+                self._order, self._unsorted = order, []
+                return order
         return self._order
 
     def _put_update(self, key: bytes, old: Any, new: Any) -> None:

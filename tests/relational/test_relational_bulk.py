@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from objectspace import ObjectNotFoundError
-from objectspace.relational import Column, RowError, StateTable, TableSchema, state_table
+from objectspace.relational import Column, Kind, MemTable, Operation, RowError, StateTable, TableSchema, state_table
 from objectspace.relational.key_space import KeySpace
 from objectspace.relational.rows import RowCodec
 from tests.relational.helpers import new_space
@@ -99,6 +101,32 @@ def test_rows_that_wait_to_be_encoded_are_there(most: int, steps: list[tuple[str
                 space.rollback()
                 model = dict(sealed)
         assert sorted(map(repr, table.scan())) == sorted(map(repr, model.values()))
+
+
+def test_threads_that_scan_when_the_writer_is_done_see_each_row_once() -> None:
+    table = StateTable(new_space(), "t", SCHEMA)
+    expected: list[Any] = []
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            for part in range(8):
+                list(table.scan())
+                rows = [(number, "x", 1) for number in range(part, 800, 8)]
+                table.insert_rows(rows)
+                expected += rows
+                for found in pool.map(lambda _: list(table.scan()), range(4)):
+                    assert found == sorted(expected)
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def test_a_key_that_an_interruption_has_left_alone_is_no_row() -> None:
+    table = MemTable()
+    table.insert(b"b", "row")
+    assert list(table.between(b"", b"")) == [(b"b", Operation(Kind.INSERT, None, "row"))]
+    table._unsorted += [b"a", b"b"]  # What is noted before the operation, and what was sorted in but not taken away.
+    assert [key for key, _ in table.between(b"", b"")] == [b"b"]
 
 
 def test_a_list_is_stored_as_it_was_when_it_came() -> None:
