@@ -34,6 +34,16 @@ class SpacePart(ObjectFactory):
     def __init__(self, space: ObjectSpace, prefix: str) -> None:
         self._space, self._prefix = space, prefix
 
+    @property
+    def whole(self) -> ObjectSpace:
+        """The space that this is a part of."""
+        return self._space
+
+    @property
+    def prefix(self) -> str:
+        """What the names of the part begin with in the whole space."""
+        return self._prefix
+
     def get(self, name: str) -> Any:
         """Return the object of this name, of whatever kind.
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from threading import RLock
 from weakref import WeakKeyDictionary
 
-from objectspace import ObjectSpace
+from objectspace import ObjectSpace, SpacePart
+
+Lock = AbstractContextManager[bool]
 
 Floor = Callable[[], int]
 """Returns a number that no version given out and lost can exceed."""
@@ -16,11 +19,15 @@ class Shared:
     """The lock of a space, and for each partition the greatest number that was given out in this process.
 
     There is one lock a space, not one a partition: a checkpoint must see no object half changed, so it would have to
-    take the locks of all partitions; and the store has one connection for what is not in memory.
+    take the locks of all partitions; and the store has one connection for what is not in memory. The parts of a space
+    have the lock of the whole, and numbers of their own: each counts its partitions from 0.
+
+    Args:
+        lock: the lock of the space.
     """
 
-    def __init__(self) -> None:
-        self.lock = RLock()
+    def __init__(self, lock: Lock) -> None:
+        self.lock = lock
         self.given: dict[int, int] = {}
 
     def resume(self, partition: int, stored: int, floor: Floor) -> int:
@@ -36,11 +43,19 @@ class Shared:
         return max(stored, self.given.get(partition, 0), floor())
 
 
-_spaces: WeakKeyDictionary[ObjectSpace, Shared] = WeakKeyDictionary()
+_spaces: WeakKeyDictionary[ObjectSpace, dict[str, Shared]] = WeakKeyDictionary()
+"""What is shared in each space, by the prefix of the part: the whole has none."""
 _spaces_lock = RLock()
 
 
-def shared_of(space: ObjectSpace) -> Shared:
-    """Return what all handles on a space share."""
+def shared_of(space: ObjectSpace | SpacePart) -> Shared:
+    """Return what all handles on a space, or on one part of it, share."""
+    whole, prefix = space, ""
+    while isinstance(whole, SpacePart):
+        prefix = whole.prefix + prefix
+        whole = whole.whole
     with _spaces_lock:
-        return _spaces.setdefault(space, Shared())
+        parts = _spaces.setdefault(whole, {})
+        if prefix not in parts:
+            parts[prefix] = Shared(next(iter(parts.values())).lock if parts else RLock())
+        return parts[prefix]

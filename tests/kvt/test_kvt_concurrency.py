@@ -11,18 +11,20 @@ from typing import Any
 
 import pytest
 
-from objectspace import PersistedObjectSpace
+from objectspace import PersistedObjectSpace, SpacePart
 from objectspace.kvt import (
     JSON,
     BadKeyVersionError,
     IteratorState,
     KeyValueTable,
+    KeyValueTableConfiguration,
     KeyValueTableManager,
     KeyVersion,
     Put,
     Remove,
     TableClosedError,
 )
+from objectspace.kvt.shared import shared_of
 
 THREADS, ROUNDS = 8, 150
 
@@ -65,6 +67,30 @@ def test_threads_share_a_table_that_commits_each_call(space: PersistedObjectSpac
         "s", "t", value_serializer=JSON
     )
     assert again.get(b"sum").value == 40  # type: ignore[union-attr]
+
+
+def test_managers_on_parts_of_a_space_lose_no_update(space: PersistedObjectSpace) -> None:
+    managers = [KeyValueTableManager(SpacePart(space, "op/")) for _ in range(2)]
+    managers[0].create_scope("s")
+    managers[0].create_key_value_table("s", "t", KeyValueTableConfiguration(1))
+    tables = [manager.open_key_value_table("s", "t", value_serializer=JSON) for manager in managers]
+
+    def work(thread: int) -> list[KeyVersion]:
+        add = tables[thread % 2].update
+        return [add(b"sum", lambda value: value + 1, default=0) for _ in range(ROUNDS)]
+
+    with ThreadPoolExecutor(4) as pool:
+        versions = [version for given in pool.map(work, range(4)) for version in given]
+    assert tables[0].get(b"sum").value == len(set(versions)) == 4 * ROUNDS  # type: ignore[union-attr]
+
+
+def test_parts_of_a_space_share_its_lock_and_no_numbers(space: PersistedObjectSpace) -> None:
+    one, same, other, whole = (
+        shared_of(part) for part in (*(SpacePart(space, prefix) for prefix in ("a/", "a/", "b/")), space)
+    )
+    assert one is same
+    assert one.lock is other.lock is whole.lock
+    assert len({id(shared.given) for shared in (one, other, whole)}) == 3
 
 
 def test_a_batch_is_seen_whole_or_not_at_all(table: KeyValueTable[Any, Any]) -> None:
