@@ -1,8 +1,9 @@
 """The catalogue: which scopes and tables there are, in a sorted dictionary of the space.
 
 An entry has the key ``scope`` or ``scope/table``; no name has a slash. A table keeps its partition count, the id of its
-first partition, and whether it is sealed. Partition ids are never used twice, so the first one tells a table from a
-later one of the same name.
+first partition, whether it is sealed, and a token of its creation. Partition ids are used again only where the creation
+of their table was rolled back, and then the token tells the one from the other. Tables that were made before there were
+tokens have none.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ NAME = "kvt/catalogue"
 NEXT_PARTITION = "kvt/partitions"
 """The name of the value that is the id of the next partition."""
 
-PARTITIONS, FIRST, SEALED = "partitions", "first", "sealed"
+PARTITIONS, FIRST, SEALED, CREATED = "partitions", "first", "sealed", "created"
 
 Entry = dict[str, Any]
 
@@ -55,6 +56,11 @@ def table_path(scope: str, table: str) -> str:
 def partition_name(path: str, partition_id: int) -> str:
     """Return the name of the sorted dictionary of a partition; that of its counter ends in ``/version``."""
     return f"kvt/{path}/{partition_id}"
+
+
+def identity(entry: Entry) -> tuple[int, int, int | None]:
+    """Return what tells a table from every other one that had or will have its name."""
+    return entry[FIRST], entry[PARTITIONS], entry.get(CREATED)
 
 
 class Catalogue:

@@ -11,7 +11,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 from objectspace import ObjectSpace, PersistedObjectSpace, SpacePart
 from objectspace.kvt import addressing
-from objectspace.kvt.catalogue import FIRST, PARTITIONS, SEALED, Catalogue, Entry, partition_name
+from objectspace.kvt.catalogue import CREATED, FIRST, PARTITIONS, SEALED, Catalogue, Entry, identity, partition_name
 from objectspace.kvt.entries import Insert, K, Modification, Put, Remove, TableEntry, TableKey, V
 from objectspace.kvt.errors import (
     BadKeyVersionError,
@@ -189,8 +189,10 @@ class TableCore(Generic[K, V]):
 
     def _look_up(self) -> None:
         entry = self._catalogue.find(self._path) or self._missing()
-        if entry[FIRST] != self._first:
-            raise NoSuchTableError(f"table {self._path} was deleted and created again: open it again")
+        if identity(entry) != identity(self._entry):
+            raise NoSuchTableError(
+                f"table {self._path} of this handle was deleted or rolled back, and created again since: open it again"
+            )
         self._entry = entry
         self._partitions.clear()
 
@@ -241,9 +243,10 @@ class TableCore(Generic[K, V]):
         if state is not None:
             self._check_state(state, key_family)
         indexes = range(self._count) if key_family is None else [self._family_place(key_family)[1]]
-        place = (self._path, self._first, key_family)
-        position = None if state is None else state.position
-        pages = PageIterator(_TableRows(self, indexes, bounds), self._lock, size, item, place, position)
+        start = state or IteratorState(self._path, self._first, key_family, b"", self._entry.get(CREATED))
+        pages = PageIterator(
+            _TableRows(self, indexes, bounds), self._lock, size, item, start, is_begun=state is not None
+        )
         with self._lock:
             self._admit()
         return pages
@@ -251,11 +254,12 @@ class TableCore(Generic[K, V]):
     def _check_state(self, state: IteratorState, key_family: str | None) -> None:
         if not isinstance(state, IteratorState):
             raise TypeError(f"the state is {state!r:.80}: pass page.state, or IteratorState.from_bytes(...)")
-        if (state.table, state.incarnation, state.key_family) != (self._path, self._first, key_family):
+        place = (self._path, self._first, key_family, self._entry.get(CREATED))
+        if (state.table, state.incarnation, state.key_family, state.created) != place:
             raise ValueError(
                 f"the state is of table {state.table}, family {state.key_family!r}, and this iteration is over table"
                 f" {self._path}, family {key_family!r}: a state goes on where it was taken, and not in a table that was"
-                " deleted and created again"
+                " deleted or rolled back and created again"
             )
 
     def _range_bounds(self, key_family: str, from_key: K | None, to_key: K | None) -> tuple[bytes, bytes, bool]:

@@ -32,16 +32,20 @@ class IteratorState(NamedTuple):
         incarnation: the id of its first partition, which a later table of the same name does not have.
         key_family: the family, ``None`` for an iteration over the whole table.
         position: the table key that was returned last.
+        created: the token of its creation, which a table does not have that was created anew after a rollback; ``None``
+            for tables of before there were tokens.
     """
 
     table: str
     incarnation: int
     key_family: str | None
     position: bytes
+    created: int | None = None
 
     def to_bytes(self) -> bytes:
         """Return the state as bytes, to be kept anywhere."""
-        return orjson.dumps([_FORMAT, self.table, self.incarnation, self.key_family, self.position.hex()])
+        parts = [_FORMAT, self.table, self.incarnation, self.key_family, self.position.hex()]
+        return orjson.dumps(parts if self.created is None else [*parts, self.created])
 
     @classmethod
     def from_bytes(cls, data: bytes) -> IteratorState:
@@ -54,11 +58,12 @@ class IteratorState(NamedTuple):
         b'a'
         """
         try:
-            form, table, incarnation, key_family, position = orjson.loads(data)
-            state = cls(table, incarnation, key_family, bytes.fromhex(position))
+            form, table, incarnation, key_family, position, *created = orjson.loads(data)
+            state = cls(table, incarnation, key_family, bytes.fromhex(position), *created)
         except (ValueError, TypeError):
             raise _malformed(data) from None
-        is_typed = isinstance(table, str) and type(incarnation) is int and isinstance(key_family, (str, type(None)))
+        is_typed = isinstance(table, str) and isinstance(key_family, (str, type(None)))
+        is_typed = is_typed and all(type(number) is int for number in (incarnation, *created))
         if form != _FORMAT or not is_typed:
             raise _malformed(data)
         return state
@@ -93,8 +98,8 @@ class PageIterator(Generic[T], Iterator[Page[T]]):
         lock: held while a page is read.
         size: how many items make a page.
         item: makes the item of a row.
-        place: the first three parts of the states of the pages.
-        position: the table key after which to begin, ``None`` for the begin.
+        start: the state from which to go on.
+        is_begun: whether it is that of a page; else only the table and the family are taken from it.
     """
 
     def __init__(
@@ -103,15 +108,17 @@ class PageIterator(Generic[T], Iterator[Page[T]]):
         lock: Any,
         size: int,
         item: Callable[[Found], T],
-        place: tuple[str, int, str | None],
-        position: bytes | None = None,
+        start: IteratorState,
+        *,
+        is_begun: bool,
     ) -> None:
         if type(size) is not int:
             raise TypeError(f"the size of a page is {size!r}: expected an int")
         if size < 1:
             raise ValueError(f"the size of a page is {size}: expected 1 or more")
         self._rows, self._lock, self._size, self._item = rows, lock, size, item
-        self._place, self._position = place, position
+        self._state = start
+        self._position = start.position if is_begun else None
         self._ahead: list[Found] = []
         self._stamp: Any = None
         self._count = size
@@ -130,7 +137,7 @@ class PageIterator(Generic[T], Iterator[Page[T]]):
             self._is_over = True
             raise StopIteration
         self._position = found[-1][0]
-        return Page([self._item(row) for row in found], IteratorState(*self._place, self._position))
+        return Page([self._item(row) for row in found], self._state._replace(position=self._position))
 
     def _take(self) -> list[Found]:
         """Return the rows of the next page, read ahead where nothing was written meanwhile."""

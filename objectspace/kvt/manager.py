@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from objectspace import CheckpointKind, ObjectSpace, PersistedObjectSpace, Receipt, SpacePart
 from objectspace.kvt.catalogue import (
+    CREATED,
     FIRST,
     PARTITIONS,
     SEALED,
@@ -57,7 +58,8 @@ class KeyValueTableManager:
         if autocommit:
             _persisted(named)
         self._space, self._autocommit, self._floor = named, autocommit, version_floor
-        self._lock = shared_of(named).lock
+        self._shared = shared_of(named)
+        self._lock = self._shared.lock
         self._catalogue = Catalogue(named)
         self._deleted: set[str] = set()
         """The tables whose deletion could not be committed: it is done in memory, and the next call is to commit it."""
@@ -117,9 +119,7 @@ class KeyValueTableManager:
             self._require_scope(scope)
             is_new = self._catalogue.find(path) is None
             if is_new:
-                count = configuration.partition_count
-                entry = {PARTITIONS: count, FIRST: self._catalogue.reserve(count), SEALED: False}
-                self._set(path, entry, None)
+                self._set(path, self._new_entry(configuration.partition_count), None)
         return is_new
 
     def list_key_value_tables(self, scope: str) -> list[str]:
@@ -239,6 +239,10 @@ class KeyValueTableManager:
         """
         with self._lock:
             _persisted(self._space).rollback(epoch)
+
+    def _new_entry(self, count: int) -> Entry:
+        first = self._catalogue.reserve(count)
+        return {PARTITIONS: count, FIRST: first, SEALED: False, CREATED: self._shared.creation(first, self._floor)}
 
     def _set(self, path: str, entry: Entry | None, before: Entry | None) -> None:
         """Set an entry of the catalogue and commit it; where that fails, the entry is as it was before."""

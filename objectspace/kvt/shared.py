@@ -29,6 +29,7 @@ class Shared:
     def __init__(self, lock: Lock) -> None:
         self.lock = lock
         self.given: dict[int, int] = {}
+        self._created = -1
 
     def resume(self, partition: int, stored: int, floor: Floor) -> int:
         """Return the number after which a partition goes on whose counter is not the last number given out here.
@@ -41,6 +42,17 @@ class Shared:
             floor: what to exceed where numbers may be lost.
         """
         return max(stored, self.given.get(partition, 0), floor())
+
+    def creation(self, first: int, floor: Floor) -> int:
+        """Return the token of a table that is being created, which none has that was rolled back.
+
+        Args:
+            first: the id of its first partition: the token where nothing was rolled back and there is no clock, so that
+                a task that is replayed writes the same one.
+            floor: what to exceed where tokens may be lost.
+        """
+        self._created = max(first, self._created + 1, floor())
+        return self._created
 
 
 _spaces: WeakKeyDictionary[ObjectSpace, dict[str, Shared]] = WeakKeyDictionary()

@@ -11,6 +11,7 @@ from checkpoint import CheckpointError, CheckpointStore
 from objectspace import CheckpointProtocolError, PersistedObjectSpace, VolatileObjectSpace
 from objectspace.kvt import (
     BadKeyVersionError,
+    IteratorState,
     KeyValueTable,
     KeyValueTableConfiguration,
     KeyValueTableManager,
@@ -200,6 +201,65 @@ def test_a_table_whose_creation_was_rolled_back_is_gone(
     assert list(space) == []
     assert manager.list_scopes() == []
     assert manager.create_scope("s")
+
+
+@pytest.mark.parametrize("count", [4, 16])
+@pytest.mark.parametrize("is_scope_kept", [False, True])
+def test_a_handle_of_before_a_rollback_is_none_on_the_table_created_anew(
+    space: PersistedObjectSpace, count: int, is_scope_kept: bool
+) -> None:
+    manager = KeyValueTableManager(space, version_floor=lambda: 0)
+    manager.create_scope("s")
+    if is_scope_kept:
+        space.checkpoint()
+    manager.create_key_value_table("s", "t", KeyValueTableConfiguration(16))
+    old = manager.open_key_value_table("s", "t")
+    old.put(b"k", b"old", "f")
+    state = IteratorState.from_bytes(next(old.key_iterator("f")).state.to_bytes())
+    manager.rollback()
+    manager.create_scope("s")
+    manager.create_key_value_table("s", "t", KeyValueTableConfiguration(count))
+    for call in (lambda: old.put(b"k", b"v", "f"), lambda: old.get(b"k", "f"), lambda: old.key_iterator("f")):
+        with pytest.raises(NoSuchTableError, match="open it again"):
+            call()
+    table = manager.open_key_value_table("s", "t")
+    assert table.count() == 0
+    with pytest.raises(ValueError, match="a state goes on where it was taken"):
+        table.key_iterator("f", 1, state)
+
+
+def test_a_state_of_a_creation_lost_in_a_crash_is_refused(space: PersistedObjectSpace, table: Table) -> None:
+    table.put(b"k", b"v", "f")
+    state = next(table.key_iterator("f")).state
+    manager = KeyValueTableManager(PersistedObjectSpace(space.store))
+    manager.create_scope("s")
+    manager.create_key_value_table("s", "t", KeyValueTableConfiguration(4))
+    with pytest.raises(ValueError, match="a state goes on where it was taken"):
+        manager.open_key_value_table("s", "t").key_iterator("f", 1, state)
+
+
+def test_a_table_of_before_there_were_tokens_goes_on(space: PersistedObjectSpace, manager: Any) -> None:
+    entries = space.get_sorted_dictionary("kvt/catalogue")
+    entries["s/t"] = {name: value for name, value in entries["s/t"].items() if name != "created"}
+    table = manager.open_key_value_table("s", "t")
+    table.put_all("f", [(b"a", b"1"), (b"b", b"2")])
+    state = next(table.key_iterator("f", 1)).state.to_bytes()
+    assert state.startswith(b'["kvt1","s/t",0,"f","00016661"]')
+    manager.seal_key_value_table("s", "t")
+    rest = list(table.key_iterator("f", 1, IteratorState.from_bytes(state)))
+    assert [item.key for page in rest for item in page.items] == [b"b"]
+
+
+def test_without_a_clock_a_creation_that_is_replayed_writes_the_same(space: PersistedObjectSpace) -> None:
+    def attempt() -> Any:
+        again = PersistedObjectSpace(space.store)
+        manager = KeyValueTableManager(again, version_floor=lambda: 0)
+        for table in "ab":
+            manager.create_scope("r")
+            manager.create_key_value_table("r", table, KeyValueTableConfiguration(3))
+        return again.get_sorted_dictionary("kvt/catalogue").copy()
+
+    assert attempt() == attempt()
 
 
 def test_a_deletion_that_was_rolled_back_leaves_the_table(
