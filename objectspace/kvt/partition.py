@@ -185,19 +185,24 @@ class Partition:
     def _open(self) -> SortedDictionary[bytes, Any] | None:
         """Return the dictionary, ``None`` where no handle has written yet."""
         if self._rows is None and self._name in self._space:
-            self._rows = self._space.get_sorted_dictionary(self._name)
-            self._counter = self._space.get_value(f"{self._name}/version")
-            self._stored_of = _joined if self._rows.is_raw else _listed
+            self._take(self._space.get_sorted_dictionary(self._name))
         return self._rows
 
     def _created(self) -> SortedDictionary[bytes, Any]:
         """Return the dictionary, which is created where no handle has written yet."""
-        if self._open() is None:
-            self._rows = self._space.create_sorted_dictionary(self._name, raw=True)
-            self._counter = self._space.create_value(f"{self._name}/version", 0)
-            self._stored_of = _joined
-        assert self._rows is not None
-        return self._rows
+        rows = self._open()
+        if rows is None:
+            self._space.get_or_create_value(f"{self._name}/version", 0)  # First: rows without it would be no partition.
+            rows = self._take(self._space.create_sorted_dictionary(self._name, raw=True))
+        return rows
+
+    def _take(self, rows: SortedDictionary[bytes, Any]) -> SortedDictionary[bytes, Any]:
+        """Keep the dictionary and what belongs to it: last itself, as a reading that fails must leave nothing half."""
+        # There may be no counter: older versions made the rows first, and could be interrupted in between.
+        self._counter = self._space.get_or_create_value(f"{self._name}/version", 0)
+        self._stored_of = _joined if rows.is_raw else _listed
+        self._rows = rows
+        return rows
 
     def _apply(self, changes: Sequence[Change]) -> list[int | None]:
         changed = self._changed = set()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -24,7 +26,7 @@ from objectspace.kvt import (
     TableSealedError,
     stored_entries,
 )
-from objectspace.testing.faults import FAILURES, LASTING, Fault, failing
+from objectspace.testing.faults import FAILURES, LASTING, ONCE, Fault, failing
 
 Table = KeyValueTable[Any, Any]
 
@@ -381,3 +383,41 @@ def test_a_batch_whose_storage_fails_from_then_on_is_undone(tmp_path: Path, oper
                 fault.at = 10**9
                 space.store.reopen()
                 assert dict(table.family("f")) == old
+
+
+@pytest.mark.parametrize("operation", range(1, 9))
+def test_a_handle_goes_on_after_a_reading_that_has_failed(tmp_path: Path, operation: int) -> None:
+    with failing(fault := Fault(10**9, ONCE)):
+        with PersistedObjectSpace.open(tmp_path / "state.db") as space:
+            manager = KeyValueTableManager(space, autocommit=True)
+            manager.create_scope("s")
+            manager.create_key_value_table("s", "t", KeyValueTableConfiguration(1))
+            manager.open_key_value_table("s", "t").put(b"k", b"v", "f")
+        with PersistedObjectSpace.open(tmp_path / "state.db") as space:
+            table = KeyValueTableManager(space).open_key_value_table("s", "t")
+            fault.at = fault.seen + operation
+            with suppress(*FAILURES):
+                table.get(b"k", "f")
+            fault.at = 10**9
+            assert table.get(b"k", "f").value == b"v"  # type: ignore[union-attr]
+            assert table.put(b"k", b"w", "f").partition == 0
+
+
+@pytest.mark.parametrize("interrupted", ["create_sorted_dictionary", "get_or_create_value"])
+def test_a_partition_whose_making_was_interrupted_is_made(
+    space: PersistedObjectSpace, manager: Any, table: Table, monkeypatch: pytest.MonkeyPatch, interrupted: str
+) -> None:
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(space, interrupted, Mock(side_effect=KeyboardInterrupt))
+        table.put(b"k", b"v", "f")
+    assert table.get(b"k", "f") is None
+    for handle in (table, manager.open_key_value_table("s", "t")):
+        assert handle.put(b"k", b"v", "f").number
+
+
+def test_a_partition_without_a_counter_gets_one(space: PersistedObjectSpace, manager: Any, table: Table) -> None:
+    first = table.put(b"k", b"v", "f")
+    space.delete(f"kvt/s/t/{first.partition}/version")
+    again = manager.open_key_value_table("s", "t")
+    assert again.get(b"k", "f").key.version == first
+    assert again.put(b"k", b"v", "f") > first
