@@ -47,11 +47,20 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
             self._put(key, value)
 
     def _put(self, key: Any, value: Any) -> None:
-        if type(key) is not bytes:
-            raise TypeError(f"{self._describe()} is raw: a key is bytes, found {key!r:.80}")
-        if not _is_storable(value):
-            raise UnencodableValueError(f"{self._describe()} is raw: a value is text or bytes, found {value!r:.80}")
+        if type(key) is not bytes or not _is_storable(value):
+            raise self._refusal(key, value)
         super()._put(key, value)
+
+    def put_removed(self, key: bytes, value: str | bytes) -> None:
+        """Set the value of a key that the caller has removed and not set since. Dirties: one item and the length."""
+        if type(key) is not bytes or not _is_storable(value):
+            raise self._refusal(key, value)
+        super().put_removed(key, value)
+
+    def _refusal(self, key: object, value: object) -> Exception:
+        if type(key) is not bytes:
+            return TypeError(f"{self._describe()} is raw: a key is bytes, found {key!r:.80}")
+        return UnencodableValueError(f"{self._describe()} is raw: a value is text or bytes, found {value!r:.80}")
 
     def _put_all(self, pairs: dict[Any, Any]) -> None:
         if _are_storable(pairs):

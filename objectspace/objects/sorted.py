@@ -140,6 +140,10 @@ class SortedObject(KeyedObject):
     def _put_new(self, key: Any, value: Any) -> None:
         """Set the value of a key that is not there yet."""
         self._check_new(key)
+        self._put_checked(key, value)
+
+    def _put_checked(self, key: Any, value: Any) -> None:
+        """Set the value of a key that is not there yet and has a place among the others: nothing is read."""
         self._home.touch(self)
         if self._in_slot_order and not keys.keeps_order(key):
             self._load_whole()
@@ -148,7 +152,7 @@ class SortedObject(KeyedObject):
         if self._table.complete:
             order, self._sorted = self._order, None
             order.add(key)
-        self._table.write(key, value)
+        self._table.write_new(key, value)
         self._sorted = order
         self._sample = key
         # Keys of these types compare with all others of their type: the next ones need no second look.

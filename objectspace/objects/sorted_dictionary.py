@@ -22,6 +22,7 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
     method                       dirties
     ============================ ======================================================
     ``d[k] = v``, ``setdefault`` 1 item; for a new key also the length
+    ``put_removed``              1 item and the length
     ``del d[k]``, ``pop``        1 item and the length
     ``clear``                    the items up to 32, then 2 index rows whatever the size
     ============================ ======================================================
@@ -78,6 +79,16 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
         """
         if self._take(key) is ABSENT:
             raise self._absent(key)
+
+    def put_removed(self, key: K, value: V) -> None:
+        """Set the value of a key that the caller has removed and not set since: nothing is read to find that out.
+
+        Time: O(log n). Dirties: one item and the length.
+        """
+        if key in self._table.live:
+            self[key] = value
+        else:
+            self._put_checked(key, value)
 
     def get_many(self, keys: Sequence[K], default: Any = None) -> list[Any]:
         """Return the value of each of some keys, or the default: where they are not in memory, quicker than ``get``.

@@ -159,6 +159,16 @@ class SlotTable:
             self.note(key)
         _put(self.live, key, value)
 
+    def write_new(self, key: Any, value: Any) -> None:
+        """Set the value of a key that is neither in memory nor stored, unless it was removed: nothing is read."""
+        self.owner._home.touch(self.owner)
+        if not self.owner._fresh:
+            if not self.complete and type(key) not in ALONE:
+                self.owner._slot(key)  # What cannot be stored is refused at once.
+            with self.owner._home.mutex:
+                self.enter(key)
+        _put(self.live, key, value)
+
     def note(self, key: Any) -> None:
         """Remember what is stored of a key that is about to be set for the first time on this page."""
         old = _get(self.live, key, ABSENT)

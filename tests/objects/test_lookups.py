@@ -269,3 +269,34 @@ def test_a_dictionary_is_compared_by_what_knows_how(stored: PersistedObjectSpace
     numbers, ordered = stored.get("numbers"), stored.get("sorted")
     assert [numbers == ordered, ordered == numbers, numbers != ordered] == [True, True, False]
     assert [numbers == ANY, numbers == 5, numbers != 5] == [True, False, True]
+
+
+@pytest.mark.parametrize("key", [7, 100])
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_a_removed_key_is_put_back_without_reading(
+    stored: PersistedObjectSpace, key: int, is_saved: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dictionary = stored.get_sorted_dictionary("sorted")
+    dictionary[key] = "new"
+    if is_saved:
+        stored.checkpoint()
+    del dictionary[key]
+    with monkeypatch.context() as patch:
+        patch.setattr(stored, "reader", None)
+        dictionary.put_removed(key, "back")
+        dictionary.put_removed(key, "again")
+    expected = sorted({*range(60), key})
+    assert (dictionary[key], list(dictionary), len(dictionary)) == ("again", expected, len(expected))
+    stored.checkpoint()
+    stored.rollback()
+    assert (dictionary[key], list(dictionary)) == ("again", expected)
+    stored._check()
+
+
+def test_a_raw_dictionary_puts_back_what_it_can_store(space: PersistedObjectSpace) -> None:
+    raw: Any = space.create_sorted_dictionary("raw", raw=True)
+    raw.put_removed(b"k", "v")
+    for key, value, error in (("k", "v", TypeError), (b"k", 1, UnencodableValueError)):
+        with pytest.raises(error, match="is raw"):
+            raw.put_removed(key, value)
+    assert raw.copy() == {b"k": "v"}
