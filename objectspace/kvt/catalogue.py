@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from objectspace import ObjectNotFoundError, ObjectSpace
+from objectspace import ObjectSpace
 
 NAME = "kvt/catalogue"
 """The name of the sorted dictionary."""
@@ -111,7 +111,7 @@ class Catalogue:
 
 
 def delete_partitions(space: ObjectSpace, path: str, entry: Entry) -> None:
-    """Delete the objects of all partitions of a table.
+    """Delete the objects of all partitions of a table, also where a deletion was interrupted before.
 
     Time: O(partitions).
     Dirties: one index row for each of their objects.
@@ -119,7 +119,5 @@ def delete_partitions(space: ObjectSpace, path: str, entry: Entry) -> None:
     for partition_id in range(entry[FIRST], entry[FIRST] + entry[PARTITIONS]):
         name = partition_name(path, partition_id)
         for stored in (name, f"{name}/version"):
-            try:
+            if stored in space:
                 space.delete(stored)
-            except ObjectNotFoundError:
-                break

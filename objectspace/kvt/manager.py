@@ -181,6 +181,8 @@ class KeyValueTableManager:
     def delete_key_value_table(self, scope: str, table: str) -> bool:
         """Delete a table with all it holds; return False where there is none. Its handles refuse work from then on.
 
+        Where this is interrupted, the table is sealed and may have lost a part of its keys: delete it again.
+
         Time: O(partitions). Dirties: two index rows a partition that was written to, one item and the length of the
         catalogue.
         """
@@ -188,9 +190,12 @@ class KeyValueTableManager:
         with self._lock:
             entry = self._catalogue.find(path)
             if entry is not None:
-                self._catalogue.put(path, None)
+                # The entry goes last, so that a deletion that is interrupted can be made again; until then handles
+                # look their partitions up anew, and write nothing.
+                self._catalogue.put(path, {**entry, SEALED: True})
                 delete_partitions(self._space, path, entry)
                 self._deleted.add(path)
+                self._catalogue.put(path, None)
             was_there = path in self._deleted
             if was_there:
                 self._changed()

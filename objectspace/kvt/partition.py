@@ -7,7 +7,7 @@ dictionaries were there keep their rows as lists, ``[12,"blue"]``, and go on to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from objectspace import ObjectSpace, SortedDictionary, Value
@@ -25,6 +25,7 @@ Change = tuple[bytes, Stored | None, KeyVersion]
 
 
 _ANY = KeyVersion.NO_VERSION
+_NOTHING: Mapping[bytes, bool] = {}
 
 
 def pack(data: bytes) -> Stored:
@@ -86,8 +87,11 @@ class Partition:
         self._rows: SortedDictionary[bytes, Any] | None = None
         self._counter: Value[int]
         self._stored_of: Callable[[int, Stored], Any]
-        self._changed: Collection[bytes] = ()
-        """The keys that the last write has changed: they are in memory, so that putting them back reads nothing."""
+        self._changed: Mapping[bytes, bool] = _NOTHING
+        """The keys that the last write has changed, with whether it has removed them: so putting back reads nothing.
+
+        A key that was set is in memory; of one that was removed the dictionary may not know without reading.
+        """
 
     def __len__(self) -> int:
         rows = self._open()
@@ -140,7 +144,7 @@ class Partition:
 
     def put(self, key: bytes, value: Stored) -> int:
         """Set a key whatever its version, as :meth:`write` does, and return its number."""
-        rows, self._changed = self._rows, ()
+        rows, self._changed = self._rows, _NOTHING
         if rows is None:
             rows = self._created()
         counter, given = self._counter, self._shared.given
@@ -148,13 +152,15 @@ class Partition:
         if given.get(self.id) != number:
             number = self._shared.resume(self.id, number, self._floor)
         number += 1
-        self._changed = (key,)
+        counter.value = given[self.id] = number  # First: an interruption may waste a number, and never give one twice.
+        self._changed = {key: False}
         rows[key] = self._stored_of(number, value)
-        counter.value = given[self.id] = number
         return number
 
     def put_back(self, keys: Sequence[bytes], before: Sequence[Row | None]) -> None:
         """Undo what the last write did to its keys; the numbers that it took are not given again.
+
+        Nothing is read: the store may be what has failed.
 
         Time: O(keys · log n). Dirties: one slot a key that was changed.
         """
@@ -165,9 +171,11 @@ class Partition:
             if key not in self._changed:
                 continue
             if row is None:
-                rows.pop(key, None)
+                if not self._changed[key]:
+                    rows.pop(key, None)
             else:
-                rows[key] = self._stored_of(*row)  # type: ignore[arg-type]
+                put = rows.put_removed if self._changed[key] else rows.__setitem__
+                put(key, self._stored_of(*row))  # type: ignore[arg-type]
 
     def items(self, lower: bytes, upper: bytes | None, inclusive: tuple[bool, bool]) -> Iterator[tuple[bytes, Row]]:
         """Yield (table key, row) between two bounds in order; an upper bound of ``None`` is none."""
@@ -205,7 +213,8 @@ class Partition:
         return rows
 
     def _apply(self, changes: Sequence[Change]) -> list[int | None]:
-        changed = self._changed = set()
+        changed: dict[bytes, bool] = {}
+        self._changed = changed
         rows = self._open()
         if rows is None:
             if all(value is None for _, value, _ in changes):
@@ -213,25 +222,36 @@ class Partition:
             rows = self._created()
         stored_of = self._stored_of
         numbers: list[int | None] = []
-        given = self._shared.given
-        number = self._counter.value
-        if given.get(self.id) != number:
-            number = self._shared.resume(self.id, number, self._floor)
-        first = number
+        first = number = self._last_number()
         try:
             for key, value, _ in changes:
+                if value is None and key not in rows:
+                    numbers.append(None)
+                    continue
+                if number == first:
+                    self._count(first + len(changes))  # As many as it may take, before the first row that has one.
+                number += 1
+                changed.setdefault(key, False)
                 if value is not None:
-                    number += 1
-                    changed.add(key)
                     rows[key] = stored_of(number, value)
+                    changed[key] = False
                     numbers.append(number)
                 else:
-                    if key in rows:
-                        number += 1
-                        changed.add(key)
-                        del rows[key]
+                    del rows[key]
+                    changed[key] = True
                     numbers.append(None)
         finally:
             if number != first:
-                self._counter.value = given[self.id] = number
+                self._count(number)
         return numbers
+
+    def _last_number(self) -> int:
+        """Return the number after which the next write goes on."""
+        number = self._counter.value
+        return (
+            number if self._shared.given.get(self.id) == number else self._shared.resume(self.id, number, self._floor)
+        )
+
+    def _count(self, number: int) -> None:
+        """Note which number was given out last."""
+        self._counter.value = self._shared.given[self.id] = number

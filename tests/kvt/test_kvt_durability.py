@@ -330,10 +330,10 @@ def test_several_hundred_partitions_cost_what_is_used(space: PersistedObjectSpac
 
 
 class Interrupted:
-    """A dictionary of rows whose writes fail from the second on."""
+    """A dictionary of rows whose writes fail from the second on, or after so many."""
 
-    def __init__(self, rows: Any) -> None:
-        self.rows, self.left = rows, 1
+    def __init__(self, rows: Any, allowed: int = 1) -> None:
+        self.rows, self.left = rows, allowed
 
     def __setitem__(self, key: bytes, row: Any) -> None:
         if not self.left:
@@ -350,6 +350,42 @@ class Interrupted:
 
     def __getitem__(self, key: bytes) -> Any:
         return self.rows[key]
+
+
+@pytest.mark.parametrize("write", ["put", "put_if_absent"])
+def test_an_interrupted_write_wastes_a_number_and_gives_none_twice(table: Table, write: str) -> None:
+    old = table.put(b"b", b"old", "f")
+    partition = table._partition(table._family_place("f")[1])
+    rows = partition._rows
+    for allowed in (0, 1):
+        partition._rows = Interrupted(rows, allowed)  # type: ignore[assignment]
+        with pytest.raises(KeyboardInterrupt):
+            getattr(table, write)(b"%d" % allowed, b"v", "f")
+            getattr(table, write)(b"again", b"v", "f")
+        partition._rows = rows
+    versions = [entry.key.version for page in table.entry_iterator("f") for entry in page.items]
+    assert (len(set(versions)), min(versions)) == (2, old)
+    assert table.put(b"next", b"v", "f") > max(versions)
+    assert partition._counter.value == old.number + 4
+
+
+@pytest.mark.parametrize("deleted", range(6))
+def test_a_deletion_that_is_interrupted_is_finished_by_the_next(
+    space: PersistedObjectSpace, manager: Any, table: Table, monkeypatch: pytest.MonkeyPatch, deleted: int
+) -> None:
+    written = {table.put(b"k%d" % place, b"v").partition for place in range(9)}
+    calls = [*[space.delete] * deleted, Mock(side_effect=KeyboardInterrupt)]
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(space, "delete", lambda name: calls.pop(0)(name))
+        manager.delete_key_value_table("s", "t")
+    assert len(written) > 2
+    assert manager.list_key_value_tables("s") == ["t"]
+    assert table.count() < 9 or deleted < 2
+    with pytest.raises(TableSealedError):
+        table.put(b"k", b"v", "f")
+    assert manager.delete_key_value_table("s", "t")
+    assert sorted(space) == ["kvt/catalogue", "kvt/partitions"]
+    assert not manager.delete_key_value_table("s", "t")
 
 
 def test_a_batch_that_is_interrupted_is_undone(space: PersistedObjectSpace, table: Table) -> None:
@@ -421,3 +457,27 @@ def test_a_partition_without_a_counter_gets_one(space: PersistedObjectSpace, man
     again = manager.open_key_value_table("s", "t")
     assert again.get(b"k", "f").key.version == first
     assert again.put(b"k", b"v", "f") > first
+
+
+@pytest.mark.parametrize("second", range(1, 14))
+def test_a_removal_that_fails_twice_loses_no_key(tmp_path: Path, second: int) -> None:
+    old = {b"%d" % place: b"old" for place in range(3)}
+    with failing(fault := Fault(10**9, LASTING)):
+        with PersistedObjectSpace.open(tmp_path / "state.db") as space:
+            manager = KeyValueTableManager(space, autocommit=True)
+            manager.create_scope("s")
+            manager.create_key_value_table("s", "t", KeyValueTableConfiguration(1))
+            manager.open_key_value_table("s", "t").put_all("f", old.items())
+        with PersistedObjectSpace.open(tmp_path / "state.db", cache_slots=1) as space:
+            table = KeyValueTableManager(space).open_key_value_table("s", "t", autocommit=True)
+            for operation in (10, second):  # The first commit succeeds, and its end is not seen.
+                fault.at = fault.seen + operation
+                with pytest.raises(FAILURES):
+                    table.remove(b"1", key_family="f")
+                fault.at = 10**9
+                space.store.reopen()
+                assert dict(table.family("f")) == old
+            space.checkpoint()
+        with PersistedObjectSpace.open(tmp_path / "state.db") as space:
+            after = KeyValueTableManager(space).open_key_value_table("s", "t")
+            assert dict(after.family("f")) == old
