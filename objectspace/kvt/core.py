@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from operator import itemgetter
 from typing import Any, Generic, NoReturn, TypeVar
@@ -22,7 +22,7 @@ from objectspace.kvt.errors import (
     TableClosedError,
     TableSealedError,
 )
-from objectspace.kvt.iteration import Found, IteratorState, PageIterator
+from objectspace.kvt.iteration import READ_AHEAD, Found, IteratorState, PageIterator
 from objectspace.kvt.partition import Change, Partition, Row, Stored, pack, unpack
 from objectspace.kvt.serializers import BYTES, Serializer, to_bytes
 from objectspace.kvt.shared import Floor, shared_of
@@ -138,6 +138,31 @@ class TableCore(Generic[K, V]):
         except BaseException:
             partition.put_back(keys, before)
             raise
+
+    def _pop_first(self, key_family: str) -> TableEntry[K, V] | None:
+        """Remove the first key of a family, as it was read, and return its entry; ``None`` where there is none."""
+        while (page := next(self._found(key_family, 1), None)) is not None:
+            found = page.items[0]
+            entry = self._entry_item(found)
+            with suppress(ConditionalTableUpdateError):
+                self._commit(found[2] - self._first, key_family, [(found[0], None, entry.key.version)])
+                return entry
+        return None
+
+    def _clear(self, key_family: str) -> None:
+        """Remove every key of a family by its table key, as the serializer may make other bytes of it now."""
+        with self._lock:
+            pages = self._found(key_family, READ_AHEAD)
+            changes: list[Change] = [(found[0], None, KeyVersion.NO_VERSION) for page in pages for found in page.items]
+            index = self._family_place(key_family)[1]
+            if changes:
+                self._commit(index, key_family, changes)
+            else:
+                self._writable(index)
+
+    def _found(self, key_family: str, size: int) -> PageIterator[Found]:
+        """Return an iterator over what is kept of the keys of a family."""
+        return self._pages(lambda found: found, key_family, self._range_bounds(key_family, None, None), size, None)
 
     def _conflict(
         self, key_family: str | None, change: Change, actual: KeyVersion, partition_id: int

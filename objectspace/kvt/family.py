@@ -2,24 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, MutableMapping, ValuesView
 from typing import TYPE_CHECKING, Any
 
 from objectspace.kvt.core import family_of
-from objectspace.kvt.entries import K, Put, Remove, V
-from objectspace.kvt.errors import BadKeyVersionError
+from objectspace.kvt.entries import K, Put, TableEntry, V
+from objectspace.kvt.errors import BadKeyVersionError, ConditionalTableUpdateError
 
 if TYPE_CHECKING:
     from objectspace.kvt.table import KeyValueTable
 
 _PAGE = 256
+_NONE: Any = object()
+
+
+class _Items(ItemsView[K, V]):
+    """The pairs of a family, read in pages with their values: a key that goes meanwhile is no error."""
+
+    _mapping: FamilyView[K, V]
+
+    def __iter__(self) -> Iterator[tuple[K, V]]:
+        return ((entry.key.key, entry.value) for entry in self._mapping._entries())
+
+
+class _Values(ValuesView[V]):
+    """The values of a family, read in pages."""
+
+    _mapping: FamilyView[Any, V]
+
+    def __iter__(self) -> Iterator[V]:
+        return (entry.value for entry in self._mapping._entries())
+
+    def __contains__(self, value: object) -> bool:
+        return any(one is value or one == value for one in self)
 
 
 class FamilyView(MutableMapping[K, V]):
     """The keys of one family with their values: a view that shows and makes changes at once.
 
     Iteration is in byte order, page by page, so the family may change meanwhile. ``update`` and ``clear`` are one
-    batch each, and ``setdefault`` and ``pop`` are atomic.
+    batch each, and ``setdefault``, ``pop`` and ``popitem`` are atomic. ``dict(view)`` gets key by key, as Python does
+    of any mapping: where others write meanwhile take ``dict(view.items())``, which reads pages.
 
     >>> from objectspace.kvt import UTF8, KeyValueTableConfiguration, KeyValueTableManager
     >>> from objectspace import VolatileObjectSpace
@@ -63,6 +86,23 @@ class FamilyView(MutableMapping[K, V]):
         for page in self._table.key_iterator(family_of(self._family), _PAGE):
             yield from (item.key for item in page.items)
 
+    def items(self) -> ItemsView[K, V]:
+        """Return a view of the pairs, in the order of the keys."""
+        return _Items(self)
+
+    def values(self) -> ValuesView[V]:
+        """Return a view of the values, in the order of the keys."""
+        return _Values(self)
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether a mapping holds the same pairs."""
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        pairs = list(self.items())
+        return len(pairs) == len(other) and all(other.get(key, _NONE) == value for key, value in pairs)
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __len__(self) -> int:
         """Return the number of keys. Time: O(keys of the family)."""
         return self._table.count(family_of(self._family))
@@ -79,7 +119,7 @@ class FamilyView(MutableMapping[K, V]):
                 continue
         return entry.value
 
-    def pop(self, key: K, *default: Any) -> Any:
+    def pop(self, key: K, default: Any = _NONE) -> Any:
         """Remove a key and return its value.
 
         Raises:
@@ -87,14 +127,28 @@ class FamilyView(MutableMapping[K, V]):
 
         Time: O(log n). Dirties: one slot, the counter and the length.
         """
-        with self._table._lock:
-            entry = self._table.get(key, self._family)
-            if entry is not None:
+        while (entry := self._table.get(key, self._family)) is not None:
+            try:
                 self._table.remove(key, entry.key.version, self._family)
-                return entry.value
-        if default:
-            return default[0]
-        raise KeyError(key)
+            except ConditionalTableUpdateError:
+                continue
+            return entry.value
+        if default is _NONE:
+            raise KeyError(key)
+        return default
+
+    def popitem(self) -> tuple[K, V]:
+        """Remove the first key, and return it with its value.
+
+        Raises:
+            KeyError: the family is empty.
+
+        Time: O(log n). Dirties: one slot, the counter and the length.
+        """
+        entry = self._table._pop_first(family_of(self._family))
+        if entry is None:
+            raise KeyError(f"table {self._table.name}: family {self._family!r} is empty")
+        return entry.key.key, entry.value
 
     def update(self, *others: Any, **named: Any) -> None:
         """Set many keys, in a family all at once.
@@ -115,8 +169,11 @@ class FamilyView(MutableMapping[K, V]):
 
         Time: O(keys · log n). Dirties: one slot a key, the counter and the length.
         """
-        with self._table._lock:
-            self._table.apply(family_of(self._family), [Remove(key) for key in self])
+        self._table._clear(family_of(self._family))
+
+    def _entries(self) -> Iterator[TableEntry[K, V]]:
+        for page in self._table.entry_iterator(family_of(self._family), _PAGE):
+            yield from page.items
 
     def __repr__(self) -> str:
         return f"FamilyView({self._table.name!r}, {self._family!r})"

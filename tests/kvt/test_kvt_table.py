@@ -160,13 +160,72 @@ def test_a_family_is_a_mapping(table: Table) -> None:
         view.setdefault(b"k")
 
 
+def test_a_family_may_change_while_its_views_are_iterated_over(table: Table) -> None:
+    view = table.family("f")
+    expected = [(b"%d" % place, b"") for place in range(5)]
+    for meet in (view.items, view.values):
+        view.update(expected)
+        met = [(one, view.pop(b"3", None)) for one in meet()]
+        assert len(met) == 5
+    view.update(expected)
+    assert view == dict(expected)
+    assert (view != {**dict(expected), b"3": b"x"}, view != dict(expected[1:]), view == 5) == (True, True, False)
+    assert (b"" in view.values(), (b"1", b"") in view.items(), len(view.items())) == (True, True, 5)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(view)
+
+
+def test_a_comparison_holds_while_the_family_changes(table: Table) -> None:
+    view = table.family("f")
+    view.update([(b"a", b"1"), (b"b", b"2")])
+
+    class Removing(dict[bytes, bytes]):
+        def get(self, key: bytes, default: Any = None) -> Any:
+            table.remove(b"b", key_family="f")
+            return super().get(key, default)
+
+    assert view == Removing({b"a": b"1", b"b": b"2"})
+
+
+def test_popitem_takes_what_was_read_or_tries_again(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = table.family("f")
+    view.update({b"a": b"1", b"b": b"2"})
+    commit = table._commit
+
+    def overtaken(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        table.put(b"a", b"newer", "f")
+        return commit(*arguments)
+
+    monkeypatch.setattr(table, "_commit", overtaken)
+    assert [view.popitem(), view.popitem()] == [(b"a", b"newer"), (b"b", b"2")]
+    with pytest.raises(KeyError, match="family 'f' is empty"):
+        view.popitem()
+
+
+def test_what_another_spelling_wrote_is_popped_and_cleared(manager: KeyValueTableManager, table: Table) -> None:
+    view = manager.open_key_value_table("s", "t", key_serializer=JSON).family("f")
+    for empty in (view.popitem, view.clear):
+        table.put(b'{"a": 2}', b"1", "f")
+        empty()
+        assert len(view) == 0
+    view.clear()
+
+
+def test_pop_takes_one_default(table: Table) -> None:
+    view: Any = table.family("f")
+    assert (view.pop(b"k", default=2), view.pop(b"k", None)) == (2, None)
+    with pytest.raises(TypeError):
+        view.pop(b"k", 1, 2)
+
+
 def test_keys_without_a_family_are_a_mapping_without_iteration(table: Table) -> None:
     view = table.family(None)
     view.update({b"k": b"v"})
     view[b"l"] = b"w"
     del view[b"k"]
     assert (b"k" in view, view[b"l"]) == (False, b"w")
-    for call in (view.clear, view.__len__, lambda: list(view)):
+    for call in (view.clear, view.__len__, view.popitem, lambda: list(view), lambda: list(view.items())):
         with pytest.raises(FamilyRequiredError):
             call()
 
