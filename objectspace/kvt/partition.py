@@ -199,14 +199,11 @@ class Partition:
     def _created(self) -> SortedDictionary[bytes, Any]:
         """Return the dictionary, which is created where no handle has written yet."""
         rows = self._open()
-        if rows is None:
-            self._space.get_or_create_value(f"{self._name}/version", 0)  # First: rows without it would be no partition.
-            rows = self._take(self._space.create_sorted_dictionary(self._name, raw=True))
-        return rows
+        return self._take(self._space.create_sorted_dictionary(self._name, raw=True)) if rows is None else rows
 
     def _take(self, rows: SortedDictionary[bytes, Any]) -> SortedDictionary[bytes, Any]:
         """Keep the dictionary and what belongs to it: last itself, as a reading that fails must leave nothing half."""
-        # There may be no counter: older versions made the rows first, and could be interrupted in between.
+        # Where an interruption came between the making of the two objects there are rows, of no keys, and no counter.
         self._counter = self._space.get_or_create_value(f"{self._name}/version", 0)
         self._stored_of = _joined if rows.is_raw else _listed
         self._rows = rows

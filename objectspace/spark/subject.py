@@ -18,6 +18,7 @@ from checkpoint.chain import Chain, cache_root, fold, location_at, open_cache
 from objectspace import PersistedObjectSpace, SparseArray, Tensor, codec
 from objectspace.errors import ObjectSpaceError
 from objectspace.kvt import split_table_key, stored_entries
+from objectspace.kvt.catalogue import NAME as CATALOGUE
 from objectspace.operators.apply import OUTPUT
 from objectspace.relational import StorageTable, TableSchema, tables
 from objectspace.relational.arrow import array_of
@@ -181,7 +182,7 @@ class Subject:
     def _require_there(self) -> None:
         known: set[str] = set()
         for space in self._spaces():
-            if self.object_in(space) if self.kind == "object" else any(_parts_of(space, self.name)):
+            if self.object_in(space) if self.kind == "object" else _has_key_values(space, self.name):
                 return
             known.update(space)
         raise ObjectSpaceError(
@@ -354,6 +355,12 @@ def _entries(space: PersistedObjectSpace, name: str) -> Iterator[tuple[Any, ...]
         for address, version, value in stored_entries(space.get_sorted_dictionary(object_name)):
             family, key = split_table_key(address)
             yield number, family, key, version, value
+
+
+def _has_key_values(space: PersistedObjectSpace, name: str) -> bool:
+    """Tell whether there is a key-value table, also where nothing was written to it yet: then it is in a catalogue."""
+    catalogues = (space.get(one) for one in space if f"/{one}".endswith(f"/{CATALOGUE}"))
+    return any(_parts_of(space, name)) or any(catalogue.get(name) for catalogue in catalogues)
 
 
 def _parts_of(space: PersistedObjectSpace, name: str) -> Iterator[tuple[int, str]]:

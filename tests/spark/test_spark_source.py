@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from objectspace import PersistedObjectSpace
+from objectspace import PersistedObjectSpace, SpacePart
 from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
 from objectspace.relational import Column, StateTable, TableSchema
 from objectspace.spark import Operator, Pipeline
@@ -140,6 +140,20 @@ def test_objects_and_key_value_tables(spark: SparkSession, location: str, batche
     assert {bytes(row.key).decode() for row in then} == set(sums(batches[:1]))
     assert {bytes(row.value) for row in then} != {bytes(row.value) for row in last}
     assert len({row.version for row in last if row.partition == 0}) == sum(row.partition == 0 for row in last)
+
+
+@pytest.mark.parametrize("prefix", ["", "operator/"])
+def test_a_key_value_table_that_was_never_written_is_empty(spark: SparkSession, tmp_path: Path, prefix: str) -> None:
+    path = tmp_path / "state.db"
+    with PersistedObjectSpace.open(path) as space:
+        manager = KeyValueTableManager(SpacePart(space, prefix))
+        manager.create_scope("s")
+        manager.create_key_value_table("s", "empty", KeyValueTableConfiguration(4))
+        space.checkpoint()
+    assert load(spark, str(path), kvt="s/empty").collect() == []
+    for absent in ("s/other", "s"):
+        with pytest.raises(PySparkException, match=f"has no key-value table '{absent}'"):
+            load(spark, str(path), kvt=absent).collect()
 
 
 def test_the_change_feed_adds_up_to_the_table(spark: SparkSession, location: str, batches: list[DataFrame]) -> None:
