@@ -18,6 +18,19 @@ T = TypeVar("T")
 _Table = KeyValueTable[Any, Any]
 
 
+async def _in_thread(call: Callable[[], R]) -> R:
+    """Return what a call returns that runs in a thread."""
+    return await asyncio.to_thread(_unstopped, call)
+
+
+def _unstopped(call: Callable[[], R]) -> R:
+    """Make a call, whose StopIteration no future could hold: whoever awaits it would wait for ever."""
+    try:
+        return call()
+    except StopIteration as error:
+        raise RuntimeError("a function or serializer raised StopIteration in a call of a table") from error
+
+
 def _awaited(
     method: Callable[Concatenate[_Table, P], R],
 ) -> Callable[Concatenate[AsyncKeyValueTable[Any, Any], P], Coroutine[Any, Any, R]]:
@@ -25,7 +38,7 @@ def _awaited(
 
     @functools.wraps(method)
     async def _call(self: AsyncKeyValueTable[Any, Any], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await asyncio.to_thread(method, self.table, *args, **kwargs)
+        return await _in_thread(functools.partial(method, self.table, *args, **kwargs))
 
     return _call
 
@@ -53,7 +66,7 @@ class AsyncPageIterator(Generic[T]):
         return self
 
     async def __anext__(self) -> Page[T]:
-        page = await asyncio.to_thread(self._next)
+        page = await _in_thread(self._next)
         if page is None:
             raise StopAsyncIteration
         return page

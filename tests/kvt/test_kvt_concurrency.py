@@ -137,6 +137,15 @@ def test_the_asynchronous_face_makes_the_same_calls(table: KeyValueTable[Any, An
         table.get(b"a")
 
 
+def test_a_function_that_raises_stop_iteration_holds_nobody_up(table: KeyValueTable[Any, Any]) -> None:
+    async def scenario() -> None:
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await asyncio.wait_for(table.as_async().update(b"k", lambda _: next(iter([]))), 5)
+
+    asyncio.run(scenario())
+    assert not table.exists(b"k")
+
+
 def test_every_call_of_a_table_has_an_asynchronous_face(table: KeyValueTable[Any, Any]) -> None:
     calls = {name for name in dir(KeyValueTable) if not name.startswith("_")} - {"as_async", "family", "name"}
     assert calls <= set(dir(table.as_async()))
