@@ -132,21 +132,31 @@ class PageIterator(Generic[T], Iterator[Page[T]]):
 
         Time: O(log n + items of the page), in memory.
         """
-        found = [] if self._is_over else self._take()
+        before, found = self._take()
         if not found:
             self._is_over = True
             raise StopIteration
-        self._position = found[-1][0]
-        return Page([self._item(row) for row in found], self._state._replace(position=self._position))
+        try:
+            items = [self._item(row) for row in found]
+        except BaseException as error:
+            self._position, self._stamp = before, None  # The page is read again, and not skipped.
+            if isinstance(error, StopIteration):
+                raise RuntimeError("a serializer raised StopIteration, which would end the iteration") from error
+            raise
+        return Page(items, self._state._replace(position=found[-1][0]))
 
-    def _take(self) -> list[Found]:
-        """Return the rows of the next page, read ahead where nothing was written meanwhile."""
+    def _take(self) -> tuple[bytes | None, list[Found]]:
+        """Return after which key the next page begins, and its rows, read ahead where nothing was written meanwhile."""
         with self._lock:
+            before = self._position
+            if self._is_over:
+                return before, []
             stamp = self._rows.stamp()
             is_same = stamp == self._stamp
             if not is_same or len(self._ahead) < self._size:
                 self._count = max(self._size, min(self._count * 2, READ_AHEAD)) if is_same else self._size
-                self._ahead = self._rows.read(self._position, self._count)
+                self._ahead = self._rows.read(before, self._count)
                 self._stamp = stamp
-        found, self._ahead = self._ahead[: self._size], self._ahead[self._size :]
-        return found
+            found, self._ahead = self._ahead[: self._size], self._ahead[self._size :]
+            self._position = found[-1][0] if found else before
+        return before, found

@@ -144,3 +144,33 @@ def test_a_page_has_items(table: Table, size: int) -> None:
 def test_keys_without_a_family_are_not_iterated_over(table: Table) -> None:
     with pytest.raises(FamilyRequiredError, match="global_key_iterator"):
         table.key_iterator(None)  # type: ignore[arg-type]
+
+
+class Refusing:
+    """A serializer that refuses to read some bytes as long as it is told to, with an error of a kind."""
+
+    def __init__(self, error: type[Exception]) -> None:
+        self.error: type[Exception] | None = error
+
+    def serialize(self, value: bytes) -> bytes:
+        return value
+
+    def deserialize(self, data: bytes) -> bytes:
+        if self.error and data == b"c":
+            raise self.error
+        return data
+
+
+@pytest.mark.parametrize(("error", "expected"), [(OSError, OSError), (StopIteration, RuntimeError)])
+def test_a_page_of_which_no_items_can_be_made_is_not_skipped(
+    manager: KeyValueTableManager, table: Table, error: type[Exception], expected: type[Exception]
+) -> None:
+    table.put_all("f", [(key, b"") for key in (b"a", b"b", b"c", b"d", b"e")])
+    serializer = Refusing(error)
+    pages = manager.open_key_value_table("s", "t", key_serializer=serializer).key_iterator("f", 1)
+    assert keys_of([next(pages), next(pages)]) == [[b"a"], [b"b"]]
+    for _ in range(2):
+        with pytest.raises(expected):
+            next(pages)
+    serializer.error = None
+    assert keys_of(pages) == [[b"c"], [b"d"], [b"e"]]
