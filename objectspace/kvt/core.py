@@ -188,7 +188,10 @@ class TableCore(Generic[K, V]):
             self._family_place(key_family)
 
     def _family_place(self, key_family: str) -> tuple[bytes, int]:
-        known = self._families.get(key_family)
+        try:
+            known = self._families.get(key_family)
+        except TypeError:  # It has no hash, so it is no text, which is said below.
+            known = None
         if known is None:
             prefix = addressing.family_prefix(family_of(key_family))
             known = prefix, addressing.partition_of_route(prefix, self._count)

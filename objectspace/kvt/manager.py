@@ -40,6 +40,10 @@ class KeyValueTableManager:
         version_floor: returns a number that no lost version can exceed; see :func:`~objectspace.kvt.clock_floor`, the
             default. ``lambda: 0`` makes versions depend on nothing but the writes, for tasks that are replayed.
 
+    Raises:
+        TypeError: the space is none, or the floor no function.
+        ValueError: ``autocommit`` is asked for, and the space stores nothing.
+
     >>> from checkpoint import CheckpointStore
     >>> space = PersistedObjectSpace(CheckpointStore(":memory:"))
     >>> manager = KeyValueTableManager(space)
@@ -54,7 +58,9 @@ class KeyValueTableManager:
     def __init__(
         self, space: ObjectSpace | SpacePart, *, autocommit: bool = False, version_floor: Floor = clock_floor
     ) -> None:
-        named = cast(ObjectSpace, space)  # A part has the methods that are needed but for checkpoints.
+        named = _space(space)
+        if not callable(version_floor):
+            raise TypeError(f"version_floor is {version_floor!r:.80}: expected a function, such as clock_floor")
         if autocommit:
             _persisted(named)
         self._space, self._autocommit, self._floor = named, autocommit, version_floor
@@ -265,6 +271,16 @@ class KeyValueTableManager:
     def _require_scope(self, scope: str) -> None:
         if self._catalogue.find(scope) is None:
             raise NoSuchScopeError(f"there is no scope {scope!r} in this space: create_scope() makes one")
+
+
+def _space(space: object) -> ObjectSpace:
+    """Return what a manager stands on; raise TypeError where it is nothing of that kind."""
+    if not isinstance(space, ObjectSpace | SpacePart):
+        raise TypeError(
+            f"the space is {space!r:.80}, a {type(space).__name__}: pass an object space, such as"
+            " PersistedObjectSpace.open(path), or a SpacePart"
+        )
+    return cast(ObjectSpace, space)  # A part has the methods that are needed but for checkpoints.
 
 
 def _persisted(space: ObjectSpace) -> PersistedObjectSpace:

@@ -14,6 +14,9 @@ Lock = AbstractContextManager[bool]
 Floor = Callable[[], int]
 """Returns a number that no version given out and lost can exceed."""
 
+_FLOOR_LIMIT = 2**62
+"""From here on there would not be room enough for the numbers to come."""
+
 
 class Shared:
     """The lock of a space, and for each partition the greatest number that was given out in this process.
@@ -40,8 +43,12 @@ class Shared:
             partition: the id of the partition.
             stored: its counter.
             floor: what to exceed where numbers may be lost.
+
+        Raises:
+            TypeError: the floor is no int.
+            ValueError: it leaves no room for numbers of 64 bits.
         """
-        return max(stored, self.given.get(partition, 0), floor())
+        return max(stored, self.given.get(partition, 0), _checked(floor()))
 
     def creation(self, first: int, floor: Floor) -> int:
         """Return the token of a table that is being created, which none has that was rolled back.
@@ -51,8 +58,17 @@ class Shared:
                 a task that is replayed writes the same one.
             floor: what to exceed where tokens may be lost.
         """
-        self._created = max(first, self._created + 1, floor())
+        self._created = max(first, self._created + 1, _checked(floor()))
         return self._created
+
+
+def _checked(floor: int) -> int:
+    """Return what version_floor has returned: a number that cannot be stored would make its partition unreadable."""
+    if type(floor) is not int:
+        raise TypeError(f"version_floor returned {floor!r:.80}, a {type(floor).__name__}: expected an int")
+    if floor >= _FLOOR_LIMIT:
+        raise ValueError(f"version_floor returned {floor}: expected less than 2**62, as versions have 64 bits")
+    return floor
 
 
 _spaces: WeakKeyDictionary[ObjectSpace, dict[str, Shared]] = WeakKeyDictionary()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from objectspace import VolatileObjectSpace
 from objectspace.kvt import (
     JSON,
     UTF8,
@@ -87,6 +88,7 @@ def test_arguments_of_the_wrong_type_are_named(table: Table) -> None:
         "expected a list": lambda: table.get_all(b"key"),
         "key_serializer=": lambda: table.put("text", b"v"),
         "expected text": lambda: table.put(b"k", b"v", 7),  # type: ignore[arg-type]
+        r"\['f'\]: expected text": lambda: table.get(b"k", ["f"]),  # type: ignore[arg-type]
         "lone surrogate": lambda: table.put(b"k", b"v", "\ud800"),
         "is empty": lambda: table.put(b"k", b"v", ""),
         "give key_family": lambda: table.apply(None, [Put(b"k", b"v")]),  # type: ignore[arg-type]
@@ -239,6 +241,14 @@ def test_a_table_key_can_be_taken_apart(table: Table) -> None:
 def test_a_configuration_is_checked(count: Any) -> None:
     with pytest.raises((ValueError, TypeError), match="partition_count"):
         KeyValueTableConfiguration(count)
+
+
+@pytest.mark.parametrize("space", ["x.db", None, KeyValueTableManager])
+def test_a_manager_says_what_it_stands_on(space: Any) -> None:
+    with pytest.raises(TypeError, match=r"pass an object space, such as PersistedObjectSpace\.open\(path\)"):
+        KeyValueTableManager(space)
+    with pytest.raises(TypeError, match="version_floor is 0: expected a function"):
+        KeyValueTableManager(VolatileObjectSpace(), version_floor=0)  # type: ignore[arg-type]
 
 
 def test_scopes_and_tables_are_listed_and_found(manager: KeyValueTableManager) -> None:

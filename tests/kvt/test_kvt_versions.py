@@ -150,3 +150,31 @@ def test_a_later_table_of_the_same_name_knows_no_earlier_version(manager: Any, t
     assert after.put(b"k", b"v", "f").partition != old.partition
     with pytest.raises(BadKeyVersionError):
         after.replace(b"k", b"w", old, "f")
+
+
+@pytest.mark.parametrize(
+    ("floor", "error", "message"),
+    [
+        (1.5e15, TypeError, "version_floor returned 1500000000000000.0, a float: expected an int"),
+        (True, TypeError, "a bool: expected an int"),
+        (2**63, ValueError, "expected less than 2\\*\\*62"),
+    ],
+)
+def test_a_floor_that_is_no_number_of_a_version_changes_nothing(
+    space: PersistedObjectSpace, table: Table, floor: Any, error: type[Exception], message: str
+) -> None:
+    kept = table.put(b"k", b"1", "f")
+    space.checkpoint()
+    space.rollback()
+    space = PersistedObjectSpace(space.store)
+    manager = KeyValueTableManager(space, version_floor=lambda: floor)
+    again = manager.open_key_value_table("s", "t")
+    for call in (
+        lambda: again.put(b"k", b"2", "f"),
+        lambda: again.put_all("f", [(b"k", b"2"), (b"l", b"2")]),
+        lambda: manager.create_key_value_table("s", "u", KeyValueTableConfiguration(1)),
+    ):
+        with pytest.raises(error, match=message):
+            call()
+    assert again.get(b"k", "f").key.version == kept  # type: ignore[union-attr]
+    assert (again.count(), manager.list_key_value_tables("s")) == (1, ["t"])
