@@ -25,7 +25,6 @@ Change = tuple[bytes, Stored | None, KeyVersion]
 
 
 _ANY = KeyVersion.NO_VERSION
-_NOTHING: Mapping[bytes, bool] = {}
 
 
 def pack(data: bytes) -> Stored:
@@ -87,10 +86,11 @@ class Partition:
         self._rows: SortedDictionary[bytes, Any] | None = None
         self._counter: Value[int]
         self._stored_of: Callable[[int, Stored], Any]
-        self._changed: Mapping[bytes, bool] = _NOTHING
+        self._changed: Mapping[bytes, bool] | tuple[bytes, ...] = ()
         """The keys that the last write has changed, with whether it has removed them: so putting back reads nothing.
 
-        A key that was set is in memory; of one that was removed the dictionary may not know without reading.
+        Of a single put it is the key alone, which takes less time. A key that was set is in memory; of one that was
+        removed the dictionary may not know without reading.
         """
 
     def __len__(self) -> int:
@@ -144,7 +144,7 @@ class Partition:
 
     def put(self, key: bytes, value: Stored) -> int:
         """Set a key whatever its version, as :meth:`write` does, and return its number."""
-        rows, self._changed = self._rows, _NOTHING
+        rows, self._changed = self._rows, ()
         if rows is None:
             rows = self._created()
         counter, given = self._counter, self._shared.given
@@ -153,7 +153,7 @@ class Partition:
             number = self._shared.resume(self.id, number, self._floor)
         number += 1
         counter.value = given[self.id] = number  # First: an interruption may waste a number, and never give one twice.
-        self._changed = {key: False}
+        self._changed = (key,)
         rows[key] = self._stored_of(number, value)
         return number
 
@@ -167,15 +167,14 @@ class Partition:
         rows = self._open()
         if rows is None:
             return
+        changed = dict.fromkeys(self._changed, False) if isinstance(self._changed, tuple) else self._changed
         for key, row in zip(keys, before, strict=True):
-            if key not in self._changed:
-                continue
-            if row is None:
-                if not self._changed[key]:
-                    rows.pop(key, None)
-            else:
-                put = rows.put_removed if self._changed[key] else rows.__setitem__
+            is_removed = changed.get(key)
+            if row is not None and is_removed is not None:
+                put = rows.put_removed if is_removed else rows.__setitem__
                 put(key, self._stored_of(*row))  # type: ignore[arg-type]
+            elif is_removed is False:
+                rows.pop(key, None)
 
     def items(self, lower: bytes, upper: bytes | None, inclusive: tuple[bool, bool]) -> Iterator[tuple[bytes, Row]]:
         """Yield (table key, row) between two bounds in order; an upper bound of ``None`` is none."""
