@@ -73,7 +73,7 @@ class Mine:
         self.commits.put(key.encode(), value, FAMILY)
 
     def get(self, key: str) -> bytes:
-        return self.table.get(key.encode(), FAMILY).value  # type: ignore[no-any-return,union-attr]
+        return self.table.get(key.encode(), FAMILY).value  # type: ignore[union-attr]
 
     def replace(self, key: str, value: bytes) -> None:
         entry = self.table.get(key.encode(), FAMILY)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, cast, overload
 
 from objectspace import CheckpointKind, ObjectSpace, PersistedObjectSpace, Receipt, SpacePart
 from objectspace.kvt.catalogue import (
@@ -16,7 +16,7 @@ from objectspace.kvt.catalogue import (
     scope_path,
     table_path,
 )
-from objectspace.kvt.entries import KeyValueTableConfiguration
+from objectspace.kvt.entries import K, KeyValueTableConfiguration, V
 from objectspace.kvt.errors import NoSuchScopeError, NoSuchTableError, ScopeNotEmptyError
 from objectspace.kvt.serializers import BYTES, Serializer
 from objectspace.kvt.shared import Floor, shared_of
@@ -207,6 +207,32 @@ class KeyValueTableManager:
                 self._changed()
             self._deleted.discard(path)
         return was_there
+
+    @overload
+    def open_key_value_table(
+        self, scope: str, table: str, *, autocommit: bool | None = None
+    ) -> KeyValueTable[bytes, bytes]: ...
+
+    @overload
+    def open_key_value_table(
+        self, scope: str, table: str, *, key_serializer: Serializer[K], autocommit: bool | None = None
+    ) -> KeyValueTable[K, bytes]: ...
+
+    @overload
+    def open_key_value_table(
+        self, scope: str, table: str, *, value_serializer: Serializer[V], autocommit: bool | None = None
+    ) -> KeyValueTable[bytes, V]: ...
+
+    @overload
+    def open_key_value_table(
+        self,
+        scope: str,
+        table: str,
+        *,
+        key_serializer: Serializer[K],
+        value_serializer: Serializer[V],
+        autocommit: bool | None = None,
+    ) -> KeyValueTable[K, V]: ...
 
     def open_key_value_table(
         self,
