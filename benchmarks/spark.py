@@ -184,21 +184,26 @@ def feed(made: Path, target: Path) -> None:
 
 
 def next_progress(query: StreamingQuery, number: int, patience: float = 900) -> dict[str, Any]:
-    """Wait until a micro-batch is done, and return what Spark says of it."""
+    """Wait until a micro-batch is done, and return what Spark says of it.
+
+    Only the last progress is asked for, one out of a hundred: what waits here takes turns with the code of the driver.
+    """
     end = time.monotonic() + patience
     while time.monotonic() < end:
         if not query.isActive:
             raise RuntimeError(f"query {query.name or query.id} stopped: {query.exception()}")
-        found = [
-            dict(one) for one in reversed(query.recentProgress) if one["batchId"] == number and one["numInputRows"]
-        ]
-        empty = [
-            dict(one) for one in query.recentProgress if one["batchId"] == number and "addBatch" in one["durationMs"]
-        ]
-        if found or empty:
-            return (found or empty)[0]
+        last = query.lastProgress
+        if last is not None and last["batchId"] >= number and (found := _progress_of(query, number)):
+            return found
         time.sleep(0.02)
     raise RuntimeError(f"micro-batch {number} took more than {patience:.0f} s")
+
+
+def _progress_of(query: StreamingQuery, number: int) -> dict[str, Any] | None:
+    """Return what Spark says of a micro-batch, rather of one that had rows; None where it is not done."""
+    done = [dict(one) for one in query.recentProgress if one["batchId"] == number]
+    found = [one for one in done if one["numInputRows"]][-1:] or [one for one in done if "addBatch" in one["durationMs"]]
+    return found[0] if found else None
 
 
 def weigh(place: Path, folders: tuple[str, ...]) -> int:

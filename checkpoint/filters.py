@@ -205,6 +205,10 @@ class Marks:
         self._places: dict[int, list[int]] = {}
         self._getters: dict[int, Callable[[bytes], Sequence[int]]] = {}
 
+    def kept(self, is_kept: Iterable[bool]) -> Marks:
+        """Return some of the marks, given for each whether it is one of them."""
+        return Marks(compress(self._marks, is_kept))
+
     def passing(self, one: RunFilter, start: int, stop: int) -> list[int]:
         """Return the places of those of the marks from one place to another whose slots the run may have.
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from copy import copy
-from functools import cache
-from itertools import filterfalse, repeat
-from operator import itemgetter
+from functools import cache, partial
+from itertools import compress, filterfalse, repeat
+from operator import itemgetter, not_
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -359,18 +359,20 @@ class Lookup:
         self, object_id: int, slots: Sequence[Slot], newest: dict[Slot, ReadRow]
     ) -> tuple[Sequence[Slot], Sequence[RunNumber]]:
         """Note what is found run by run; return what is left when it is little, and the runs that were not asked."""
-        extents, marks = self._extents.of(self._runs, object_id), None
+        extents, wanted, forgotten = self._extents.of(self._runs, object_id), _Wanted(object_id, slots), 0
         for place, (run, low, high) in enumerate(extents):
             if len(slots) - len(newest) < _MANY:
                 return [*filterfalse(newest.__contains__, slots)], [extent.run for extent in extents[place:]]
-            start, stop = _place(bisect_left, slots, low), _place(bisect_right, slots, high)
-            found_filter = self._extents.filters.one(run, stop - start) if run != self._runs[-1] else None
-            asked: Iterable[Slot] = slots[start:stop]
-            if found_filter:
-                marks = marks or Marks(marks_of(object_id, slots))
-                asked = map(slots.__getitem__, marks.passing(found_filter, start, stop))
+            if (len(newest) - forgotten) * 2 > len(wanted.slots):
+                wanted.forget(newest)
+                forgotten = len(newest)
+            asked = wanted.between(low, high, partial(self._filter_for, run))
             self._note_newest(run, object_id, [*filterfalse(newest.__contains__, asked)], newest)
         return [*filterfalse(newest.__contains__, slots)], ()
+
+    def _filter_for(self, run: RunNumber, slots: int) -> RunFilter | None:
+        """Return the filter of a run that so many slots are looked for in; the oldest has nearly all of them."""
+        return self._extents.filters.one(run, slots) if run != self._runs[-1] else None
 
     def _note_newest(self, run: RunNumber, object_id: int, asked: Sequence[Slot], newest: dict[Slot, ReadRow]) -> None:
         """Note the rows that a run has of some slots, which no newer run has."""
@@ -397,7 +399,7 @@ class Lookup:
         if len(asked) < _LENGTHS[0]:
             return None
         where = f"FROM state_item WHERE {_in(runs)} AND object = ? AND slot BETWEEN ? AND ?"
-        bounds, few = (*_one_of(runs), object_id, asked[0], asked[-1]), 2 * len(asked)
+        bounds, few = (*_one_of(runs), object_id, asked[0], asked[-1]), _DENSE * len(asked)
         if self._session.peek(f"SELECT 1 {where} LIMIT 1 OFFSET ?", (*bounds, few)):
             return None
         wanted = set(asked)
@@ -420,6 +422,40 @@ class Lookup:
             waits += asked * warming.is_slow(seconds / asked, sum(len(row[1] or "") for row in rows) // asked)
             slots += asked
         return waits > slots // 2
+
+
+class _Wanted:
+    """Slots that are looked for, in order, with their marks once a filter is asked for them.
+
+    Args:
+        object_id: the object.
+        slots: the slots.
+    """
+
+    def __init__(self, object_id: int, slots: Sequence[Slot]) -> None:
+        self.slots = slots
+        self._object = object_id
+        self._marks: Marks | None = None
+
+    def between(self, low: Slot, high: Slot, filter_for: Callable[[int], RunFilter | None]) -> Iterable[Slot]:
+        """Return those from one slot to another that pass the filter that there is for so many."""
+        start, stop = _place(bisect_left, self.slots, low), _place(bisect_right, self.slots, high)
+        asked, found = self.slots[start:stop], filter_for(stop - start)
+        if found is None or (len(asked) >= _MANY_MORE and self._has_most(found, asked)):
+            return asked
+        self._marks = self._marks or Marks(marks_of(self._object, self.slots))
+        return map(self.slots.__getitem__, self._marks.passing(found, start, stop))
+
+    def _has_most(self, found: RunFilter, asked: Sequence[Slot]) -> bool:
+        """Tell whether a filter lets most of some slots pass, going by a few of them: then it is quicker not to ask."""
+        some = asked[:: len(asked) // _SAMPLED]
+        return len(Marks(marks_of(self._object, some)).passing(found, 0, len(some))) * 2 > len(some)
+
+    def forget(self, found: Container[Slot]) -> None:
+        """Look no more for those that were found."""
+        is_left = [*map(not_, map(found.__contains__, self.slots))]
+        self.slots = [*compress(self.slots, is_left)]
+        self._marks = self._marks and self._marks.kept(is_left)
 
 
 @cache
@@ -533,6 +569,12 @@ _MOST_OBJECTS = 1024
 
 _MANY, _A_RUN = 64, 4
 """So many slots in all and for each run are asked for run by run; fewer one by one, in the runs that may have each."""
+
+_DENSE = 2
+"""Where runs have at most so many rows for each slot that is looked for, they are read in order instead of by name."""
+
+_SAMPLED, _MANY_MORE = 64, 2_048
+"""So many slots tell whether a filter lets most of them pass, where these are as many as that."""
 
 _BEFORE_SLOTS = 2
 """The parameters of such a statement before the slots: the run and the object."""
