@@ -202,8 +202,9 @@ def next_progress(query: StreamingQuery, number: int, patience: float = 900) -> 
 def _progress_of(query: StreamingQuery, number: int) -> dict[str, Any] | None:
     """Return what Spark says of a micro-batch, rather of one that had rows; None where it is not done."""
     done = [dict(one) for one in query.recentProgress if one["batchId"] == number]
-    found = [one for one in done if one["numInputRows"]][-1:] or [one for one in done if "addBatch" in one["durationMs"]]
-    return found[0] if found else None
+    with_rows = [one for one in done if one["numInputRows"]]
+    worked = [one for one in done if "addBatch" in one["durationMs"]]
+    return with_rows[-1] if with_rows else worked[0] if worked else None
 
 
 def weigh(place: Path, folders: tuple[str, ...]) -> int:

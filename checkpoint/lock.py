@@ -12,6 +12,9 @@ from filelock import FileLock, Timeout
 
 from checkpoint.errors import CheckpointError, StoreLockedError
 
+_CLOSING = "closing"
+"""What the note of the owner says where the lock is let go of soon."""
+
 
 class WriterLock:
     """The right to write to one store file, held from construction until :meth:`release`.
@@ -43,9 +46,16 @@ class WriterLock:
                 f"{path} cannot be locked for writing ({error.strerror}): check the permissions of its folder, or open"
                 " it with read_only=True"
             ) from error
+        self._tell({})
+
+    def announce(self) -> None:
+        """Tell others that the lock is let go of soon, by itself: they may wait for it."""
+        self._tell({_CLOSING: True})
+
+    def _tell(self, more: dict[str, bool]) -> None:
         # The lock holds without this file: it only tells others whom to ask.
         with suppress(OSError):
-            self._owner_path.write_bytes(orjson.dumps({"pid": os.getpid(), "host": socket.gethostname()}))
+            self._owner_path.write_bytes(orjson.dumps({"pid": os.getpid(), "host": socket.gethostname(), **more}))
 
     def release(self) -> None:
         """Let others write. May be done twice."""
@@ -64,6 +74,16 @@ def owner_of(path: Path) -> str | None:
     if found is None or not _may_live(*found):
         return None
     return _named(path.resolve())
+
+
+def is_closing(path: Path) -> bool:
+    """Tell whether the lock on a store file is let go of soon: whoever has it says so, or nobody has it just now."""
+    try:
+        return orjson.loads(_owner_path(path.resolve()).read_bytes()).get(_CLOSING, False) is True
+    except FileNotFoundError:
+        return True
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def _named(target: Path) -> str:

@@ -505,6 +505,11 @@ class CheckpointStore:
             self._load()
             self._retire_readers("is no more: its rows were merged into a newer one, or dropped")
 
+    def announce_close(self) -> None:
+        """Tell other processes that want to write that this handle is closed soon, without anybody's doing."""
+        if self._lock is not None:
+            self._lock.announce()
+
     def close(self) -> None:
         """Close the file and let others write; nothing is saved. May be done twice."""
         with self._mutex:

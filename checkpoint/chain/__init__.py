@@ -19,7 +19,7 @@ True
 """
 
 from checkpoint.chain.beside import collect_beside, write_image_beside
-from checkpoint.chain.cache import open_cache, write_image
+from checkpoint.chain.cache import is_private, open_cache, write_image
 from checkpoint.chain.chain import Chain, SpaceFile
 from checkpoint.chain.collect import Collected
 from checkpoint.chain.division import Division, Part, write_division
@@ -55,6 +55,7 @@ __all__ = [
     "decode_run",
     "encode_run",
     "fold",
+    "is_private",
     "location_at",
     "open_cache",
     "read_run",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -16,7 +17,7 @@ from uuid import uuid4
 
 from checkpoint.chain.collect import FLOORS, epochs_in
 from checkpoint.chain.folders import PRIVATE, cache_root, folder_name, made, remove, sweep
-from checkpoint.chain.folding import catch_up, fingerprint, records
+from checkpoint.chain.folding import catch_up, fingerprint, fits, records
 from checkpoint.chain.manifest import AcceptedRun
 from checkpoint.chain.plan import Lineage, OperatorPlan, fingerprint_of, standing
 from checkpoint.chain.runfile import write_pages
@@ -27,9 +28,13 @@ from checkpoint.errors import (
     StoreLockedError,
     UnknownCheckpointError,
 )
+from checkpoint.lock import is_closing
 from checkpoint.pages import ITEMS
 from checkpoint.run import Page
 from checkpoint.store import CheckpointStore
+
+_PATIENCE_SECONDS, _POLL_SECONDS = 30.0, 0.002
+"""For how long to wait for a cache that is closed soon, and how often to look."""
 
 
 def write_image(plan: OperatorPlan, shard: int) -> AcceptedRun:
@@ -68,7 +73,9 @@ def _reserving(pages: Iterator[Page], last: int) -> Iterator[Page]:
 def open_cache(plan: OperatorPlan, shard: int, later: Sequence[AcceptedRun] = ()) -> Iterator[CheckpointStore]:
     """Open the cache of one shard on this machine, standing at the end of its lineage.
 
-    Where another task has the cache open, or it is newer than what is asked for, a private one serves in its place.
+    Where another task has the cache open, or it is newer than what is asked for, a private one serves in its place. One
+    that is closed soon is waited for, and of one that is ahead by one run this is dropped: it may have been folded in
+    before it was known whether it is accepted.
 
     Args:
         plan: the plan of the operator.
@@ -128,7 +135,7 @@ def _reopened(folder: Path, plan: OperatorPlan, shard: int, later: Sequence[Acce
         with suppress(OSError):
             os.utime(path)
         try:
-            store = CheckpointStore(path, durability="normal")
+            store = _opened(path)
         except StoreLockedError:
             continue
         except CheckpointError:
@@ -137,7 +144,10 @@ def _reopened(folder: Path, plan: OperatorPlan, shard: int, later: Sequence[Acce
             continue
         try:
             lineage = plan.lineages[shard]
-            if _has_just(store, lineage, later) or catch_up(store, plan.location, lineage):
+            if _has_just(store, lineage, later):
+                return store
+            _drop_what_is_ahead(store, lineage)
+            if catch_up(store, plan.location, lineage):
                 return store
             stale = not _is_ahead(store, lineage)
         except (CorruptStoreError, StoreFailedError):
@@ -150,6 +160,25 @@ def _reopened(folder: Path, plan: OperatorPlan, shard: int, later: Sequence[Acce
         if stale:
             remove(path)
     return None
+
+
+def _opened(path: Path) -> CheckpointStore:
+    """Open a cache; one that another task is about to close as soon as that is done."""
+    end = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            return CheckpointStore(path, durability="normal")
+        except StoreLockedError:
+            if time.monotonic() > end or not is_closing(path):
+                raise
+        time.sleep(_POLL_SECONDS)
+
+
+def _drop_what_is_ahead(store: CheckpointStore, lineage: Lineage) -> None:
+    """Drop the last checkpoint of a cache that fits a lineage without it."""
+    have = fingerprint(store)
+    if len(have) > 1 and not fits(have, lineage) and fits(have[:-1], lineage):
+        store.truncate_after(store.checkpoints()[-2].number)
 
 
 def _fresh(folder: Path, plan: OperatorPlan, shard: int) -> CheckpointStore:
@@ -183,6 +212,11 @@ def _folder(plan: OperatorPlan, shard: int) -> Path:
     # A space that was dropped and made again at the same place has another incarnation, and so other caches.
     root = Path(plan.cache) if plan.cache else cache_root()
     return made(root / plan.incarnation / f"{folder_name(plan.operator)}-{shard}")
+
+
+def is_private(store: CheckpointStore) -> bool:
+    """Tell whether a cache is gone once it is closed, because another task has the one that stays."""
+    return Path(store.path).parent.name.startswith(PRIVATE)
 
 
 def _caches(folder: Path) -> list[Path]:

@@ -139,6 +139,11 @@ def rows_of(location: Location, accepted: AcceptedRun) -> Run:
     return run
 
 
+def fits(have: Fingerprint, lineage: Lineage) -> bool:
+    """Tell whether a store that stands for some runs can be brought to the end of a lineage."""
+    return have == fingerprint_of(lineage)[: len(have)] or bool(_replaced(have, lineage))
+
+
 def _replaced(have: Fingerprint, lineage: Lineage) -> Fingerprint:
     """Return what a cache holds as the image that a lineage begins with and what follows; nothing where it differs."""
     if not lineage or not lineage[0].replaces:

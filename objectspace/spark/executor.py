@@ -6,7 +6,7 @@ import gc
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import Protocol
 
@@ -15,12 +15,13 @@ from pyspark import TaskContext
 from pyspark.sql.types import IntegerType, StringType, StructType
 
 from checkpoint import Run, RunWriter
-from checkpoint.chain import OperatorPlan, ShardSaved, open_cache, save_run
+from checkpoint.chain import AcceptedRun, OperatorPlan, ShardSaved, open_cache, save_run
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators.division.keyed import KeyedBy
 from objectspace.relational import seal_tables
 from objectspace.space import CACHE_SLOTS
+from objectspace.spark.ahead import fold_ahead
 from objectspace.spark.routes import note_keyed, require_operator
 
 Process = Callable[[Iterator[pa.RecordBatch], PersistedObjectSpace], None]
@@ -102,15 +103,28 @@ class Shards(Protocol):
 
 
 class TaskShards:
-    """Opens shards for as long as a task needs them."""
+    """Opens shards for as long as a task needs them, and then folds what was saved into the caches."""
 
-    def open(self, plan: OperatorPlan, shard: int) -> AbstractContextManager[PersistedObjectSpace]:
+    def __init__(self) -> None:
+        self._saved: dict[tuple[str, int], tuple[Run, AcceptedRun]] = {}
+
+    @contextmanager
+    def open(self, plan: OperatorPlan, shard: int) -> Iterator[PersistedObjectSpace]:
         """Open the space of a shard; see ``open_shard``."""
-        return open_shard(plan, shard)
+        with ExitStack() as opened:
+            space = opened.enter_context(open_shard(plan, shard))
+            yield space
+            saved = self._saved.pop((plan.operator, shard), None)
+            if saved is not None:
+                space.close()
+                fold_ahead(opened.pop_all(), space.store, *saved)
 
     def save(self, plan: OperatorPlan, space: PersistedObjectSpace, shard: int) -> ShardSaved:
         """Save what has changed in an open shard; see ``save_shard``."""
-        return save_shard(plan, space, shard)
+        saved, run = save_shard_run(plan, space, shard)
+        if saved.run is not None:
+            self._saved[plan.operator, shard] = run, saved.run
+        return saved
 
 
 def shard_task(

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
 from checkpoint import CheckpointError, CheckpointStore, CorruptStoreError, Run
-from checkpoint.chain import Chain, Location, OperatorPlan, catch_up, fold, location_at, open_cache
+from checkpoint.chain import (
+    Chain,
+    Location,
+    OperatorPlan,
+    cache,
+    catch_up,
+    fold,
+    location_at,
+    open_cache,
+    write_image,
+)
 from checkpoint.chain.folders import scratch_folder, sweep
 from checkpoint.session import PAGE_BYTES
 from objectspace import PersistedObjectSpace
@@ -92,13 +104,51 @@ def test_a_store_with_another_past_is_left_alone(chain: Chain, publish: Publishe
         assert [record.epoch for record in store.checkpoints()] == [1]
 
 
-def test_a_cache_with_a_run_that_was_not_accepted_is_rebuilt(chain: Chain, publish: Publisher, tmp_path: Path) -> None:
+def test_a_run_that_was_not_accepted_is_dropped_from_a_cache(chain: Chain, publish: Publisher, tmp_path: Path) -> None:
     publish(chain, {"a": 1})
     with open_cache(_plan(chain, tmp_path), 0) as store:
         store.apply(run_of({"a": 666}), 2)
     before = _files(tmp_path)
+    assert _open(chain, tmp_path) == {"a": "1"}
+    with open_cache(_plan(chain, tmp_path), 0) as store:
+        store.apply(run_of({"a": 666}), 2)
     publish(chain, {"b": 2})
     assert _open(chain, tmp_path) == {"a": "1", "b": "2"}
+    assert _files(tmp_path) == before
+
+
+def test_one_that_was_accepted_need_not_be_read(chain: Chain, publish: Publisher, tmp_path: Path) -> None:
+    publish(chain, {"a": 1})
+    with open_cache(_plan(chain, tmp_path), 0) as store:
+        store.apply(run_of({"a": 2}), 2)
+    publish(chain, {"a": 2})
+    chain.location.write(chain.lineage(OPERATOR, 0)[-1].file, b"a cache that reads this fails")
+    assert _open(chain, tmp_path) == {"a": "2"}
+
+
+def test_what_no_image_stands_for_is_dropped_from_a_cache(chain: Chain, publish: Publisher, tmp_path: Path) -> None:
+    publish(chain, {"a": 1})
+    publish(chain, {"a": 2})
+    image = write_image(_plan(chain, tmp_path), 0)
+    with open_cache(_plan(chain, tmp_path), 0) as store:
+        store.apply(run_of({"a": 666}), 3)
+    publish(chain, {"b": 3}, images=[image])
+    before = _files(tmp_path)
+    assert _open(chain, tmp_path) == {"a": "2", "b": "3"}
+    assert _files(tmp_path) == before
+
+
+def test_a_cache_with_two_runs_that_were_not_accepted_is_rebuilt(
+    chain: Chain, publish: Publisher, tmp_path: Path
+) -> None:
+    publish(chain, {"a": 1})
+    with open_cache(_plan(chain, tmp_path), 0) as store:
+        for epoch in (2, 3):
+            store.apply(run_of({"a": 666}), epoch)
+    before = _files(tmp_path)
+    publish(chain, {"b": 2})
+    publish(chain, {"b": 3})
+    assert _open(chain, tmp_path) == {"a": "1", "b": "3"}
     assert len(_files(tmp_path)) == 1
     assert _files(tmp_path) != before
 
@@ -123,13 +173,41 @@ def test_a_cache_in_use_is_not_waited_for(chain: Chain, publish: Publisher, tmp_
     assert len(_files(tmp_path)) == 1
 
 
-def test_reading_an_older_epoch_leaves_the_newer_cache(chain: Chain, publish: Publisher, tmp_path: Path) -> None:
+def test_a_cache_that_is_closed_soon_is_waited_for(chain: Chain, publish: Publisher, tmp_path: Path) -> None:
     publish(chain, {"a": 1})
     publish(chain, {"a": 2})
+    with ExitStack() as opened:
+        held = opened.enter_context(open_cache(_plan(chain, tmp_path), 0))
+        held.announce_close()
+        timer = Timer(0.1, opened.pop_all().close)
+        timer.start()
+        with open_cache(_plan(chain, tmp_path), 0) as store:
+            assert store.path == held.path
+            assert _content(store) == {"a": "2"}
+        timer.join()
+
+
+def test_patience_with_a_cache_that_is_closed_soon_has_an_end(
+    chain: Chain, publish: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "_PATIENCE_SECONDS", 0.05)
+    publish(chain, {"a": 1})
+    with open_cache(_plan(chain, tmp_path), 0) as held:
+        held.announce_close()
+        with open_cache(_plan(chain, tmp_path), 0) as private:
+            assert private.path != held.path
+            assert _content(private) == {"a": "1"}
+
+
+def test_reading_an_older_epoch_leaves_the_newer_cache(chain: Chain, publish: Publisher, tmp_path: Path) -> None:
+    for number in range(3):
+        publish(chain, {"a": number})
     assert _open(chain, tmp_path) == {"a": "2"}
     kept = _files(tmp_path)
-    assert _open(chain, tmp_path, 1) == {"a": "1"}
-    assert _files(tmp_path) == kept
+    for epoch in (2, 1):
+        assert _open(chain, tmp_path, epoch) == {"a": str(epoch - 1)}
+        assert _files(tmp_path) == kept
+    assert _open(chain, tmp_path) == {"a": "2"}
 
 
 def test_a_damaged_cache_is_rebuilt(chain: Chain, publish: Publisher, tmp_path: Path) -> None:
