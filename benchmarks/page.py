@@ -67,6 +67,8 @@ def _parts(run: Run, source: str, page: Path, drawn: dict[str, list[Path]]) -> I
 
 def _section(outcome: Outcome, page: Path, drawn: list[Path]) -> Iterator[str]:
     yield f"## {outcome.name}\n\n{outcome.title}.\n\n{outcome.why}\n"
+    if outcome.made:
+        yield f"{outcome.made}\n"
     yield from (f"![{path.stem}]({quote(os.path.relpath(path, page.parent))})\n" for path in drawn)
     yield from report.scenario_tables(outcome, series=False)
     if outcome.configurations:

@@ -208,10 +208,13 @@ def conditions(run: Run) -> str:
     """Return where and with what a run was made."""
     machine, versions = run.machine, ", ".join(f"{name} {version}" for name, version in run.versions.items())
     size = "the quick sizes, which only show that everything runs" if run.quick else "the full sizes"
+    is_mixed = any(outcome.made for outcome in run.outcomes)
+    parts = "That is the newest part; each section says when, at which commit and where it was measured.\n"
     return (
         f"Measured {run.started} at commit `{run.commit}` with {size}, in {run.seconds / 60:.0f} minutes.\n"
         f"{machine['system']}, {machine['cpu']}, {machine['cores']} cores, {quantity(machine['memory'], 'B')} of"
         f" memory, stores on {machine['disk']}; load at the start {machine['load']}.\n{versions}.\n"
+        f"{parts if is_mixed else ''}"
     )
 
 

@@ -113,7 +113,10 @@ class Table:
 
 @dataclass
 class Outcome:
-    """One scenario of a run: the cases of a declared one, or the tables of a script."""
+    """One scenario of a run: the cases of a declared one, or the tables of a script.
+
+    ``made`` says when and where it was measured, where that is not said of all.
+    """
 
     name: str
     group: str
@@ -128,6 +131,7 @@ class Outcome:
     tables: list[Table] = field(default_factory=list)
     notes: str = ""
     failure: str | None = None
+    made: str = ""
 
 
 @dataclass
@@ -197,29 +201,29 @@ def _outcome(found: dict[str, Any]) -> Outcome:
 
 
 def joined(runs: Sequence[Run]) -> Run:
-    """Return several runs of a machine as one, with the newest outcome of each scenario: so a run may be made in parts.
+    """Return several runs as one, with the newest outcome of each scenario: so a run may be made in parts.
 
-    A scenario that only quick runs have stands among those of full runs, and its title says so.
-
-    Raises:
-        ValueError: they were made on different machines.
+    They may be of different machines: a ratio is always of two that ran beside each other. A scenario that only quick
+    runs have stands among those of full runs, and its title says so.
     """
     first, *others = sorted(runs, key=lambda run: (not run.quick, run.started))
-    for other in others:
-        fixed = [tuple(run.machine[key] for key in ("system", "cpu", "cores")) for run in (first, other)]
-        if fixed[0] != fixed[1]:
-            raise ValueError(f"results that do not go together: {fixed[0]} and {fixed[1]}: give those of one machine")
     is_mixed = len({run.quick for run in runs}) > 1
-    outcomes = {
-        outcome.name: replace(outcome, title=f"{outcome.title} (small sizes)") if run.quick and is_mixed else outcome
-        for run in (first, *others)
-        for outcome in run.outcomes
-    }
+    outcomes: dict[str, Outcome] = {}
+    for run in (first, *others):
+        for outcome in run.outcomes:
+            title = f"{outcome.title} (small sizes)" if run.quick and is_mixed else outcome.title
+            outcomes[outcome.name] = replace(outcome, title=title, made=_made(run) if others else "")
     commits = ", ".join(dict.fromkeys(run.commit for run in (first, *others)))
     seconds = sum(outcome.seconds for outcome in outcomes.values())
     # The newest full run says what it was made with.
     newest_run = (first, *others)[-1]
     return replace(newest_run, commit=commits, outcomes=list(outcomes.values()), seconds=seconds)
+
+
+def _made(run: Run) -> str:
+    """Return when and where a run was made, in short."""
+    where = f"{run.machine['system']}, {run.machine['cpu']}, {run.machine['cores']} cores"
+    return f"Measured {run.started[:10]} at commit `{run.commit[:10]}`: {where}."
 
 
 def newest(folder: Path = FOLDER) -> Path:

@@ -33,14 +33,16 @@ def test_the_newest_full_run_is_before_any_quick_one(tmp_path: Path) -> None:
 def test_runs_in_parts_are_one_with_the_newest_outcome_of_each_scenario() -> None:
     early, late = made.run(), made.run()
     early.started, late.started, late.commit = "2026-01-01", "2026-01-02", "another"
-    late.outcomes = [replace(late.outcomes[0], notes="again")]
+    late.outcomes, late.machine = [replace(late.outcomes[0], notes="again")], {**late.machine, "cores": 99}
     together = joined([late, early])
     assert [outcome.name for outcome in together.outcomes] == [outcome.name for outcome in early.outcomes]
     assert together.outcomes[0].notes == "again"
-    assert together.outcomes[1:] == early.outcomes[1:]
+    assert [replace(outcome, made="") for outcome in together.outcomes[1:]] == early.outcomes[1:]
     assert together.commit == f"{early.commit}, another"
-    with pytest.raises(ValueError, match="do not go together"):
-        joined([early, replace(late, machine={**late.machine, "cores": 99})])
+    assert "2026-01-02 at commit `another`" in together.outcomes[0].made
+    assert together.outcomes[0].made.endswith(", 99 cores.")
+    assert together.outcomes[1].made.startswith(f"Measured 2026-01-01 at commit `{early.commit[:10]}`: ")
+    assert joined([early]).outcomes == early.outcomes
 
 
 def test_a_scenario_that_only_a_quick_run_has_stands_among_full_ones_and_says_so() -> None:
