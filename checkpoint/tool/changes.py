@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -10,7 +9,6 @@ from dataclasses import dataclass
 from itertools import islice
 from math import ceil
 from pathlib import Path
-from uuid import uuid4
 
 import click
 
@@ -26,6 +24,7 @@ from checkpoint.tool.command import (
     complete_names,
     dry_run_option,
     json_option,
+    replacing,
     require_folder,
     require_replaceable,
     takes_source,
@@ -93,11 +92,15 @@ def diff(
             raise CheckpointError("--limit with --patch would leave objects half changed: name an object instead")
         require_folder(patch)
         require_replaceable(patch, BEGINNING)
+        if name is not None:
+            _require_known(source, points, name)  # Before a patch that is there is replaced.
         found = 0
         for part in source.parts(*points):
             describer = Describer(State(part.readers[0]), State(part.readers[1]))
             chosen = _whole(differences(*part.readers), (name,) if name is not None else (), describer)
-            found = _write_patch(chosen, Path(patch), is_json)
+            found = _write_patch(chosen, Path(patch))
+        with answered(1 if found else 0):
+            _say_written(found, patch, is_json)
     else:
         seen = islice(_changes(source, points, name), limit or None)
         with answered(1):
@@ -172,24 +175,21 @@ def _require_known(source: Source, points: tuple[str | None, str | None], name: 
         raise missing
 
 
-def _write_patch(changes: Iterator[Change], path: Path, is_json: bool) -> int:
-    """Write a patch, which appears whole or not at all."""
+def _write_patch(changes: Iterator[Change], path: Path) -> int:
+    """Write a patch, and return how many changes it has."""
     count = -1
-    staged = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
-    try:
-        with staged.open("xb") as file:
-            for line in lines_of(changes):
-                file.write(line + b"\n")
-                count += 1
-        os.replace(staged, path)
-    finally:
-        staged.unlink(missing_ok=True)
-    text = f"{printing.count(count, 'change')} in {path}"
-    if is_json:
-        click.echo(printing.as_json({"changes": count, "patch": str(path)}))
-    else:
-        click.echo(text, err=True)
+    with replacing(path) as file:
+        for line in lines_of(changes):
+            file.write(line + b"\n")
+            count += 1
     return count
+
+
+def _say_written(count: int, path: str, is_json: bool) -> None:
+    if is_json:
+        click.echo(printing.as_json({"changes": count, "patch": path}))
+    else:
+        click.echo(f"{printing.count(count, 'change')} in {path}", err=True)
 
 
 def _print(changes: Iterator[_Seen], is_json: bool) -> int:

@@ -10,9 +10,11 @@ from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from functools import wraps
 from io import TextIOWrapper
+from math import isnan
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 from urllib.parse import unquote, urlsplit
+from uuid import uuid4
 
 import click
 import orjson
@@ -24,10 +26,24 @@ from checkpoint.tool.source import Source
 TROUBLE = 2
 """The exit status where something went wrong; 1 is for "different" and "not found"."""
 
+MOST = (1 << 63) - 1
+"""The greatest number that SQLite takes."""
+
 INTERRUPTED = 130
 """The exit status after Ctrl-C, as shells have it."""
 
 _DEBUG = "CHECKPOINT_DEBUG"
+
+
+class NumberRange(click.FloatRange):
+    """A number in a range, and not what is no number at all, which no comparison keeps out."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number that is meant."""
+        found = super().convert(value, param, ctx)
+        if isnan(found):
+            self.fail(f"{value} is not a number.", param, ctx)
+        return found
 
 
 class _Group(click.Group):
@@ -91,7 +107,7 @@ def takes_source(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command its first argument, PATH, and the options of a space; errors become one line and status 2."""
 
     @click.argument("path", type=click.Path())
-    @click.option("--operator", help="Of a space: the operator whose state is meant; all by default.")
+    @click.option("--operator", help="Of a space: the operator whose state is meant.")
     @click.option("--shard", type=int, help="Of a space: the number of the shard; all by default.")
     @wraps(function)
     def _command(path: str, operator: str | None, shard: int | None, **options: Any) -> None:
@@ -159,6 +175,35 @@ def require_replaceable(target: str, beginning: bytes) -> None:
             found = file.read(len(beginning))
         if found not in (b"", beginning):
             raise CheckpointError(f"{target} exists and is something else: give the path of a new file")
+
+
+@contextmanager
+def replacing(target: Path) -> Iterator[BinaryIO]:
+    """Open a file for writing that appears whole or not at all, in the place of one that is there.
+
+    What is no file, a pipe or a terminal, is written to as it is.
+    """
+    path = target.resolve()
+    if path.exists() and not path.is_file():
+        with path.open("wb") as file:
+            yield file
+        return
+    staged = path.with_name(f".{uuid4().hex}.tmp")
+    try:
+        with _opened_for(target, staged) as file:
+            yield file
+        os.replace(staged, path)
+    finally:
+        with suppress(OSError):
+            staged.unlink(missing_ok=True)
+
+
+def _opened_for(target: Path, staged: Path) -> BinaryIO:
+    """Open a new file; what fails is said of the one that it is for."""
+    try:
+        return staged.open("xb")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(target)) from None
 
 
 def _worded(error: BaseException) -> str:

@@ -182,6 +182,8 @@ class State:
             # A family lies in one partition; keys without one, which come last, may lie in all of them.
             return merge(*map(self._items, self.partitions(name)), key=lambda entry: entry.slot)
         kind = str(self.find(name)[2])
+        if kind in ("Tensor", "Value") and bounded:
+            raise CheckpointError(f"{name!r} is a {kind.lower()}, which has no ranges: --from and --to do not apply")
         if kind in SEQUENCES and bounded:
             first, last = (self._place(bound) for bound in (lower, upper))
             return islice(self._items(name), first or 0, None if last is None else last + 1)

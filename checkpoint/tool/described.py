@@ -233,6 +233,10 @@ def _cell(value: Any) -> str:
     return "NULL" if value is None else printing.short(value)
 
 
+def _element(number: Any) -> Any:
+    return number["$float"] if isinstance(number, dict) else number
+
+
 _MOST_ELEMENTS = 4
 
 
@@ -243,6 +247,6 @@ def _elements(origin: list[int], old: Any, new: Any) -> str:
         return f"{printing.key(origin)} = {shown}"
     before, after = (list(elements(one, origin)) for one in (old, new))
     changed = [(index, a, b) for (index, a), (_, b) in zip(before, after, strict=True) if repr(a) != repr(b)]
-    lines = [f"{printing.key(index)} = {a} → {b}" for index, a, b in changed[:_MOST_ELEMENTS]]
+    lines = [f"{printing.key(index)} = {_element(a)} → {_element(b)}" for index, a, b in changed[:_MOST_ELEMENTS]]
     more = len(changed) - len(lines)
     return ", ".join(lines) + (f", and {more:,} more" if more else "")

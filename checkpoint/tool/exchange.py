@@ -40,8 +40,9 @@ ENDINGS = {
 def export(source: Source, name: str, target: str, checkpoint: str | None, is_json: bool) -> None:
     """Write what an object holds to a new file: .parquet, .csv, .jsonl, .arrow, or a table of an SQLite database (.db).
 
-    A relational table gives its columns with their types, a key-value table family, key, version and value, any other
-    object the columns key and value, of a space with operator and shard. The file appears whole or not at all.
+    A relational table gives its columns with their types, lists and structs as text of JSON; a key-value table family,
+    key, version and value; any other object the columns key and value, of a space with operator and shard. The file
+    appears whole or not at all.
 
     \b
     Examples:

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from checkpoint.tool import printing
-from checkpoint.tool.command import cli, json_option, takes_source
+from checkpoint.tool.command import NumberRange, cli, json_option, takes_source
 from checkpoint.tool.content import State
 from checkpoint.tool.key_values import whole
 from checkpoint.tool.source import Source, query
@@ -50,9 +50,9 @@ class _Look:
 @cli.command()
 @takes_source
 @click.option(
-    "--interval", type=click.FloatRange(0, 86_400), default=1.0, show_default=True, help="Seconds between two looks."
+    "--interval", type=NumberRange(0, 86_400), default=1.0, show_default=True, help="Seconds between two looks."
 )
-@click.option("--count", type=click.IntRange(0), default=0, help="Look so many times; until interrupted by default.")
+@click.option("--count", type=click.IntRange(0), default=0, help="Look so many times; 0 until interrupted.")
 @click.option("--objects", "most", type=click.IntRange(0), default=10, show_default=True, help="How many to list.")
 @json_option
 def top(source: Source, interval: float, count: int, most: int, is_json: bool) -> None:

@@ -118,7 +118,7 @@ _FORMATS = {"i": {1: "b", 2: "h", 4: "i", 8: "q"}, "u": {1: "B", 2: "H", 4: "I",
 def numbers_of(slot: Slot, payload: Payload, codec: str | None) -> tuple[Any, Any]:
     """Return a chunk of a tensor: the index of its first element, and its numbers as nested lists.
 
-    What is no plain number stays as bytes.
+    What is no plain number stays as bytes; numbers that JSON does not have are written as elsewhere.
     """
     found = orjson.loads(codec or "{}")
     shape, chunks, kind = found["shape"], found["chunks"], str(found["dtype"])
@@ -132,7 +132,9 @@ def numbers_of(slot: Slot, payload: Payload, codec: str | None) -> tuple[Any, An
     if letter is None or not isinstance(payload, bytes):
         return origin, loaded(payload)
     width = struct.calcsize(letter)
-    flat = list(struct.unpack(f"<{len(payload) // width}{letter}", payload))
+    flat: list[Any] = list(struct.unpack(f"<{len(payload) // width}{letter}", payload))
+    if letter in _FORMATS["f"].values():
+        flat = [number if math.isfinite(number) else {"$float": repr(number)} for number in flat]
     whole = [min(chunk, extent - start) for chunk, extent, start in zip(chunks, shape, origin, strict=True)]
     return origin, _nested(flat, whole if math.prod(whole) == len(flat) else chunks)
 

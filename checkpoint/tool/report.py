@@ -14,7 +14,7 @@ from checkpoint.record import CheckpointRecord
 from checkpoint.run import CheckpointKind
 from checkpoint.store import CheckpointStore
 from checkpoint.tool import printing
-from checkpoint.tool.command import cli, json_option, require_folder, require_replaceable, takes_source
+from checkpoint.tool.command import cli, json_option, replacing, require_folder, require_replaceable, takes_source
 from checkpoint.tool.content import State
 from checkpoint.tool.key_values import whole
 from checkpoint.tool.listing import Listed, list_of, merge_listed
@@ -139,7 +139,8 @@ def report(source: Source, target: str, is_json: bool) -> None:
     require_replaceable(target, BEGINNING)
     facts = collect(source)
     page = page_of(facts).encode(errors="replace")  # a path need not be text
-    Path(target).write_bytes(page)
+    with replacing(Path(target)) as file:
+        file.write(page)
     size = len(page)
     fields = {"target": target, "bytes": size, "only_grow": facts.unbounded()}
     printing.emit(is_json, fields, f"{target}: {printing.size(size)}")

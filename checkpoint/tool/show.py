@@ -56,8 +56,8 @@ def show(
     """Show what an object holds, as its kind reads; NAME may be NAME@EPOCH.
 
     A list is shown by index, a queue from the head, a stack from the top, a dictionary in the order of insertion; a
-    table as rows with column names; a key-value table, named scope/table, by family. Of a space all shards are read,
-    one after the other: what is not a row of a table then begins with its operator and shard.
+    table as rows with column names; a key-value table, named scope/table, by family. Of a space all shards of an
+    operator are read, one after the other: what is not a row of a table then begins with its operator and shard.
 
     \b
     Examples:
@@ -320,7 +320,7 @@ def _blamed(part: Part, state: State, name: str, key: str | None, images: set[in
     records = part.store.checkpoints()
     epochs = {record.number: record.epoch for record in records}
     runs = ",".join(map(str, _finest(part.store, state.reader, records))) or "-1"
-    for one in state.partitions(name) or [name]:
+    for one in [name] if state.key_value_table(name) is None else state.partitions(name):
         row = object_id, _, kind, codec = state.find(one)
         is_row = state.row_reader(one) is not None
         slots = [] if is_row or kind in _READ_WHOLE else _slots(key, raw=is_raw(codec))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sqlite3
 import sys
 from contextlib import closing
@@ -17,7 +16,7 @@ import click
 from checkpoint.errors import CheckpointError
 from checkpoint.store import CheckpointStore
 from checkpoint.tool import printing
-from checkpoint.tool.command import answered, cli, dry_run_option, json_option, takes_source
+from checkpoint.tool.command import MOST, NumberRange, answered, cli, dry_run_option, json_option, takes_source
 from checkpoint.tool.source import Source, query
 
 if TYPE_CHECKING:
@@ -141,8 +140,8 @@ def compact(source: Source, dry_run: bool, is_json: bool) -> None:
 
 @cli.command()
 @takes_source
-@click.option("--keep", type=click.IntRange(1), help="How many of the newest checkpoints to keep at least.")
-@click.option("--older-than", type=click.FloatRange(0, 1e6), help="Keep all that are younger than so many days.")
+@click.option("--keep", type=click.IntRange(1, MOST), help="How many of the newest checkpoints to keep at least.")
+@click.option("--older-than", type=NumberRange(0, 1e6), help="Keep all that are younger than so many days.")
 @dry_run_option
 @json_option
 def prune(source: Source, keep: int | None, older_than: float | None, dry_run: bool, is_json: bool) -> None:
@@ -157,8 +156,6 @@ def prune(source: Source, keep: int | None, older_than: float | None, dry_run: b
       checkpoint prune state.db --older-than 30
     """
     source.require_file(_COLLECT)
-    if older_than is not None and math.isnan(older_than):
-        raise CheckpointError("--older-than nan: expected a number of days")
     age = None if older_than is None else timedelta(days=older_than)
     if dry_run:
         _rehearse(source, lambda store: store.prune(keep, age), is_json)
@@ -207,17 +204,17 @@ def _print_usage(before: dict[str, int], after: dict[str, int], is_json: bool, w
 @takes_source
 @click.option(
     "--keep-epochs",
-    type=click.IntRange(1),
+    type=click.IntRange(1, MOST),
     default=16,
     show_default=True,
     help="How many of the newest epochs to keep.",
 )
 @click.option(
     "--grace",
-    type=click.FloatRange(0),
+    type=NumberRange(0),
     default=86_400,
     show_default=True,
-    help="Spare files younger than so many seconds.",
+    help="Spare files that are younger than so many seconds when the newest one of the space was written.",
 )
 @dry_run_option
 @json_option

@@ -356,3 +356,16 @@ def test_the_scripts_of_completion(shell: str) -> None:
 def test_each_command_is_a_click_command() -> None:
     assert all(isinstance(cli.commands[name], click.Command) for name in ORDER)
     assert set(ORDER) == set(cli.commands)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("top", "--interval", "nan", "--count", "1"), ("gc", "--grace", "nan"), ("prune", "--keep", str(1 << 64))],
+)
+def test_numbers_that_are_none_or_too_large_are_refused_at_once(
+    tool: Tool, store: Path, arguments: tuple[str, ...]
+) -> None:
+    command, option, *rest = arguments
+    found = tool(command, store, option, *rest)
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert f"Invalid value for '{option}'" in found.stderr

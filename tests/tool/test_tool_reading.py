@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from decimal import Decimal
@@ -13,6 +14,7 @@ import pytest
 
 from checkpoint import CheckpointKind
 from objectspace import PersistedObjectSpace
+from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
 from objectspace.relational import Column, StateTable, TableSchema
 from tests.tool.conftest import Tool
 
@@ -242,3 +244,43 @@ def test_what_was_left_out_is_said_on_standard_error(tool: Tool, tmp_path: Path)
         assert found["long"].stderr == "only the first 50: --limit 0 shows all\n"
         assert tool(command[0], path, "long", *command[1:], "-n", "50").stderr == ""
         assert len(found["long"].stdout.splitlines()) == len(found["short"].stdout.splitlines())
+
+
+def test_numbers_of_a_tensor_that_json_does_not_have_are_written_as_elsewhere(tool: Tool, tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with PersistedObjectSpace.open(path) as space:
+        tensor = space.create_tensor("t", (3,), "float64")
+        tensor[0], tensor[2] = math.nan, 1.5
+        space.checkpoint()
+        tensor[0] = -math.inf
+        space.checkpoint()
+    shown = json.loads(tool("show", path, "t", "--format", "json").stdout)
+    assert shown["value"] == [{"$float": "-inf"}, 0.0, 1.5]
+    (changed,) = map(json.loads, tool("diff", path, "--json").stdout.splitlines())
+    assert (changed["old"], changed["new"]) == ([{"$float": "nan"}, 0.0, 1.5], [{"$float": "-inf"}, 0.0, 1.5])
+    assert "nan → -inf" in tool("diff", path).stdout
+
+
+def test_an_empty_key_value_table_is_blamed_for_nothing(tool: Tool, tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with PersistedObjectSpace.open(path) as space:
+        manager = KeyValueTableManager(space)
+        manager.create_scope("shop")
+        manager.create_key_value_table("shop", "empty", KeyValueTableConfiguration(2))
+        space.checkpoint()
+    for name in ("shop/empty", "kvt/shop/empty"):
+        found = tool("blame", path, name, "--json")
+        assert (found.exit_code, found.output) == (0, "")
+
+
+@pytest.mark.parametrize("kind", ["tensor", "value"])
+def test_what_has_no_ranges_says_so(tool: Tool, tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "state.db"
+    with PersistedObjectSpace.open(path) as space:
+        if kind == "tensor":
+            space.create_tensor("t", (2000,), "int64")[1000] = 7
+        else:
+            space.create_value("t", 7)
+        space.checkpoint()
+    found = tool("show", path, "t", "--from", "1000")
+    assert (found.exit_code, f"'t' is a {kind}, which has no ranges" in found.stderr) == (2, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import checkpoint.tool.moving
 from checkpoint import CheckpointError, CheckpointStore
 from checkpoint.chain import Chain, location_at
 from checkpoint.lock import WriterLock
+from checkpoint.tool.patch import BEGINNING
 from checkpoint.tool.source import remove_unused
 from objectspace import PersistedObjectSpace
 from tests.tool.conftest import Tool
@@ -178,3 +180,48 @@ def test_a_floor_beyond_the_newest_epoch_is_told(tool: Tool, location: Path) -> 
         manifest.unlink()
     answer = tool("gc", location)
     assert (answer.exit_code, "its first kept epoch is 3, and the newest is 2" in answer.output) == (2, True)
+
+
+def test_a_patch_is_not_replaced_where_a_name_is_wrong(tool: Tool, store: Path, tmp_path: Path) -> None:
+    patch = tmp_path / "fix.jsonl"
+    assert tool("diff", store, "--patch", patch).exit_code == 1
+    before = patch.read_bytes()
+    refused = tool("diff", store, "1", "2", "nope", "--patch", patch)
+    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+    assert patch.read_bytes() == before
+
+
+def test_a_patch_goes_where_a_link_leads_and_into_pipes(tool: Tool, store: Path, tmp_path: Path) -> None:
+    target, link = tmp_path / "real.jsonl", tmp_path / "link.jsonl"
+    link.symlink_to(target)
+    assert tool("diff", store, "--patch", link).exit_code == 1
+    assert link.is_symlink()
+    assert target.read_bytes().startswith(BEGINNING)
+    assert tool("diff", store, "--patch", "/dev/null").exit_code == 1
+    assert not Path("/dev/null").is_file()
+
+
+@pytest.mark.parametrize("command", [("diff", "--patch"), ("report",)])
+def test_what_cannot_be_written_leaves_what_was_there(
+    tool: Tool, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    target = tmp_path / "there"
+    name, *options = command
+    assert tool(name, store, *options, target).exit_code in (0, 1)
+    before = target.read_bytes()
+
+    def fails(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("checkpoint.tool.command.os.replace", fails)
+    assert tool(name, store, *options, target).exit_code == 2
+    assert target.read_bytes() == before
+    assert not [path for path in tmp_path.iterdir() if path.name.endswith(".tmp")]
+
+
+def test_a_closed_pipe_does_not_hide_that_there_are_changes(store: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "checkpoint", "diff", str(store), "--patch", str(tmp_path / "p"), "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        running.stdout.close()
+    assert running.returncode == 1
