@@ -76,12 +76,12 @@ def owner_of(path: Path) -> str | None:
     return _named(path.resolve())
 
 
-def is_closing(path: Path) -> bool:
-    """Tell whether the lock on a store file is let go of soon: whoever has it says so, or nobody has it just now."""
+def is_closing(path: Path) -> bool | None:
+    """Tell whether who has the lock on a store file says that it is let go of soon; None where nobody says anything."""
     try:
         return orjson.loads(_owner_path(path.resolve()).read_bytes()).get(_CLOSING, False) is True
     except FileNotFoundError:
-        return True
+        return None
     except (OSError, ValueError, AttributeError):
         return False
 

@@ -517,6 +517,10 @@ class CheckpointStore:
             self._session.close()
             if self._lock is not None:
                 self._lock.release()
+            # Whoever holds on to what is closed need not hold on to its rows.
+            self._extents.clear()
+            if (upkeep := getattr(self, "_upkeep", None)) is not None:  # It may not have come to that.
+                upkeep.forget()
 
     def __enter__(self) -> CheckpointStore:
         return self

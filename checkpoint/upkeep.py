@@ -80,6 +80,12 @@ class Upkeep:
         self._asked: tuple[Any, ...] = ()
         self._group: tuple[RunNumber, ...] = ()
 
+    def forget(self) -> None:
+        """Forget the rows that are in memory, and what was under way: the store is closed."""
+        self._recent = RecentRuns()
+        self._merges.clear()
+        self._finished.clear()
+
     @property
     def merging(self) -> Merge | None:
         """The merge that goes on next."""

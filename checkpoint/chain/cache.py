@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
-from checkpoint.chain.collect import FLOORS, epochs_in
+from checkpoint.chain.collect import FLOORS, MANIFESTS, epochs_in, file_name
 from checkpoint.chain.folders import PRIVATE, cache_root, folder_name, made, remove, sweep
 from checkpoint.chain.folding import catch_up, fingerprint, fits, records
 from checkpoint.chain.manifest import AcceptedRun
@@ -33,8 +33,11 @@ from checkpoint.pages import ITEMS
 from checkpoint.run import Page
 from checkpoint.store import CheckpointStore
 
-_PATIENCE_SECONDS, _POLL_SECONDS = 30.0, 0.002
-"""For how long to wait for a cache that is closed soon, and how often to look."""
+_PATIENCE_SECONDS = {True: 30.0, None: 0.1, False: 0.0}
+"""For how long to wait for a cache whose owner says that it is closed soon, for one of which nothing is said, as in the
+moment between two owners, and for any other one."""
+
+_POLL_SECONDS = 0.002
 
 
 def write_image(plan: OperatorPlan, shard: int) -> AcceptedRun:
@@ -74,8 +77,8 @@ def open_cache(plan: OperatorPlan, shard: int, later: Sequence[AcceptedRun] = ()
     """Open the cache of one shard on this machine, standing at the end of its lineage.
 
     Where another task has the cache open, or it is newer than what is asked for, a private one serves in its place. One
-    that is closed soon is waited for, and of one that is ahead by one run this is dropped: it may have been folded in
-    before it was known whether it is accepted.
+    that is closed soon is waited for. Where one is ahead by a run that was not accepted, this is dropped: it was folded
+    in before that was known.
 
     Args:
         plan: the plan of the operator.
@@ -146,7 +149,7 @@ def _reopened(folder: Path, plan: OperatorPlan, shard: int, later: Sequence[Acce
             lineage = plan.lineages[shard]
             if _has_just(store, lineage, later):
                 return store
-            _drop_what_is_ahead(store, lineage)
+            _drop_what_was_not_accepted(store, plan, lineage)
             if catch_up(store, plan.location, lineage):
                 return store
             stale = not _is_ahead(store, lineage)
@@ -164,21 +167,26 @@ def _reopened(folder: Path, plan: OperatorPlan, shard: int, later: Sequence[Acce
 
 def _opened(path: Path) -> CheckpointStore:
     """Open a cache; one that another task is about to close as soon as that is done."""
-    end = time.monotonic() + _PATIENCE_SECONDS
+    begun = time.monotonic()
     while True:
         try:
             return CheckpointStore(path, durability="normal")
         except StoreLockedError:
-            if time.monotonic() > end or not is_closing(path):
+            if time.monotonic() - begun > _PATIENCE_SECONDS[is_closing(path)]:
                 raise
         time.sleep(_POLL_SECONDS)
 
 
-def _drop_what_is_ahead(store: CheckpointStore, lineage: Lineage) -> None:
-    """Drop the last checkpoint of a cache that fits a lineage without it."""
+def _drop_what_was_not_accepted(store: CheckpointStore, plan: OperatorPlan, lineage: Lineage) -> None:
+    """Drop the last checkpoint of a cache that fits a lineage without it, unless an epoch has accepted it."""
     have = fingerprint(store)
     if len(have) > 1 and not fits(have, lineage) and fits(have[:-1], lineage):
-        store.truncate_after(store.checkpoints()[-2].number)
+        epoch = have[-1][0]
+        is_told = plan.makes_epoch or epoch < plan.epoch
+        if not is_told and plan.location.modified(file_name(MANIFESTS, epoch)) is not None:
+            return  # Who reads an older epoch than this one leaves the cache to those who need it.
+        with suppress(UnknownCheckpointError):  # Its rows were merged: the cache is no use.
+            store.truncate_after(store.checkpoints()[-2].number)
 
 
 def _fresh(folder: Path, plan: OperatorPlan, shard: int) -> CheckpointStore:

@@ -273,7 +273,8 @@ class Chain:
             return None
         if source.batch > (-1 if last is None else last) + 1:
             raise self._missing_batches(source, last)
-        plans = {name: self.operator_plan(name, base, full_after, cache) for name in operators}
+        read = {name: self.operator_plan(name, base, full_after, cache) for name in operators}
+        plans = {name: replace(plan, makes_epoch=True) for name, plan in read.items()}
         return EpochPlan(base, source, plans)
 
     def _missing_batches(self, source: SourcePosition, last: int | None) -> CheckpointError:

@@ -43,6 +43,7 @@ class OperatorPlan:
         lineages: the lineage of each shard, by its number.
         full_after: how many differential runs may follow a full one before the next full one is considered.
         cache: the folder of the local caches, or None for the default of the machine.
+        makes_epoch: it is of the epoch that the driver makes now, rather than for reading an epoch that there is.
     """
 
     location: Location
@@ -52,6 +53,7 @@ class OperatorPlan:
     lineages: tuple[Lineage, ...]
     full_after: int = 64
     cache: str | None = None
+    makes_epoch: bool = False
 
     @property
     def shards(self) -> int:

@@ -1,7 +1,7 @@
 """Folding what a task has saved into the cache of its machine at once, before it is known whether it is accepted.
 
 It mostly is, and then whoever opens the shard there for the next epoch need not wait for it: the work is done in a
-thread, while Spark ends the epoch and plans the next one. Where another run was accepted, the one who opens the cache
+thread, while Spark ends the epoch and plans the next one. Where another run was accepted, the task of the next epoch
 drops what is ahead.
 """
 
@@ -13,8 +13,12 @@ from threading import Lock, Thread
 
 from checkpoint import CheckpointStore, Run
 from checkpoint.chain import AcceptedRun, is_private
+from objectspace.spark.process import switching_often
 
 LOG = logging.getLogger("objectspace.spark")
+
+LEAST_ROWS = 4_096
+"""Smaller runs are folded in when the shard is opened: there they take a few milliseconds, and no thread."""
 
 _under_way: set[Thread] = set()
 _lock = Lock()
@@ -24,23 +28,27 @@ def fold_ahead(opened: ExitStack, store: CheckpointStore, run: Run, saved: Accep
     """Fold a run into the cache that it was made on, and close that, both in the background.
 
     Args:
-        opened: what is to be closed then, the cache among it.
-        store: the cache; it stands where the run follows.
+        opened: what is to be closed then, the cache among it. It is left as it is where nothing is to be done.
+        store: the cache; it stands where the run follows, and nobody else uses it.
         run: its rows, which nobody changes any more.
         saved: what was written of it.
 
     Time: O(1), and O(rows) in the background. Dirties: the cache.
     """
-    if is_private(store):
-        opened.close()
+    if is_private(store) or run.slots < LEAST_ROWS:
         return
-    store.announce_close()
+    mine = opened.pop_all()
     # A daemon: a worker of Spark may be ended at any time, which leaves the cache as it was, or with the run.
-    thread = Thread(target=_fold, args=(opened, store, run, saved), name="objectspace-ahead", daemon=True)
+    thread = Thread(target=_fold, args=(mine, store, run, saved), name="objectspace-ahead", daemon=True)
     with _lock:
         _under_way.difference_update([one for one in _under_way if not one.is_alive()])
-        _under_way.add(thread)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:  # There are too many threads.
+            LOG.info("%s: %s", _NOT_FOLDED, error)
+            mine.close()
+        else:
+            _under_way.add(thread)
 
 
 def wait_until_folded() -> None:
@@ -53,7 +61,11 @@ def wait_until_folded() -> None:
 
 def _fold(opened: ExitStack, store: CheckpointStore, run: Run, saved: AcceptedRun) -> None:
     try:
-        with opened:
+        with switching_often(), opened:
+            store.announce_close()
             store.apply(run, saved.epoch)
     except Exception as error:
-        LOG.info("a run could not be folded in ahead of its epoch, and is when the shard is opened: %s", error)
+        LOG.info("%s: %s", _NOT_FOLDED, error)
+
+
+_NOT_FOLDED = "a run could not be folded in ahead of its epoch, and is when the shard is opened"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import replace
 from typing import Protocol
 
@@ -14,7 +12,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.types import IntegerType, StringType, StructType
 
-from checkpoint import Run, RunWriter
+from checkpoint import CheckpointKind, Run, RunWriter
 from checkpoint.chain import AcceptedRun, OperatorPlan, ShardSaved, open_cache, save_run
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
@@ -22,6 +20,7 @@ from objectspace.operators.division.keyed import KeyedBy
 from objectspace.relational import seal_tables
 from objectspace.space import CACHE_SLOTS
 from objectspace.spark.ahead import fold_ahead
+from objectspace.spark.process import collecting_seldom
 from objectspace.spark.routes import note_keyed, require_operator
 
 Process = Callable[[Iterator[pa.RecordBatch], PersistedObjectSpace], None]
@@ -112,12 +111,13 @@ class TaskShards:
     def open(self, plan: OperatorPlan, shard: int) -> Iterator[PersistedObjectSpace]:
         """Open the space of a shard; see ``open_shard``."""
         with ExitStack() as opened:
-            space = opened.enter_context(open_shard(plan, shard))
-            yield space
+            store = opened.enter_context(open_cache(plan, shard))
+            with closing(PersistedObjectSpace(store)) as space:
+                yield space
             saved = self._saved.pop((plan.operator, shard), None)
-            if saved is not None:
-                space.close()
-                fold_ahead(opened.pop_all(), space.store, *saved)
+            # An image in the place of a lineage makes a cache of its own.
+            if saved is not None and not (saved[0].kind is CheckpointKind.FULL and plan.lineages[shard]):
+                fold_ahead(opened, store, *saved)
 
     def save(self, plan: OperatorPlan, space: PersistedObjectSpace, shard: int) -> ShardSaved:
         """Save what has changed in an open shard; see ``save_shard``."""
@@ -220,43 +220,6 @@ def current_shard(plan: OperatorPlan) -> int:
             f" send the rows through repartitionById({plan.shards}, ...)"
         )
     return context.partitionId()
-
-
-@contextmanager
-def collecting_seldom() -> Iterator[None]:
-    """Let Python look for cycles more seldom: among values that live to the end of a task that is half its time.
-
-    The threshold is that of the process: of several threads the first one sets it, and the last one puts it back.
-    """
-    _Threshold.enter()
-    try:
-        yield
-    finally:
-        _Threshold.leave()
-
-
-class _Threshold:
-    """The threshold of the collector, and how many want it high."""
-
-    lock, wanted = threading.Lock(), 0
-    before = gc.get_threshold()
-
-    @classmethod
-    def enter(cls) -> None:
-        """Raise the threshold, unless that is done."""
-        with cls.lock:
-            if not cls.wanted:
-                cls.before = gc.get_threshold()
-                gc.set_threshold(1_000_000, 20, 100)
-            cls.wanted += 1
-
-    @classmethod
-    def leave(cls) -> None:
-        """Put the threshold back, unless somebody else still wants it high."""
-        with cls.lock:
-            cls.wanted -= 1
-            if not cls.wanted:
-                gc.set_threshold(*cls.before)
 
 
 class _Counted(Iterator[pa.RecordBatch]):

@@ -20,7 +20,7 @@ from objectspace.errors import ObjectSpaceError
 from objectspace.operators import Operator
 from objectspace.relational import Chunk, RowError, TableSchema
 from objectspace.space import ObjectSpace
-from objectspace.spark.executor import Shards, TaskShards, collecting_seldom, current_shard
+from objectspace.spark.executor import Shards, TaskShards, current_shard
 from objectspace.spark.handover import (
     Outbox,
     Parcel,
@@ -33,6 +33,7 @@ from objectspace.spark.handover import (
     together,
     write_parcels,
 )
+from objectspace.spark.process import collecting_seldom
 from objectspace.spark.stages import Fragment, Stage
 
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from threading import Timer
 
@@ -37,6 +38,12 @@ def chain(location: Location) -> Chain:
 
 def _plan(chain: Chain, folder: Path, epoch: int | None = None) -> OperatorPlan:
     return chain.operator_plan(OPERATOR, epoch, cache=str(folder / "cache"))
+
+
+def _open_to_make(chain: Chain, folder: Path) -> dict[object, object]:
+    """Return what a task of the next epoch finds."""
+    with open_cache(replace(_plan(chain, folder), makes_epoch=True), 0) as store:
+        return _content(store)
 
 
 def _content(store: CheckpointStore) -> dict[object, object]:
@@ -109,11 +116,12 @@ def test_a_run_that_was_not_accepted_is_dropped_from_a_cache(chain: Chain, publi
     with open_cache(_plan(chain, tmp_path), 0) as store:
         store.apply(run_of({"a": 666}), 2)
     before = _files(tmp_path)
-    assert _open(chain, tmp_path) == {"a": "1"}
+    assert _open(chain, tmp_path) == {"a": "1"}  # Who reads is given one of his own.
+    assert _open_to_make(chain, tmp_path) == {"a": "1"}
     with open_cache(_plan(chain, tmp_path), 0) as store:
         store.apply(run_of({"a": 666}), 2)
     publish(chain, {"b": 2})
-    assert _open(chain, tmp_path) == {"a": "1", "b": "2"}
+    assert _open_to_make(chain, tmp_path) == {"a": "1", "b": "2"}
     assert _files(tmp_path) == before
 
 
@@ -134,7 +142,7 @@ def test_what_no_image_stands_for_is_dropped_from_a_cache(chain: Chain, publish:
         store.apply(run_of({"a": 666}), 3)
     publish(chain, {"b": 3}, images=[image])
     before = _files(tmp_path)
-    assert _open(chain, tmp_path) == {"a": "2", "b": "3"}
+    assert _open_to_make(chain, tmp_path) == {"a": "2", "b": "3"}
     assert _files(tmp_path) == before
 
 
@@ -187,27 +195,32 @@ def test_a_cache_that_is_closed_soon_is_waited_for(chain: Chain, publish: Publis
         timer.join()
 
 
+@pytest.mark.parametrize("is_said", [True, False])
 def test_patience_with_a_cache_that_is_closed_soon_has_an_end(
-    chain: Chain, publish: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    chain: Chain, publish: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_said: bool
 ) -> None:
-    monkeypatch.setattr(cache, "_PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(cache, "_PATIENCE_SECONDS", {True: 0.05, None: 0.05, False: 0.0})
     publish(chain, {"a": 1})
     with open_cache(_plan(chain, tmp_path), 0) as held:
-        held.announce_close()
+        if is_said:
+            held.announce_close()
+        else:
+            Path(f"{held.path}.owner").unlink()  # As in the moment between two owners.
         with open_cache(_plan(chain, tmp_path), 0) as private:
             assert private.path != held.path
             assert _content(private) == {"a": "1"}
 
 
 def test_reading_an_older_epoch_leaves_the_newer_cache(chain: Chain, publish: Publisher, tmp_path: Path) -> None:
-    for number in range(3):
+    for number in range(40):
         publish(chain, {"a": number})
-    assert _open(chain, tmp_path) == {"a": "2"}
-    kept = _files(tmp_path)
-    for epoch in (2, 1):
+        assert _open(chain, tmp_path) == {"a": str(number)}
+    (kept,) = _files(tmp_path)
+    before = kept.read_bytes()
+    for epoch in range(39, 0, -1):
         assert _open(chain, tmp_path, epoch) == {"a": str(epoch - 1)}
-        assert _files(tmp_path) == kept
-    assert _open(chain, tmp_path) == {"a": "2"}
+    assert _files(tmp_path) == [kept]
+    assert kept.read_bytes() == before
 
 
 def test_a_damaged_cache_is_rebuilt(chain: Chain, publish: Publisher, tmp_path: Path) -> None:
@@ -337,3 +350,15 @@ def test_a_name_that_no_file_system_takes_has_a_cache_all_the_same(location: Loc
         with open_cache(plan, 0) as store:
             paths.add(Path(store.path).parent)
     assert len(paths) == 2
+
+
+def test_who_reads_while_a_run_is_not_accepted_yet_gets_the_cache(
+    chain: Chain, publish: Publisher, tmp_path: Path
+) -> None:
+    publish(chain, {"a": 1})
+    publish(chain, {"a": 2})
+    with open_cache(_plan(chain, tmp_path), 0) as store:
+        store.apply(run_of({"a": 3}), 3)
+    (kept,) = _files(tmp_path)
+    with open_cache(_plan(chain, tmp_path), 0) as store:
+        assert (store.path, _content(store)) == (str(kept), {"a": "2"})

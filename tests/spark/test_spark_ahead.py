@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import threading
+import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from checkpoint import CheckpointError, CheckpointStore
+from checkpoint import CheckpointError, CheckpointKind, CheckpointStore
 from checkpoint.chain import Chain, EpochPlan, OperatorPlan, ShardSaved, SourcePosition, location_at, open_cache
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
+from objectspace.spark import ahead
 from objectspace.spark.ahead import wait_until_folded
 from objectspace.spark.executor import work_shard
+from objectspace.spark.process import Setting
 
 Work = Callable[[PersistedObjectSpace], None]
 
@@ -58,8 +64,9 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    """A space without an epoch."""
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A space without an epoch, of which runs of any size are folded ahead."""
+    monkeypatch.setattr(ahead, "LEAST_ROWS", 1)
     return World(tmp_path)
 
 
@@ -161,3 +168,68 @@ def test_what_cannot_be_folded_ahead_is_folded_when_the_shard_is_opened(
     assert "could not be folded in ahead of its epoch, and is when the shard is opened: no room" in caplog.text
     assert world.epochs() == [1]
     assert world.content() == {"a": 1, "b": 2}
+
+
+def test_small_runs_are_left_for_the_next_task(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "LEAST_ROWS", 2)
+    world.publish(put(a=1, b=1))
+    world.publish(put(a=2))
+    assert world.epochs() == [1]
+    world.publish(put(a=3, b=3))
+    assert world.epochs() == [1, 2, 3]
+
+
+def test_an_image_in_the_place_of_a_lineage_is_not_folded_ahead(world: World) -> None:
+    for number in range(3):
+        world.publish(put(a=number))
+    plan = replace(world.begin().operators["op"], full_after=1)
+    assert plan.kind(0) is CheckpointKind.FULL
+    assert task(plan, put(b=1)).run is not None
+    assert world.epochs() == [1, 2, 3]
+
+
+def test_without_a_thread_to_be_had_the_task_ends_well(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    world.publish(put(a=1))
+    with monkeypatch.context() as patched, caplog.at_level(logging.INFO, "objectspace.spark"):
+        patched.setattr(threading.Thread, "start", fails)
+        world.publish(put(a=2))
+    assert "is when the shard is opened: can't start new thread" in caplog.text
+    assert world.content() == {"a": 2}
+    assert len(world.caches()) == 1
+
+
+def test_nothing_of_a_task_stays_in_memory_with_what_is_folded(world: World) -> None:
+    world.publish(put(a=1))
+    spaces: list[weakref.ref[PersistedObjectSpace]] = []
+
+    def work(space: PersistedObjectSpace) -> None:
+        put(a=2)(space)
+        spaces.append(weakref.ref(space))
+
+    held = threading.Event()
+    with pytest.MonkeyPatch.context() as patched:
+        apply = CheckpointStore.apply
+        patched.setattr(CheckpointStore, "apply", lambda *given: (held.wait(10), apply(*given)))
+        work_shard(world.begin().operators["op"], 0, iter(()), lambda batches, space: work(space))
+        gc.collect()
+        assert spaces[0]() is None  # Although its run is still to be folded.
+        held.set()
+        wait_until_folded()
+    assert world.epochs() == [1, 2]
+
+
+def test_a_setting_that_two_threads_want_is_put_back_by_the_last_one() -> None:
+    value = [1]
+    setting = Setting(lambda: value[0], lambda wanted: value.__setitem__(0, wanted), 2)
+    first, second = setting.wanted(), setting.wanted()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert value == [2]
+    second.__exit__(None, None, None)
+    assert value == [1]

@@ -28,7 +28,7 @@ from objectspace.operators import Pipeline as Local
 from objectspace.operators.computed import Relabel
 from objectspace.spark import EpochProgress, Operator, Pipeline, RunningAggregate, held, placement
 from objectspace.spark import in_driver as module
-from objectspace.spark.executor import collecting_seldom, open_shard, save_shard
+from objectspace.spark.executor import open_shard, save_shard
 from objectspace.spark.held import HELD_SLOTS, LEAST_HELD_SLOTS, HeldShards
 from objectspace.spark.inputs import Declared, wide
 from objectspace.spark.placement import (
@@ -43,6 +43,7 @@ from objectspace.spark.placement import (
     Placement,
     runs_code_of_users,
 )
+from objectspace.spark.process import collecting_seldom
 from objectspace.spark.tasks import TAG
 from tests.operators.pipeline_trees import SCHEMA, World
 from tests.spark.drivers import Driver, micro_batch
