@@ -34,10 +34,12 @@ class Bound:
         """Return the column that holds its values.
 
         Raises:
-            SchemaError: no column can hold a span of time.
+            SchemaError: no column can hold a span of time, or NULL of no type.
         """
         if self.type is None:
-            raise SchemaError(f"column {name!r} would hold a span of time: add it to a timestamp first")
+            raise SchemaError(
+                f"column {name!r} would hold a span of time, or NULL of no type: add a span to a timestamp, cast a NULL"
+            )
         return Column(name, self.type, self.nullable)
 
 

@@ -311,6 +311,9 @@ class Stream:
     def watermark(self, column: str, delay: timedelta | int) -> Stream:
         """Drop rows that come too late, and let operators behind forget what nothing can change any more.
 
+        It is meant for streams that only grow. Of others each half of an update is dropped by itself where it is too
+        late: then what is behind may keep a row beside the one that has replaced it.
+
         Args:
             column: the column that says when.
             delay: how much later than the greatest time so far a row may come.
@@ -445,7 +448,10 @@ class Stream:
         return Stream(self.pipeline, node, self.columns if visible is None else visible)
 
     def _require_same_pipeline(self, *others: Stream) -> None:
-        """Refuse streams whose sources are not fed along with those of this one."""
+        """Refuse what is no stream, and streams whose sources are not fed along with those of this one."""
+        for other in others:
+            if not isinstance(other, Stream):
+                raise SchemaError(f"expected a stream of the pipeline, found a {type(other).__name__}")
         if any(other.pipeline is not self.pipeline for other in others):
             raise SchemaError(
                 "a stream of another pipeline: its sources get no rows here; begin both with one Pipeline"
@@ -514,6 +520,10 @@ class Grouped:
         """
         if self._on_close:
             raise SchemaError("top_n() does not wait for on_window_close(): leave that out, or aggregate with agg()")
+        if not isinstance(order_by, str | Sequence) or not all(isinstance(part, str | tuple) for part in order_by):
+            raise SchemaError(
+                f"order_by= takes columns, as in ['mean desc']: found {order_by!r}; compute others before"
+            )
         order = [order_by] if isinstance(order_by, str) else list(order_by)
         options: dict[str, Any] = {"order_by": order, "limit": limit, "offset": offset, "with_ties": with_ties}
         label = "GroupTopN" if self.names else "TopN"

@@ -160,11 +160,18 @@ class Rekey(Operator):
 
     In one epoch a key may go from one row to another. So what goes from a key comes before what comes to it, whatever
     the order of the changes; an update that leaves the row its key stays an update.
+
+    Rows that come to one key come in the order of the keys that they had, so that which of them stays depends on no
+    other order, such as that in which a join has its rows in memory.
+
+    Args:
+        schema: the schema of its output.
+        in_order: the rows come in the order in which a source gave them, and it means something: it stays.
     """
 
-    def __init__(self, schema: TableSchema) -> None:
+    def __init__(self, schema: TableSchema, *, in_order: bool = False) -> None:
         super().__init__()
-        self._schema = schema
+        self._schema, self._in_order = schema, in_order
         self._held: list[Chunk] = []
 
     @property
@@ -194,7 +201,7 @@ class Rekey(Operator):
         held, self._held = self._held, []
         if not held:
             return []
-        updates = list(_updates(held))
+        updates = list(_updates(held, in_order=self._in_order))
         rows = [row for update in updates for _, row in update]
         keys = iter(dictionary_keys(self._schema, self._schema.key_places)(rows))
         places: dict[Any, tuple[list[Change], ...]] = {}
@@ -210,8 +217,11 @@ class Rekey(Operator):
         return _chunks(self._schema, [change for parts in places.values() for part in parts for change in part])
 
 
-def _updates(chunks: Sequence[Chunk]) -> Iterator[list[Change]]:
-    """Yield the net changes of some chunks: the old and the new row of an update together, other rows one by one."""
+def _updates(chunks: Sequence[Chunk], *, in_order: bool) -> Iterator[list[Change]]:
+    """Yield the net changes of some chunks: the old and the new row of an update together, other rows one by one.
+
+    They come in the order of their keys, or in that in which these came first.
+    """
     schema = chunks[0].schema
     together = Chunk(schema, [op for one in chunks for op in one.ops], [row for one in chunks for row in one.values])
     changes = net_changes(together)
@@ -219,7 +229,9 @@ def _updates(chunks: Sequence[Chunk]) -> Iterator[list[Change]]:
     by_key: dict[Any, list[Change]] = {}
     for key, change in zip(keys, changes, strict=True):
         by_key.setdefault(key, []).append(change)
-    for found in by_key.values():
+    encode, key_of = schema.key_encoder.encode, schema.key_of
+    each = list(by_key.values())
+    for found in each if in_order else sorted(each, key=lambda mine: encode(key_of(mine[0][1]))):
         if [op for op, _ in found] == ["-", "+"]:
             yield [("U-", found[0][1]), ("U+", found[1][1])]
         else:

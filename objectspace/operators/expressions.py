@@ -245,8 +245,12 @@ def col(name: str) -> Expression:
         return Bound(column.type, column.nullable, lambda row: row[place])
 
     # Like names of other things (a number, say) are marked: what is done is known by its text.
-    is_plain = name[:1].isalpha() or name[:1] in ("_", "$")
+    is_plain = (name[:1].isalpha() or name[:1] in ("_", "$")) and name.lower() not in _WORDS
     return Expression(name if is_plain else f"`{name}`", _bind, column=name)
+
+
+_WORDS = frozenset(["true", "false", "null", "nan", "snan", "inf", "infinity"])
+"""How values are written that begin like names."""
 
 
 def lit(value: Any) -> Expression:

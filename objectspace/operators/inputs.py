@@ -68,6 +68,8 @@ def _chunk(schema: TableSchema, given: Any) -> Chunk:
         return Chunk.from_pandas(given, schema)
     if module == "pyarrow":
         return Chunk.from_arrow(given, schema)
+    if not isinstance(given, Iterable):
+        raise RowError(f"expected rows, Arrow data or a data frame, found a {type(given).__name__}")
     return Chunk.from_rows(schema, map(partial(_change, schema), given))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, cast
@@ -45,6 +45,10 @@ class Extras:
 
 def joined(left: Stream, right: Stream, on: On, how: str, extras: Extras) -> Stream:
     """Return the join of two streams: see :meth:`Stream.join`."""
+    if not isinstance(on, str | Iterable):
+        raise SchemaError(f"on= takes names, or pairs of names: found {on!r}")
+    if how not in {*JOINS, *JOINS.values(), "right_semi", "right_anti"}:
+        raise SchemaError(f"there is no join of kind {how!r}: expected one of {', '.join(JOINS)}")
     pairs = [(one, one) if isinstance(one, str) else one for one in ([on] if isinstance(on, str) else on)]
     if not pairs:
         raise SchemaError("join() takes at least one column in on=: rows meet by equal values")
@@ -200,6 +204,8 @@ def _check(extras: Extras, left: Stream, right: Stream) -> None:
         )
     if extras.as_of is None:
         return
+    if not _is_pair(extras.as_of):
+        raise SchemaError(f"as_of= takes (left time, right time): found {extras.as_of!r}")
     if extras.within is not None or extras.where is not None or extras.null_safe:
         raise SchemaError("as_of= goes without within=, where= and null_safe=: filter what comes out of the join")
     for stream, side, name in zip((left, right), ("left", "right"), extras.as_of, strict=True):
@@ -213,6 +219,10 @@ def _check(extras: Extras, left: Stream, right: Stream) -> None:
             f"as_of= takes a history: the key of the right side must hold its time {extras.as_of[1]!r}, so that a new"
             " version is another row"
         )
+
+
+def _is_pair(given: Any) -> bool:
+    return isinstance(given, Sequence) and len(given) == 2 and all(isinstance(name, str) for name in given)
 
 
 def _is_interval(within: Any) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, cast
 from objectspace.operators.builder import Stream
 from objectspace.operators.computed import Rekey
 from objectspace.operators.materialize import Conflict, Materialize
+from objectspace.operators.plan import Plan
 from objectspace.operators.sources import names_of
 from objectspace.relational import TableSchema
 
@@ -20,10 +21,13 @@ def kept(
     version: Sequence[str] | str | None,
 ) -> Stream:
     """Return the changes of a table that keeps a stream: see :meth:`Stream.materialize`."""
+    takes_order = conflict not in (None, "check")
     if key is not None:
         before, columns = stream.schema, list(names_of([key if isinstance(key, str) else list(key)]))
         schema = TableSchema(before.columns, columns, watermark_column=before.watermark_column)
-        stream = stream.then("Rekey", ", ".join(columns), lambda: Rekey(schema))
+        # Behind an operator with state rows come in no order that means anything.
+        in_order = takes_order and not Plan([stream.node]).stateful
+        stream = stream.then("Rekey", ", ".join(columns), lambda: Rekey(schema, in_order=in_order))
     given, chosen = stream.schema, cast(Conflict, conflict or "overwrite")
     structure = "" if conflict is None else f"{conflict}{'' if version is None else f' {version}'}"
     options: dict[str, Any] = {"conflict": chosen, "version_column": version}
@@ -34,5 +38,5 @@ def kept(
         keys=tuple(column for column, _ in given.primary_key),
         append_only=False,
         name=name,
-        takes_order=conflict not in (None, "check"),
+        takes_order=takes_order,
     )

@@ -73,7 +73,7 @@ class Materialize(Operator):
         if conflict not in CONFLICTS:
             raise SchemaError(f"conflict is {conflict!r}: expected one of {', '.join(CONFLICTS)}")
         if conflict == "update_if_newer" and not version_column:
-            raise SchemaError("update_if_newer compares versions: name the column with version_column=")
+            raise SchemaError("update_if_newer compares versions: name the column with version=")
         names = [version_column] if isinstance(version_column, str) else list(version_column or ())
         self._input, self.conflict = schema, conflict
         self._versions = [(schema.place_of(name), rank(schema.column(name).type)) for name in names]

@@ -133,11 +133,12 @@ class LocalRun:
                 " them all again, from the first one"
             )
         assert self._shadow is not None
+        new = self._all_new()
         for node, chunks in self._shadow.taken_output().items():
-            if self._is_new(node):
+            if node in new:
                 self._graph.output[node] += chunks
-        new, self._new, self._shadow = self._new, (), None
-        catalogue.note(self.space, self.plan, new)
+        noted, self._new, self._shadow = self._new, (), None
+        catalogue.note(self.space, self.plan, noted)
         self._epoch({}, self.position)
 
     def rows(self, name: str, *, hidden: bool = False) -> list[Row]:
@@ -210,9 +211,13 @@ class LocalRun:
         old = self._opened(VolatileObjectSpace(), [node for node in self.plan.nodes if node not in self._new])
         return Graph(self.plan, {**operators, **old})
 
-    def _is_new(self, node: Node) -> bool:
-        """Tell whether a node is new to the store, or reads from one that is."""
-        return node in self._new or any(map(self._is_new, node.inputs))
+    def _all_new(self) -> set[Node]:
+        """Return the nodes that are new to the store, and those that read from one that is."""
+        found = set(self._new)
+        for node in self.plan.nodes:  # Inputs come before readers.
+            if not found.isdisjoint(node.inputs):
+                found.add(node)
+        return found
 
     def _difference(self) -> str:
         return ", ".join(f"{self.plan.names[node]!r} ({node.describe()}) is new" for node in self._new)

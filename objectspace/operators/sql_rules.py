@@ -10,6 +10,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal, Overflow
 from typing import Any
 
 from objectspace.relational import DataType, SchemaError
+from objectspace.relational.values import nearest_float32
 
 _WIDE = Context(prec=76, traps=[Overflow])
 """Where decimals are added and multiplied; infinity minus infinity is NaN, as of floats."""
@@ -71,10 +72,13 @@ def rank(value: Any) -> Any:
 def comparing(a: DataType | None, b: DataType | None) -> Callable[[Any], Any] | None:
     """Return what makes values of two types comparable as in SQL; None where they are as they come.
 
-    A decimal beside a double is compared as a double: ``0.1`` is the same number in both.
+    A decimal or a whole number beside a double is compared as a double: ``0.1`` is the same number in both. Two numbers
+    of 32 bits are compared as such, whatever they were given as.
     """
     kinds = {one.kind for one in (a, b) if one is not None}
-    if "decimal" in kinds and kinds & set(FLOATS):
+    if kinds == {"float32"}:
+        return lambda value: rank(nearest_float32(value))
+    if kinds & {"decimal", "int64"} and kinds & set(FLOATS):
         return lambda value: rank(float(value))
     return rank if kinds & MAY_BE_NAN else None
 

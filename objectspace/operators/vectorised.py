@@ -57,13 +57,17 @@ class Folder:
         self._key_places, self._accumulators = list(keys), list(accumulators)
         places = {kept.place for kept in accumulators if kept.place >= 0}
         self._columns: dict[int, Column] = {place: schema.columns[place] for place in sorted(places)}
+        self._counted = places - {kept.place for kept in accumulators if kept.role != "count"}
 
     def fold(self, ops: Sequence[str], rows: Sequence[Any]) -> Folded | None:
         """Return the cells of each group; ``None`` where a sum may not fit 64 bits. Time: O(rows)."""
         import pyarrow as pa
 
         columns = list(zip(*rows, strict=True))
-        arrays = {place: _array(columns[place], column) for place, column in self._columns.items()}
+        arrays = {
+            place: _presence(columns[place]) if place in self._counted else _array(columns[place], column)
+            for place, column in self._columns.items()
+        }
         sums = {kept.place for kept in self._accumulators if kept.role == "sum"}
         if any(not _is_small(arrays[place], len(rows)) for place in sums):
             return None
@@ -106,6 +110,13 @@ def _array(values: Sequence[Any], column: Column) -> Any:
     from objectspace.relational.arrow import arrow_type
 
     return pa.array(values, arrow_type(column.type))
+
+
+def _presence(values: Sequence[Any]) -> Any:
+    """Return an array of which just the NULLs count: Arrow does not take all values that are only counted."""
+    import pyarrow as pa
+
+    return pa.array([None if value is None else True for value in values], pa.bool_())
 
 
 def _is_small(values: Any, rows: int) -> bool:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from objectspace.codec import encode
 from objectspace.objects.columns import texts_of
 
-_TEXTS = st.text() | st.sampled_from(['},{', '"},{"', "\n", "}\n{", "\ud800", "$value"])
+_TEXTS = st.text() | st.sampled_from(["},{", '"},{"', "\n", "}\n{", "\ud800", "$value"])
 _FLAT = st.dictionaries(_TEXTS, _TEXTS | st.integers() | st.booleans() | st.none() | st.floats(), max_size=3)
 
 

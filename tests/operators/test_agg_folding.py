@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import random
 from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from objectspace.operators import AggCall, HashAgg, value_groups
+from objectspace.operators import AggCall, HashAgg, Pipeline, count, value_groups
 from objectspace.operators.accumulators import Accumulator
-from objectspace.operators.vectorised import Folder, can_fold
+from objectspace.operators.vectorised import FEWEST, Folder, can_fold
 from objectspace.relational import DataType
 from tests.operators.agg_oracle import Log, Running, permuted, schema_of
 from tests.operators.test_agg_oracle import SCHEMA, check, make_row, more_than_came
@@ -78,3 +79,14 @@ def test_what_can_be_added_up_at_once() -> None:
     assert not can_fold(schema, [0], [Accumulator("count", 3, DataType("int64"), filter=0)])
     folder = Folder(schema, [2], [rows])
     assert folder.fold(["+"], [("a", 1.0, date(2026, 1, 1), 1)]) == {date(2026, 1, 1): (1,)}
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "1E-21", "1E+25"])
+@pytest.mark.parametrize("kind", ["decimal?", "list<decimal>?"])
+def test_values_that_are_only_counted_may_be_any(kind: str, value: str) -> None:
+    pipeline = Pipeline()
+    rows = pipeline.source("rows", {"id": "int64", "g": "int64", "v": kind}, key=["id"])
+    rows.group_by("g").agg(n=count("v")).materialize("t")
+    held = Decimal(value) if kind == "decimal?" else [Decimal(value)]
+    given = [(number, 0, held if number % 4 else None) for number in range(FEWEST)]
+    assert pipeline.run_local([{"rows": given}]).rows("t") == [(0, FEWEST * 3 // 4)]

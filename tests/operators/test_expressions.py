@@ -147,6 +147,8 @@ def test_the_text_of_an_expression_is_its_identity() -> None:
     assert first.is_same(same)
     assert not first.is_same(other)
     assert not lit("1").is_same(lit(1))
+    for value in (True, False, None, math.nan, math.inf, Decimal("NaN"), Decimal("Infinity")):
+        assert not lit(value).is_same(col(str(lit(value))))
     assert not col("s").is_in(["a", "b"]).is_same(col("s").is_in(["a', 'b"]))
     bounds = [call(lambda i, limit=limit: i > limit, "bool", "i") for limit in (1, 2)]  # type: ignore[misc]
     assert not bounds[0].is_same(bounds[1])
@@ -161,6 +163,7 @@ def test_the_text_of_an_expression_is_its_identity() -> None:
         (when(col("b"), col("s"), col("i")), "when takes values of one type"),
         (call(lambda row: row.nothing, "int64"), "there is no column 'nothing'"),
         (lit(timedelta(1)), "a span of time"),
+        (lit(None), "NULL of no type"),
     ],
     ids=lambda given: str(given)[:30],
 )
@@ -390,3 +393,13 @@ def test_a_function_is_known_by_all_that_decides_what_it_does() -> None:
 
 def test_a_call_with_an_expression_as_its_filter_can_be_printed() -> None:
     assert repr(count(filter=col("x") > 1)) == "AggCall('count', filter=Expression((x > 1)))"
+
+
+def test_numbers_of_32_bits_and_doubles_are_compared_as_such() -> None:
+    schema = TableSchema(
+        [Column("x", "float32"), Column("y", "float32"), Column("i", "int64"), Column("f", "float64")], ["x"]
+    )
+    row = schema.check_row((0.1, 0.10000000149011612, 2**53 + 1, 2.0**53))
+    for same in (col("x") == col("y"), col("i") == col("f"), col("i").is_in([2.0**53]), ~(col("i") > col("f"))):
+        assert same.bind(schema).value(row) is True
+    assert (col("i") == lit(2**53)).bind(schema).value(row) is False

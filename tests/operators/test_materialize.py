@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace, VolatileObjectSpace
-from objectspace.operators import Materialize, Pipeline
+from objectspace.operators import LocalRun, Materialize, Pipeline
 from objectspace.operators.materialize import CONFLICTS
 from objectspace.relational import Chunk, Column, InconsistentOperationError, SchemaError, TableSchema
 
@@ -167,3 +167,34 @@ def test_rows_count_in_the_order_in_which_they_came(source_key: Any, conflict: s
     rows = pipeline.source("rows", {"id": "int64", "k": "int64", "v": "int64"}, key=source_key)
     rows.materialize("t", key=["k"], conflict=conflict)
     assert [row[:3] for row in pipeline.run_local([{"rows": [(2, 1, 9), (1, 1, 2)]}]).rows("t")] == [left]
+
+
+@pytest.mark.parametrize("conflict", [None, "overwrite", "ignore", "update_if_newer", "update_if_not_null"])
+def test_which_row_of_a_join_stays_does_not_depend_on_what_is_in_memory(conflict: str | None) -> None:
+    def made() -> Pipeline:
+        pipeline = Pipeline()
+        left = pipeline.source("left", {"id": "int64", "k": "string"}, key=["id"])
+        right = pipeline.source("right", {"rid": "int64", "k": "string", "v": "int64?"}, key=["rid"])
+        version = "v" if conflict == "update_if_newer" else None
+        left.join(right, on="k").materialize("t", key=["k"], conflict=conflict, version=version)
+        return pipeline
+
+    found = []
+    for recovers in (False, True):
+        store = CheckpointStore(":memory:")
+        run = LocalRun(made(), PersistedObjectSpace(store))
+        for rows in ([(2, "x", None)], [(1, "x", None)], [(3, "x", None)]):
+            run.step({"right": rows})
+        if recovers:
+            run.space.close()
+            run = LocalRun(made(), PersistedObjectSpace(store))
+        run.step({"left": [(7, "x")]})
+        found.append(run.rows("t"))
+    assert found[0] == found[1]
+    assert len(found[0]) == 1
+
+
+def test_a_version_is_asked_for_by_the_name_of_its_argument() -> None:
+    rows = Pipeline().source("rows", {"k": "int64"}, key=["k"])
+    with pytest.raises(SchemaError, match="name the column with version="):
+        rows.materialize("t", conflict="update_if_newer")

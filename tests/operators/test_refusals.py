@@ -26,6 +26,7 @@ from objectspace.operators import (
     SimpleAgg,
     Union,
     col,
+    count,
 )
 from objectspace.relational import (
     Chunk,
@@ -219,3 +220,40 @@ def test_names_of_columns_may_come_in_a_list() -> None:
             give([5])
     with pytest.raises(SchemaError, match=r"given by its name: found \('a', 'desc'\)"):
         rows.materialize("t", key=[("a", "desc")])  # type: ignore[list-item]
+
+
+def test_what_is_given_to_a_builder_is_refused_in_words() -> None:
+    pipeline = Pipeline()
+    rows = pipeline.source("rows", {"id": "int64", "v": "int64"}, key=["id"])
+    other: Any = rows.select("id", w="v")
+    wrong: list[tuple[Any, str]] = [
+        (lambda: rows.join(other.group_by("id"), on="id"), "expected a stream of the pipeline, found a Grouped"),
+        (lambda: rows.join("rows", on="id"), "expected a stream of the pipeline, found a str"),
+        (lambda: rows.join(other, on=col("id")), "on= takes names, or pairs of names"),
+        (lambda: rows.join(other, on="id", how="outerr"), "'outerr': expected one of inner, left, right, full"),
+        (lambda: rows.join(other, on="id", as_of=("v", "w", "x")), "as_of= takes"),
+        (lambda: rows.top_n(1, [col("v")]), "order_by= takes columns"),
+    ]
+    for build, words in wrong:
+        with pytest.raises(SchemaError, match=words):
+            build()
+    rows.materialize("t")
+    with pytest.raises(RowError, match="source 'rows': expected rows, Arrow data or a data frame, found a int"):
+        pipeline.run_local([{"rows": 5}])
+
+
+def test_a_new_result_behind_many_joins_of_a_stream_with_itself_opens_at_once() -> None:
+    def made(*, has_new: bool) -> Pipeline:
+        pipeline = Pipeline()
+        stream = pipeline.source("rows", {"id": "int64", "v": "int64"}, key=["id"])
+        for _ in range(40):  # There are more than a trillion ways from the last one to the source.
+            stream = stream.join(stream.select(id="id"), on="id", how="semi")
+        stream.materialize("t")
+        if has_new:
+            stream.agg(n=count()).materialize("n")
+        return pipeline
+
+    store = CheckpointStore(":memory:")
+    made(has_new=False).run_local([{"rows": [(1, 1), (2, 2)]}], PersistedObjectSpace(store))
+    run = made(has_new=True).run_local([{"rows": [(1, 1), (2, 2)]}], PersistedObjectSpace(store))
+    assert run.rows("n") == [(2,)]
