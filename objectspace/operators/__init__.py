@@ -3,6 +3,7 @@
 from objectspace.operators.agg_call import AggCall, avg, count, max_, min_, sum_
 from objectspace.operators.apply import Apply, Processor
 from objectspace.operators.base import Operator
+from objectspace.operators.bound import ExpressionError
 from objectspace.operators.builder import Grouped, Pipeline, Stream
 from objectspace.operators.catalogue import PipelineChangedError
 from objectspace.operators.dedup import Dedup
@@ -14,7 +15,6 @@ from objectspace.operators.hash_join import HashJoin
 from objectspace.operators.interval_join import IntervalJoin
 from objectspace.operators.materialize import Materialize
 from objectspace.operators.plan import Node, Plan
-from objectspace.operators.predicates import ExpressionError
 from objectspace.operators.run import LocalRun, run_local
 from objectspace.operators.sessions import SessionWindow
 from objectspace.operators.simple_agg import SimpleAgg

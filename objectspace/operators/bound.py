@@ -6,10 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from objectspace.relational import Column, DataType, SchemaError
+from objectspace.relational import Column, DataType, RelationalError, SchemaError
 from objectspace.relational.schema import Row
 
 RowFunction = Callable[[Row], Any]
+
+
+class ExpressionError(RelationalError, ValueError):
+    """A function of a user failed on a row; the chunk that the row is in was not taken."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
-from objectspace.operators.bound import ArrowBound, Bound, NamedRow, RowFunction
+from objectspace.operators.bound import ArrowBound, Bound, ExpressionError, NamedRow, RowFunction
 from objectspace.operators.fingerprints import describe
 from objectspace.operators.sql_rules import (
     CASTS,
@@ -28,7 +28,7 @@ from objectspace.operators.sql_rules import (
     result_type,
     to_float,
 )
-from objectspace.relational import DataType, RowError, SchemaError, TableSchema
+from objectspace.relational import DataType, RelationalError, RowError, SchemaError, TableSchema
 from objectspace.relational.schema import Row
 from objectspace.relational.types import parse_type
 
@@ -286,9 +286,9 @@ def call(function: Callable[..., Any], kind: str | DataType, *arguments: Any, nu
     def _bind(schema: TableSchema) -> Bound:
         if not inputs:
             names = {name: place for place, name in enumerate(schema.names)}
-            return Bound(wanted, nullable, _as_bool(wanted, lambda row: function(NamedRow(names, row))))
+            return Bound(wanted, nullable, _as_bool(wanted, _guarded(function, lambda row: (NamedRow(names, row),))))
         parts = [one.bind(schema).value for one in inputs]
-        return Bound(wanted, nullable, _as_bool(wanted, lambda row: function(*[part(row) for part in parts])))
+        return Bound(wanted, nullable, _as_bool(wanted, _guarded(function, lambda row: [part(row) for part in parts])))
 
     return Expression(f"{describe(function)}({', '.join(map(str, inputs))})", _bind)
 
@@ -469,6 +469,25 @@ def _strict(
         return Bound(parse_type(kind), bound.nullable or nullable, _value)
 
     return Expression(text, _bind)
+
+
+def _guarded(function: Callable[..., Any], given: Callable[[Row], Sequence[Any]]) -> RowFunction:
+    """Return what calls a function of a user for a row, and says on which one it failed."""
+
+    def _value(row: Row) -> Any:
+        arguments = given(row)
+        try:
+            return function(*arguments)
+        except RelationalError:
+            raise
+        except Exception as error:
+            name = getattr(function, "__name__", type(function).__name__)
+            raise ExpressionError(
+                f"the function {name} failed for the row {row!r:.200}: {type(error).__name__}: {error}; values may be"
+                " None where a column is nullable; nothing of the epoch was taken"
+            ) from error
+
+    return _value
 
 
 def _as_bool(wanted: DataType, function: RowFunction) -> RowFunction:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
 from objectspace.operators.base import Operator, no_collection
+from objectspace.operators.bound import ExpressionError
 from objectspace.operators.chunks import checked_promise, taken
 from objectspace.operators.join_side import Entry, JoinSide
 from objectspace.operators.net import net_changes
-from objectspace.operators.predicates import COMPARISONS, ExpressionError
+from objectspace.operators.predicates import COMPARISONS
 from objectspace.operators.sql_rules import MAY_BE_NAN, common_type, rank
 from objectspace.relational import Chunk, Column, RelationalError, SchemaError, TableSchema
 from objectspace.relational.chunk import Op, is_insert

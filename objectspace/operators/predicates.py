@@ -9,9 +9,10 @@ from decimal import Decimal
 from numbers import Number
 from typing import Any
 
+from objectspace.operators.bound import ExpressionError
 from objectspace.operators.expressions import Expression, condition, kind_of
 from objectspace.operators.sql_rules import FLOATS, MAY_BE_NAN, common_type, rank
-from objectspace.relational import DataType, RelationalError, SchemaError, TableSchema
+from objectspace.relational import DataType, SchemaError, TableSchema
 
 Comparison = tuple[Any, ...]
 Predicate = Comparison | list[Any] | Callable[..., Any] | Expression
@@ -33,10 +34,6 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 """What compares two values, neither of them NULL."""
 
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {**COMPARISONS, "in": lambda value, among: value in among}
-
-
-class ExpressionError(RelationalError, ValueError):
-    """A function of a user failed on a row; the chunk that the row is in was not taken."""
 
 
 def predicate_of(schema: TableSchema, predicate: Predicate) -> RowTest:

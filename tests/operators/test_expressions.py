@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from objectspace.operators import Expression, call, coalesce, col, count, lit, when
+from objectspace.operators import Expression, ExpressionError, call, coalesce, col, count, lit, when
 from objectspace.operators.computed import Select, Where
 from objectspace.operators.expressions import expression
 from objectspace.operators.fingerprints import describe
@@ -403,3 +403,13 @@ def test_numbers_of_32_bits_and_doubles_are_compared_as_such() -> None:
     for same in (col("x") == col("y"), col("i") == col("f"), col("i").is_in([2.0**53]), ~(col("i") > col("f"))):
         assert same.bind(schema).value(row) is True
     assert (col("i") == lit(2**53)).bind(schema).value(row) is False
+
+
+@pytest.mark.parametrize("made", [call(lambda row: row.i // 0, "int64"), call(lambda i: i // 0, "int64", "i")])
+def test_a_function_that_fails_says_for_which_row(made: Expression) -> None:
+    value = made.bind(TableSchema([Column("i", "int64")], ["i"])).value
+    with pytest.raises(
+        ExpressionError,
+        match=r"lambda> failed for the row \(7,\): ZeroDivisionError: .* nothing of the epoch was taken",
+    ):
+        value((7,))
