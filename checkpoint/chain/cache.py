@@ -167,12 +167,13 @@ def _reopened(folder: Path, plan: OperatorPlan, shard: int, later: Sequence[Acce
 
 def _opened(path: Path) -> CheckpointStore:
     """Open a cache; one that another task is about to close as soon as that is done."""
-    begun = time.monotonic()
+    begun: dict[bool | None, float] = {}
     while True:
         try:
             return CheckpointStore(path, durability="normal")
         except StoreLockedError:
-            if time.monotonic() - begun > _PATIENCE_SECONDS[is_closing(path)]:
+            said, now = is_closing(path), time.monotonic()
+            if now - begun.setdefault(said, now) >= _PATIENCE_SECONDS[said]:
                 raise
         time.sleep(_POLL_SECONDS)
 
