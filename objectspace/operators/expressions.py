@@ -484,7 +484,7 @@ def _guarded(function: Callable[..., Any], given: Callable[[Row], Sequence[Any]]
             name = getattr(function, "__name__", type(function).__name__)
             raise ExpressionError(
                 f"the function {name} failed for the row {row!r:.200}: {type(error).__name__}: {error}; values may be"
-                " None where a column is nullable; nothing of the epoch was taken"
+                " None where a column is nullable"
             ) from error
 
     return _value

@@ -409,7 +409,6 @@ def test_numbers_of_32_bits_and_doubles_are_compared_as_such() -> None:
 def test_a_function_that_fails_says_for_which_row(made: Expression) -> None:
     value = made.bind(TableSchema([Column("i", "int64")], ["i"])).value
     with pytest.raises(
-        ExpressionError,
-        match=r"lambda> failed for the row \(7,\): ZeroDivisionError: .* nothing of the epoch was taken",
+        ExpressionError, match=r"lambda> failed for the row \(7,\): ZeroDivisionError: .*; values may be"
     ):
         value((7,))

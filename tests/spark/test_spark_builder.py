@@ -149,7 +149,9 @@ def test_an_error_of_a_task_is_told_in_words_and_nothing_counts(
     with pytest.raises(TaskFailedError) as failed:
         pipeline.run_epoch(spark.createDataFrame([("+", 1, "A", "X", 0)], FLIGHT), 0)
     assert re.fullmatch(
-        r"operator \S+, epoch 1: ZeroDivisionError: .*, which replays its micro-batch", str(failed.value)
+        r"operator \S+, epoch 1: the function <lambda> failed for the row .*: ZeroDivisionError: .*, which replays its"
+        r" micro-batch",
+        str(failed.value),
     )
     assert pipeline.status().epoch == 0
 
