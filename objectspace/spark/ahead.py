@@ -38,6 +38,7 @@ def fold_ahead(opened: ExitStack, store: CheckpointStore, run: Run, saved: Accep
     if is_private(store) or run.slots < LEAST_ROWS:
         return
     mine = opened.pop_all()
+    store.announce_close()
     # A daemon: a worker of Spark may be ended at any time, which leaves the cache as it was, or with the run.
     thread = Thread(target=_fold, args=(mine, store, run, saved), name="objectspace-ahead", daemon=True)
     with _lock:
@@ -62,7 +63,6 @@ def wait_until_folded() -> None:
 def _fold(opened: ExitStack, store: CheckpointStore, run: Run, saved: AcceptedRun) -> None:
     try:
         with switching_often(), opened:
-            store.announce_close()
             store.apply(run, saved.epoch)
     except Exception as error:
         LOG.info("%s: %s", _NOT_FOLDED, error)

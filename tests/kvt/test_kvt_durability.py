@@ -400,16 +400,21 @@ def test_a_batch_that_is_interrupted_is_undone(space: PersistedObjectSpace, tabl
     assert table.put(b"b", b"new", "f") != KeyVersion.NO_VERSION
 
 
+def fill(path: Path, entries: dict[bytes, bytes]) -> None:
+    """Make a store with a table of one partition and some entries in one family."""
+    with PersistedObjectSpace.open(path) as space:
+        manager = KeyValueTableManager(space, autocommit=True)
+        manager.create_scope("s")
+        manager.create_key_value_table("s", "t", KeyValueTableConfiguration(1))
+        manager.open_key_value_table("s", "t").put_all("f", entries.items())
+
+
 @pytest.mark.parametrize("operation", range(1, 26, 2))
 @pytest.mark.parametrize("autocommit", [False, True])
 def test_a_batch_whose_storage_fails_from_then_on_is_undone(tmp_path: Path, operation: int, autocommit: bool) -> None:
     old = {b"%d" % place: b"old" for place in range(1_500)}
     with failing(fault := Fault(10**9, LASTING)):
-        with PersistedObjectSpace.open(tmp_path / "state.db") as space:
-            manager = KeyValueTableManager(space, autocommit=True)
-            manager.create_scope("s")
-            manager.create_key_value_table("s", "t", KeyValueTableConfiguration(1))
-            manager.open_key_value_table("s", "t").put_all("f", old.items())
+        fill(tmp_path / "state.db", old)
         with PersistedObjectSpace.open(tmp_path / "state.db", cache_slots=1) as space:
             table = KeyValueTableManager(space).open_key_value_table("s", "t", autocommit=autocommit)
             fault.at = fault.seen + operation
@@ -463,11 +468,7 @@ def test_a_partition_without_a_counter_gets_one(space: PersistedObjectSpace, man
 def test_a_removal_that_fails_twice_loses_no_key(tmp_path: Path, second: int) -> None:
     old = {b"%d" % place: b"old" for place in range(3)}
     with failing(fault := Fault(10**9, LASTING)):
-        with PersistedObjectSpace.open(tmp_path / "state.db") as space:
-            manager = KeyValueTableManager(space, autocommit=True)
-            manager.create_scope("s")
-            manager.create_key_value_table("s", "t", KeyValueTableConfiguration(1))
-            manager.open_key_value_table("s", "t").put_all("f", old.items())
+        fill(tmp_path / "state.db", old)
         with PersistedObjectSpace.open(tmp_path / "state.db", cache_slots=1) as space:
             table = KeyValueTableManager(space).open_key_value_table("s", "t", autocommit=True)
             for operation in (10, second):  # The first commit succeeds, and its end is not seen.
