@@ -520,7 +520,7 @@ class Grouped:
         """
         if self._on_close:
             raise SchemaError("top_n() does not wait for on_window_close(): leave that out, or aggregate with agg()")
-        if not isinstance(order_by, str | Sequence) or not all(isinstance(part, str | tuple) for part in order_by):
+        if not isinstance(order_by, Sequence) or not all(isinstance(part, Sequence) for part in order_by):
             raise SchemaError(
                 f"order_by= takes columns, as in ['mean desc']: found {order_by!r}; compute others before"
             )
