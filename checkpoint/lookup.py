@@ -510,7 +510,10 @@ def _order_of_high(extent: Extent) -> tuple[int, Any]:
 
 def _place(bisect: Any, slots: Sequence[Slot], slot: Slot) -> int:
     """Return where a slot belongs among others that are in order."""
-    return bisect(slots, order_of(slot), key=order_of)  # type: ignore[no-any-return]
+    try:
+        return bisect(slots, slot)  # type: ignore[no-any-return]
+    except TypeError:  # A number is not compared with text.
+        return bisect(slots, order_of(slot), key=order_of)  # type: ignore[no-any-return]
 
 
 def _extents(runs: Sequence[RunNumber]) -> str:

@@ -308,7 +308,7 @@ class _Watched(Dictionary[K, V]):
             raise KeyError(key)
 
     def _update(self, changes: dict[Any, Any]) -> None:
-        if len(changes) * limits.OPEN_SHARE > dict.__len__(self):
+        if len(changes) * limits.OPEN_SHARE_AT_ONCE > dict.__len__(self):
             self._home.touch(self)
             self._try_open()
         if type(self) is Dictionary or self._table.note_update(changes):

@@ -20,8 +20,11 @@ FETCH_SLOTS, FETCH_ROOM = 1024, 16
 CLEAR_ROWS = 32
 """Up to so many stored slots are deleted one by one when an object is cleared; more are left under its old id."""
 
-OPEN_SHARE = 64
-"""Once one slot in 32 was noted as changed, noting more costs as much as one comparison at the next save."""
+OPEN_SHARE = 32
+"""Once one slot in so many was noted as changed, noting no more is worth one comparison at the next save."""
+
+OPEN_SHARE_AT_ONCE = 8
+"""The same where many slots are set by one call: noting them together costs less, so it takes more of them."""
 
 DENSE_LENGTH = 1024
 """Arrays up to this length store every slot when they are stored first; longer ones only what is assigned."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import compress, filterfalse, repeat, starmap
+from itertools import compress, count, filterfalse, repeat, starmap
 from operator import is_, itemgetter, ne
 from typing import Any
 
@@ -208,6 +208,8 @@ class SlotTable:
             self.edits.update(zip(new, map(Fingerprint, map(_get, repeat(self.prints), new, repeat(-1))), strict=True))
         elif ATOMS.issuperset(kinds):
             self.edits.update(zip(new, olds, strict=True))
+        elif kinds == {type(ABSENT)} and not self.gone:
+            self._enter_all(new)
         else:
             for key, old in zip(new, olds, strict=True):
                 if old is ABSENT:
@@ -238,6 +240,14 @@ class SlotTable:
         self._edit(key, stored)
         self.gone.pop(key, None)
         self.count += 1
+
+    def _enter_all(self, new: Collection[Any]) -> None:
+        """Do what :meth:`enter` does for many keys of which nothing is stored."""
+        if self.ranks is not None:
+            self.ranks.update(zip(new, count(self.next_rank), strict=False))
+            self.next_rank += len(new)
+        self.edits.update(zip(new, repeat(ABSENT), strict=False))
+        self.count += len(new)
 
     def _edit(self, key: Any, stored: Any) -> None:
         self.edits[key] = stored
