@@ -42,7 +42,7 @@ from objectspace.spark.offsets import offsets_of
 from objectspace.spark.placement import DRIVER_ROWS
 from objectspace.spark.progress import PHASES, EpochProgress, figures_of
 from objectspace.spark.query import PipelineQuery, Status, Watch
-from objectspace.spark.routes import require_kind
+from objectspace.spark.routes import PIPELINE, YOURS, require_kind, require_same_operators
 from objectspace.spark.shards import shard_expression
 from objectspace.spark.sinks import FrameFunction
 from objectspace.spark.stateful import Stateful, WholeEpoch
@@ -93,13 +93,12 @@ class Operator:
     def work(self) -> tuple[Process, dict[str, KeyedBy], str]:
         """Return what is done with the rows of a shard, which objects its keys route, and what the operator is.
 
-        What a ``RunningAggregate`` is, as text, is another one where its state would be another one.
+        What it is, as text, is another one where its state would be another one; of code of users it is the key alone.
         """
-        whole = dict.fromkeys(self.keyed, KeyedBy.whole(len(self.key)))
+        whole, by = dict.fromkeys(self.keyed, KeyedBy.whole(len(self.key))), f"by {', '.join(self.key)}"
         if isinstance(self.process, RunningAggregate):
-            does = f"{self.process!r} by {', '.join(self.key)}"
-            return self.process, {**self.process.keyed_by(self.key), **whole}, does
-        return WholeEpoch(self.process) if isinstance(self.process, Stateful) else self.process, whole, ""
+            return self.process, {**self.process.keyed_by(self.key), **whole}, f"{self.process!r} {by}"
+        return WholeEpoch(self.process) if isinstance(self.process, Stateful) else self.process, whole, f"{YOURS} {by}"
 
     def run(self, plan: OperatorPlan, rows: DataFrame) -> list[ShardSaved]:
         """Run the operator over a micro-batch as one Spark action, and return what its shards have saved.
@@ -338,6 +337,7 @@ class Pipeline(Builder):
         require_shared(self.chain.location)
         self.chain.refresh()
         self._epochs, self._watch = None, Watch()
+        self._require_kind(is_built=bool(self._declared))
         rows = self.stream() if stream is None else stream
         require_classic(rows)
         self._progress = os.fspath(checkpoint_location)
@@ -378,8 +378,16 @@ class Pipeline(Builder):
 
         Raises:
             UnknownCheckpointError: the epoch has not been published.
+            ObjectSpaceError: there is no such operator at the epoch.
         """
-        return self.chain.fresh().operator_plan(operator, epoch, cache=self._cache)
+        chain = self.chain.fresh()
+        at = chain.epoch if epoch is None else epoch
+        known = sorted(name for name in chain.manifest(at).lineage if name != PIPELINE) if at else []
+        if known and operator not in known:
+            raise ObjectSpaceError(
+                f"space at {chain.location.url} has no operator {operator!r} at epoch {at}: it has {', '.join(known)}"
+            )
+        return chain.operator_plan(operator, epoch, cache=self._cache)
 
     @contextmanager
     def read(self, operator: str, shard: int, epoch: int | None = None) -> Iterator[PersistedObjectSpace]:
@@ -392,6 +400,7 @@ class Pipeline(Builder):
 
         Raises:
             UnknownCheckpointError: the epoch has not been published.
+            ObjectSpaceError: there is no such operator at the epoch.
             CorruptStoreError: a file of the space is damaged.
         """
         with open_shard(self.operator_plan(operator, epoch), shard) as space:
@@ -444,6 +453,7 @@ class Pipeline(Builder):
         plan = self.chain.begin(position, list(self.operators), self._full_after, self._cache)
         if plan is None:
             return None
+        require_same_operators(self._fed_by(position.query), self.operators, self.chain.location.url)
         near = self._worked_in_driver(plan, rows)
         saved, milliseconds = self._worked_in_tasks(plan, rows) if near is None else (near, _task_milliseconds(near))
         figures = {} if near is None else {"driver": 1.0}
@@ -454,6 +464,18 @@ class Pipeline(Builder):
             figures[figure] = max(totals, default=0)
         figures["seconds"] = time.perf_counter() - started
         return self.chain.publish(plan, saved, figures, self.upkeep.images(plan.epoch))
+
+    def _fed_by(self, query: str) -> list[str]:
+        """Return the names of the operators that got the last micro-batch of a query; none where there was none."""
+        newest = self.chain.newest
+        if newest is None or query not in newest.committed:
+            return []
+        backwards = map(self.chain.manifest, range(newest.epoch, self.chain.first_epoch - 1, -1))
+        # Epochs of other queries may lie between, and those in which the space got another number of shards.
+        fed = (
+            [one.name for one in EpochProgress.of(made).operators] for made in backwards if made.source.query == query
+        )
+        return next(filter(None, fed), [])
 
     def _worked_in_driver(self, plan: EpochPlan, rows: DataFrame) -> dict[str, list[ShardSaved]] | None:
         """Return what the shards have saved where the driver worked the epoch, None where tasks are to do it."""

@@ -22,6 +22,9 @@ ROUTES = "$routes"
 KINDS = "$kinds"
 """The dictionary that says of which types these columns are, of operators of users."""
 
+YOURS = "yours"
+"""What an operator is that runs code of users, before the words that say by which columns its rows are routed."""
+
 SOURCES_NOTE = "$sources"
 """The dictionary that says at which place each source of a pipeline stands: to Spark a source is its place."""
 
@@ -79,11 +82,18 @@ def require_operator(space: PersistedObjectSpace, name: str, does: str) -> None:
     stored = space.get_dictionary(KEYED).get(OPERATOR_NOTE) if KEYED in space else None
     if does and stored is None:
         space.get_or_create_dictionary(KEYED)[OPERATOR_NOTE] = does
-    elif does and stored != does:
+    elif does and not _is_the_same(stored, does):
         raise PipelineChangedError(
             f"operator {name}: its state is that of {stored}, found {does}: go back to what it was, give it another"
             " name, or start at another location with the input from its beginning"
         )
+
+
+def _is_the_same(one: str, other: str) -> bool:
+    """Tell whether what was noted of an operator fits what it is now: of code of users only the key counts."""
+    if other.startswith(YOURS):
+        one, other = other, one
+    return other.endswith(one.removeprefix(YOURS)) if one.startswith(YOURS) else one == other
 
 
 def note_sources(space: PersistedObjectSpace, names: Sequence[str]) -> None:
@@ -113,4 +123,24 @@ def require_kind(operators: Iterable[str], url: str, *, is_built: bool) -> None:
         found = "a pipeline with sources of its own" if not is_built else "operators that were added, or written tables"
         raise PipelineChangedError(
             f"space at {url} belongs to {found} ({', '.join(sorted(known - {PIPELINE}))}): use another location"
+        )
+
+
+def require_same_operators(known: Iterable[str], given: Iterable[str], url: str) -> None:
+    """Make sure that a query feeds the operators that it has fed before.
+
+    Args:
+        known: the names of those that have got its last micro-batch; none where that is not known.
+        given: the names of those that are to get the next one.
+        url: where the space lies.
+
+    Raises:
+        PipelineChangedError: they are others.
+    """
+    before, now = sorted(known), sorted(given)
+    if before and before != now:
+        raise PipelineChangedError(
+            f"space at {url}: the query has fed the operators {', '.join(before)}, found {', '.join(now)}: one that is"
+            " left out would miss micro-batches for good, and a new one those before: go back to what it was, or start"
+            " at another location with the input from its beginning"
         )

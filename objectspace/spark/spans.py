@@ -42,11 +42,7 @@ def spans_of(chain: Chain, after: int, last: int) -> Iterator[Span]:
     if last <= after:
         return
     floor = chain.first_epoch
-    if 0 < after < floor or last < floor:
-        raise UnknownCheckpointError(
-            f"space at {chain.location.url}: the feed comes from epoch {after}, and the oldest that is kept is {floor}:"
-            " start the feed anew, with another checkpointLocation: it then begins with all rows; and keep more epochs"
-        )
+    require_kept(f"space at {chain.location.url}", after, last, floor)
     first = max(after + 1, floor)
     is_whole = first > after + 1
     begin, shards = first, chain.shards_at(after or first)
@@ -58,3 +54,22 @@ def spans_of(chain: Chain, after: int, last: int) -> Iterator[Span]:
             begin, shards, is_whole = epoch + 1, found, False
     if begin <= last:
         yield Span(begin, last, shards, is_whole)
+
+
+def require_kept(place: str, after: int, last: int, floor: int) -> None:
+    """Make sure that a feed has not fallen behind what is kept.
+
+    Args:
+        place: what it reads.
+        after: the epoch that the reader has seen, 0 where it begins.
+        last: the last epoch to read.
+        floor: the oldest epoch that is kept.
+
+    Raises:
+        UnknownCheckpointError: epochs that the reader has not seen yet are gone.
+    """
+    if 0 < after < floor or last < floor:
+        raise UnknownCheckpointError(
+            f"{place}: the feed comes from epoch {after}, and the oldest that is kept is {floor}: start the feed anew,"
+            " with another checkpointLocation: it then begins with all rows; and keep more epochs"
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import islice, product
+from itertools import islice, product, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from objectspace.operators.apply import OUTPUT
 from objectspace.relational import StorageTable, TableSchema, tables
 from objectspace.relational.arrow import array_of
 from objectspace.spark.pushdown import Bounds
-from objectspace.spark.spans import Span, spans_of
+from objectspace.spark.spans import Span, require_kept, spans_of
 from objectspace.spark.storage import absolute, require_known, storage_options
 
 BATCH_ROWS = 8192
@@ -103,12 +103,12 @@ class Subject:
         return 1 if self.is_file else self._chain().shards_at(epoch)
 
     def epochs(self) -> tuple[int, int]:
-        """Return the oldest epoch that was not collected, and the newest."""
+        """Return the oldest epoch from which on all can be read, and the newest."""
         if not self.is_file:
             chain = self._chain()
             return chain.first_epoch, chain.epoch
-        with CheckpointStore(self.path, read_only=True) as store:
-            return 1, store.next_epoch() - 1
+        kept = self._kept_in_file()
+        return (kept.first, kept.last) if kept else (1, 0)
 
     @contextmanager
     def open(self, shard: int, epoch: int | None = None) -> Iterator[CheckpointStore]:
@@ -166,18 +166,33 @@ class Subject:
         """Return the stored name of the table: its own, or the one under which a pipeline has materialised it.
 
         What an operator of a user gives out has the name of the operator.
+
+        Raises:
+            ObjectSpaceError: there are several of them.
         """
-        known = tables(space)
-        if self.name in known:
-            return self.name
-        ends = tuple(f"/{self.name}/{role}" for role in ("table", OUTPUT))
-        return next((name for name in known if f"/{name}".endswith(ends)), None)
+        return self._found_in(tables(space), f"/{self.name}/table", f"/{self.name}/{OUTPUT}")
 
     def object_in(self, space: PersistedObjectSpace) -> str | None:
-        """Return the stored name of the object: its own, or the one that it has under the name of an operator."""
-        if self.name in space:
+        """Return the stored name of the object: its own, or the one that it has under the name of an operator.
+
+        Raises:
+            ObjectSpaceError: there are several of them.
+        """
+        return self._found_in(space, f"/{self.name}")
+
+    def _found_in(self, names: Iterable[str], *ends: str) -> str | None:
+        """Return the name that is the one asked for, or else ends so; in a store file one of the operator."""
+        of = f"{self.operator}/" if self.is_file and self.operator is not None else ""
+        known = [name for name in names if name.startswith(of)]
+        if self.name in known:
             return self.name
-        return next((name for name in space if name.endswith(f"/{self.name}")), None)
+        found = sorted(name for name in known if f"/{name}".endswith(ends))
+        if len(found) > 1:
+            other = ", or its operator with the option operator" if self.is_file else ""
+            raise ObjectSpaceError(
+                f"{self.path} has several that are called {self.name!r}: {', '.join(found)}: give the whole name{other}"
+            )
+        return found[0] if found else None
 
     def _require_there(self) -> None:
         known: set[str] = set()
@@ -232,9 +247,16 @@ class Subject:
         Raises:
             UnknownCheckpointError: epochs that the reader has not seen yet were collected.
         """
-        if self.is_file:
-            return iter([Span(after + 1, last, 1)] if after < last else [])
-        return spans_of(self._chain(), after, last)
+        if not self.is_file:
+            return spans_of(self._chain(), after, last)
+        kept = self._kept_in_file()
+        if kept is None or last <= after:
+            return iter(())
+        require_kept(f"store {self.path}", after, last, kept.first)
+        begins = after < kept.first
+        return iter(
+            [replace(kept, first=kept.first if begins else after + 1, last=last, is_whole=begins and kept.is_whole)]
+        )
 
     def changes(self, shard: int, first: int, last: int, *, is_whole: bool = False) -> Iterator[tuple[Any, ...]]:
         """Yield (op, epoch, values of the columns) of each row that changed in the epochs from first to last.
@@ -251,14 +273,23 @@ class Subject:
         Time: O(rows of the runs of these epochs), and what the cache of the machine lacks before them.
         """
         if self.is_file:
-            return self._changes_of_file(first, last)
+            return self._changes_of_file(first, last, is_whole=is_whole)
         return self._changes_of_shard(shard, first if is_whole else first - 1, last, is_whole=is_whole)
 
-    def _changes_of_file(self, first: int, last: int) -> Iterator[tuple[Any, ...]]:
+    def _kept_in_file(self) -> Span | None:
+        """Return the epochs of a store file from which on all can be read, ``None`` where it has none."""
+        with CheckpointStore(self.path, read_only=True) as store:
+            records = store.checkpoints()
+        kept = list(takewhile(lambda one: one.run_slots is not None, reversed(records)))
+        return Span(kept[-1].epoch, kept[0].epoch, 1, is_whole=len(kept) < len(records)) if kept else None
+
+    def _changes_of_file(self, first: int, last: int, *, is_whole: bool) -> Iterator[tuple[Any, ...]]:
         with self.open(0) as store:
-            epochs = [one.epoch for one in store.checkpoints() if first <= one.epoch <= last]
-            for epoch in dict.fromkeys(epochs):
-                yield from self._changes_at(store, epoch)
+            if is_whole:
+                yield from self._rows(store, first, at=first)
+            for record in store.checkpoints():
+                if first + is_whole <= record.epoch <= last:
+                    yield from self._changes_at(store, record.epoch)
 
     def _changes_of_shard(self, shard: int, before: int, last: int, *, is_whole: bool) -> Iterator[tuple[Any, ...]]:
         chain = self._chain()
@@ -274,10 +305,10 @@ class Subject:
                 fold(store, plan.location, [accepted])
                 yield from self._changes_at(store, accepted.epoch)
 
-    def _rows(self, store: CheckpointStore, epoch: int) -> Iterator[tuple[Any, ...]]:
-        """Yield all rows of the table as changes of an epoch."""
-        name = self.table_in(PersistedObjectSpace(store))
-        for row in StorageTable(store, name, self.columns).scan() if name is not None else ():
+    def _rows(self, store: CheckpointStore, epoch: int, at: int | None = None) -> Iterator[tuple[Any, ...]]:
+        """Yield all rows of the table as changes of an epoch: those at it, or at the end of the store."""
+        name = self.table_in(PersistedObjectSpace(store, _at=store.reader(epoch=at)))
+        for row in StorageTable(store, name, self.columns, at).scan() if name is not None else ():
             yield ("+", epoch, *row)
 
     def _changes_at(self, store: CheckpointStore, epoch: int) -> Iterator[tuple[Any, ...]]:
