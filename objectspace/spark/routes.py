@@ -79,10 +79,10 @@ def require_operator(space: PersistedObjectSpace, name: str, does: str) -> None:
         PipelineChangedError: it is that of another one.
     Dirties: an item, once.
     """
-    stored = space.get_dictionary(KEYED).get(OPERATOR_NOTE) if KEYED in space else None
+    stored: str | None = space.get_dictionary(KEYED).get(OPERATOR_NOTE) if KEYED in space else None
     if does and stored is None:
         space.get_or_create_dictionary(KEYED)[OPERATOR_NOTE] = does
-    elif does and not _is_the_same(stored, does):
+    elif does and stored is not None and not _is_the_same(stored, does):
         raise PipelineChangedError(
             f"operator {name}: its state is that of {stored}, found {does}: go back to what it was, give it another"
             " name, or start at another location with the input from its beginning"
