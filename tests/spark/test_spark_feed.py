@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint import UnknownCheckpointError
+from checkpoint import CheckpointStore, UnknownCheckpointError
 from checkpoint.chain import AcceptedRun, Chain, SourcePosition, location_at, write_image
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
@@ -230,3 +230,30 @@ def test_epochs_a_trigger_that_are_no_number_are_refused(space: Space, text: str
     source = ObjectSpaceSource({"path": space.path, "table": "t", "changes": "true", "maxEpochsPerTrigger": text})
     with pytest.raises(ObjectSpaceError, match=f"option maxEpochsPerTrigger is '{text}': expected a number of at"):
         source.streamReader(source.schema())
+
+
+def test_the_feed_of_a_file_begins_with_what_the_file_still_has(tmp_path: Path) -> None:
+    rows: dict[str, int] = {}
+    with PersistedObjectSpace(CheckpointStore(tmp_path / "state.db", history=4)) as space:
+        table = StateTable(space, "t", SCHEMA)
+        for epoch in range(1, 31):
+            rows[f"k{epoch % 7}"] = epoch
+            table.insert_row((f"k{epoch % 7}", epoch))
+            space.checkpoint(epoch=epoch)
+        space.store.close()
+    subject = Subject.of({"path": str(tmp_path / "state.db"), "table": "t"})
+    oldest, newest = subject.epochs()
+    assert 1 < oldest <= 27
+    assert newest == 30
+    reader = ChangeReader(subject, 1000)
+
+    def read(start: int, end: int) -> list[Change]:
+        return [row for part in reader.partitions({"epoch": start}, {"epoch": end}) for row in reader.read(part)]
+
+    assert net(read(0, 30)) == rows
+    assert net(read(0, oldest) + read(oldest, 30)) == rows
+    assert read(29, 30) == [("U-", 30, "k2", 23), ("U+", 30, "k2", 30)]
+    with pytest.raises(
+        UnknownCheckpointError, match=rf"comes from epoch 1, and the oldest that is kept is {oldest}: start"
+    ):
+        read(1, 30)

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,15 @@ from checkpoint import CheckpointError
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators import PipelineChangedError, count, sum_
-from objectspace.spark import EpochProgress, Measure, Operator, Pipeline, RunningAggregate, shard_expression
+from objectspace.spark import (
+    EpochProgress,
+    Measure,
+    Operator,
+    Pipeline,
+    RunningAggregate,
+    TaskFailedError,
+    shard_expression,
+)
 
 from .spark_helpers import TOTALS, totals_operator
 
@@ -119,6 +127,63 @@ def test_a_space_is_fed_in_one_way(spark: SparkSession, tmp_path: Path, query: C
     with pytest.raises(Exception, match="belongs to a pipeline with sources of its own"):
         writer.options(**options).trigger(availableNow=True).start().awaitTermination()
     assert built("built").run_epoch(rows, 1) is not None
+
+
+def adding(place: Path, *operators: Operator) -> Pipeline:
+    """Return a pipeline of operators that are added."""
+    pipeline = Pipeline(place / "space", 2, cache=place / "cache")
+    for operator in operators:
+        pipeline.add(operator)
+    return pipeline
+
+
+def keeps_nothing(batches: Iterator[pa.RecordBatch], space: PersistedObjectSpace) -> None:
+    """Stands for code of users."""
+
+
+def test_a_query_feeds_the_operators_that_it_has_fed(
+    spark: SparkSession, tmp_path: Path, query: Callable[[str], None]
+) -> None:
+    rows = spark.createDataFrame([("a", 1)], "key string, value long")
+    one, two, three = (Operator(name, ("key",), keeps_nothing) for name in ("one", "two", "three"))
+    query("first")
+    adding(tmp_path, one, two).run_epoch(rows, 0)
+    for others, found in (((one,), "one"), ((one, two, three), "one, three, two"), ((one, three), "one, three")):
+        with pytest.raises(
+            PipelineChangedError, match=f"has fed the operators one, two, found {found}: one that is left"
+        ):
+            adding(tmp_path, *others).run_epoch(rows, 1)
+    adding(tmp_path, two, one).run_epoch(rows, 1)
+    query("another")
+    adding(tmp_path, three).run_epoch(rows, 0)
+    query("first")
+    with pytest.raises(PipelineChangedError, match="has fed the operators one, two, found three"):
+        adding(tmp_path, three).run_epoch(rows, 2)
+
+
+def test_code_of_users_keeps_the_key_by_which_its_rows_are_routed(
+    spark: SparkSession, tmp_path: Path, query: Callable[[str], None]
+) -> None:
+    rows = spark.createDataFrame([("a", 1)], "key string, value long")
+    adding(tmp_path, Operator("it", ("key",), keeps_nothing)).run_epoch(rows, 0)
+    with pytest.raises(TaskFailedError, match="its state is that of yours by key, found yours by value"):
+        adding(tmp_path, Operator("it", ("value",), keeps_nothing)).run_epoch(rows, 1)
+    with pytest.raises(
+        TaskFailedError, match=r"its state is that of yours by key, found RunningAggregate\(.* by value"
+    ):
+        adding(tmp_path, Operator("it", ("value",), TOTALS)).run_epoch(rows, 1)
+    adding(tmp_path, Operator("it", ("key",), TOTALS)).run_epoch(rows, 1)
+
+
+def test_what_is_no_operator_of_a_space_is_not_read_as_an_empty_one(
+    spark: SparkSession, tmp_path: Path, query: Callable[[str], None]
+) -> None:
+    pipeline = adding(tmp_path, Operator("it", ("key",), keeps_nothing))
+    with pipeline.read("it", 0) as space:
+        assert list(space) == []
+    pipeline.run_epoch(spark.createDataFrame([("a", 1)], "key string, value long"), 0)
+    with pytest.raises(ObjectSpaceError, match="has no operator 'its' at epoch 1: it has it"):
+        pipeline.operator_plan("its")
 
 
 def endless(spark: SparkSession) -> DataFrame:

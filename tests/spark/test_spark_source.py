@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from objectspace import PersistedObjectSpace, SpacePart
+from objectspace.errors import ObjectSpaceError
 from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
 from objectspace.relational import Column, StateTable, TableSchema
 from objectspace.spark import Operator, Pipeline
@@ -275,6 +276,24 @@ def test_the_feed_of_a_file_passes_over_epochs_that_it_has_not(spark: SparkSessi
             space.checkpoint(epoch=epoch)
     subject = Subject.of({"path": str(tmp_path / "state.db"), "table": "t"})
     assert list(subject.changes(0, 1, 10)) == [("+", 7, "k7", 7), ("+", 10, "k10", 10)]
+
+
+def test_what_several_operators_of_a_file_have_is_read_of_the_one_that_is_named(tmp_path: Path) -> None:
+    with PersistedObjectSpace.open(tmp_path / "state.db") as space:
+        for name in ("one", "two"):
+            space.create_value(f"{name}/total", name)
+            StateTable(space, f"{name}/t/table", SCHEMA).insert_row((name, 1))
+        space.checkpoint()
+        path = str(tmp_path / "state.db")
+        for kind, name, stored in (("object", "total", "total"), ("table", "t", "t/table")):
+            found = Subject.of({"path": path, kind: name, "operator": "two"})
+            assert (found.table_in(space) if kind == "table" else found.object_in(space)) == f"two/{stored}"
+            with pytest.raises(
+                ObjectSpaceError, match=f"that are called '{name}': one/{stored}, two/{stored}: give the"
+            ):
+                Subject.of({"path": path, kind: name}).schema()
+            with pytest.raises(ObjectSpaceError, match=f"has no {kind} '{name}'"):
+                Subject.of({"path": path, kind: name, "operator": "three"}).schema()
 
 
 def test_a_relative_path_is_that_of_who_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
