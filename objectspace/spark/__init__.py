@@ -10,7 +10,8 @@ from objectspace.spark.embedded import EmbeddedPipeline
 from objectspace.spark.errors import TaskFailedError
 from objectspace.spark.executor import MESSAGE_SCHEMA, Process, message_batch, open_shard, save_shard, shard_task
 from objectspace.spark.java import JavaNotFoundError, ensure_java
-from objectspace.spark.pipeline import Operator, Pipeline
+from objectspace.spark.operator import Operator
+from objectspace.spark.pipeline import Pipeline
 from objectspace.spark.progress import EpochProgress, OperatorProgress
 from objectspace.spark.query import PipelineQuery, Status
 from objectspace.spark.rescale import rescale

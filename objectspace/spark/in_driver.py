@@ -30,7 +30,7 @@ from objectspace.spark.tasks import SOURCE_BYTES, SOURCE_ROWS, SOURCES, StageTas
 
 if TYPE_CHECKING:
     from objectspace.spark.epochs import Epochs
-    from objectspace.spark.pipeline import Operator
+    from objectspace.spark.operator import Operator
 
 LOG = logging.getLogger("objectspace.spark")
 

@@ -4,121 +4,45 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from checkpoint.chain import Chain, EpochPlan, Location, Manifest, OperatorPlan, ShardSaved, SourcePosition, location_at
+from checkpoint.chain import Chain, Location, Manifest, OperatorPlan, SourcePosition, location_at
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators import Pipeline as Builder
 from objectspace.operators import Stream
-from objectspace.operators.division.keyed import KeyedBy
 from objectspace.relational import SchemaError, StorageTable, tables
 from objectspace.relational.schema import KeyPart
-from objectspace.spark.aggregate import RunningAggregate
+from objectspace.spark.added import AddedEpochs
 from objectspace.spark.connect import require_classic
 from objectspace.spark.epochs import Epochs
-from objectspace.spark.errors import in_words
-from objectspace.spark.executor import MESSAGE_SCHEMA, Process, open_shard, shard_task
-from objectspace.spark.in_driver import Driver, work_operators
+from objectspace.spark.executor import open_shard
+from objectspace.spark.in_driver import Driver
 from objectspace.spark.inputs import (
     Declared,
     keyed_schema,
     require_distinct,
     require_plain_name,
-    require_plain_names,
     require_shared,
     require_streams,
     wide,
 )
 from objectspace.spark.offsets import offsets_of
+from objectspace.spark.operator import Operator
 from objectspace.spark.placement import DRIVER_ROWS
-from objectspace.spark.progress import PHASES, EpochProgress, figures_of
+from objectspace.spark.progress import EpochProgress
 from objectspace.spark.query import PipelineQuery, Status, Watch
-from objectspace.spark.routes import PIPELINE, YOURS, require_kind, require_same_operators
-from objectspace.spark.shards import shard_expression
+from objectspace.spark.routes import PIPELINE, require_kind
 from objectspace.spark.sinks import FrameFunction
-from objectspace.spark.stateful import Stateful, WholeEpoch
 from objectspace.spark.upkeep import TASKS_WAIT, Retention, Upkeep
 
 LOG = logging.getLogger("objectspace.spark")
 """Where the progress of every epoch is logged, at level INFO."""
-
-
-@dataclass(frozen=True)
-class Operator:
-    """One stateful operator of a pipeline.
-
-    Args:
-        name: its name, which its state is kept under.
-        key: the columns by whose value rows come together in a shard: text, binary or whole numbers.
-        process: what it does with the rows of a shard in one epoch: a function, or an object with a method ``process``.
-        columns: the columns of the input that it needs, or None for all.
-        keyed: the names of the objects whose keys are the values of ``key``, in tuples where these are several columns;
-            of a table it is the primary key. ``rescale`` divides these; what it is not told of it refuses. A
-            ``RunningAggregate`` need not be named.
-
-    Raises:
-        ObjectSpaceError: the process is a class, or neither a function nor such an object.
-    """
-
-    name: str
-    key: tuple[str, ...]
-    process: Process | Stateful
-    columns: tuple[str, ...] | None = None
-    keyed: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for field in ("key", "columns", "keyed"):
-            given = getattr(self, field)
-            if isinstance(given, str):  # One name is meant, not its letters.
-                object.__setattr__(self, field, (given,))
-        if isinstance(self.process, type) or not (isinstance(self.process, Stateful) or callable(self.process)):
-            raise ObjectSpaceError(
-                f"operator {self.name}: expected a function of (batches, space) or an object with process(batch, space)"
-                f", found {self.process!r}: pass an object, not its class"
-            )
-
-    def task(self, plan: OperatorPlan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-        """Return the function that runs on the executors, once for each shard."""
-        return shard_task(plan, *self.work())
-
-    def work(self) -> tuple[Process, dict[str, KeyedBy], str]:
-        """Return what is done with the rows of a shard, which objects its keys route, and what the operator is.
-
-        What it is, as text, is another one where its state would be another one; of code of users it is the key alone.
-        """
-        whole, by = dict.fromkeys(self.keyed, KeyedBy.whole(len(self.key))), f"by {', '.join(self.key)}"
-        if isinstance(self.process, RunningAggregate):
-            return self.process, {**self.process.keyed_by(self.key), **whole}, f"{self.process!r} {by}"
-        return WholeEpoch(self.process) if isinstance(self.process, Stateful) else self.process, whole, f"{YOURS} {by}"
-
-    def run(self, plan: OperatorPlan, rows: DataFrame) -> list[ShardSaved]:
-        """Run the operator over a micro-batch as one Spark action, and return what its shards have saved.
-
-        Args:
-            plan: the plan of the operator.
-            rows: the micro-batch.
-
-        Raises:
-            ObjectSpaceError: a key column is missing or of a type that cannot be hashed.
-        Dirties: new private run files; nothing shared changes.
-        """
-        used = rows.select(*self.columns) if self.columns else rows
-        require_plain_names(used.columns)
-        shard = shard_expression(used.schema, self.key, plan.shards)
-        # The explicit number of partitions keeps adaptive execution from joining small ones into one task.
-        tasks = used.repartitionById(plan.shards, shard).mapInArrow(self.task(plan), MESSAGE_SCHEMA)
-        messages = [ShardSaved.from_json(row.message) for row in tasks.collect()]
-        # Where Spark knows beforehand that there are no rows it runs no task at all.
-        return messages or [ShardSaved(self.name, number, None) for number in range(plan.shards)]
 
 
 class Pipeline(Builder):
@@ -259,7 +183,7 @@ class Pipeline(Builder):
         """
         offsets = offsets_of(rows.sparkSession, self._progress, batch) if self._progress else ""
         position = SourcePosition(_query_id(rows), batch, offsets)
-        manifest = self._built().run(rows, position) if self._declared else self._run_added(rows, position)
+        manifest = self._begun().run(rows, position)
         if manifest is not None:
             progress = EpochProgress.of(manifest)
             self._watch.progress.append(progress)
@@ -437,6 +361,13 @@ class Pipeline(Builder):
         newest = self.chain.newest
         require_kind(newest.lineage if newest else (), self.chain.location.url, is_built=is_built)
 
+    def _begun(self) -> Epochs | AddedEpochs:
+        """Return what makes the epochs, in the one way or the other."""
+        if self._declared:
+            return self._built()
+        self._require_kind(is_built=False)
+        return AddedEpochs(self, self._full_after, self._cache)
+
     def _built(self) -> Epochs:
         if self._epochs is None:
             self._require_kind(is_built=True)
@@ -446,58 +377,6 @@ class Pipeline(Builder):
                 raise SchemaError(f"source {undeclared[0]!r} has no rows: declare it with a streaming DataFrame")
             self._epochs = Epochs(self, declared, self._full_after, self._cache)
         return self._epochs
-
-    def _run_added(self, rows: DataFrame, position: SourcePosition) -> Manifest | None:
-        started = time.perf_counter()
-        self._require_kind(is_built=False)
-        plan = self.chain.begin(position, list(self.operators), self._full_after, self._cache)
-        if plan is None:
-            return None
-        require_same_operators(self._fed_by(position.query), self.operators, self.chain.location.url)
-        near = self._worked_in_driver(plan, rows)
-        saved, milliseconds = self._worked_in_tasks(plan, rows) if near is None else (near, _task_milliseconds(near))
-        figures = {} if near is None else {"driver": 1.0}
-        for name, shards in saved.items():
-            figures |= _figures_of(name, shards, milliseconds[name])
-        for figure in ("rows", "input_bytes"):  # Each operator has got all rows.
-            totals = (sum(one.metrics.get(figure, 0) for one in shards) for shards in saved.values())
-            figures[figure] = max(totals, default=0)
-        figures["seconds"] = time.perf_counter() - started
-        return self.chain.publish(plan, saved, figures, self.upkeep.images(plan.epoch))
-
-    def _fed_by(self, query: str) -> list[str]:
-        """Return the names of the operators that got the last micro-batch of a query; none where there was none."""
-        newest = self.chain.newest
-        if newest is None or query not in newest.committed:
-            return []
-        backwards = map(self.chain.manifest, range(newest.epoch, self.chain.first_epoch - 1, -1))
-        # Epochs of other queries may lie between, and those in which the space got another number of shards.
-        fed = (
-            [one.name for one in EpochProgress.of(made).operators] for made in backwards if made.source.query == query
-        )
-        return next(filter(None, fed), [])
-
-    def _worked_in_driver(self, plan: EpochPlan, rows: DataFrame) -> dict[str, list[ShardSaved]] | None:
-        """Return what the shards have saved where the driver worked the epoch, None where tasks are to do it."""
-        if any(
-            type(one) is not Operator or type(one.process) is not RunningAggregate for one in self.operators.values()
-        ):
-            return None  # it is code of users
-        return self.driver.attempt(plan, lambda: work_operators(self.operators, plan, rows, self.driver))
-
-    def _worked_in_tasks(
-        self, plan: EpochPlan, rows: DataFrame
-    ) -> tuple[dict[str, list[ShardSaved]], dict[str, float]]:
-        """Return what the shards have saved in tasks, and how long the action of each operator took, milliseconds."""
-        saved: dict[str, list[ShardSaved]] = {}
-        milliseconds: dict[str, float] = {}
-        # One action for each operator: two in one job could see outputs of different attempts when an executor dies.
-        for name, operator in self.operators.items():
-            started = time.perf_counter()
-            with in_words(name, plan.epoch):
-                saved[name] = operator.run(plan.operators[name], rows)
-            milliseconds[name] = (time.perf_counter() - started) * 1000
-        return saved, milliseconds
 
     def _each(self, on_epoch: Callable[[int, Manifest | None], None] | None) -> Callable[[DataFrame, int], None]:
         watch = self._watch
@@ -517,18 +396,6 @@ class Pipeline(Builder):
 
 def _notes(error: BaseException) -> list[str]:
     return getattr(error, "__notes__", [])
-
-
-def _task_milliseconds(saved: Mapping[str, Sequence[ShardSaved]]) -> dict[str, float]:
-    """Return how long the work on the shards of each operator took, one after the other."""
-    return {name: sum(one.metrics["task_seconds"] for one in shards) * 1000 for name, shards in saved.items()}
-
-
-def _figures_of(operator: str, saved: Sequence[ShardSaved], ms: float) -> dict[str, float]:
-    """Return the figures of an operator that was added, whose action took so long."""
-    total = {key: sum(one.metrics.get(key, 0) for one in saved) for key in ("rows", *PHASES)}
-    phases = {phase: total[phase] for phase in PHASES if total[phase]}
-    return figures_of(operator, {"rows_in": total["rows"], "ms": ms, **phases})
 
 
 def _query_id(rows: DataFrame) -> str:
