@@ -279,9 +279,9 @@ class Subject:
     def _kept_in_file(self) -> Span | None:
         """Return the epochs of a store file from which on all can be read, ``None`` where it has none."""
         with CheckpointStore(self.path, read_only=True) as store:
-            records = store.checkpoints()
-        kept = list(takewhile(lambda one: one.run_slots is not None, reversed(records)))
-        return Span(kept[-1].epoch, kept[0].epoch, 1, is_whole=len(kept) < len(records)) if kept else None
+            backwards = reversed(store.checkpoints())
+        kept = list(takewhile(lambda one: one.run_slots is not None, backwards))
+        return Span(kept[-1].epoch, kept[0].epoch, 1, is_whole=kept[-1].number > 1) if kept else None
 
     def _changes_of_file(self, first: int, last: int, *, is_whole: bool) -> Iterator[tuple[Any, ...]]:
         with self.open(0) as store:
