@@ -16,6 +16,7 @@ from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 from numbers import Number
 from typing import Any
 from uuid import UUID
@@ -336,9 +337,27 @@ def _other(key: Any) -> tuple[str, bytes]:
         raise Unencodable(f"a {kind.__name__} is not hashable, so it cannot be a key")
     text = encode(key)
     if dataclasses.is_dataclass(kind):
+        if not _is_equal_by_fields(kind):
+            raise Unencodable(
+                f"a {kind.__name__} is not compared field by field, and its fields are its slot: let dataclass make its"
+                " __eq__, or take a tuple as the key"
+            )
         fields = tuple(getattr(key, field.name) for field in dataclasses.fields(key) if field.compare)
         return "other", _escaped(kind.__name__.encode()) + _tuple(fields)[1]
     return "other", _escaped(text.encode())
+
+
+@cache
+def _is_equal_by_fields(kind: type) -> bool:
+    """Tell whether a dataclass compares as a plain one does that has the same fields."""
+    compared = [(field.name, Any, dataclasses.field()) for field in dataclasses.fields(kind) if field.compare]
+    return _steps(kind) == _steps(dataclasses.make_dataclass("Model", compared))
+
+
+def _steps(kind: type) -> tuple[Any, ...]:
+    """Return what a comparison does; of one that is not written in Python itself."""
+    code = getattr(kind.__eq__, "__code__", None)
+    return (kind.__eq__,) if code is None else (code.co_code, code.co_consts, code.co_names)
 
 
 _NUMBERS = frozenset({int, float, bool, Decimal})

@@ -594,10 +594,13 @@ class SlotTable:
             return None
 
     def known_slot(self, key: Any) -> Slot:
-        """Return the slot of a key that is stored or to be stored, or is equal to one."""
+        """Return the slot of a key that is stored or to be stored, or is equal to one.
+
+        Raises:
+            UnencodableValueError: the key was stored by an older version, which did not refuse it.
+        """
         slot = self._slot_of(key)
-        assert slot is not None, key
-        return slot
+        return self.owner._slot(key) if slot is None else slot
 
     def _may_be_stored(self, key: Any) -> bool:
         """Tell whether a key that is not in memory may be in the store: not where it was removed, nor NaN."""

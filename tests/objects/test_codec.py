@@ -17,7 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkpoint.lookup import order_of
-from objectspace import ObjectSpaceError, VolatileObjectSpace, codec, keys, register_dataclass
+from objectspace import (
+    ObjectSpaceError,
+    PersistedObjectSpace,
+    UnencodableValueError,
+    VolatileObjectSpace,
+    codec,
+    keys,
+    register_dataclass,
+)
 from tests.objects.samples import KEYS, NUMBERS, TEXTS, TUPLES, VALUES, shape
 
 texts = st.text(st.characters(exclude_categories=[]), max_size=5)
@@ -72,6 +80,35 @@ class Unregistered:
 class Registered:
     a: Any
     note: str = field(default="", compare=False)
+
+
+@register_dataclass
+@dataclass(eq=False)
+class ByIdentity:
+    x: int
+
+
+@register_dataclass
+@dataclass(frozen=True)
+class Caseless:
+    word: str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Caseless) and self.word.lower() == other.word.lower()
+
+    def __hash__(self) -> int:
+        return hash(self.word.lower())
+
+
+@register_dataclass
+@dataclass(eq=False, frozen=True)
+class Wider(Registered):
+    more: int = 0
+
+
+@register_dataclass
+class Renamed(Registered):
+    pass
 
 
 LOOP: list[Any] = []
@@ -204,6 +241,29 @@ def test_sqlite_sorts_slots_as_python_sorts_keys(family: Any) -> None:
 def test_keys_without_a_slot_are_refused(key: Any) -> None:
     with pytest.raises(codec.Unencodable):
         keys.to_slot(key)
+
+
+@pytest.mark.parametrize("key", [ByIdentity(1), Caseless("a"), Wider(1, "", 2)], ids=lambda key: type(key).__name__)
+def test_a_dataclass_that_is_not_compared_by_its_fields_is_a_value_and_no_key(key: Any) -> None:
+    space = PersistedObjectSpace.open(":memory:")
+    space.create_value("value", key)
+    for kind in ("dictionary", "set"):
+        getattr(space, f"create_{kind}")(kind)
+    space.checkpoint()
+    for wanted in (key, (1, key), frozenset([key])):
+        space.get("dictionary")[wanted] = 1
+        with pytest.raises(
+            UnencodableValueError, match=rf"Dictionary 'dictionary', key .*{type(key).__name__}.*__eq__"
+        ):
+            space.checkpoint()
+        space.rollback()
+    space.get("set").add(key)
+    with pytest.raises(UnencodableValueError, match=r"Set 'set', key .*field by field"):
+        space.checkpoint()
+
+
+def test_a_dataclass_that_inherits_the_comparison_of_all_its_fields_is_a_key() -> None:
+    assert keys.to_slot(Renamed(1)) == keys.to_slot(Renamed(1.0, "a")) != keys.to_slot(Registered(1))
 
 
 def test_extreme_moments_have_slots() -> None:
