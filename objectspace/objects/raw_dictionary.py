@@ -76,6 +76,7 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
             return
         before, order, self._sorted = len(table.live), self._sorted, None
         table.live.update(pairs)
+        self._changes += len(table.live) - before
         if table.complete:
             self._unsorted += islice(reversed(table.live), len(table.live) - before)  # What is new stands at the end.
             self._simple = bytes

@@ -43,12 +43,15 @@ class SortedObject(KeyedObject):
     _sorted: SortedList | None
     """The keys in order, without those of ``_unsorted``; ``None`` where they must be ordered anew, and in a change."""
     _in_slot_order: bool
+    _changes = 0
+    """How often keys came or went: an iteration over those in memory goes on as long as this is the same."""
 
     def _configure(self, options: dict[str, Any]) -> None:
         self._start_order()
 
     def _start_order(self) -> None:
         """Begin with no key in memory."""
+        self._changes += 1
         self._sorted, self._in_slot_order, self._sample = None, True, ABSENT
         self._unsorted: list[Any] = []
         self._simple: type | None = None
@@ -106,6 +109,7 @@ class SortedObject(KeyedObject):
                 table.note(key)
         elif _HAS_PLACE[kind](key):
             self._home.touch(self)
+            self._changes += 1
             self._unsorted.append(key)
             if not self._fresh:
                 table.enter(key)
@@ -148,6 +152,7 @@ class SortedObject(KeyedObject):
         if self._in_slot_order and not keys.keeps_order(key):
             self._load_whole()
             self._in_slot_order = False
+        self._changes += 1
         order = None
         if self._table.complete:
             order, self._sorted = self._order, None
@@ -179,10 +184,13 @@ class SortedObject(KeyedObject):
     def _take(self, key: Any) -> Any:
         """Remove a key and return its value, :data:`ABSENT` where it is not there."""
         if not self._table.complete:
-            return self._table.delete(key)
+            value = self._table.delete(key)
+            self._changes += value is not ABSENT
+            return value
         order, self._sorted = self._order, None
         value = self._table.delete(key)
         if value is not ABSENT:
+            self._changes += 1
             order.remove(key)
         self._sorted = order
         return value
@@ -200,11 +208,22 @@ class SortedObject(KeyedObject):
         *,
         reverse: bool = False,
     ) -> Iterator[Any]:
-        """Yield the keys between two bounds in order; ``None`` is no bound."""
-        if (order := self._order_in_memory()) is not None:
-            yield from self._keys_in_memory(order, lower, upper, inclusive, reverse)
-        else:
+        """Yield the keys between two bounds in order; ``None`` is no bound.
+
+        Raises:
+            RuntimeError: keys came or went since the last one.
+        """
+        if (order := self._order_in_memory()) is None:
             yield from (key for key, _ in self._pairs(lower, upper, inclusive, reverse=reverse))
+            return
+        changes = self._changes
+        with suppress(IndexError):  # Of an order that changed under the iteration.
+            for key in order.irange(lower, upper, inclusive, reverse):
+                if self._changes != changes:
+                    break
+                yield key
+        if self._changes != changes:
+            self._refuse_change()
 
     def _pairs(
         self,
@@ -216,11 +235,14 @@ class SortedObject(KeyedObject):
     ) -> Iterator[tuple[Any, Any]]:
         """Yield (key, value) between two bounds in order."""
         if (order := self._order_in_memory()) is not None:
-            live = self._table.live
-            with suppress(KeyError):
-                for key in self._keys_in_memory(order, lower, upper, inclusive, reverse):
+            live, changes = self._table.live, self._changes
+            with suppress(IndexError, KeyError):  # Of what changed under the iteration.
+                for key in order.irange(lower, upper, inclusive, reverse):
+                    if self._changes != changes:
+                        break
                     yield key, live[key]
-                return
+                if self._changes == changes:
+                    return
             self._refuse_change()
         start, stop = self._bound(lower, -math.inf), self._bound(upper, math.inf)
         yield from _between(scans.pairs_of(self._table, start, stop, reverse=reverse), lower, upper, inclusive, reverse)
@@ -236,18 +258,6 @@ class SortedObject(KeyedObject):
             return None
         order = self._order
         return order if self._table.complete else None  # Another thread may have dropped them meanwhile.
-
-    def _keys_in_memory(
-        self, order: SortedList, lower: Any, upper: Any, inclusive: tuple[bool, bool], reverse: bool
-    ) -> Iterator[Any]:
-        """Yield the keys between two bounds, and refuse to go on where keys came or went meanwhile."""
-        length = len(order)
-        try:
-            yield from order.irange(lower, upper, inclusive, reverse)
-        except IndexError:
-            length = -1
-        if length != len(self._order):
-            self._refuse_change()
 
     def _refuse_change(self) -> NoReturn:
         raise RuntimeError(f"{self._describe()} changed size during iteration: iterate over a list of its keys")

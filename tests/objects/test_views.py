@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from checkpoint import CheckpointStore
-from objectspace import PersistedObjectSpace
+from objectspace import PersistedObjectSpace, VolatileObjectSpace
 
 PAIRS = {3: "c", 1: "a", 2: "b"}
 
@@ -65,6 +65,51 @@ def test_sorted_keys_that_go_while_they_are_iterated_are_noticed(kind: str) -> N
     with pytest.raises(RuntimeError, match="'s' changed size during iteration"):
         for key in found:
             found.pop(key if kind == "sorted_dictionary" else 0)
+
+
+def sorted_of(kind: str, **options: Any) -> tuple[Any, list[Any], Any]:
+    """Return a sorted object of six keys, those keys, and one that it does not have."""
+    keys: list[Any] = [bytes([number]) for number in range(1, 7)] if options else list(range(1, 7))
+    found = getattr(VolatileObjectSpace(), f"create_{kind}")("s", **options)
+    found.update(keys if kind == "sorted_set" else dict.fromkeys(keys, "old"))
+    return found, keys, b"\xff" if options else -99
+
+
+@pytest.mark.parametrize("swap", [False, True], ids=["one more", "as many"])
+@pytest.mark.parametrize("walk", [iter, reversed, lambda found: iter(getattr(found, "items", found.irange)())])
+@pytest.mark.parametrize(
+    ("kind", "options", "put"),
+    [
+        ("sorted_set", {}, lambda found, key: found.add(key)),
+        ("sorted_set", {}, lambda found, key: found.update([key])),
+        *(
+            ("sorted_dictionary", options, put)
+            for options in ({}, {"raw": True})
+            for put in (lambda found, key: found.__setitem__(key, ""), lambda found, key: found.update({key: ""}))
+        ),
+    ],
+)
+def test_sorted_keys_that_come_or_go_are_noticed_at_the_next_step(
+    kind: str, options: dict[str, Any], put: Any, walk: Any, swap: bool
+) -> None:
+    found, keys, new = sorted_of(kind, **options)
+    iterator = walk(found)
+    next(iterator)
+    if swap:
+        found.pop(*() if kind == "sorted_set" else (keys[-1],))
+    put(found, new)
+    with pytest.raises(RuntimeError, match="'s' changed size during iteration"):
+        next(iterator)
+
+
+@pytest.mark.parametrize("options", [{}, {"raw": True}], ids=["plain", "raw"])
+def test_the_values_of_sorted_keys_may_be_set_while_they_are_iterated(options: dict[str, Any]) -> None:
+    found, keys, _ = sorted_of("sorted_dictionary", **options)
+    for key in found:
+        found[key] = "new"
+    for key, _ in found.items():
+        found.update({key: "newer"})
+    assert found.copy() == dict.fromkeys(keys, "newer")
 
 
 @pytest.mark.parametrize("whole", [0, 1024])
