@@ -2,21 +2,36 @@
 
 Appended elements get whole numbers one apart; an element inserted between 3 and 4 gets 3.5. SQLite sorts such labels
 as they are, and a person can read them. Where the gap between two labels is used up, the labels around it are spread
-again, over the smallest neighbourhood that has room: the list-labelling scheme of Itai, Konheim and Rodeh (1981), which
-costs O(1) new labels an insertion in practice and O(log n) amortised at worst.
+again: the list-labelling scheme of Itai, Konheim and Rodeh (1981). It costs O(log n) new labels an insertion amortised
+at worst. Most insertions come where the last one came, so the gap there gets most of the room that there is.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterable
+from itertools import islice
 
 Label = int | float
 """A place in a sequence; also the slot of the element there."""
 
 WHOLE_MAX = 2**53
 """Whole numbers up to here are exact as doubles."""
+
+_FINEST = 2.0**-51
+"""How close two labels may be, as a part of the greater one."""
+
+_HALVINGS = 50
+"""How often a gap can be halved at most."""
+
+_OPEN = 0.9375
+"""The part of a neighbourhood that lies open between its labels when they are new: who inserts comes there again."""
+
+_PACKED = 2.0**4
+"""How many of the finest steps lie between two new labels at least."""
+
+_SPARE = 16
+"""How many halvings do not count: what gives hardly more room than that would be used up again at once."""
 
 
 def between(left: Label | None, right: Label | None) -> Label | None:
@@ -40,53 +55,77 @@ def between(left: Label | None, right: Label | None) -> Label | None:
     return middle if left < middle < right else None
 
 
-def spread(labels: Sequence[Label], place: int) -> tuple[int, int, list[Label]]:
+def spread(before: Iterable[Label], after: Iterable[Label]) -> tuple[int, int, list[Label]]:
     """Return new labels around a gap that is used up.
 
+    Of all neighbourhoods, as far to the left as to the right or not, it takes the one with the fewest labels for each
+    insertion that will find room then.
+
     Args:
-        labels: the labels of the sequence in order.
-        place: the index at which an element is to be inserted.
+        before: the labels before the gap, the nearest one first; no more of them are read than are needed.
+        after: the labels after it, the nearest one first.
 
     Returns:
-        (start, stop, new): the labels of ``start`` to ``stop`` become ``new``; there is room at ``place`` then.
+        (left, right, new): so many labels before and after the gap become ``new``; there is room between them then.
+
+    >>> spread([0], [0.1, 0.2])
+    (1, 0, [-0.9375])
     """
-    width = 8
-    while True:
-        start, stop = max(0, place - width), min(len(labels), place + width)
-        low = labels[start - 1] if start else None
-        high = labels[stop] if stop < len(labels) else None
-        new = fit(low, high, stop - start)
-        if new is not None:
-            return start, stop, new
+    left, right = _Side(before), _Side(after)
+    widths, width, best = [0], 1, (math.inf, 0, 0)
+    while not (left.ends_within(width // 2) and right.ends_within(width // 2)) and width < best[0] * _HALVINGS:
+        for first, second in [*((width, other) for other in [*widths, width]), *((other, width) for other in widths)]:
+            best = min(best, _offer(left, right, first, second))
+        widths.append(width)
         width *= 2
+    _, first, second = best
+    return first, second, _packed(left.beyond(first), right.beyond(second), first, second)
 
 
-def fit(low: Label | None, high: Label | None, count: int) -> list[Label] | None:
-    """Return ``count`` labels spread evenly between two others, or ``None`` where they would lie too close together.
+class _Side:
+    """The labels on one side of a gap, which are read as far as they are asked for."""
 
-    Args:
-        low: the label before them, ``None`` at the beginning of the sequence.
-        high: the label after them, ``None`` at its end.
-        count: how many labels are wanted, at least 1.
+    def __init__(self, labels: Iterable[Label]) -> None:
+        self._rest, self._read = iter(labels), [] 
 
-    >>> fit(0, 4, 3), fit(None, 0, 2)
-    ([1, 2, 3], [-2, -1])
-    """
+    def ends_within(self, count: int) -> bool:
+        """Tell whether there are no more than so many labels."""
+        self._read += islice(self._rest, max(0, count + 1 - len(self._read)))
+        return len(self._read) <= count
+
+    def within(self, count: int) -> int:
+        """Return how many of so many labels there are."""
+        return len(self._read) if self.ends_within(count) else count
+
+    def beyond(self, count: int) -> Label | None:
+        """Return the label behind so many others, ``None`` where there is none."""
+        return None if self.ends_within(count) else self._read[count]
+
+
+def _offer(left: _Side, right: _Side, first: int, second: int) -> tuple[float, int, int]:
+    """Return what a neighbourhood costs, in labels for each insertion that finds room then, and how far it reaches."""
+    first, second = left.within(first), right.within(second)
+    low, high = _ends(left.beyond(first), right.beyond(second), first + second)
+    room = (high - low) / (max(abs(low), abs(high), 1.0) * _FINEST)
+    if room * (1 - _OPEN) < (first + second) * _PACKED:
+        return math.inf, first, second
+    return (first + second) / max(math.log2(room * _OPEN) - _SPARE, 2.0**-40), first, second
+
+
+def _packed(low: Label | None, high: Label | None, first: int, second: int) -> list[Label]:
+    """Return labels between two others, some near the one and some near the other: most of the room is in the middle."""
+    low, high = _ends(low, high, first + second)
+    step = (high - low) * (1 - _OPEN) / (first + second)
+    new = [low + step * place for place in range(1, first + 1)]
+    return [_whole(label) for label in [*new, *(high - step * place for place in range(second, 0, -1))]]
+
+
+def _ends(low: Label | None, high: Label | None, count: int) -> tuple[Label, Label]:
+    """Return the labels between which ``count`` others lie: at an end of the sequence with whole numbers for all."""
     if low is None:
         low = -(count + 1) if high is None else math.ceil(high) - count - 1
-    if high is None:
-        high = math.floor(low) + count + 1
-    step = (high - low) / (count + 1)
-    new = [low + step * position for position in range(1, count + 1)]
-    return [_whole(label) for label in new] if _has_room(low, high, new) else None
+    return low, math.floor(low) + count + 1 if high is None else high
 
 
 def _whole(label: float) -> Label:
     return int(label) if label.is_integer() else label
-
-
-def _has_room(low: Label, high: Label, new: Sequence[float]) -> bool:
-    """Tell whether labels are so far apart that each gap can be halved often again."""
-    line = [low, *new, high]
-    finest = max(abs(low), abs(high), 1.0) * 2.0**-40
-    return all(right - left > finest for left, right in pairwise(line))

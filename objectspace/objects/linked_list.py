@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, Generic, TypeVar
 
 from objectspace.errors import EmptyError
 from objectspace.objects.keyed import KeyedObject
-from objectspace.objects.labels import Label, between, fit
+from objectspace.objects.labels import Label, between, spread
 
 T = TypeVar("T")
 
@@ -365,18 +365,10 @@ class LinkedList(KeyedObject, Generic[T]):
         node._value = value
 
     def _make_room(self, previous: Node[T] | None, following: Node[T] | None) -> None:
-        """Give the nodes around a gap that is used up new labels, over the smallest neighbourhood that has room."""
-        nodes: list[Node[T]] = []
-        before, after, new = previous, following, None
-        while new is None:
-            for _ in range(max(8, len(nodes))):
-                if before is not None:
-                    nodes.insert(0, before)
-                    before = before._previous
-                if after is not None:
-                    nodes.append(after)
-                    after = after._next
-            new = fit(_label_of(before), _label_of(after), len(nodes))
+        """Give the nodes around a gap that is used up new labels."""
+        before, after = _chain(previous, "_previous"), _chain(following, "_next")
+        left, right, new = spread(map(_label_of, before), map(_label_of, after))
+        nodes = [*islice(_chain(previous, "_previous"), left)][::-1] + [*islice(_chain(following, "_next"), right)]
         values = [self._table.delete(node._label) for node in nodes]
         for node, label, value in zip(nodes, new, values, strict=True):
             node._label = label
@@ -419,6 +411,13 @@ class LinkedList(KeyedObject, Generic[T]):
         assert all(node._list is self for node in self.nodes())
         backwards = list(reversed(self))
         assert all(left is right for left, right in zip(self, reversed(backwards), strict=True)), "the links differ"
+
+
+def _chain(node: Node[T] | None, link: str) -> Iterator[Node[T]]:
+    """Yield a node and those that follow it by a link."""
+    while node is not None:
+        yield node
+        node = getattr(node, link)
 
 
 def _label_of(node: Node[Any] | None) -> Label | None:

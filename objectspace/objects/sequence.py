@@ -228,7 +228,9 @@ class Sequenced:
     def _relabel(self, place: int, values: Sequence[Any]) -> None:
         """Make room at ``place`` by giving the elements around it new labels."""
         labels = self._listed()
-        start, stop, new = spread(labels, place)
+        read = labels.__getitem__
+        before, after, new = spread(map(read, range(place - 1, -1, -1)), map(read, range(place, len(labels))))
+        start, stop = place - before, place + after
         moved = list(zip(range(start, stop), labels[start:stop], strict=True))
         for position, label in moved:
             known = self.edits.pop(label) if label in self.edits else self.stored(label, values[position])

@@ -205,18 +205,56 @@ def test_an_insertion_in_the_middle_is_one_row(space: PersistedObjectSpace, kind
     assert list(PersistedObjectSpace(space.store).get("t")) == list(target)
 
 
+PLACES: dict[str, tuple[Callable[[int, int], int], float]] = {
+    "one place": (lambda number, length: 500, 1.5),
+    "the middle": (lambda number, length: length // 2, 4.5),
+    "a third": (lambda number, length: length // 3, 4.5),
+    "behind the last one": (lambda number, length: 500 + number, 1.5),
+    "about the last one": (lambda number, length: 500 + number // 2 + number % 2, 4.5),
+    "two places": (lambda number, length: 300 if number % 2 else 700, 1.5),
+    "two near places": (lambda number, length: 500 if number % 2 else 503, 1.5),
+    "the end, then the middle": (lambda number, length: length if number // 50 % 2 else length // 2, 2),
+    "before the last": (lambda number, length: length - 1, 1.5),
+    "behind the first": (lambda number, length: 1, 1.5),
+    "anywhere": (lambda number, length: number * 7919 % (length + 1), 1.01),
+    "anywhere in the middle": (lambda number, length: length // 2 + number * 7919 % 11 - 5, 4.5),
+}
+"""Where insertions come, and how many rows each costs at most."""
+
+
 @pytest.mark.parametrize("each", [1, 100])
-def test_insertions_at_one_place_cost_few_rows(space: PersistedObjectSpace, each: int) -> None:
+@pytest.mark.parametrize(("place", "rows"), PLACES.values(), ids=PLACES)
+def test_insertions_cost_few_rows_wherever_they_come(
+    space: PersistedObjectSpace, place: Callable[[int, int], int], rows: float, each: int
+) -> None:
     target = space.create_list("l")
     target.extend(range(1000))
     space.checkpoint()
     slots = 0
-    for number in range(2000):
-        target.insert(500, number)
+    for number in range(3000):
+        target.insert(place(number, len(target)), number)
         if number % each == 0:
-            slots += space.checkpoint().slots
-    slots += space.checkpoint().slots
-    assert slots < 4 * 2000
+            slots += len(written(space)) - 1  # Without the length.
+    slots += len(written(space)) - 1
+    assert slots < rows * 3000
+    assert list(PersistedObjectSpace(space.store).get("l")) == list(target)
+
+
+@pytest.mark.parametrize("is_before", [lambda number: True, lambda number: number % 2, lambda number: number % 3])
+def test_insertions_into_a_linked_list_cost_few_rows(
+    space: PersistedObjectSpace, is_before: Callable[[int], bool]
+) -> None:
+    target = space.create_linked_list("l")
+    node = [target.add_last(number) for number in range(100)][50]
+    space.checkpoint()
+    for number in range(2000):
+        node = (target.add_before if is_before(number) else target.add_after)(node, number)
+    slots = len(written(space))
+    for number in range(2000):
+        node = (target.add_before if is_before(number) else target.add_after)(node, number)
+        slots += len(written(space)) - 1
+    assert slots < 3 * 4000
+    space._check()
     assert list(PersistedObjectSpace(space.store).get("l")) == list(target)
 
 
