@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice, pairwise
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from objectspace.errors import EmptyError
 from objectspace.objects.keyed import KeyedObject
@@ -50,6 +50,9 @@ class Node(Generic[T]):
     def list(self) -> LinkedList[T] | None:
         """The list that the node is in."""
         return self._list
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(f"{self!r} is not copied or pickled, since its place is taken once: pass its value")
 
     def __repr__(self) -> str:
         return f"Node({self.value!r})"

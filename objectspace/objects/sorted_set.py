@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from objectspace.errors import EmptyError
 from objectspace.objects.base import ABSENT
@@ -238,6 +239,15 @@ class SortedSetView(SetMethods[T]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+    def __copy__(self) -> set[T]:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> set[T]:
+        return copy.deepcopy(self.copy(), memo)
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(f"a view of {self._source._describe()} is not pickled: pass a plain copy")
 
     def __repr__(self) -> str:
         return f"SortedSetView({{{', '.join(map(repr, self))}}})"

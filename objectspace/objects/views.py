@@ -8,13 +8,20 @@ from __future__ import annotations
 
 from collections.abc import ItemsView, Iterator, KeysView, ValuesView
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class StreamedKeys(KeysView[K]):
+class _OnePlace:
+    """What looks into a dictionary of a space, and so is neither copied nor pickled, as those of a ``dict`` are not."""
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(f"{type(self).__name__}: a view is not copied or pickled: make a list or a set of it")
+
+
+class StreamedKeys(_OnePlace, KeysView[K]):
     """The keys of a dictionary."""
 
     _mapping: Any
@@ -34,7 +41,7 @@ class StreamedKeys(KeysView[K]):
         return reversed(self._mapping)  # type: ignore[no-any-return]
 
 
-class StreamedValues(ValuesView[V]):
+class StreamedValues(_OnePlace, ValuesView[V]):
     """The values of a dictionary, read in one pass."""
 
     _mapping: Any
@@ -54,7 +61,7 @@ class StreamedValues(ValuesView[V]):
         return (value for _, value in _pairs(self._mapping, reverse=True))
 
 
-class StreamedItems(ItemsView[K, V]):
+class StreamedItems(_OnePlace, ItemsView[K, V]):
     """The items of a dictionary, read in one pass."""
 
     _mapping: Any

@@ -473,6 +473,26 @@ def test_handles_are_copied_as_plain_containers_and_never_pickled(space: Persist
         type(handle)()
 
 
+@pytest.mark.parametrize("clone", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_nodes_and_views_have_one_place_and_views_of_ranges_are_copied_as_sets(
+    space: PersistedObjectSpace, clone: Callable[[Any], Any]
+) -> None:
+    node = space.create_linked_list("l").add_last([1])
+    dictionary, ordered = space.create_dictionary("d"), space.create_sorted_dictionary("s")
+    for found in (dictionary, ordered):
+        found.update({1: [1], 2: [2]})
+    for taken in (node, *(view for found in (dictionary, ordered) for view in (found.keys(), found.values(), found.items()))):
+        with pytest.raises(TypeError, match="not copied or pickled"):
+            clone(taken)
+    space.create_sorted_set("q").update(range(9))
+    view = space.get("q").view_between(3, 5)
+    if clone is pickle.dumps:
+        with pytest.raises(TypeError, match="view of SortedSet 'q' is not pickled"):
+            clone(view)
+    else:
+        assert (type(clone(view)), clone(view)) == (set, {3, 4, 5})
+
+
 def test_a_volatile_space_has_the_same_objects() -> None:
     space = VolatileObjectSpace()
     for kind, put in PUTS.items():
