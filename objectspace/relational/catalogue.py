@@ -147,7 +147,10 @@ def open_record(space: ObjectSpace, name: str, schema: TableSchema | None, *, ev
         return record
     if not evolve:
         raise _mismatch(record, schema, "open it with the stored schema, or with evolve=True where that can be said")
-    changed = schema.with_ids_of(record.schema)
+    try:
+        changed = schema.with_ids_of(record.schema)
+    except SchemaError as error:
+        raise _mismatch(record, schema, str(error)) from None
     reason = changed.is_evolved_from(record.schema) or _other_default(changed, record)
     if reason:
         raise _mismatch(record, schema, reason)
@@ -185,7 +188,7 @@ def _create(space: ObjectSpace, name: str, schema: TableSchema | None) -> TableR
     elif WATERMARKS in space:
         space.get_dictionary(WATERMARKS).pop(name, None)
     number = max((stored["id"] for stored in known.values()), default=0) + 1
-    record = TableRecord(name, number, schema, (tuple(column.id for column in schema.columns),))
+    record = TableRecord(name, number, schema.with_ids(), (schema.ids,))
     known[name] = record.to_json()
     return record
 

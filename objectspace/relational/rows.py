@@ -46,7 +46,7 @@ class RowCodec:
 
     def __init__(self, schema: TableSchema, layouts: Iterable[Layout] = ()) -> None:
         self.schema = schema
-        mine = tuple(column.id for column in schema.columns)
+        mine = schema.ids
         self.layouts = [*map(tuple, layouts)]
         if mine not in self.layouts:
             self.layouts.append(mine)
@@ -149,9 +149,9 @@ class RowCodec:
             )
         stored = dict(zip(self.layouts[cells[0]], cells[1:], strict=True))
         fitted = [self.current]
-        for column in self.schema.columns:
-            if column.id in stored:
-                fitted.append(stored[column.id])
+        for own, column in zip(self.schema.ids, self.schema.columns):
+            if own in stored:
+                fitted.append(stored[own])
             else:
                 cell = to_cell(column.type)
                 # A copy each time where somebody could change it in place.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set, Sized
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,9 @@ class Column:
         type: its type, as text such as ``"int64"`` or ``"list<string>"``.
         nullable: whether it takes ``None``.
         default: what rows that were stored before the column was added hold in it.
-        id: what the column keeps when it is renamed; given by the schema where it is not.
+        id: what the column keeps when it is renamed; a stored table gives one to each of its columns, and a column
+            without any is looked for by name.
+        former_names: what it was called before, last name first: a table that has it under one of these renames it.
 
     >>> Column("price", "numeric").type.kind
     'decimal'
@@ -43,10 +45,13 @@ class Column:
     nullable: bool = False
     default: Any = None
     id: int = 0
+    former_names: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise SchemaError(f"the name of a column is text: found {self.name!r}")
+        if not isinstance(self.former_names, tuple) or not all(isinstance(name, str) for name in self.former_names):
+            raise SchemaError(f"the former names of column {self.name!r} are a tuple: found {self.former_names!r:.80}")
         object.__setattr__(self, "type", parse_type(self.type))
         if self.default is not None:
             try:
@@ -83,7 +88,9 @@ class TableSchema:
         distribution_key: the columns of the key whose hash is the vnode of a row; the table is then distributed.
         vnode_column: instead, the column that holds the vnode.
         last_id: the greatest id that a column of the table ever had, so that none is used again.
+        dropped_ids: the ids of columns that were dropped: a new one of the same name is another column.
 
+    ``ids`` are those of the columns: numbers by which rows that are stored name them.
     ``equal(one, other)`` tells whether two checked rows are equal in SQL, where NaN is NaN.
 
     Raises:
@@ -105,14 +112,15 @@ class TableSchema:
         distribution_key: Sequence[str] = (),
         vnode_column: str | None = None,
         last_id: int = 0,
+        dropped_ids: Iterable[int] = (),
     ) -> None:
         given = tuple(columns)
         stranger = next((column for column in given if not isinstance(column, Column)), None)
         if stranger is not None:
             raise SchemaError(f"the columns of a schema are Column objects: found {stranger!r:.80}")
-        self._given_ids = tuple(column.id for column in given)
-        self.columns = _with_ids(given)
-        self.last_id = max([last_id, *(column.id for column in self.columns)])
+        self.columns = given
+        self.ids = _ids_of(given)
+        self.last_id, self.dropped_ids = max([last_id, *self.ids]), frozenset(dropped_ids)
         self.names = tuple(column.name for column in self.columns)
         self._places = {name: place for place, name in enumerate(self.names)}
         if len(self._places) < len(self.names):
@@ -137,9 +145,8 @@ class TableSchema:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel to another process as what the schema was made of."""
-        columns = tuple(replace(column, id=own) for own, column in zip(self._given_ids, self.columns, strict=True))
-        roles = (self.watermark_column, self.distribution_key, self.vnode_column, self.last_id)
-        return (_remade, (columns, self.primary_key, *roles))
+        roles = (self.watermark_column, self.distribution_key, self.vnode_column, self.last_id, self.dropped_ids)
+        return (_remade, (self.columns, self.primary_key, *roles))
 
     def place_of(self, name: str) -> int:
         """Return the position of a column in a row.
@@ -227,38 +234,37 @@ class TableSchema:
 
     def is_evolved_from(self, old: TableSchema) -> str:
         """Return why rows of an older schema cannot be read with this one; empty where they can."""
-        mine = {column.id: column for column in self.columns}
-        for column in old.columns:
-            if column.id in mine and not can_widen(column.type, mine[column.id].type):
-                return f"column {column.name!r} cannot change from {column.type} to {mine[column.id].type}"
-            if column.id in mine and column.nullable and not mine[column.id].nullable:
+        mine = dict(zip(self.ids, self.columns))
+        for own, column in zip(old.ids, old.columns):
+            if own in mine and not can_widen(column.type, mine[own].type):
+                return f"column {column.name!r} cannot change from {column.type} to {mine[own].type}"
+            if own in mine and column.nullable and not mine[own].nullable:
                 return f"column {column.name!r} may hold NULL: it cannot become NOT NULL"
         if [old.key_shape(), old.vnode_shape()] != [self.key_shape(), self.vnode_shape()]:
             return "the columns, types and orders of the key, and what is distributed by, stay as they are"
         if old.watermark_column is not None:
-            now = None if self.watermark_column is None else self.column(self.watermark_column).id
-            if now != old.column(old.watermark_column).id:
+            now = None if self.watermark_column is None else self.ids[self.place_of(self.watermark_column)]
+            if now != old.ids[old.place_of(old.watermark_column)]:
                 return (
                     f"column {old.watermark_column!r} has a watermark: without it the rows that this hides would come"
                     " back, and of another column it says nothing"
                 )
-        known = {column.id for column in old.columns}
-        for column in self.columns:
-            if column.id not in known and not column.nullable and column.default is None:
+        for own, column in mine.items():
+            if own not in old.ids and not column.nullable and column.default is None:
                 return f"the new column {column.name!r} needs a default, or nullable=True: there are rows without it"
         return ""
 
     def key_shape(self) -> list[Any]:
         """Return what decides the bytes of a key: ids, types and orders."""
         return [
-            (self.columns[place].id, str(self.columns[place].type), str(order))
+            (self.ids[place], str(self.columns[place].type), str(order))
             for place, (_, order) in zip(self.key_places, self.primary_key, strict=True)
         ]
 
     def vnode_shape(self) -> list[int]:
         """Return the ids of the columns that decide the vnode of a row."""
         names = [self.vnode_column] if self.vnode_column is not None else self.distribution_key
-        return [self.column(name).id for name in names]
+        return [self.ids[self.place_of(name)] for name in names]
 
     def with_column(self, column: Column) -> TableSchema:
         """Return the schema with one more column at the end.
@@ -267,18 +273,19 @@ class TableSchema:
         >>> schema.names
         ('k', 'v')
         """
-        return self._changed([*self.columns, replace(column, id=column.id or self.last_id + 1)])
+        return self._changed([*self.columns, column])
 
     def without_column(self, name: str) -> TableSchema:
         """Return the schema without a column, which must not be in the key."""
         dropped = self.column(name)
         if name in {key for key, _ in self.primary_key} | {*self.distribution_key, self.vnode_column}:
             raise SchemaError(f"column {name!r} is part of the key and cannot be dropped")
-        return self._changed([column for column in self.columns if column is not dropped])
+        return self._changed([column for column in self.columns if column is not dropped], dropped={dropped.id} - {0})
 
     def renamed(self, name: str, new_name: str) -> TableSchema:
         """Return the schema with another name for a column; stored rows keep their values."""
-        changed = replace(self.column(name), name=new_name)
+        old = self.column(name)
+        changed = replace(old, name=new_name, former_names=(name, *old.former_names))
         return self._changed([changed if column.name == name else column for column in self.columns], {name: new_name})
 
     def widened(self, name: str, kind: str | DataType) -> TableSchema:
@@ -288,34 +295,33 @@ class TableSchema:
             raise SchemaError(f"column {name!r} cannot be widened from {old.type} to {new}: some values would not fit")
         return self._changed([replace(column, type=new) if column is old else column for column in self.columns])
 
+    def with_ids(self) -> TableSchema:
+        """Return the schema with an id for each of its columns."""
+        return self._settled(self.ids, self.last_id)
+
     def with_ids_of(self, stored: TableSchema) -> TableSchema:
-        """Return the schema with the column ids of a stored one: by name, where a column has none of its own."""
-        if all(self._given_ids):
-            return self
-        known = {column.name: column.id for column in stored.columns if column.id not in self._given_ids}
-        fresh = count(max(stored.last_id, *self._given_ids) + 1)
-        columns = [
-            replace(column, id=own or known.get(column.name) or next(fresh))
-            for own, column in zip(self._given_ids, self.columns, strict=True)
-        ]
-        return TableSchema(
-            columns,
-            list(self.primary_key),
-            watermark_column=self.watermark_column,
-            distribution_key=self.distribution_key,
-            vnode_column=self.vnode_column,
-            last_id=stored.last_id,
-        )
+        """Return the schema with the column ids of a stored one: by name, where a column has none of its own.
+
+        Raises:
+            SchemaError: the stored one has both the name of a column and a former one.
+        """
+        given = {column.id for column in self.columns} - {0}
+        free = {column.name: column.id for column in stored.columns if column.id not in given | self.dropped_ids}
+        kept = [column.id or free.pop(column.name, 0) if _is_itself(column) else 0 for column in self.columns]
+        found = [own or _id_by_names(column, free) for own, column in zip(kept, self.columns)]
+        fresh = count(max([stored.last_id, *given, *self.dropped_ids]) + 1)
+        return self._settled([own or next(fresh) for own in found], stored.last_id)
 
     def has_ids_of(self, stored: TableSchema) -> bool:
         """Tell whether columns that were given ids have them in a stored schema of the same columns too."""
-        return all(own in (0, column.id) for own, column in zip(self._given_ids, stored.columns, strict=True))
+        pairs = zip(self.columns, stored.columns, strict=True)
+        return all(own.id == there.id or (not own.id and there.id not in self.dropped_ids) for own, there in pairs)
 
     def to_json(self) -> dict[str, Any]:
         """Return the schema as it is stored beside its table."""
         columns = []
-        for column in self.columns:
-            shape = {"id": column.id, "name": column.name, "type": str(column.type), "nullable": column.nullable}
+        for own, column in zip(self.ids, self.columns):
+            shape = {"id": own, "name": column.name, "type": str(column.type), "nullable": column.nullable}
             if column.default is not None:
                 cell = to_cell(column.type)
                 shape["default"] = cell(column.default) if cell else column.default
@@ -418,7 +424,17 @@ class TableSchema:
         columns = tuple((column.name, column.type, column.nullable) for column in self.columns)
         return columns, self.primary_key, self.watermark_column, self.distribution_key, self.vnode_column
 
-    def _changed(self, columns: list[Column], names: Mapping[str, str] | None = None) -> TableSchema:
+    def _settled(self, ids: Sequence[int], last_id: int) -> TableSchema:
+        """Return the schema with these ids, and nothing of how it came to be; the rest follows from names and types."""
+        columns = [replace(column, id=own, former_names=()) for own, column in zip(ids, self.columns, strict=True)]
+        made = object.__new__(TableSchema)
+        vars(made).update(vars(self), columns=tuple(columns), ids=tuple(ids), dropped_ids=frozenset())
+        made.last_id = max([last_id, *ids])
+        return made
+
+    def _changed(
+        self, columns: list[Column], names: Mapping[str, str] | None = None, dropped: Set[int] = frozenset()
+    ) -> TableSchema:
         def _known(name: str) -> str:
             return (names or {}).get(name, name)
 
@@ -430,6 +446,7 @@ class TableSchema:
             distribution_key=[_known(name) for name in self.distribution_key],
             vnode_column=None if self.vnode_column is None else _known(self.vnode_column),
             last_id=self.last_id,
+            dropped_ids=self.dropped_ids | dropped,
         )
 
     def _key_part(self, part: KeyPart) -> tuple[str, Order]:
@@ -485,12 +502,29 @@ class TableSchema:
         return ", ".join(name for name, _ in self.primary_key)
 
 
-def _with_ids(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+def _ids_of(columns: tuple[Column, ...]) -> tuple[int, ...]:
+    """Return the ids of columns: those that have none are numbered."""
     taken = {column.id for column in columns} - {0}
     if len(taken) < sum(1 for column in columns if column.id):
         raise SchemaError("two columns have the same id")
     fresh = iter(number for number in range(1, len(columns) + len(taken) + 1) if number not in taken)
-    return tuple(column if column.id else replace(column, id=next(fresh)) for column in columns)
+    return tuple(column.id or next(fresh) for column in columns)
+
+
+def _is_itself(column: Column) -> bool:
+    """Tell whether a column is looked for under no other name than its own."""
+    return bool(column.id) or not column.former_names
+
+
+def _id_by_names(column: Column, free: dict[str, int]) -> int:
+    """Take the id of a stored column that has one of the names of a column; 0 where there is none."""
+    there = [name for name in (column.name, *column.former_names) if name in free]
+    if len(there) > 1:
+        raise SchemaError(
+            f"column {column.name!r} was called {there[1]!r}, and the table has columns of both names: begin with the"
+            " schema that the table has, table.schema"
+        )
+    return free.pop(there[0]) if there else 0
 
 
 def _picker(places: tuple[int, ...]) -> Callable[[Sequence[Any]], Row]:
@@ -508,6 +542,7 @@ def _remade(
     distribution: Sequence[str],
     vnode: str | None,
     last_id: int,
+    dropped_ids: Iterable[int],
 ) -> TableSchema:
     return TableSchema(
         columns,
@@ -516,4 +551,5 @@ def _remade(
         distribution_key=distribution,
         vnode_column=vnode,
         last_id=last_id,
+        dropped_ids=dropped_ids,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from decimal import Decimal
+from pickle import dumps, loads
 from typing import Any
 from weakref import ref
 
@@ -117,6 +118,76 @@ def test_columns_that_are_given_ids_keep_them_beside_others_without() -> None:
     renamed = StateTable(space, "t", TableSchema(columns, ["k"]), evolve=True)
     assert list(renamed.scan()) == [(1, 5, None)]
     assert [column.id for column in renamed.schema.columns] == [1, 2, 3]
+
+
+NULLABLE = {"nullable": True}
+SOURCE = TableSchema([Column("k", "int64"), Column("w", "int32", **NULLABLE)], ["k"])
+
+
+def dropped_and_added() -> tuple[VolatileObjectSpace, StateTable]:
+    """Return a table whose columns are not numbered from 1: v (2) was dropped, and w (3) added."""
+    space = VolatileObjectSpace()
+    table = StateTable(space, "t", TableSchema([Column("k", "int64"), Column("v", "int32", **NULLABLE)], ["k"]))
+    table.insert_row((1, 111))
+    table.commit(1)
+    changed = table.schema.without_column("v").with_column(Column("w", "int32", **NULLABLE))
+    table = StateTable(space, "t", changed, evolve=True)
+    table.insert_row((2, 222))
+    table.commit(2)
+    return space, table
+
+
+CHANGES: list[tuple[Any, list[Any]]] = [
+    (lambda schema: schema.widened("w", "int64"), [(1, None), (2, 222)]),
+    (lambda schema: schema.renamed("w", "x"), [(1, None), (2, 222)]),
+    (lambda schema: schema.renamed("w", "x").renamed("x", "y"), [(1, None), (2, 222)]),
+    (lambda schema: schema.with_column(Column("z", "int32", default=7)), [(1, None, 7), (2, 222, 7)]),
+    (lambda schema: schema.without_column("w").with_column(Column("z", "int32", **NULLABLE)), [(1, None), (2, None)]),
+    (
+        lambda schema: schema.renamed("w", "v").with_column(Column("z", "bool", **NULLABLE)),
+        [(1, None, None), (2, 222, None)],
+    ),
+    (lambda schema: TableSchema(schema.widened("w", "int64").columns, ["k"]), [(1, None), (2, 222)]),
+    (lambda schema: loads(dumps(schema.renamed("w", "x"))), [(1, None), (2, 222)]),
+]
+
+
+@pytest.mark.parametrize(("change", "rows"), CHANGES)
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_a_schema_that_is_derived_finds_its_own_columns(change: Any, rows: list[Any], is_stored: bool) -> None:
+    space, table = dropped_and_added()
+    changed = change(table.schema if is_stored else SOURCE)
+    assert list(StateTable(space, "t", changed, evolve=True).scan()) == rows
+    assert list(StateTable(space, "t", changed, evolve=True).scan()) == rows
+
+
+def test_a_stored_column_that_is_dropped_and_added_anew_is_another_one() -> None:
+    space, table = dropped_and_added()
+    anew = table.schema.without_column("w").with_column(Column("w", "int32", **NULLABLE))
+    with pytest.raises(SchemaMismatchError, match="evolve=True"):
+        StateTable(space, "t", anew)
+    assert list(StateTable(space, "t", anew, evolve=True).scan()) == [(1, None), (2, None)]
+    assert [column.id for column in StateTable(space, "t", anew).schema.columns] == [1, 4]
+
+
+def test_a_schema_from_before_a_change_takes_no_column_that_came_since() -> None:
+    space = VolatileObjectSpace()
+    table = StateTable(space, "t", PLAIN)
+    before = table.schema
+    table = StateTable(space, "t", before.with_column(Column("w", "int64", **NULLABLE)), evolve=True)
+    table.insert_row((1, 5, 9))
+    table.commit(1)
+    later = StateTable(space, "t", before.with_column(Column("z", "int64", **NULLABLE)), evolve=True)
+    assert list(later.scan()) == [(1, 5, None)]
+
+
+def test_a_column_under_two_names_of_the_table_is_refused() -> None:
+    space, table = dropped_and_added()
+    table = StateTable(space, "t", table.schema.with_column(Column("x", "int32", **NULLABLE)), evolve=True)
+    with pytest.raises(SchemaMismatchError, match="column 'x' was called 'w', and the table has columns of both names"):
+        StateTable(space, "t", SOURCE.renamed("w", "x"), evolve=True)
+    with pytest.raises(SchemaError, match="former names of column 'x' are a tuple: found 'w'"):
+        Column("x", "int64", former_names="w")  # type: ignore[arg-type]
 
 
 def test_a_watermark_goes_with_the_rows_of_a_renamed_table() -> None:
