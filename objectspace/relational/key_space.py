@@ -101,6 +101,18 @@ class KeySpace:
             return [body]
         return [_shifted(body, self._lead(number)) for number in self._vnodes_of(prefix, vnode)]
 
+    def behind(self, values: Row, ranges: Iterable[KeyRange], reverse: bool) -> list[KeyRange]:
+        """Return what is left of some ranges for a scan that has come to the values of a whole primary key."""
+        body = self.schema.key_encoder.encode(values)
+        left = []
+        for start, end in ranges:
+            edge = start[:VNODE_BYTES] + body if self.is_distributed else body
+            if reverse:
+                left.append((start, min(end or edge, edge)))
+            else:
+                left.append((max(start, edge + b"\0"), end))
+        return [(start, end) for start, end in left if start < end or not (end or reverse)]
+
     def visible(self, found: KeyRange, watermark: Any) -> list[KeyRange]:
         """Return the parts of a range that a watermark on the first key column leaves visible."""
         name, order = self.schema.primary_key[0]

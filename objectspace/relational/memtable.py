@@ -190,7 +190,8 @@ class MemTable:
 
     def items(self) -> Iterator[tuple[bytes, Operation]]:
         """Yield (key, operation) in key order."""
-        return ((key, _operation(self._operations[key])) for key in sorted(self._operations))
+        operations = dict(self._operations)  # As they are now: the epoch may be sealed before they are read.
+        return ((key, _operation(operations[key])) for key in sorted(operations))
 
     def outcome(self) -> tuple[list[bytes], dict[bytes, Any]]:
         """Return the keys whose rows go, and the new rows of the others by their keys, both in key order."""
@@ -293,10 +294,7 @@ def _batches(
     end: bytes,
     reverse: bool,
 ) -> Iterator[tuple[bytes, Operation]]:
-    """Yield a first batch and what follows, in batches that double: whoever takes little pays for little.
-
-    What an epoch leaves behind stays as it was, so a scan outlives the barrier.
-    """
+    """Yield a first batch and what follows, in batches that double: whoever takes little pays for little."""
     size = BATCH
     while batch:
         yield from batch

@@ -31,11 +31,15 @@ class OpenTable(Protocol):
 
 
 class Registry:
-    """The open tables of one space. Those with rows that are not sealed are kept alive."""
+    """The open tables of one space. Those with rows that are not sealed are kept alive.
+
+    ``changes`` counts what changes sealed rows, of whichever table: several tables may stand on the same rows.
+    """
 
     def __init__(self) -> None:
         self._tables: WeakSet[OpenTable] = WeakSet()
         self._dirty: set[OpenTable] = set()
+        self.changes = 0
 
     def add(self, table: OpenTable) -> None:
         """Note that a table is open."""
@@ -48,6 +52,10 @@ class Registry:
     def sealed(self, table: OpenTable) -> None:
         """Note that a table has none any more."""
         self._dirty.discard(table)
+
+    def note_change(self) -> None:
+        """Note that the sealed rows of a table change, or which of them it reads: open scans begin anew."""
+        self.changes += 1
 
     def seal(self, epoch: int) -> None:
         """Seal an epoch of every open table: of all of them, or of none.

@@ -19,7 +19,7 @@ from objectspace.relational.errors import (
     VnodeNotOwnedError,
 )
 from objectspace.relational.key_space import KeySpace
-from objectspace.relational.keys import KeyRange, next_key
+from objectspace.relational.keys import next_key
 from objectspace.relational.memtable import Consistency, Kind, MemTable, overlaid
 from objectspace.relational.registry import registry_of
 from objectspace.relational.row_store import RowStore
@@ -36,6 +36,10 @@ _MOST_WAITING = 4096
 
 _MOST_DECODED = 256
 """How many rows a scan decodes together at most."""
+
+
+_Span = tuple[Row, Row | None, Row | None, tuple[bool, bool], int | None]
+"""What a scan reads: the prefix, the bounds, whether they belong to it, and the vnode."""
 
 RowLike = Sequence[Any] | Mapping[str, Any]
 
@@ -201,13 +205,15 @@ class StateTable:
             RowError: a value does not fit the schema.
             VnodeNotOwnedError: the prefix belongs to a vnode of another instance.
 
+        A scan that is open while an epoch is sealed, or the space rolled back, goes on after its last key with the rows
+        that there are then; some rows that follow may be read already, as they were.
+
         Time: O(log n) for the first row, then O(1) a row.
         """
         group = self._checked_key(prefix, whole=False)
         bounds = [None if b is None else self._checked_key(b, whole=False, skip=len(group)) for b in (lower, upper)]
-        ranges = self._keys.ranges(group, bounds[0], bounds[1], inclusive, vnode)
-        parts = [part for found in ranges for part in self._seen.parts(found)[:: -1 if reverse else 1]]
-        return self._rows_of(parts, reverse)
+        span = (group, bounds[0], bounds[1], inclusive, vnode)
+        return self._rows_of(span, reverse, self._texts(span, reverse), self._registry.changes)
 
     def scan_all(self, prefixes: Sequence[Sequence[Any]]) -> list[list[Row]]:
         """Return the rows below each of some prefixes, in key order: quicker than one scan after the other.
@@ -428,6 +434,7 @@ class StateTable:
         self.check_epoch(epoch)
         written = len(self._buffer)
         gone, new = self._buffer.outcome()
+        self._registry.note_change()
         self._rows.remove_all(gone)
         self._rows.put_all(new)
         self._buffer.clear()
@@ -463,6 +470,7 @@ class StateTable:
             )
         previous, current = self._keys.owned, VnodeBitmap(vnodes)
         self._keys.owned = current
+        self._registry.note_change()
         if not current <= previous:
             self._pending = None
         self._seen.read(self._stored_watermarks())
@@ -472,6 +480,7 @@ class StateTable:
         """Drop what is not sealed, and read again what is stored; a rollback of the space does it by itself."""
         self._waiting = []
         self._memtable.clear()
+        self._registry.note_change()
         self._is_sealed()
         self._epoch = _last_epoch(self._space)
         self._take_over(record_of(self._space, self._rows.name) or self._record)
@@ -615,22 +624,38 @@ class StateTable:
             return text
         return None
 
-    def _rows_of(self, parts: list[KeyRange], reverse: bool) -> Iterator[Row]:
-        decode, hides = self._codec.decode, self._seen.hides
-        texts = self._texts(parts, reverse)
-        if not self._may_hide or self._seen.leads:
-            return self._decoded(texts)
-        pairs = ((key, decode(text)) for key, text in texts)
-        return (row for key, row in pairs if not hides(key, row))
+    def _rows_of(self, span: _Span, reverse: bool, texts: Iterator[tuple[bytes, str]], changes: int) -> Iterator[Row]:
+        """Yield the rows of a span, decoded in batches that grow: whoever takes little pays for little.
 
-    def _decoded(self, texts: Iterator[tuple[bytes, str]]) -> Iterator[Row]:
-        """Yield the rows of texts, decoded in batches that grow: whoever takes little pays for little."""
-        size = 1
-        while batch := [text for _, text in islice(texts, size)]:
-            yield from self._codec.decode_all(batch)
-            size = min(4 * size, _MOST_DECODED)
+        What is sealed changes under a scan that is open at a barrier: it begins anew behind its last row.
+        """
+        keys: list[bytes] = []
+        size, last, registry = 1, None, self._registry
+        while True:
+            if changes != registry.changes:
+                texts, changes = self._texts(span, reverse, last), registry.changes
+            if not self._may_hide or self._seen.leads:
+                batch = [text for _, text in islice(texts, size)]
+            else:
+                pairs = list(islice(texts, size))
+                keys, batch = [key for key, _ in pairs], [text for _, text in pairs]
+            if not batch:
+                return
+            rows = self._codec.decode_all(batch)
+            yield from self._shown(keys, rows) if keys else rows
+            size, last = min(4 * size, _MOST_DECODED), rows[-1]
 
-    def _texts(self, parts: list[KeyRange], reverse: bool) -> Iterator[tuple[bytes, str]]:
+    def _shown(self, keys: Sequence[bytes], rows: Sequence[Row]) -> list[Row]:
+        """Return those rows that no watermark hides."""
+        hides = self._seen.hides
+        return [row for key, row in zip(keys, rows) if not hides(key, row)]
+
+    def _texts(self, span: _Span, reverse: bool, last: Row | None = None) -> Iterator[tuple[bytes, str]]:
+        """Return an iterator over (key, text) of the rows of a span, or of those that follow a row."""
+        ranges = self._keys.ranges(*span)
+        if last is not None:
+            ranges = self._keys.behind(self.schema.key_of(last), ranges, reverse)
+        parts = [part for found in ranges for part in self._seen.parts(found)[:: -1 if reverse else 1]]
         streams = [self._merged(start, end, reverse) for start, end in parts]
         if not self._keys.is_distributed or len(streams) < 2:
             return chain.from_iterable(streams)
@@ -661,6 +686,7 @@ class StateTable:
         candidates = (pair for part in self._seen.hidden_parts() for pair in self._rows.between(*part))
         hidden = (key for key, text in candidates if self._seen.hides(key, self._codec.decode(text)))
         found = list(islice(hidden, limit))
+        self._registry.note_change()
         self._rows.remove_all(found)
         return len(found)
 

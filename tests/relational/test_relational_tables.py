@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from itertools import islice, product
 from typing import Any
 
 import pytest
@@ -81,6 +82,91 @@ def test_a_scan_goes_on_after_a_chunk_that_failed() -> None:
         table.write_chunk([("+", (501, 0, 0)), ("-", (501, 0, 0)), ("+", (503, 0, 0)), ("-", (9, 9, 9))])
     table.delete_row((998, 0, 0))
     assert [row[0] for row in scan] == list(range(2, 998, 2))
+
+
+# Scans that are open while the rows change ----------------------------------------------------------------------------
+
+ONE_KEY = TableSchema([Column("k", "int64")], ["k"])
+ROUTED_KEY = TableSchema([Column("k", "int64")], ["k"], distribution_key=["k"])
+SUBSETS = [{key for key in range(3) if bits >> key & 1} for bits in range(8)]
+
+
+def change_to(table: StateTable, present: set[int], wanted: set[int]) -> None:
+    table.insert_rows([(key,) for key in wanted - present])
+    for key in present - wanted:
+        table.delete_row((key,))
+
+
+def keys_of(rows: Any) -> list[int]:
+    return [row[0] for row in rows]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("schema", [ONE_KEY, ROUTED_KEY], ids=["plain", "distributed"])
+def test_a_scan_that_is_open_at_a_barrier_goes_on_after_its_last_key(schema: TableSchema, reverse: bool) -> None:
+    table, present, epoch = StateTable(VolatileObjectSpace(), "t", schema), set[int](), 0
+    for sealed, written, later, taken in product(SUBSETS, SUBSETS, SUBSETS, [0, 1]):
+        change_to(table, present, sealed)
+        table.commit(epoch := epoch + 1)
+        change_to(table, sealed, written)
+        scan = table.scan(reverse=reverse)
+        begun = keys_of(islice(scan, taken))
+        change_to(table, written, later)
+        table.commit(epoch := epoch + 1)
+        present = later
+        assert begun == sorted(written, reverse=reverse)[:taken]
+        follow = [key for key in later if not begun or (key < begun[0] if reverse else key > begun[0])]
+        assert keys_of(scan) == (sorted(follow, reverse=reverse) if begun or not taken else [])
+
+
+@pytest.mark.parametrize("key", ["k", "ts"])
+def test_a_scan_that_is_open_at_a_barrier_follows_the_watermark(key: str) -> None:
+    table = StateTable(new_space(), "t", schema_of("k int64", "ts int64", key=[key], watermark_column="ts"))
+    table.insert_rows([(n, n) for n in range(100)])
+    table.commit(1)
+    scan = table.scan()
+    assert next(scan) == (0, 0)
+    table.update_watermark(90)
+    table.commit(2)
+    table.vacuum()
+    assert keys_of(scan) == list(range(90, 100))
+
+
+def test_a_scan_goes_on_where_the_space_is_rolled_back_or_another_handle_commits() -> None:
+    space = new_space()
+    table = StateTable(space, "t", ROUTED_KEY)
+    table.insert_rows([(0,), (2,)])
+    space.checkpoint(epoch=1)
+    table.insert_rows([(1,), (3,)])
+    scan = table.scan()
+    assert next(scan) == (0,)
+    space.rollback()
+    assert keys_of(scan) == [2]
+    scan = table.scan(reverse=True)
+    assert next(scan) == (2,)
+    other = StateTable(space, "t", ROUTED_KEY)
+    other.insert_rows([(1,), (5,)])
+    other.commit(2)
+    assert keys_of(scan) == [1, 0]
+
+
+def test_a_table_of_one_row_is_scanned_once() -> None:
+    table = StateTable(VolatileObjectSpace(), "t", TableSchema([Column("v", "int64")]))
+    table.insert_row((1,))
+    for epoch, reverse in enumerate([False, True], 1):
+        scan = table.scan(reverse=reverse)
+        assert next(scan) == (1,)
+        table.commit(epoch)
+        assert list(scan) == []
+
+
+def test_the_operations_of_an_epoch_are_read_on_after_its_end() -> None:
+    table = filled()
+    table.insert_rows([(3, 33, 333), (4, 44, 444)])
+    found = table.operations()
+    assert next(found) == (Kind.INSERT, None, (3, 33, 333))
+    table.commit(2)
+    assert list(found) == [(Kind.INSERT, None, (4, 44, 444))]
 
 
 # Barriers -------------------------------------------------------------------------------------------------------------
