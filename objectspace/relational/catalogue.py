@@ -14,6 +14,7 @@ from objectspace import ObjectSpace
 from objectspace.relational.errors import SchemaError, SchemaMismatchError
 from objectspace.relational.rows import Layout, RowCodec
 from objectspace.relational.schema import TableSchema
+from objectspace.relational.values import checker
 
 TABLES = "$tables"
 """The name of the dictionary that lists the tables of a space."""
@@ -165,8 +166,11 @@ def _other_default(changed: TableSchema, record: TableRecord) -> str:
     known = {column.id: column for column in record.schema.columns}
     for column in changed.columns:
         is_missing = any(column.id not in layout for layout in record.layouts)
-        if column.id in known and is_missing and repr(column.default) != repr(known[column.id].default):
-            default = known[column.id].default
+        if column.id not in known or not is_missing:
+            continue
+        default = known[column.id].default
+        kept = None if default is None else checker(column.type)(default)  # As the wider type says it.
+        if repr(column.default) != repr(kept):
             return f"rows from before column {column.name!r} was added hold {default!r} in it: its default stays that"
     return ""
 

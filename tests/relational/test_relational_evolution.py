@@ -277,6 +277,36 @@ def test_what_old_rows_hold_in_an_added_column_stays() -> None:
     assert table.get_row((1,)) == (1, "?", None)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "default", "wide"),
+    [
+        ("int32", "float64", 5, 5.0),
+        ("int64", "decimal", 5, Decimal(5)),
+        ("int16", "decimal(9,2)", 5, Decimal(5)),
+        ("float32", "float64", 0.5, 0.5),
+        ("list<int16>", "list<float64>", [1, None], [1.0, None]),
+        ("int32", "float64", None, None),
+    ],
+)
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_a_column_with_a_default_is_widened_with_it(
+    old: str, new: str, default: Any, wide: Any, is_stored: bool
+) -> None:
+    space = VolatileObjectSpace()
+    table = StateTable(space, "t", TableSchema([Column("k", "int64")], ["k"]))
+    table.insert_row((1,))
+    table.commit(1)
+    added = Column("v", old, nullable=True, default=default)
+    schema = StateTable(space, "t", table.schema.with_column(added), evolve=True).schema
+    source = TableSchema([Column("k", "int64"), Column("v", new, nullable=True, default=default)], ["k"])
+    table = StateTable(space, "t", schema.widened("v", new) if is_stored else source, evolve=True)
+    (found,) = table.scan()
+    assert repr(found[1]) == repr(table.schema.check_row((1, wide))[1])
+    other = TableSchema([Column("k", "int64"), Column("v", "string", nullable=True)], ["k"])
+    with pytest.raises(SchemaMismatchError, match="cannot change"):
+        StateTable(space, "t", other, evolve=True)
+
+
 def test_a_default_that_no_row_needs_may_go() -> None:
     space = VolatileObjectSpace()
     StateTable(space, "t", TableSchema([Column("k", "int64"), Column("v", "string", default="?")], ["k"]))
