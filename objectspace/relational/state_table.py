@@ -152,7 +152,7 @@ class StateTable:
         text = self._visible_text(self._encoded(self._checked_key(key)))
         return None if text is None else self._codec.decode(text)
 
-    def get_rows(self, keys: Sequence[Sequence[Any]]) -> list[Row | None]:
+    def get_rows(self, keys: Iterable[Sequence[Any]]) -> list[Row | None]:
         """Return the rows of many whole primary keys, ``None`` where there is none: quicker than one by one.
 
         Raises:
@@ -162,7 +162,7 @@ class StateTable:
         Time: O(keys · log n).
         """
         try:
-            encoded = self._keys.keys(self.schema.check_keys(keys))
+            encoded = self._keys.keys(self.schema.check_keys(list(keys)))
         except RowError as error:
             raise RowError(f"table {self.name!r}: {error}") from None
         if self._may_hide:

@@ -157,6 +157,16 @@ def test_a_row_that_does_not_fit_leaves_nothing() -> None:
     assert list(table.scan()) == []
 
 
+def test_many_keys_are_any_that_can_be_iterated() -> None:
+    table = StateTable(new_space(), "t", SCHEMA)
+    rows = [(1, "x", 1), (2, "x", 2)]
+    table.insert_rows(rows)
+    keys = {row[:2]: row for row in rows}
+    assert table.get_rows(key for key in keys) == table.get_rows(keys) == rows
+    with pytest.raises(RowError, match="table 't': a key is a tuple of values"):
+        table.get_rows("ab")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("consistency", ["strict", "trusted"])
 def test_tables_that_check_take_many_rows_too(consistency: Any) -> None:
     space = new_space()
