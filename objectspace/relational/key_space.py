@@ -9,7 +9,7 @@ from objectspace.relational.bulk import keys_encoder
 from objectspace.relational.errors import RowError
 from objectspace.relational.keys import NOTHING, KeyRange, key_range, next_key
 from objectspace.relational.schema import Row, TableSchema
-from objectspace.relational.vnodes import VNODE_BYTES, VNODES, VnodeBitmap, hasher
+from objectspace.relational.vnodes import LAST_VNODE, VNODE_BYTES, VNODES, VnodeBitmap, hasher
 from objectspace.relational.watermarks import visible_range
 
 Bound = Sequence[Any] | None
@@ -33,7 +33,7 @@ class KeySpace:
         self.is_distributed = bool(names)
         key_names = [name for name, _ in schema.primary_key]
         self._places = tuple(key_names.index(name) for name in names if name is not None)
-        self._vnode: Callable[[Sequence[Any]], int] = _read_vnode
+        self._vnode: Callable[[Sequence[Any]], int] = self._read_vnode
         self.of_row: Callable[[Row], bytes] = self._key_of_row if self.is_distributed else _encoder_of_rows(schema)
         kinds = [schema.columns[place].type for place in schema.key_places]
         self._of_columns = keys_encoder(kinds, [order for _, order in schema.primary_key])
@@ -138,6 +138,16 @@ class KeySpace:
             return [self.owned.require(self._vnode([prefix[p] for p in self._places]), self.table, prefix)]
         return self.owned
 
+    def _read_vnode(self, values: Sequence[Any]) -> int:
+        (vnode,) = values
+        if vnode is None or not 0 <= vnode <= LAST_VNODE:
+            column = self.schema.vnode_column
+            raise RowError(
+                f"table {self.table!r}: the vnode column {column!r} holds {vnode!r}: expected a number from 0 to"
+                f" {LAST_VNODE}"
+            )
+        return int(vnode)
+
     def _key_of_row(self, row: Row) -> bytes:
         return self.key(self.schema.key_of(row))
 
@@ -152,13 +162,6 @@ def _encoder_of_rows(schema: TableSchema) -> Callable[[Row], bytes]:
         return lambda row: b"".join([encode(row[place]) for encode, place in pairs])
     ((only, where),) = pairs
     return lambda row: only(row[where])
-
-
-def _read_vnode(values: Sequence[Any]) -> int:
-    (vnode,) = values
-    if vnode is None or not 0 <= vnode < 2 ** (8 * VNODE_BYTES - 1):
-        raise RowError(f"the vnode column holds {vnode!r}: expected a number from 0")
-    return int(vnode)
 
 
 def _shifted(body: KeyRange, lead: bytes) -> KeyRange:

@@ -50,6 +50,10 @@ class RowStore:
         )
         return found
 
+    def key_from(self, start: bytes) -> bytes | None:
+        """Return the first key from a key on, ``None`` where there is none. Time: O(log n)."""
+        return next(self._rows.irange(start), None)
+
     @property
     def name(self) -> str:
         """What the dictionary is called now: a rollback may have taken a change of its name back."""

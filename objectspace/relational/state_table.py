@@ -26,7 +26,7 @@ from objectspace.relational.row_store import RowStore
 from objectspace.relational.schema import Row, TableSchema
 from objectspace.relational.values import BadValue, checker
 from objectspace.relational.visibility import Visibility
-from objectspace.relational.vnodes import VnodeBitmap, cache_is_stale
+from objectspace.relational.vnodes import VnodeBitmap, cache_is_stale, used_bits
 
 CLEAN_ROWS = 1024
 """How many rows below the watermark a commit removes, beside twice as many as it writes; the rest waits, hidden."""
@@ -57,7 +57,8 @@ class StateTable:
         schema: its schema; may be left out for a table that exists.
         consistency: ``"strict"`` checks every operation against memory and storage, at the call; ``"trusted"`` relies
             on the caller to be consistent; ``"blind"`` overwrites.
-        vnodes: of a distributed table, the vnodes that this instance owns; all by default.
+        vnodes: of a distributed table, the vnodes that this instance owns; all by default: where a column names them,
+            those below 256 and those that are in use.
         evolve: whether a stored table takes ``schema`` over where it is another one.
 
     Raises:
@@ -93,6 +94,7 @@ class StateTable:
         self._codec = self._record.codec()
         self._rows = RowStore(space, name)
         self._keys = _key_space(name, self._record.schema, owned)
+        self._owns_all = owned is None
         self._memtable = memtable
         self._waiting: list[Row] = []
         self._is_strict = consistency == "strict"
@@ -101,7 +103,8 @@ class StateTable:
         self._key_of = self._keys.of_row
         self.late_rows = 0
         self._epoch = _last_epoch(space)
-        self._seen = Visibility(self._keys, self._stored_watermarks())
+        self._seen = Visibility(self._keys)
+        self._read_watermarks()
         self._note_schema()
         self._registry.add(self)
 
@@ -162,9 +165,10 @@ class StateTable:
         Time: O(keys · log n).
         """
         try:
-            encoded = self._keys.keys(self.schema.check_keys(list(keys)))
+            checked = self.schema.check_keys(list(keys))
         except RowError as error:
             raise RowError(f"table {self.name!r}: {error}") from None
+        encoded = self._keys.keys(checked)
         if self._may_hide:
             texts = list(map(self._visible_text, encoded))
         elif self._buffer:
@@ -469,7 +473,7 @@ class StateTable:
                 " commit"
             )
         previous, current = self._keys.owned, VnodeBitmap(vnodes)
-        self._keys.owned = current
+        self._keys.owned, self._owns_all = current, False
         self._registry.note_change()
         if not current <= previous:
             self._pending = None
@@ -497,7 +501,7 @@ class StateTable:
             self._key_of = self._keys.of_row
             self._seen = Visibility(self._keys)
             self._note_schema()
-        self._seen.read(self._stored_watermarks())
+        self._read_watermarks()
 
     def _note_schema(self) -> None:
         """Note what the schema says of how rows are written and read."""
@@ -672,6 +676,13 @@ class StateTable:
         if self.schema.watermark_column is None or WATERMARKS not in self._space:
             return None
         return self._space.get_dictionary(WATERMARKS).get(self._rows.name)
+
+    def _read_watermarks(self) -> None:
+        """Take over the watermarks as they are stored; and where all vnodes are owned, those that are in use."""
+        stored = self._stored_watermarks()
+        if self._owns_all and self.schema.vnode_column is not None:
+            self._keys.owned = VnodeBitmap.from_bits(used_bits(self._rows.key_from, stored or []))
+        self._seen.read(stored)
 
     def _raise_watermark(self, epoch: int) -> None:
         if self._pending is not None:

@@ -22,7 +22,7 @@ from objectspace.relational.memtable import Kind, Operation
 from objectspace.relational.row_store import key_of, slot_of, text_of, texts_of
 from objectspace.relational.schema import Row, TableSchema
 from objectspace.relational.visibility import Visibility
-from objectspace.relational.vnodes import VNODE_BYTES, VNODES, VnodeBitmap
+from objectspace.relational.vnodes import VnodeBitmap, used_bits
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
@@ -267,17 +267,12 @@ class _View:
 
     def _vnodes(self, watermarks: list[Any]) -> VnodeBitmap:
         """Return the vnodes of a table that says its own: the usual ones, and those that it has used beside them."""
-        bits = VnodeBitmap(range(VNODES)).bits
-        for used, _ in watermarks:
-            bits |= int(used, 16)
-        following = VNODES
-        while True:
-            lead = slot_of(following.to_bytes(VNODE_BYTES, "big"))
-            item = next(self.reader.items(self.object_id, lead, page_rows=1), None)
-            if item is None:
-                return _AnyVnode.from_bits(bits)
-            vnode = int.from_bytes(key_of(item.slot)[:VNODE_BYTES], "big")
-            bits, following = bits | 1 << vnode, vnode + 1
+
+        def _key_from(start: bytes) -> bytes | None:
+            item = next(self.reader.items(self.object_id, slot_of(start), page_rows=1), None)
+            return None if item is None else key_of(item.slot)
+
+        return _AnyVnode.from_bits(used_bits(_key_from, watermarks))
 
     def row(self, values: Row) -> Row | None:
         """Return the row of a key."""

@@ -12,7 +12,8 @@ import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import Any
+from operator import index
+from typing import Any, SupportsIndex
 
 from objectspace.relational.errors import SchemaError, VnodeNotOwnedError
 from objectspace.relational.keys import fixed_form
@@ -23,6 +24,9 @@ VNODES = 256
 
 VNODE_BYTES = 2
 """The bytes of the vnode at the beginning of a key, big-endian."""
+
+LAST_VNODE = 2 ** (8 * VNODE_BYTES - 1) - 1
+"""The greatest vnode that a vnode column may name."""
 
 _SEED = 42
 _MASK = 2**64 - 1
@@ -38,10 +42,12 @@ class VnodeBitmap:
 
     def __init__(self, vnodes: Iterable[int] = ()) -> None:
         self.bits = 0
+        if isinstance(vnodes, str | bytes) or not isinstance(vnodes, Iterable):
+            raise ValueError(f"vnodes are whole numbers, such as range(64): found {vnodes!r:.80}")
         for vnode in vnodes:
-            if not 0 <= vnode < 2 ** (8 * VNODE_BYTES - 1):
-                raise ValueError(f"a vnode is 0 to {2 ** (8 * VNODE_BYTES - 1) - 1}: found {vnode}")
-            self.bits |= 1 << vnode
+            if not isinstance(vnode, SupportsIndex) or not 0 <= index(vnode) <= LAST_VNODE:
+                raise ValueError(f"a vnode is 0 to {LAST_VNODE}: found {vnode!r:.80}")
+            self.bits |= 1 << index(vnode)
 
     @classmethod
     def from_bits(cls, bits: int) -> VnodeBitmap:
@@ -84,6 +90,25 @@ class VnodeBitmap:
                 " it to the owner, or move the vnode with update_vnodes() after a commit"
             )
         return vnode
+
+
+def used_bits(key_from: Callable[[bytes], bytes | None], watermarks: Iterable[Any]) -> int:
+    """Return the bits of the vnodes of a table whose rows name them: the usual ones, and those in use beside them.
+
+    Args:
+        key_from: returns the first key of a row from another key on, ``None`` where there is none.
+        watermarks: the watermarks of the table as they are stored.
+
+    Time: O(vnodes in use beside the usual ones · log n).
+    """
+    bits = (1 << VNODES) - 1
+    for used, _ in watermarks:
+        bits |= int(used, 16)
+    following = VNODES
+    while (key := key_from(following.to_bytes(VNODE_BYTES, "big"))) is not None:
+        vnode = int.from_bytes(key[:VNODE_BYTES], "big")
+        bits, following = bits | 1 << vnode, vnode + 1
+    return bits
 
 
 def cache_is_stale(previous: VnodeBitmap, current: VnodeBitmap) -> bool:

@@ -270,6 +270,41 @@ def test_a_storage_table_reads_every_vnode_that_a_column_names() -> None:
     assert [change.old for change in stored.changes(2, 2)] == [(300, 1), (300, 2)]
 
 
+def test_a_state_table_that_owns_all_has_every_vnode_that_rows_lie_in() -> None:
+    space = new_space()
+    schema = schema_of("n int32", "a int64", key=["n", "a"], vnode_column="n", watermark_column="a")
+    rows = [(n, 5) for n in (5, 255, 256, 300, 32_767)]
+    StateTable(space, "t", schema, vnodes=range(32_768)).insert_rows(rows)
+    space.checkpoint(epoch=1)
+    table = StateTable(space, "t")
+    assert (list(table.scan()), table.get_row((300, 5))) == (rows, (300, 5))
+    table.delete_row((300, 5))
+    table.update_watermark(5)
+    space.checkpoint(epoch=2)
+    table = StateTable(space, "t")
+    assert list(table.scan()) == list(StorageTable(space, "t").scan()) == [row for row in rows if row[0] != 300]
+    space.rollback(epoch=1)
+    assert list(table.scan()) == rows
+    with pytest.raises(VnodeNotOwnedError, match="vnode 301, and this instance owns vnodes 0-256, 300, 32767"):
+        table.insert_row((301, 9))
+
+
+def test_a_vnode_column_out_of_its_limits_is_refused_by_table() -> None:
+    schema = schema_of("n int32", key=["n"], vnode_column="n")
+    table = StateTable(new_space(), "t", schema)
+    for vnode in (32_768, -1, None):
+        with pytest.raises(RowError, match=f"table 't': the vnode column 'n' holds {vnode}: expected .* 0 to 32767"):
+            table.insert_row((vnode,))
+        with pytest.raises(RowError, match=f"^table 't': the vnode column 'n' holds {vnode}"):
+            table.get_rows([(vnode,)])
+
+
+@pytest.mark.parametrize("vnodes", ["ab", 5, b"ab", ["a"], [1.5], [32_768]])
+def test_vnodes_of_something_else_are_refused_in_words(vnodes: Any) -> None:
+    with pytest.raises(ValueError, match="found"):
+        StateTable(new_space(), "t", ROUTED, vnodes=vnodes)
+
+
 @given(
     st.lists(st.tuples(st.integers(1, 9), st.sets(st.integers(0, 5)), st.integers(0, 99))),
     st.integers(0, 5),
