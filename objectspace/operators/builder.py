@@ -126,6 +126,19 @@ class Pipeline:
         check_name(name)
         self.results[name], self.columns[name] = stream.node, stream.columns
 
+    def materialized(self, name: str) -> Node:
+        """Return what is materialised under a name.
+
+        Raises:
+            SchemaError: nothing is.
+        """
+        kept = {one: node for one, node in self.results.items() if node.label == "Materialize"}
+        if name not in kept:
+            none = "this pipeline has no such result: build it as it ran, with its sources and materialize(name)"
+            there = f"there is {', '.join(kept)}" if kept else none
+            raise SchemaError(f"nothing is materialised as {name!r}: {there}")
+        return kept[name]
+
 
 class Stream:
     """The changes of rows on their way through a pipeline; each method returns another stream.

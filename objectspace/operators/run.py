@@ -147,6 +147,9 @@ class LocalRun:
         Args:
             name: its name.
             hidden: whether to return hidden columns too.
+
+        Raises:
+            SchemaError: nothing is materialised under the name.
         """
         operator, node = self._result(name), self.pipeline.results[name]
         places = [
@@ -250,11 +253,8 @@ class LocalRun:
             graph.push(self.pipeline.sources[name], chunk)
 
     def _result(self, name: str) -> Materialize:
-        node = self.pipeline.results.get(name)
-        operator = None if node is None else self._graph.operators.get(node)
-        if not isinstance(operator, Materialize):
-            known = [one for one, each in self.pipeline.results.items() if each.label == "Materialize"]
-            raise RelationalError(f"nothing is materialised as {name!r}: there is {', '.join(known) or 'nothing'}")
+        operator = self._graph.operators[self.pipeline.materialized(name)]
+        assert isinstance(operator, Materialize)
         return operator
 
 

@@ -333,17 +333,17 @@ class Pipeline(Builder):
     def rows(self, name: str, epoch: int | None = None) -> list[tuple[Any, ...]]:
         """Return the rows of a materialised result, read without Spark, shard by shard in the order of the key.
 
+        So the rows of a top-n do not come in the order of its ranks: sort them.
+
         Args:
             name: its name.
             epoch: the epoch, the newest by default.
 
         Raises:
-            SchemaError: nothing is materialised under the name.
+            SchemaError: nothing is materialised under the name in this pipeline, which is to be built as it ran.
             UnknownCheckpointError: the epoch has not been published.
         """
-        if name not in self.results or self.results[name].label != "Materialize":
-            kept = [one for one, node in self.results.items() if node.label == "Materialize"]
-            raise SchemaError(f"nothing is materialised as {name!r}: there is {', '.join(kept) or 'nothing'}")
+        self.materialized(name)
         found: list[tuple[Any, ...]] = []
         # All shards as of one epoch, whatever a query publishes meanwhile.
         plan = self.operator_plan(name, epoch)

@@ -479,8 +479,14 @@ def test_two_names_of_a_kind_are_refused() -> None:
         Pipeline().explain()
     with pytest.raises(SchemaError, match="without '/'"):
         Pipeline().source("a/b", FLIGHTS)
-    with pytest.raises(RelationalError, match="nothing is materialised as 'x': there is delays"):
+    with pytest.raises(RelationalError, match=r"nothing is materialised as 'x': there is delays$"):
         pipeline.run_local([]).rows("x")
+    without = Pipeline()
+    flights(without).sink("log")
+    with pytest.raises(
+        SchemaError, match="materialised as 'log': this pipeline has no such result: build it as it ran"
+    ):
+        without.run_local([]).rows("log")
 
 
 class Doubled(Operator):

@@ -179,6 +179,8 @@ def test_what_cannot_run_is_refused_in_words(spark: SparkSession, tmp_path: Path
         plain.group_by("op").agg(n=count()).materialize("counts")
         operations.run_epoch(spark.createDataFrame([("+", 1, "A", "X", 0)], FLIGHT), 0)
     driver("carrier").run_epoch(spark.createDataFrame([("+", 1, "A", "X", 0)], FLIGHT), 0)
+    with pytest.raises(SchemaError, match="as 'counts': this pipeline has no such result: build it as it ran"):
+        Pipeline(tmp_path / "space", SHARDS, cache=tmp_path / "cache").rows("counts")
     with pytest.raises(PipelineChangedError, match="start at another location"):
         driver("origin").run_epoch(spark.createDataFrame([("+", 2, "A", "X", 0)], FLIGHT), 1)
 
