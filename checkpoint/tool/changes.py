@@ -29,7 +29,7 @@ from checkpoint.tool.command import (
     require_replaceable,
     takes_source,
 )
-from checkpoint.tool.content import TABLES, State
+from checkpoint.tool.content import TABLES, State, absence
 from checkpoint.tool.described import Described, Describer, sign_of
 from checkpoint.tool.patch import BEGINNING, changes_of, lines_of
 from checkpoint.tool.source import EMPTY, Source, find, find_epoch, names_checkpoint, reader_at
@@ -159,20 +159,15 @@ def _require_known(source: Source, points: tuple[str | None, str | None], name: 
     """Refuse a name that no object has in either state.
 
     Raises:
-        CheckpointError: there is none; the nearest is suggested.
+        CheckpointError: there is none; those that may be meant are named.
     """
-    missing: CheckpointError | None = None
+    known: set[str] = set()
     for part in source.parts(*points):
-        for reader in part.readers:
-            state = State(reader)
+        for state in map(State, part.readers):
             if name in state:
                 return
-            try:
-                state.find(name)
-            except CheckpointError as error:
-                missing = error
-    if missing is not None:
-        raise missing
+            known |= state.names()
+    raise absence(name, known)
 
 
 def _write_patch(changes: Iterator[Change], path: Path) -> int:
@@ -304,11 +299,11 @@ def _of_objects(changes: Iterator[Change], names: tuple[str, ...], before: State
     """Return the changes of some objects, of all where none is named.
 
     Raises:
-        CheckpointError: there is no such object; the nearest is suggested.
+        CheckpointError: there is no such object; those that may be meant are named.
     """
     for name in names:
         if name not in before and name not in after:
-            after.find(name)
+            raise absence(name, before.names() | after.names())
     return _whole(changes, names, Describer(before, after))
 
 

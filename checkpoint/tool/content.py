@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from heapq import merge
@@ -55,6 +55,19 @@ class Entry:
     slot: Slot
 
 
+def absence(name: str, known: Collection[str]) -> CheckpointError:
+    """Return the error that says that there is no object of a name, and which may be meant.
+
+    Args:
+        name: the name.
+        known: the names that there are: what an operator keeps under its own name is called by the end of one.
+    """
+    ends = tuple(f"/{name}{role}" for role in ("", "/table", "/$output"))
+    near = sorted(one for one in known if f"/{one}".endswith(ends)) or get_close_matches(name, sorted(known), 1)
+    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "see `checkpoint ls`"
+    return CheckpointError(f"there is no object {name!r}: {hint}")
+
+
 class State:
     """The objects of a store at one checkpoint, by name.
 
@@ -75,14 +88,16 @@ class State:
         """Return the index row of an object.
 
         Raises:
-            CheckpointError: there is no object of this name; the nearest one is suggested.
+            CheckpointError: there is no object of this name; those that may be meant are named.
         """
         if name in self.index:
             return self.index[name]
-        tables = [known for table in self._partitions for known in (table, "".join(key_values.split(table)))]
-        near = get_close_matches(name, [*self.index, *tables], 1)
-        hint = f"did you mean {near[0]!r}?" if near else "see `checkpoint ls`"
-        raise CheckpointError(f"there is no object {name!r}: {hint}")
+        raise absence(name, self.names())
+
+    def names(self) -> set[str]:
+        """Return the names by which an object may be called."""
+        tables = {known for table in self._partitions for known in (table, "".join(key_values.split(table)))}
+        return tables.union(self.index)
 
     def columns(self, name: str) -> list[dict[str, Any]] | None:
         """Return the columns of a relational table; ``None`` for any other object."""

@@ -89,16 +89,18 @@ def _deletions(chain: Chain, epoch: int, names: Sequence[str]) -> dict[tuple[str
     """
     runs: dict[tuple[str, int], Run] = {}
     found: set[str] = set()
+    known: set[str] = set()
     shards = range(chain.shards_at(epoch))
     for operator, shard in [(operator, shard) for operator in chain.manifest(epoch).lineage for shard in shards]:
         if names and (steps := chain.lineage(operator, shard, epoch)):
             with _copy_of(chain, steps) as store:
-                others, known = selection(State(store.reader()), names)
-            found |= known
+                state = State(store.reader())
+                others, chosen = selection(state, names)
+            found, known = found | chosen, known | state.names()
             if not others.is_empty():
                 others.sort()
                 runs[operator, shard] = others
-    require_found(names, found)
+    require_found(names, found, known)
     return runs
 
 
@@ -138,6 +140,7 @@ def restore_space(
     lineage = {operator: [0] * count for operator, _ in shards}
     runs: list[AcceptedRun] = []
     found: set[str] = set()
+    known: set[str] = set()
     objects = 0
     with _founded(target) as location:
         for done, (operator, shard) in enumerate(shards):
@@ -146,15 +149,16 @@ def restore_space(
             if not steps:
                 continue
             with _copy_of(chain, steps) as store:
-                others, known = selection(State(store.reader()), names)
-                found |= known
+                state = State(store.reader())
+                others, chosen = selection(state, names)
+                found, known = found | chosen, known | state.names()
                 if not others.is_empty():
                     store.append(others)
                 reader = store.reader()
                 objects += len(reader.index())
                 runs.append(write_pages(location, reader.image_pages(), operator, shard, epoch))
             lineage[operator][shard] = epoch
-        require_found(names, found)
+        require_found(names, found, known)
         if not runs and not may_be_empty:
             raise CheckpointError(f"{chain.location.url} holds nothing at epoch {epoch}: choose a later one")
         space = SpaceFile(str(uuid4()), count)

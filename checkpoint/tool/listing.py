@@ -12,7 +12,7 @@ import click
 from checkpoint.errors import CheckpointError
 from checkpoint.tool import printing
 from checkpoint.tool.command import cli, json_option, takes_source
-from checkpoint.tool.content import State
+from checkpoint.tool.content import State, absence
 from checkpoint.tool.sizes import Owned, Sizes, dirty_slots
 from checkpoint.tool.source import Part, Source, find_epoch
 
@@ -158,37 +158,42 @@ def parts_with(source: Source, name: str, *points: str | None) -> Iterator[tuple
     """Yield each store that has an object, with its state at the last of some checkpoints.
 
     Raises:
-        CheckpointError: none has it, or several operators of a space do.
+        CheckpointError: none has it.
     """
-    _require_one_operator(source, name, *points)
     is_there = False
-    missing: CheckpointError | None = None
+    known: set[str] | None = None
     for part in source.parts(*points):
         state = State(part.readers[-1])
         if name in state:
             is_there = True
             yield part, state
-        else:
-            missing = missing or _absence(state, name)
+        elif not is_there:
+            known = state.names().union(known or ())
+    if not is_there and known is not None:
+        raise absence(name, known)
     if not is_there:
-        raise missing or CheckpointError(f"there is no object {name!r}: {source.path} has no epoch yet")
+        raise CheckpointError(f"there is no object {name!r}: {source.path} has no epoch yet")
 
 
-def _require_one_operator(source: Source, name: str, *points: str | None) -> None:
-    """Refuse an object that several operators have, before anything of it is shown."""
+def require_one_operator(source: Source, name: str, *points: str | None) -> int | None:
+    """Refuse an object that several operators have, before anything of it is shown.
+
+    Returns:
+        How many elements it has in all shards, where all had to be looked at; else None.
+
+    Raises:
+        CheckpointError: several operators of a space have it.
+    """
     newest = source.chain.newest if source.is_location and source.operator is None else None
     if newest is None or len(newest.lineage) < 2:
-        return
-    operators = {str(part.operator) for part in source.parts(*points) if name in State(part.readers[-1])}
-    if len(operators) > 1:
+        return None
+    lengths = Counter[str]()
+    for part in source.parts(*points):
+        state = State(part.readers[-1])
+        if name in state:
+            lengths[str(part.operator)] += state.length(name)
+    if len(lengths) > 1:
         raise CheckpointError(
-            f"operators {', '.join(sorted(operators))} have an object {name!r}: name one with --operator"
+            f"operators {', '.join(sorted(lengths))} have an object {name!r}: name one with --operator"
         )
-
-
-def _absence(state: State, name: str) -> CheckpointError:
-    try:
-        state.find(name)
-    except CheckpointError as error:
-        return error
-    raise AssertionError(name)
+    return lengths.total()

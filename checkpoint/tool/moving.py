@@ -71,7 +71,7 @@ def _restore_store(source: Source, target: str, checkpoint: str | None, names: t
     with source.open() as store, printing.progress("copying") as show:
         epoch = epoch_of(store, checkpoint)
         state = State(store.reader(epoch=epoch))
-        require_found(names, {name for name in names if name in state}, state)
+        require_found(names, {name for name in names if name in state}, state.names())
         store.fork(target, epoch, show)
     return epoch, _reduce(target, names)
 
@@ -83,7 +83,7 @@ def _restore_shard(source: Source, target: str, checkpoint: str | None, names: t
         raise CheckpointError(f"{source.path} {what}")
     for part in source.parts(checkpoint):
         state = State(part.readers[0])
-        require_found(names, {name for name in names if name in state}, state)
+        require_found(names, {name for name in names if name in state}, state.names())
         if part.readers[0].newest == 0:
             raise CheckpointError(f"{part.operator}/{part.shard} holds nothing at epoch {epoch}: choose a later one")
         origin = f"{source.path} ({part.operator}/{part.shard})"
@@ -163,7 +163,7 @@ def fork(source: Source, target: str, checkpoint: str | None, names: tuple[str, 
     with source.open() as store, printing.progress("copying") as show:
         epoch = epoch_of(store, checkpoint)
         state = State(store.reader(epoch=epoch))
-        require_found(names, {name for name in names if name in state}, state)
+        require_found(names, {name for name in names if name in state}, state.names())
         store.fork(target, epoch, show)
     if names:
         _reduce(target, names, has_history=True)

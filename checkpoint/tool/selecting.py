@@ -9,10 +9,9 @@ from collections.abc import Collection, Sequence
 
 import orjson
 
-from checkpoint.errors import CheckpointError
 from checkpoint.run import CheckpointKind, Run
 from checkpoint.tool import key_values
-from checkpoint.tool.content import TABLES, State
+from checkpoint.tool.content import TABLES, State, absence
 
 
 def selection(state: State, names: Sequence[str]) -> tuple[Run, set[str]]:
@@ -47,17 +46,20 @@ def selection(state: State, names: Sequence[str]) -> tuple[Run, set[str]]:
     return run, known
 
 
-def require_found(names: Sequence[str], found: Collection[str], state: State | None = None) -> None:
+def require_found(names: Sequence[str], found: Collection[str], known: Collection[str]) -> None:
     """Refuse names that no store has.
 
+    Args:
+        names: the names.
+        found: those of them that there are.
+        known: all names that there are.
+
     Raises:
-        CheckpointError: there is one; the nearest is suggested.
+        CheckpointError: there is none of a name; those that may be meant are named.
     """
     for name in names:
         if name not in found:
-            if state is not None:
-                state.find(name)
-            raise CheckpointError(f"there is no object {name!r}: see `checkpoint ls`")
+            raise absence(name, known)
 
 
 def _trim(run: Run, state: State, name: str, keys: Collection[str]) -> None:

@@ -22,7 +22,7 @@ from checkpoint.tool import printing
 from checkpoint.tool.command import cli, json_option, name_argument, takes_source
 from checkpoint.tool.content import SEQUENCES, Entry, State
 from checkpoint.tool.filters import condition
-from checkpoint.tool.listing import parts_with
+from checkpoint.tool.listing import parts_with, require_one_operator
 from checkpoint.tool.raw import BYTES_TAG, is_raw, slot_of
 from checkpoint.tool.source import Part, Source, query
 
@@ -103,8 +103,8 @@ class Contents:
         lower: the least index or key.
         upper: the greatest one.
 
-    ``length`` is how many entries the shards have that were read so far, ``is_counted`` whether these were all, and
-    ``given`` how many rows were asked for.
+    ``length`` is how many entries the shards have, ``is_counted`` whether those of all are in it and not only of the
+    ones that were read so far, and ``given`` how many rows were asked for.
 
     Raises:
         CheckpointError: there is no such object or column.
@@ -121,14 +121,15 @@ class Contents:
     ) -> None:
         self.name = name
         self._bounds = lower, upper
+        total = require_one_operator(source, name, point)
         self._parts = parts_with(source, name, point)
         part, state = next(self._parts)
         self._first = part, state
         self.columns = state.columns(name)
         self.is_table = state.is_table(name)
         self.kind = state.kind_of(name)
-        self.length = state.length(name)
-        self.is_counted = not part.title
+        self.is_counted = total is not None or not part.title
+        self.length = state.length(name) if total is None else total
         self._with_shard = bool(part.title) and not self.is_table
         self._own_header = state.header(name)
         self.header = ["operator", "shard", *self._own_header] if self._with_shard else self._own_header
@@ -145,7 +146,8 @@ class Contents:
         part, state = self._first
         yield from self._rows_of(part, state)
         for part, state in self._parts:
-            self.length += state.length(self.name)
+            if not self.is_counted:
+                self.length += state.length(self.name)
             yield from self._rows_of(part, state)
         self.is_counted = True
 
@@ -297,6 +299,7 @@ class Blamed:
 
 
 def _require_known(source: Source, name: str, key: str | None) -> None:
+    require_one_operator(source, name, None)
     for _ in parts_with(source, name, None):
         break
     if key is not None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint import CheckpointKind, RunWriter
+from checkpoint import CheckpointKind, Run, RunWriter
 from checkpoint.chain import Chain, EpochPlan, SourcePosition, location_at, open_cache, save_run, write_image
 from checkpoint.tool.report import collect
 from checkpoint.tool.source import Source
@@ -415,14 +415,59 @@ def test_children_of_a_tree_are_counted_over_all_shards(tool: Tool, stock: Path)
     assert (len(listed["owned"]), listed["more"]) == (1, 1)
 
 
-def test_an_object_of_several_operators_is_refused_before_anything_is_shown(tool: Tool, tmp_path: Path) -> None:
-    chain = Chain.open_or_create(location_at(tmp_path / "space"), 1)
-    plan = chain.begin(SourcePosition("q", 0), ["alpha", "beta"], cache=str(tmp_path / "cache"))
+def space_of(folder: Path, operators: dict[str, str], shards: int = 1) -> Path:
+    """Return a space whose operators have a dictionary of twenty entries in each shard, by the names of these."""
+    chain = Chain.open_or_create(location_at(folder / "space"), shards)
+    plan = chain.begin(SourcePosition("q", 0), list(operators), cache=str(folder / "cache"))
     assert plan is not None
-    full = run_of({f"k{number}": number for number in range(20)}, CheckpointKind.FULL)
-    chain.publish(plan, {name: [save_run(each, 0, full)] for name, each in plan.operators.items()})
+    items = [(1, f"k{number}", str(number), None) for number in range(20)]
+    full = {
+        one: Run(CheckpointKind.FULL, [(1, name, "Dictionary", None)], [], items) for one, name in operators.items()
+    }
+    saved = {one: [save_run(plan.operators[one], shard, full[one]) for shard in range(shards)] for one in operators}
+    chain.publish(plan, saved)
+    return folder / "space"
+
+
+def test_an_object_of_several_operators_is_refused_before_anything_is_shown(tool: Tool, tmp_path: Path) -> None:
+    space = space_of(tmp_path, {"alpha": "counts", "beta": "counts"})
     for limit in (0, 3):
-        found = tool("show", tmp_path / "space", "counts", "-n", limit)
+        found = tool("show", space, "counts", "-n", limit)
         assert (found.exit_code, found.stdout) == (2, "")
         assert "operators alpha, beta have an object 'counts': name one with --operator" in found.stderr
-    assert tool("show", tmp_path / "space", "counts", "--operator", "beta").exit_code == 0
+    assert tool("show", space, "counts", "--operator", "beta").exit_code == 0
+
+
+def test_where_all_shards_were_looked_at_the_count_is_that_of_all(tool: Tool, tmp_path: Path) -> None:
+    space = space_of(tmp_path, {"alpha": "counts", "beta": "others"}, shards=2)
+    for limit in (0, 3):
+        assert tool("show", space, "counts", "-n", limit).output.startswith("counts = Dictionary of 40\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("worst", "'worst/table'"),
+        ("longest", "'longest/longest'"),
+        ("given", "'trouble/given/$output'"),
+        ("late", "'a/late' or 'b/late'"),
+        ("wrost/table", "'worst/table'"),
+    ],
+)
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(("show", "{}"), ("blame", "{}"), ("diff", "0", "1", "{}"), ("export", "{}", "new.csv")),
+        *(("restore", "new", "--object", "{}"), ("fork", "new", "--object", "{}")),
+    ],
+    ids=" ".join,
+)
+def test_a_name_without_its_operator_is_answered_with_whole_ones(
+    tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], name: str, meant: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    stored = ("a/late", "b/late", "longest/longest", "trouble/given/$output", "worst/table")
+    space = space_of(tmp_path, {f"o{number}": one for number, one in enumerate(stored)})
+    first, *rest = (argument.replace("{}", name) for argument in command)
+    found = tool(first, space, *rest)
+    assert (found.exit_code, found.stderr) == (2, f"error: there is no object {name!r}: did you mean {meant}?\n")
