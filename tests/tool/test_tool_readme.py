@@ -76,6 +76,13 @@ def test_forks_and_rollbacks_are_drawn(tmp_path: Path, shell: dict[str, str], mo
     assert TIMES.sub("T", replayed(block, tmp_path, shell)) == TIMES.sub("T", block)
 
 
+def test_it_is_said_when_a_key_changed(tmp_path: Path, shell: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(program(PAGE, "stock.db"), {})
+    block = transcript(PAGE, "## When a key changed")
+    assert replayed(block, tmp_path, shell) == block
+
+
 def test_other_tools_read_a_store(tmp_path: Path, shell: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     exec(program(PAGE, "what-if.db"), {})
