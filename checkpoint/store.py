@@ -7,7 +7,7 @@ import sqlite3
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -558,12 +558,15 @@ class CheckpointStore:
         column, wanted = ("epoch", epoch) if number is None else ("number", number)
         if not isinstance(wanted, int) or isinstance(wanted, bool):
             raise EpochTypeError(f"{column} is {wanted!r}: expected an int")
-        with suppress(CorruptStoreError):
-            for clause, given in ((f"WHERE {column} = ?", (wanted,)), ("ORDER BY number", ())):
-                # The one that is meant may say otherwise by now, and one that says so may not be meant.
-                found = (one for one in read_records(self._session, clause, given) if getattr(one, column) == wanted)
-                if record := next(found, None):
-                    return record
+        for clause, given in ((f"WHERE {column} = ?", (wanted,)), ("ORDER BY number", ())):
+            # The one that is meant may say otherwise by now, and one that says so may not be meant.
+            found = (one for one in read_records(self._session, clause, given) if getattr(one, column) == wanted)
+            if record := next(found, None):
+                return record
+        raise UnknownCheckpointError(f"{self.path} has no {self._absence(number, wanted)}")
+
+    def _absence(self, number: int | None, wanted: int) -> str:
+        """Return which checkpoint there is not, and which there are."""
         first, last, count, *numbers = self._session.row(
             "SELECT min(epoch), max(epoch), count(*), min(number), max(number) FROM checkpoint"
         )
@@ -573,7 +576,7 @@ class CheckpointStore:
         if first is not None and number is not None:
             span = f"it has {numbers[0]} to {numbers[1]}, of the epochs {first} to {last}"
         what = f"epoch {wanted}" if number is None else f"checkpoint {wanted}"
-        raise UnknownCheckpointError(f"{self.path} has no {what}: {span}")
+        return f"{what}: {span}"
 
     def _reader_of(self, state: int | Reader | None, epoch: int | None) -> Reader:
         if isinstance(state, Reader):

@@ -199,6 +199,18 @@ def test_the_epoch_that_was_written_counts(wrong: str, sound: Path, tmp_path: Pa
         assert store.verify() == len(expected)
 
 
+@pytest.mark.parametrize("named", [{"number": EPOCHS - 1}, {"epoch": 10 * (EPOCHS - 1)}, {"epoch": 7}], ids=str)
+def test_a_damaged_record_is_not_reported_as_a_checkpoint_that_is_not_there(
+    named: dict[str, int], sound: Path, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copy(sound, tmp_path / "copy.db"))
+    edit(copy, f"UPDATE checkpoint SET epoch = 'x', time = 'long ago' WHERE number = {EPOCHS - 1}")
+    with quick_store(copy) as store:
+        with pytest.raises(CorruptStoreError, match="the table of checkpoints is damaged"):
+            store.reader(**named)
+        assert store.reader(epoch=10 * (EPOCHS - 2)).newest == EPOCHS - 2
+
+
 @pytest.mark.parametrize(
     "damage",
     [
