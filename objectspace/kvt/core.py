@@ -9,7 +9,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any, Generic, NoReturn, TypeVar
 
-from objectspace import ObjectSpace, PersistedObjectSpace, SpacePart
+from objectspace import ObjectSpace
 from objectspace.kvt import addressing
 from objectspace.kvt.catalogue import CREATED, FIRST, PARTITIONS, SEALED, Catalogue, Entry, identity, partition_name
 from objectspace.kvt.entries import Insert, K, Modification, Put, Remove, TableEntry, TableKey, V
@@ -25,7 +25,7 @@ from objectspace.kvt.errors import (
 from objectspace.kvt.iteration import READ_AHEAD, Found, IteratorState, PageIterator
 from objectspace.kvt.partition import Change, Partition, Row, Stored, pack, unpack
 from objectspace.kvt.serializers import BYTES, Serializer, to_bytes
-from objectspace.kvt.shared import Floor, shared_of
+from objectspace.kvt.shared import Floor, require_persisted, shared_of
 from objectspace.kvt.versions import KeyVersion, clock_floor, new_version
 
 D = TypeVar("D")
@@ -50,10 +50,8 @@ class TableCore(Generic[K, V]):
         autocommit: bool = False,
         floor: Floor = clock_floor,
     ) -> None:
-        if autocommit and isinstance(space, SpacePart):
-            space.checkpoint()  # It says why not.
-        if autocommit and not isinstance(space, PersistedObjectSpace):
-            raise ValueError("autocommit=True needs a PersistedObjectSpace: a volatile one stores nothing")
+        if autocommit:
+            require_persisted(space)
         self._space, self._path, self._floor, self._autocommit = space, path, floor, autocommit
         self._keys, self._values = key_serializer, value_serializer
         self._shared = shared_of(space)

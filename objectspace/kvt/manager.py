@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast, overload
 
-from objectspace import CheckpointKind, ObjectSpace, PersistedObjectSpace, Receipt, SpacePart
+from objectspace import CheckpointKind, ObjectSpace, Receipt, SpacePart
 from objectspace.kvt.catalogue import (
     CREATED,
     FIRST,
@@ -19,7 +19,7 @@ from objectspace.kvt.catalogue import (
 from objectspace.kvt.entries import K, KeyValueTableConfiguration, V
 from objectspace.kvt.errors import NoSuchScopeError, NoSuchTableError, ScopeNotEmptyError
 from objectspace.kvt.serializers import BYTES, Serializer
-from objectspace.kvt.shared import Floor, shared_of
+from objectspace.kvt.shared import Floor, require_persisted, shared_of
 from objectspace.kvt.table import KeyValueTable
 from objectspace.kvt.versions import clock_floor
 
@@ -62,7 +62,7 @@ class KeyValueTableManager:
         if not callable(version_floor):
             raise TypeError(f"version_floor is {version_floor!r:.80}: expected a function, such as clock_floor")
         if autocommit:
-            _persisted(named)
+            require_persisted(named)
         self._space, self._autocommit, self._floor = named, autocommit, version_floor
         self._shared = shared_of(named)
         self._lock = self._shared.lock
@@ -266,7 +266,7 @@ class KeyValueTableManager:
         Time: O(dirty slots · log dirty slots).
         """
         with self._lock:
-            return _persisted(self._space).checkpoint(epoch, kind)
+            return require_persisted(self._space).checkpoint(epoch, kind)
 
     def rollback(self, epoch: int | None = None) -> None:
         """Roll the space back, after the calls that are under way in other threads.
@@ -275,7 +275,7 @@ class KeyValueTableManager:
             epoch: drop also every checkpoint after it; without one, drop what is not committed.
         """
         with self._lock:
-            _persisted(self._space).rollback(epoch)
+            require_persisted(self._space).rollback(epoch)
 
     def _new_entry(self, count: int) -> Entry:
         first = self._catalogue.reserve(count)
@@ -292,7 +292,7 @@ class KeyValueTableManager:
 
     def _changed(self) -> None:
         if self._autocommit:
-            _persisted(self._space).checkpoint()
+            require_persisted(self._space).checkpoint()
 
     def _require_scope(self, scope: str) -> None:
         if self._catalogue.find(scope) is None:
@@ -307,14 +307,6 @@ def _space(space: object) -> ObjectSpace:
             " PersistedObjectSpace.open(path), or a SpacePart"
         )
     return cast(ObjectSpace, space)  # A part has the methods that are needed but for checkpoints.
-
-
-def _persisted(space: ObjectSpace) -> PersistedObjectSpace:
-    if isinstance(space, SpacePart):
-        space.checkpoint()  # It says why not.
-    if not isinstance(space, PersistedObjectSpace):
-        raise ValueError("a commit needs a PersistedObjectSpace: a volatile one stores nothing")
-    return space
 
 
 def _configuration(configuration: object) -> KeyValueTableConfiguration:

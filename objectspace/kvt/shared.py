@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from threading import RLock
 from weakref import WeakKeyDictionary
 
-from objectspace import ObjectSpace, SpacePart
+from objectspace import CheckpointProtocolError, ObjectSpace, PersistedObjectSpace, SpacePart
 
 Lock = AbstractContextManager[bool]
 
@@ -87,3 +87,20 @@ def shared_of(space: ObjectSpace | SpacePart) -> Shared:
         if prefix not in parts:
             parts[prefix] = Shared(next(iter(parts.values())).lock if parts else RLock())
         return parts[prefix]
+
+
+def require_persisted(space: ObjectSpace) -> PersistedObjectSpace:
+    """Return the space of a manager or a table that is to commit.
+
+    Raises:
+        CheckpointProtocolError: it is a part of a space.
+        ValueError: it stores nothing.
+    """
+    if isinstance(space, SpacePart):
+        raise CheckpointProtocolError(
+            f"key-value tables in a part of a space ({space.prefix}) cannot commit: checkpoints belong to whoever has"
+            " the whole space; leave out autocommit=True, and what is changed here is saved with the next one"
+        )
+    if not isinstance(space, PersistedObjectSpace):
+        raise ValueError("a commit needs a PersistedObjectSpace: a volatile one stores nothing")
+    return space

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 from checkpoint import CheckpointError, CheckpointStore
-from objectspace import CheckpointProtocolError, PersistedObjectSpace, VolatileObjectSpace
+from objectspace import CheckpointProtocolError, PersistedObjectSpace, SpacePart, VolatileObjectSpace
 from objectspace.kvt import (
     BadKeyVersionError,
     IteratorState,
@@ -171,6 +172,23 @@ def test_a_volatile_space_has_nothing_to_commit_to() -> None:
         KeyValueTableManager(VolatileObjectSpace(), autocommit=True)
     with pytest.raises(ValueError, match="PersistedObjectSpace"):
         KeyValueTableManager(VolatileObjectSpace()).checkpoint()
+
+
+def test_a_part_of_a_space_has_nothing_to_commit_to(space: PersistedObjectSpace) -> None:
+    part = SpacePart(space, "op/")
+    manager = KeyValueTableManager(part)
+    manager.create_scope("s")
+    manager.create_key_value_table("s", "t", KeyValueTableConfiguration(1))
+    refused: list[Callable[[], object]] = [
+        lambda: KeyValueTableManager(part, autocommit=True),
+        lambda: manager.open_key_value_table("s", "t", autocommit=True),
+        manager.checkpoint,
+    ]
+    for call in refused:
+        with pytest.raises(
+            CheckpointProtocolError, match=r"key-value tables in a part of a space \(op/\) cannot commit"
+        ):
+            call()
 
 
 def test_handles_follow_a_rollback(space: PersistedObjectSpace, manager: KeyValueTableManager, table: Table) -> None:
