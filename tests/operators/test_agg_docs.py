@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
@@ -29,4 +30,12 @@ def test_the_tables_name_every_call_and_operator() -> None:
     named = set(re.findall(r"`(\w+)", PAGE))
     assert named >= ARGUMENTS.keys()
     assert named >= {"HashAgg", "SimpleAgg", "Dedup", "Filter", "Project", "Union", "Tumble", "Hop", "WatermarkFilter"}
-    assert all(hasattr(operators, name) for name in ("HashAgg", "SimpleAgg", "Dedup", "AggCall"))
+
+
+def test_every_operator_of_the_page_is_there_and_takes_what_the_page_says() -> None:
+    said = re.findall(r"`([A-Z]\w+)\((schema[\w, =]*)\)`", PAGE)
+    assert len(said) == 10
+    for name, arguments in said:
+        taken = list(inspect.signature(getattr(operators, name)).parameters)
+        given = [argument.partition("=")[0] for argument in arguments.split(", ")]
+        assert taken[: len(given)] == given, name
