@@ -68,7 +68,7 @@ def spread(before: Iterable[Label], after: Iterable[Label]) -> tuple[int, int, l
     Returns:
         (left, right, new): so many labels before and after the gap become ``new``; there is room between them then.
 
-    >>> spread([0], [0.1, 0.2])
+    >>> spread([0], [1e-16, 0.5])
     (1, 0, [-0.9375])
     """
     left, right = _Side(before), _Side(after)
@@ -86,7 +86,8 @@ class _Side:
     """The labels on one side of a gap, which are read as far as they are asked for."""
 
     def __init__(self, labels: Iterable[Label]) -> None:
-        self._rest, self._read = iter(labels), [] 
+        self._rest = iter(labels)
+        self._read: list[Label] = []
 
     def ends_within(self, count: int) -> bool:
         """Tell whether there are no more than so many labels."""
@@ -113,7 +114,7 @@ def _offer(left: _Side, right: _Side, first: int, second: int) -> tuple[float, i
 
 
 def _packed(low: Label | None, high: Label | None, first: int, second: int) -> list[Label]:
-    """Return labels between two others, some near the one and some near the other: most of the room is in the middle."""
+    """Return labels between two others, some near the one and some near the other: most of the room lies between."""
     low, high = _ends(low, high, first + second)
     step = (high - low) * (1 - _OPEN) / (first + second)
     new = [low + step * place for place in range(1, first + 1)]

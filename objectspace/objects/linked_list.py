@@ -370,8 +370,9 @@ class LinkedList(KeyedObject, Generic[T]):
     def _make_room(self, previous: Node[T] | None, following: Node[T] | None) -> None:
         """Give the nodes around a gap that is used up new labels."""
         before, after = _chain(previous, "_previous"), _chain(following, "_next")
-        left, right, new = spread(map(_label_of, before), map(_label_of, after))
-        nodes = [*islice(_chain(previous, "_previous"), left)][::-1] + [*islice(_chain(following, "_next"), right)]
+        left, right, new = spread((node._label for node in before), (node._label for node in after))
+        nodes = [*islice(_chain(previous, "_previous"), left)][::-1]
+        nodes += islice(_chain(following, "_next"), right)
         values = [self._table.delete(node._label) for node in nodes]
         for node, label, value in zip(nodes, new, values, strict=True):
             node._label = label

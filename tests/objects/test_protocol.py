@@ -481,7 +481,8 @@ def test_nodes_and_views_have_one_place_and_views_of_ranges_are_copied_as_sets(
     dictionary, ordered = space.create_dictionary("d"), space.create_sorted_dictionary("s")
     for found in (dictionary, ordered):
         found.update({1: [1], 2: [2]})
-    for taken in (node, *(view for found in (dictionary, ordered) for view in (found.keys(), found.values(), found.items()))):
+    views = [view() for found in (dictionary, ordered) for view in (found.keys, found.values, found.items)]
+    for taken in (node, *views):
         with pytest.raises(TypeError, match="not copied or pickled"):
             clone(taken)
     space.create_sorted_set("q").update(range(9))
