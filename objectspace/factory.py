@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 import sys
 from abc import ABC, abstractmethod
 from typing import Any, TypeVar
@@ -223,7 +224,11 @@ class ObjectFactory(ABC):
             return self.create_dictionary(name, of)
         found: Any = self._get(Dictionary, name)
         wanted = None if of is None else _member_kind(of)
-        return _same(found, "of", found._member.kind if isinstance(found, ObjectDictionary) else None, wanted)
+        present = found._member.kind if isinstance(found, ObjectDictionary) else None
+        if present != wanted:
+            has = f"with of={_spelled(present)!r}: pass it" if present else "without of: leave it out"
+            raise WrongKindError(f"{found._describe()} exists {has}")
+        return found
 
     def create_tensor(
         self, name: str, shape: Any, dtype: Any = "float64", *, chunks: Any = None, fill: Any = 0
@@ -272,14 +277,19 @@ _MEMBERS: dict[type, str] = {list: "List", dict: "Dictionary", set: "Set"}
 
 
 def _member_kind(of: type | str) -> str:
-    names = {kind.lower(): kind for kind in KINDS if kind not in ("Array", "Tensor")}
+    names = {_spelled(kind): kind for kind in KINDS if kind not in ("Array", "Tensor")}
     if isinstance(of, str):
-        kind = names.get(of.replace("_", "").lower())
+        kind = next((kind for kind in names.values() if kind.lower() == of.replace("_", "").lower()), None)
     else:
         kind = _MEMBERS.get(of) or getattr(of, "kind", None)
     if kind not in names.values():
         raise ValueError(f"of is {of!r}: expected list, dict, set or the name of a kind, one of {sorted(names)}")
     return str(kind)
+
+
+def _spelled(kind: str) -> str:
+    """Return a kind as the names of methods spell it: ``linked_list``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind).lower()
 
 
 def _same(found: P, what: str, present: Any, wanted: Any) -> P:

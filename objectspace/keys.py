@@ -202,10 +202,23 @@ def check_sortable(key: Any) -> None:
             check_sortable(item)
     elif kind not in _SORTABLE:
         raise TypeError(f"a {kind.__name__} has no place in a sorted object: Python gives such keys no total order")
-    elif key.is_nan() if kind is Decimal else key != key:
-        raise TypeError("nan has no place in a sorted object: it compares with nothing")
+    elif kind in (float, Decimal):
+        refuse_nan(key)
     elif kind is str and not is_utf8(key):
         raise TypeError(f"{key!r} has no place in a sorted object: it holds a lone surrogate")
+
+
+def refuse_nan(bound: Any) -> None:
+    """Refuse a bound that compares with no key.
+
+    Raises:
+        TypeError: the bound is nan, or a tuple that holds it.
+    """
+    if type(bound) is tuple:
+        for item in bound:
+            refuse_nan(item)
+    elif isinstance(bound, float | Decimal) and math.isnan(bound):
+        raise TypeError("nan has no place in a sorted object: it compares with nothing")
 
 
 def comparable(key: Any) -> bytes:

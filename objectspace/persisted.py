@@ -16,6 +16,7 @@ from checkpoint import (
     CheckpointError,
     CheckpointKind,
     CheckpointStore,
+    EpochTypeError,
     ObjectReceipt,
     Reader,
     Receipt,
@@ -234,6 +235,8 @@ class PersistedObjectSpace(ObjectSpace):
             UnknownCheckpointError: no checkpoint has this epoch, or it was merged.
         """
         self._usable()
+        if epoch is None:
+            raise EpochTypeError("epoch is None: expected an int; the space itself shows what is newest")
         return PersistedObjectSpace(self._store, cache_slots=self.cache_slots, _at=self._store.reader(epoch=epoch))
 
     def close(self) -> None:

@@ -166,7 +166,10 @@ class ObjectSpace(ObjectFactory):
         object_id = self._find(name)
         found = self._entries[object_id][1]
         if found != cls.kind:
-            raise WrongKindError(f"{name!r} is of kind {found}, not {cls.kind}: ask for what it is, or delete it first")
+            advice = "ask for what it is, or delete it first"
+            if name.startswith("$"):
+                advice = "such names are the library's; where yours has one, rename it"
+            raise WrongKindError(f"{name!r} is of kind {found}, not {cls.kind}: {advice}")
         return self._handle(object_id)
 
     def _handle(self, object_id: int) -> PersistedObject:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import compress, islice
 from operator import is_, is_not
+from reprlib import recursive_repr
 from typing import Any, NoReturn, Self, TypeVar
 
 from checkpoint.run import ItemRow
@@ -99,13 +100,13 @@ class Dictionary(dict[K, V], KeyedObject):
             self[key] = default
         return self[key]
 
-    def update(self, *args: Any, **kwargs: Any) -> None:
+    def update(self, other: Any = (), /, **more: Any) -> None:
         """Set many keys.
 
         Time: O(changes). Dirties: one item a key that changes; for new ones also the length.
         """
         # What is not a plain dict may run any code while it is read, a save of the space too: it is read first.
-        changes = args[0] if len(args) == 1 and type(args[0]) is dict and not kwargs else dict(*args, **kwargs)
+        changes = other if type(other) is dict and not more else dict(other, **more)
         refuse_dead(self)
         self._update(changes)
 
@@ -173,6 +174,7 @@ class Dictionary(dict[K, V], KeyedObject):
         """Refuse: a persisted dictionary belongs to a space."""
         raise TypeError("a Dictionary belongs to a space: use space.create_dictionary(name)")
 
+    @recursive_repr("{...}")
     def __repr__(self) -> str:
         return f"Dictionary({self._name!r}, {dict(self.items())!r})"
 

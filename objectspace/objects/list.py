@@ -6,11 +6,13 @@ import operator
 from collections.abc import Iterable, Sequence
 from itertools import compress
 from operator import is_not
+from reprlib import recursive_repr
 from typing import Any, Self, SupportsIndex, TypeVar
 
 from checkpoint.lookup import ReadRow
 from checkpoint.reader import StoredItem
 from checkpoint.run import ItemRow, Slot
+from objectspace import codec
 from objectspace.codec import ATOMS, decode_together
 from objectspace.objects import limits
 from objectspace.objects.base import Fingerprint, PersistedObject, item_text
@@ -208,6 +210,7 @@ class List(list[T], PersistedObject):
 
         return copy.deepcopy(list(self), memo)
 
+    @recursive_repr("[...]")
     def __repr__(self) -> str:
         return f"List({self._name!r}, {list(self)!r})"
 
@@ -393,6 +396,13 @@ class List(list[T], PersistedObject):
             if type(value) not in ATOMS:
                 self._sequence.prints[item.slot] = hash(item_text(item))  # type: ignore[index]
         return values
+
+    def _encode(self, value: Any, slot: Any) -> str:
+        try:
+            return codec.encode(value)
+        except codec.Unencodable as error:
+            place = slot if self._fresh else self._unread + self._sequence.place(slot)
+            raise self._unencodable("index", place, error) from None
 
     def _has_slipped(self) -> bool:
         if self._fresh or self._twin is not None:

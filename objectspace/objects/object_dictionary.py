@@ -161,6 +161,8 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
 
         Time: O(contents). Dirties: one item and the length.
         """
+        if len(default) > 1:
+            raise TypeError(f"pop expected at most 2 arguments, got {1 + len(default)}")
         if key not in self and default:
             return default[0]
         contents = self[key].copy()

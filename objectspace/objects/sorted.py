@@ -213,6 +213,9 @@ class SortedObject(KeyedObject):
         Raises:
             RuntimeError: keys came or went since the last one.
         """
+        for bound in (lower, upper):
+            if type(bound) not in _HAS_PLACE:
+                keys.refuse_nan(bound)
         if (order := self._order_in_memory()) is None:
             yield from (key for key, _ in self._pairs(lower, upper, inclusive, reverse=reverse))
             return
@@ -234,6 +237,9 @@ class SortedObject(KeyedObject):
         reverse: bool = False,
     ) -> Iterator[tuple[Any, Any]]:
         """Yield (key, value) between two bounds in order."""
+        for bound in (lower, upper):
+            if type(bound) not in _HAS_PLACE:
+                keys.refuse_nan(bound)
         if (order := self._order_in_memory()) is not None:
             live, changes = self._table.live, self._changes
             with suppress(IndexError, KeyError):  # Of what changed under the iteration.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from reprlib import recursive_repr
 from typing import Any, TypeVar
 
 from objectspace.objects.base import ABSENT
@@ -227,5 +228,6 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
             return TypeError(f"{self._describe()}: the key is None, which has no order: expected a key")
         return KeyError(key)
 
+    @recursive_repr("{...}")
     def __repr__(self) -> str:
         return f"SortedDictionary({self._name!r}, {self.copy()!r})"

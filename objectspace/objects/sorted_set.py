@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, NoReturn, TypeVar
 
+from objectspace import keys
 from objectspace.errors import EmptyError
 from objectspace.objects.base import ABSENT
 from objectspace.objects.set import MemberCodec, SetMethods
@@ -163,6 +165,7 @@ class SortedSetView(SetMethods[T]):
     def __init__(self, source: SortedSet[T], lower: T, upper: T) -> None:
         if lower is None or upper is None:
             raise TypeError(f"a view is between two elements: found {lower!r} and {upper!r}; irange() has open sides")
+        keys.refuse_nan((lower, upper))
         if upper < lower:  # type: ignore[operator]
             raise ValueError(f"the bounds of a view are the wrong way round: {lower!r} is greater than {upper!r}")
         self._source, self._lower, self._upper = source, lower, upper
@@ -187,6 +190,23 @@ class SortedSetView(SetMethods[T]):
         if value in self:
             self._source.discard(value)
 
+    def pop(self, index: int = -1) -> T:
+        """Remove the element at an index in order, the greatest inside the bounds by default, and return it.
+
+        Raises:
+            KeyError: there is none inside the bounds.
+            IndexError: there is none at the index.
+
+        Time: O(distance from the end). Dirties: one item and the length.
+        """
+        walk, steps = (iter(self), index) if index >= 0 else (reversed(self), -1 - index)
+        for value in islice(walk, steps, None):
+            self._source.discard(value)
+            return value
+        if len(self):
+            raise IndexError(f"{self._source._describe()} has {len(self)} elements in this view, none at {index}")
+        raise KeyError(f"{self._source._describe()} is empty here: there is nothing to pop")
+
     def clear(self) -> None:
         """Remove the elements inside the bounds. Dirties: one item an element, and the length."""
         for value in list(self):
@@ -206,6 +226,7 @@ class SortedSetView(SetMethods[T]):
         Raises:
             ValueError: the bounds are the wrong way round, or outside this view.
         """
+        keys.refuse_nan((lower, upper))
         if not (self._covers(lower) and self._covers(upper)):
             raise ValueError(f"{lower!r} to {upper!r} is outside this view, {self._lower!r} to {self._upper!r}")
         return SortedSetView(self._source, lower, upper)

@@ -125,6 +125,13 @@ class SparseArray(KeyedObject, Generic[T]):
         """Yield the assigned indexes in order."""
         return (place for place, _ in self.assigned())
 
+    def __reversed__(self) -> Iterator[int]:
+        """Yield the assigned indexes from the last to the first."""
+        if self._table.complete:
+            yield from (place for place, _ in self._assigned_in_memory(INT64_MIN, INT64_MAX, reverse=True))
+        else:
+            yield from (place for place, _ in scans.pairs_of(self._table, INT64_MIN, INT64_MAX, reverse=True))
+
     def copy(self) -> dict[int, T]:
         """Return a plain ``dict`` of the assigned slots."""
         return dict(self.assigned())
@@ -139,11 +146,11 @@ class SparseArray(KeyedObject, Generic[T]):
     def __repr__(self) -> str:
         return f"SparseArray({self._name!r}, {self.copy()!r}, default={self._default!r})"
 
-    def _assigned_in_memory(self, low: int, high: int) -> Iterator[tuple[int, T]]:
+    def _assigned_in_memory(self, low: int, high: int, *, reverse: bool = False) -> Iterator[tuple[int, T]]:
         """Yield what is assigned between two indexes, and refuse to go on where slots came or went meanwhile."""
         live, length = self._table.live, len(self._table.live)
         with suppress(KeyError):
-            for place in sorted(place for place in live if low <= place <= high):
+            for place in sorted((place for place in live if low <= place <= high), reverse=reverse):
                 yield place, live[place]
             if len(live) == length:
                 return

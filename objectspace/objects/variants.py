@@ -92,7 +92,7 @@ def is_partial(handle: Any) -> bool:
 
 
 def _guarded(name: str, instead: Callable[[Any], None]) -> Callable[..., Any]:
-    def _method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def _method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         instead(self)
         return getattr(self, name)(*args, **kwargs)
 

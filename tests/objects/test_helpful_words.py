@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from objectspace import CheckpointProtocolError, UnencodableValueError, VolatileObjectSpace
+from objectspace import (
+    CheckpointProtocolError,
+    PersistedObjectSpace,
+    UnencodableValueError,
+    VolatileObjectSpace,
+    WrongKindError,
+)
 from objectspace.operators import Pipeline, avg
 from objectspace.part import SpacePart
-from objectspace.relational import SchemaError
+from objectspace.relational import Column, SchemaError, StateTable, TableSchema
 
 
 def put_a_list_into_a_dictionary() -> None:
@@ -26,11 +33,54 @@ def average_of_text() -> None:
     rows.agg(mean=avg("name"))
 
 
+def groups() -> Any:
+    """Return a space with a dictionary of lists, and a plain one."""
+    space = VolatileObjectSpace()
+    space.create_dictionary("plain")["a"] = 1
+    space.create_dictionary("groups", of=list)["a"] = [1]
+    return space
+
+
+def view_of_nothing() -> Any:
+    return VolatileObjectSpace().create_sorted_set("s").view_between(7, 9)
+
+
+def put_what_cannot_be_stored_between(*, is_recovered: bool) -> None:
+    space = PersistedObjectSpace.open(":memory:")
+    space.create_list("l").extend(range(9))
+    space.checkpoint()
+    if is_recovered:
+        space.rollback()
+        space.get("l").append(object())
+    else:
+        space.get("l").insert(3, object())
+    space.checkpoint()
+
+
+def open_a_table_where_a_list_has_the_name_of_the_catalogue() -> None:
+    space = groups()
+    space.create_list("$tables")
+    StateTable(space, "t", TableSchema([Column("k", "int64")], ["k"]))
+
+
 MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (put_a_list_into_a_dictionary, UnencodableValueError, r"store handle.copy\(\), or make the dictionary with"),
     (lambda: SpacePart(VolatileObjectSpace(), "op/").checkpoint(), CheckpointProtocolError, "whoever has the space"),
     (lambda: SpacePart(VolatileObjectSpace(), "op/").rollback(), CheckpointProtocolError, "whoever has the space"),
     (lambda: Pipeline().run_local({"rows": []}), TypeError, "a list of mappings, one for each epoch"),  # type: ignore[arg-type]
+    (lambda: put_what_cannot_be_stored_between(is_recovered=False), UnencodableValueError, "List 'l', index 3: object"),
+    (lambda: put_what_cannot_be_stored_between(is_recovered=True), UnencodableValueError, "List 'l', index 9: object"),
+    (lambda: groups().get("groups").pop("a", 1, 2), TypeError, "at most 2 arguments, got 3"),
+    (lambda: groups().get_or_create_dictionary("groups"), WrongKindError, "exists with of='list': pass it"),
+    (lambda: groups().get_or_create_dictionary("plain", of=list), WrongKindError, "exists without of: leave it out"),
+    (lambda: groups().create_dictionary("d", of="x"), ValueError, "'linked_list', 'list', 'queue'"),
+    (
+        open_a_table_where_a_list_has_the_name_of_the_catalogue,
+        WrongKindError,
+        "the library's; where yours .*, rename it",
+    ),
+    (lambda: view_of_nothing().pop(), KeyError, "is empty here: there is nothing to pop"),
+    (lambda: view_of_nothing().view_between(8, math.nan), TypeError, "nan has no place"),
     (average_of_text, SchemaError, "'name' is string: expected decimal, float32, float64, int16"),
 ]
 

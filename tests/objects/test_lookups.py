@@ -225,6 +225,44 @@ def test_a_list_that_its_sort_key_changes_is_as_it_was(space: PersistedObjectSpa
     target._check()
 
 
+@pytest.mark.parametrize("bound", [float("nan"), np.float64("nan"), Decimal("nan"), (1, float("nan"))], ids=repr)
+def test_a_bound_that_is_nan_is_refused_wherever_the_keys_are(stored: PersistedObjectSpace, bound: Any) -> None:
+    keys = stored.get_sorted_dictionary("sorted")
+    uses = [
+        lambda: list(keys.irange(bound)),
+        lambda: list(keys.irange(None, bound, reverse=True)),
+        lambda: list(keys.items_between(bound, 3)),
+        lambda: keys.floor(bound),
+        lambda: keys.ceiling(bound),
+        lambda: list(stored.create_sorted_set("empty").irange(bound)),
+        lambda: stored.get("empty").view_between(bound, bound),
+    ]
+    for use in uses:
+        with pytest.raises(TypeError, match="nan has no place"):
+            use()
+
+
+def test_no_epoch_is_no_moment_to_look_at(space: PersistedObjectSpace) -> None:
+    with pytest.raises(TypeError, match="epoch is None: expected an int"):
+        space.at(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("of", [None, list])
+def test_a_key_may_be_named_self(stored: PersistedObjectSpace, of: Any) -> None:
+    for contents in ([1], [2]):
+        stored.get_or_create_dictionary("named", of).update(self=contents, other=[3])
+        stored.checkpoint()
+        stored.rollback()
+        assert stored.get("named").copy() == {"self": contents, "other": [3]}
+
+
+def test_what_holds_itself_is_shown(space: PersistedObjectSpace) -> None:
+    for name, held in (("list", "[...]"), ("dictionary", "{...}"), ("sorted_dictionary", "{...}")):
+        found = getattr(space, f"create_{name}")(f"a {name}")
+        found.insert(0, found) if name == "list" else found.update(key=found)
+        assert held in repr(found)
+
+
 @pytest.mark.parametrize("epoch", [True, "1", 1.0])
 def test_what_is_no_epoch_drops_no_history(space: PersistedObjectSpace, epoch: Any) -> None:
     space.checkpoint()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from objectspace import VolatileObjectSpace
+from objectspace import PersistedObjectSpace, VolatileObjectSpace
 
 LOW, HIGH = -(2**63), 2**63 - 1
 
@@ -49,3 +49,15 @@ def test_a_slice_of_more_indexes_than_a_list_can_have_is_refused(array: Any) -> 
 def test_an_array_that_is_longer_than_python_counts_is_refused() -> None:
     with pytest.raises(ValueError, match="use a sparse array"):
         VolatileObjectSpace().create_array("a", 2**63)
+
+
+@pytest.mark.parametrize("whole", [0, 1024], ids=["paged", "in memory"])
+def test_it_runs_backwards_over_what_is_assigned(monkeypatch: pytest.MonkeyPatch, whole: int) -> None:
+    monkeypatch.setattr("objectspace.objects.limits.WHOLE_SLOTS", whole)
+    space = PersistedObjectSpace.open(":memory:")
+    space.create_sparse_array("a")[LOW] = 1
+    space.get("a")[7] = 2
+    space.checkpoint()
+    space.rollback()
+    space.get("a")[-3] = 3
+    assert list(reversed(space.get("a"))) == [7, -3, LOW]

@@ -125,6 +125,16 @@ def test_a_sparse_array_that_shrinks_while_it_is_iterated_says_so(
             del found[39 - index]
 
 
+def test_a_view_of_a_range_pops_as_its_set_does() -> None:
+    found = VolatileObjectSpace().create_sorted_set("s")
+    found.update(range(1, 9))
+    view = found.view_between(3, 6)
+    assert [view.pop(), view.pop(0), view.pop(-2)] == [6, 3, 4]
+    with pytest.raises(IndexError, match="has 1 elements in this view, none at 1"):
+        view.pop(1)
+    assert (set(view), set(found)) == ({5}, {1, 2, 5, 7, 8})
+
+
 def test_a_dictionary_of_objects_joins_like_a_dict(space: PersistedObjectSpace) -> None:
     groups = space.get_dictionary("groups")
     assert groups | {"b": [2]} == {"a": [1], "b": [2]}
