@@ -27,14 +27,11 @@ from checkpoint import (
 )
 from objectspace.errors import CheckpointProtocolError
 from objectspace.objects.base import PersistedObject
-from objectspace.objects.variants import is_cold, is_dead, is_known_elsewhere, refuse_dead
+from objectspace.objects.variants import BY_NAME, is_cold, is_dead, is_known_elsewhere, refuse_dead
 from objectspace.space import CACHE_SLOTS, IndexEntry, ObjectSpace, checked_cache_slots, refuse_closed, refuse_deleted
 
-_UNSHARED = 3
-"""What ``sys.getrefcount`` counts of a handle that only its table, a local name and the call itself refer to."""
-
-_HELD_BY_FLIGHT = 2
-"""What ``sys.getrefcount`` counts of a writer that nobody has but the save in flight."""
+_UNSHARED = BY_NAME + 1
+"""What ``sys.getrefcount`` counts of a handle that only its table and a local name refer to."""
 
 
 class PersistedObjectSpace(ObjectSpace):
@@ -532,4 +529,5 @@ class _Flight:
 
     def is_abandoned(self) -> bool:
         """Tell whether nobody is left who could commit: the caller has let go of the writer."""
-        return self.is_pending() and sys.getrefcount(self.writer) <= _HELD_BY_FLIGHT
+        writer = self.writer
+        return self.is_pending() and sys.getrefcount(writer) <= BY_NAME + 1

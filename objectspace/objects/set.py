@@ -15,7 +15,7 @@ from objectspace import codec, keys
 from objectspace.objects import scans
 from objectspace.objects.base import ABSENT, DAMAGE, item_text
 from objectspace.objects.keyed import KeyedObject
-from objectspace.objects.variants import is_cold
+from objectspace.objects.variants import BY_NAME, is_cold
 
 T = TypeVar("T")
 
@@ -317,7 +317,7 @@ class Set(MemberCodec, SetMethods[T]):
 
     def _turn(self) -> None:
         add = self.__dict__.pop("add", None)
-        self._is_lent = self._is_lent or (sys.getrefcount(add) > 2 and add is not None)
+        self._is_lent = self._is_lent or (sys.getrefcount(add) > BY_NAME and add is not None)
         super()._turn()
 
     def _settle(self, durable: bool) -> None:

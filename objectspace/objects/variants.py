@@ -77,6 +77,14 @@ def is_known_elsewhere(handles: dict[Any, Any], key: Any) -> bool:
     return sys.getrefcount(handles[key]) > _BY_TABLE
 
 
+def _count_of_named() -> int:
+    alone = object()
+    return sys.getrefcount(alone)
+
+
+BY_NAME = _count_of_named()
+"""What ``sys.getrefcount`` counts of an object that one local name refers to: from Python 3.14 on not the call too."""
+
 _BY_TABLE = sys.getrefcount({0: object()}[0]) + 1
 """What ``sys.getrefcount`` counts of an object that is in one table only; that of a literal is gone at the call."""
 
