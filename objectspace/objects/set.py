@@ -288,7 +288,9 @@ class Set(MemberCodec, SetMethods[T]):
     def _close(self) -> None:
         """Note the elements that were added while the set was open, and watch it from now on."""
         table = self._table
-        self.__dict__.pop("add", None)
+        add = self.__dict__.pop("add", None)
+        if add is not None and sys.getrefcount(add) > BY_NAME:
+            self._is_lent = True
         if self._fresh or not table.complete:
             return
         assert table.ranks is not None
@@ -314,11 +316,6 @@ class Set(MemberCodec, SetMethods[T]):
             self._load_whole()
             _extend(self._table.live, zip(late, repeat(None)))
         return warm
-
-    def _turn(self) -> None:
-        add = self.__dict__.pop("add", None)
-        self._is_lent = self._is_lent or (sys.getrefcount(add) > BY_NAME and add is not None)
-        super()._turn()
 
     def _settle(self, durable: bool) -> None:
         if not durable:

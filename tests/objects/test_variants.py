@@ -64,6 +64,8 @@ def test_what_only_its_space_knows_is_not_taken_for_lent() -> None:
     space.checkpoint()
     assert [handle for handle in space._lent.values() if handle._owner is not None] == [kept]
     assert [space.get(name)._is_lent for name in ("lent", "owned")] == [True, False]
+    lent._shrink(gently=False)
     add(1)
     space.checkpoint()
+    space.rollback()
     assert set(lent) == {0, 1}
