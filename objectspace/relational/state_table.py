@@ -34,6 +34,9 @@ CLEAN_ROWS = 1024
 _MOST_WAITING = 4096
 """How many inserted rows wait at most to be encoded together."""
 
+_LAST_EPOCH = 2**63 - 1
+"""The greatest epoch that a checkpoint can have."""
+
 _MOST_DECODED = 256
 """How many rows a scan decodes together at most."""
 
@@ -414,12 +417,17 @@ class StateTable:
         """Refuse an epoch that cannot be sealed.
 
         Raises:
-            EpochError: it is not after the last one.
+            EpochError: it is not after the last one, or no whole number of 64 bits.
             ObjectNotFoundError: the table is gone: dropped, or made after what the space was rolled back to.
         """
         self._rows.refuse_dead()
         if not isinstance(epoch, int) or isinstance(epoch, bool):
             raise EpochError(f"table {self.name!r}: an epoch is a whole number: found {epoch!r}")
+        if epoch > _LAST_EPOCH:
+            raise EpochError(
+                f"table {self.name!r}: epoch {epoch} is no int of 64 bits, and no checkpoint can have it: the greatest"
+                f" is {_LAST_EPOCH}"
+            )
         if epoch <= self._epoch:
             raise EpochError(
                 f"table {self.name!r}: epoch {epoch} is not after epoch {self._epoch}, the last one sealed: each epoch"

@@ -358,6 +358,17 @@ def test_an_epoch_that_does_not_follow_is_refused(epoch: Any) -> None:
     assert table.epoch == 2
 
 
+@pytest.mark.parametrize("epoch", [2**63, 2**70])
+def test_an_epoch_that_no_checkpoint_can_have_is_refused(epoch: int) -> None:
+    table = filled()
+    space: Any = table._space
+    with pytest.raises(EpochError, match="table 'orders': epoch .* is no int of 64 bits"):
+        table.commit(epoch)
+    with pytest.raises(EpochError, match="no int of 64 bits"):
+        seal_tables(space, epoch)
+    assert space.checkpoint().epoch == 1
+
+
 def test_strings_with_a_nul_are_kept_and_lone_surrogates_refused() -> None:
     table = StateTable(new_space(), "t", schema_of("k string", key=["k"]))
     for key in ("a", "a\x00", "a\x00b", "\x00", ""):
