@@ -20,6 +20,10 @@ Op = Literal["+", "-", "U-", "U+"]
 
 OPS: tuple[Op, ...] = ("+", "-", "U-", "U+")
 
+Form = Literal["retract", "upsert"]
+
+FORMS: tuple[Form, ...] = ("retract", "upsert")
+
 OP_COLUMN = "op"
 """The name of the column of an Arrow batch or a data frame that holds the operations."""
 
@@ -131,7 +135,7 @@ class Chunk:
         self,
         key: Sequence[str] | None = None,
         *,
-        form: Literal["retract", "upsert"] = "retract",
+        form: Form = "retract",
         strict: bool = True,
     ) -> Chunk:
         """Return the net change of each key, in the order in which the keys came (or came back) first.
@@ -139,10 +143,12 @@ class Chunk:
         Args:
             key: the names of the key columns; the primary key by default.
             form: ``"retract"`` gives an update as a pair, ``"upsert"`` only its new row, as ``+``.
-            strict: whether two inserts or two deletes of one key in a row are refused; else the last one counts.
+            strict: whether two inserts or two deletes of one key in a row are refused; else the change is from what the
+                first delete names to what the last insert names.
 
         Raises:
             InconsistentOperationError: there are two such operations.
+            ValueError: there is no such form.
 
         Time: O(rows).
         """
@@ -190,11 +196,15 @@ def compacted(
     chunks: Iterable[Chunk],
     key: Sequence[str] | None = None,
     *,
-    form: Literal["retract", "upsert"] = "retract",
+    form: Form = "retract",
     strict: bool = True,
 ) -> Chunk:
-    """Return the net change of each key over several chunks of one schema: see :meth:`Chunk.compact`."""
+    """Return the net change of each key over several chunks of one schema, one at least: see :meth:`Chunk.compact`."""
+    if form not in FORMS:
+        raise ValueError(f"form is {form!r}: expected one of {', '.join(FORMS)}")
     found = list(chunks)
+    if not found:
+        raise ValueError("there are no chunks to compact: pass one at least, which may be empty and says the schema")
     schema = found[0].schema
     encode, key_of = _key_encoder(schema, key)
     net: dict[bytes, tuple[Row | None, Row | None]] = {}

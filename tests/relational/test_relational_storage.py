@@ -18,12 +18,14 @@ from objectspace import PersistedObjectSpace
 from objectspace.relational import (
     Chunk,
     Column,
+    InconsistentOperationError,
     RowError,
     SchemaError,
     SchemaMismatchError,
     StateTable,
     StorageTable,
     TableSchema,
+    compacted,
 )
 from objectspace.relational.values import nearest_float32
 from tests.relational.helpers import new_space, schema_of
@@ -344,6 +346,29 @@ def test_the_column_with_the_watermark_stays(tmp_path: Path) -> None:
 
 
 # Changes that lost their other half -----------------------------------------------------------------------------------
+
+
+def test_what_follows_itself_goes_from_the_first_delete_to_the_last_insert() -> None:
+    schema = schema_of("k int64", "v int64", key=["k"])
+
+    def _net(*ops: Any) -> list[Any]:
+        chunk = Chunk.from_rows(schema, [(op, (1, value)) for op, value in ops])
+        with pytest.raises(InconsistentOperationError, match="two inserts or two deletes"):
+            chunk.compact()
+        return [(op, row[1]) for op, row in chunk.compact(strict=False).rows()]
+
+    assert _net(("-", 1), ("-", 2)) == [("-", 1)]
+    assert _net(("+", 1), ("+", 2)) == [("+", 2)]
+    assert _net(("-", 1), ("-", 2), ("+", 3), ("+", 4)) == [("U-", 1), ("U+", 4)]
+
+
+def test_what_cannot_be_compacted_is_refused_in_words() -> None:
+    chunk = Chunk.from_rows(schema_of("k int64", key=["k"]), [("+", (1,))])
+    with pytest.raises(ValueError, match="form is 'x': expected one of retract, upsert"):
+        chunk.compact(form="x")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="no chunks to compact: pass one at least"):
+        compacted([])
+    assert compacted([Chunk(chunk.schema, [], [])]).rows() == []
 
 
 def test_halves_of_different_updates_make_no_pair() -> None:

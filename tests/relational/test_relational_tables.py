@@ -362,7 +362,7 @@ def test_an_epoch_that_does_not_follow_is_refused(epoch: Any) -> None:
 def test_an_epoch_that_no_checkpoint_can_have_is_refused(epoch: int) -> None:
     table = filled()
     space: Any = table._space
-    with pytest.raises(EpochError, match="table 'orders': epoch .* is no int of 64 bits"):
+    with pytest.raises(EpochError, match=r"table 'orders': epoch \d+ is no int of 64 bits"):
         table.commit(epoch)
     with pytest.raises(EpochError, match="no int of 64 bits"):
         seal_tables(space, epoch)
