@@ -130,11 +130,15 @@ def assign_vnodes(
         previous: what each worker owned so far; contiguous ranges where nobody owned anything.
         vnode_count: how many vnodes there are.
 
+    Raises:
+        ValueError: there are more workers than vnodes; or a vnode was owned twice so far, or is none of these.
+
     >>> [len(bitmap) for bitmap in assign_vnodes(3)]
     [86, 85, 85]
     """
     if not 1 <= workers <= vnode_count:
         raise ValueError(f"{workers} workers: expected 1 to {vnode_count}, one vnode each at least")
+    _check_previous(previous or [], vnode_count)
     owned = [list(bitmap) for bitmap in (previous or [])][:workers]
     owned += [[] for _ in range(workers - len(owned))]
     sizes = _sizes([len(vnodes) for vnodes in owned], vnode_count)
@@ -144,6 +148,24 @@ def assign_vnodes(
     for vnodes, size in zip(kept, sizes, strict=True):
         vnodes.extend(next(free) for _ in range(size - len(vnodes)))
     return [VnodeBitmap(vnodes) for vnodes in kept]
+
+
+def _check_previous(previous: Sequence[VnodeBitmap], vnode_count: int) -> None:
+    """Refuse an assignment in which a vnode has two owners, or is none of those that there are."""
+    taken = VnodeBitmap()
+    for worker, bitmap in enumerate(previous):
+        twice, beyond = bitmap.bits & taken.bits, bitmap.bits >> vnode_count << vnode_count
+        if twice:
+            raise ValueError(
+                f"worker {worker} owned {_spans(list(VnodeBitmap.from_bits(twice)))}, which one before it owned too:"
+                " expected each vnode once"
+            )
+        if beyond:
+            raise ValueError(
+                f"worker {worker} owned {_spans(list(VnodeBitmap.from_bits(beyond)))}: expected 0 to {vnode_count - 1},"
+                " or pass vnode_count="
+            )
+        taken.bits |= bitmap.bits
 
 
 def _sizes(present: list[int], total: int) -> list[int]:

@@ -151,6 +151,10 @@ def test_bad_assignments_are_refused() -> None:
         assign_vnodes(0)
     with pytest.raises(ValueError, match="vnode"):
         VnodeBitmap([-1])
+    with pytest.raises(ValueError, match="worker 1 owned vnodes 3-4, which one before it owned too"):
+        assign_vnodes(2, [VnodeBitmap(range(5)), VnodeBitmap(range(3, 256))])
+    with pytest.raises(ValueError, match="worker 0 owned vnodes 16-19: expected 0 to 15"):
+        assign_vnodes(2, [VnodeBitmap(range(10, 20))], vnode_count=16)
 
 
 # Watermarks -----------------------------------------------------------------------------------------------------------
