@@ -134,7 +134,7 @@ class Reader:
 
         Time: O(live runs · log n).
         """
-        self._allow()
+        self._require_readable()
         row = self._session.row(
             f"SELECT object, name, kind, codec FROM state_index WHERE checkpoint {self._in} AND object = ?"
             " ORDER BY checkpoint DESC LIMIT 1",
@@ -158,7 +158,7 @@ class Reader:
 
         Time: O(live runs · log n); O(log n) where the newest run has it.
         """
-        self._allow()
+        self._require_readable()
         statement = newest_of("value", "state_metadata", "key", len(self.runs))
         row = self._session.peek(statement, (object_id, key, *self.runs)) if self.runs else None
         return None if row is None else row[0]
@@ -170,7 +170,7 @@ class Reader:
         """
         with self.mutex:
             if self._refusal is not None:
-                self._allow()
+                self._require_readable()
             row = self._lookup.one(object_id, slot)
         return None if row is None or row[0] is None else StoredItem(slot, row[0], row[1])
 
@@ -180,7 +180,7 @@ class Reader:
 
         Time: O(live runs · log n), unless slots at the end were deleted lately.
         """
-        self._allow()
+        self._require_readable()
         slot, is_deleted = self._lookup.last(object_id)
         if not is_deleted:
             return slot
@@ -192,13 +192,13 @@ class Reader:
 
         Time: O(slots · live runs · log n).
         """
-        self._allow()
+        self._require_readable()
         return [row for row in self._lookup.many(object_id, slots) if row[1] is not None]
 
     @_steadily
     def depth(self, object_id: int) -> int:
         """Return how many of the runs have rows of an object."""
-        self._allow()
+        self._require_readable()
         return len(self.runs) if len(self.runs) < 2 else len(self._extents.of(self.runs, object_id))
 
     def items(
@@ -266,7 +266,7 @@ class Reader:
         """Yield the slots as :meth:`items_by_rank` does, page by page."""
         with ExitStack() as stack:
             with self.mutex:
-                self._allow()
+                self._require_readable()
                 statement = (
                     f"SELECT slot, value, rank FROM (SELECT slot, value, rank, max(checkpoint) FROM state_item"
                     f" WHERE checkpoint {self._in} AND object = ? GROUP BY slot) WHERE value IS NOT NULL"
@@ -455,7 +455,7 @@ class Reader:
         Each run is read in the order of its index, and SQLite merges them: nothing is sorted, and of each run just the
         rows that the page needs are read.
         """
-        self._allow()
+        self._require_readable()
         runs, beyond = self._nearest(object_id, limits)
         found = self._merged_rows(runs, object_id, limits, beyond, rows)
         if beyond is not None and not found:  # What is known of the runs says that there must be one.
@@ -492,10 +492,10 @@ class Reader:
         return self.runs, None
 
     def _query(self, statement: str, parameters: Sequence[object] | Mapping[str, object] = ()) -> list[Any]:
-        self._allow()
+        self._require_readable()
         return self._session.rows(statement, parameters)
 
-    def _allow(self) -> None:
+    def _require_readable(self) -> None:
         if self._refusal is not None:
             raise UnknownCheckpointError(self._refusal)
 

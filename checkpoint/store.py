@@ -268,7 +268,9 @@ class CheckpointStore:
     def holds(self, number: int, run: Run, *, is_whole: bool = False) -> bool:
         """Tell whether checkpoint ``number`` is durable and holds just the rows of ``run``.
 
-        It settles the question after a commit that failed in a way that leaves its outcome open.
+        It settles the question after a commit that failed in a way that leaves its outcome open. A full run that is not
+        whole was completed when it was written, by rows that it does not have: of such a one only the kind is compared,
+        so that any full checkpoint of this number is taken for it.
 
         Args:
             number: the number.
@@ -282,7 +284,6 @@ class CheckpointStore:
         found = self._session.row("SELECT kind, digest FROM checkpoint WHERE number = ?", (number,))
         if found is None or found[0] != run.kind:
             return False
-        # What a full run was completed by is not in the run.
         return (run.kind is CheckpointKind.FULL and not is_whole) or found[1] == run.digest()
 
     def next_object_id(self) -> int:

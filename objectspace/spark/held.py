@@ -44,8 +44,12 @@ class _Held:
     saved: AcceptedRun | None = None
     epochs: int = 0
 
-    def goes_on(self, plan: OperatorPlan, shard: int) -> bool:
-        """Take over the run that was saved, where it was accepted, and tell whether the space is what the plan says."""
+    def brought_to(self, plan: OperatorPlan, shard: int) -> bool:
+        """Begin another epoch: take over the run that was saved, where it was accepted.
+
+        Returns:
+            whether the space is what the plan says, and not to be opened anew.
+        """
         wanted = fingerprint_of(plan.lineages[shard])
         self.epochs += 1
         if self.epochs > HELD_EPOCHS:
@@ -156,7 +160,7 @@ class HeldShards:
         """
         key = plan.operator, shard
         held = self._held.pop(key, None)
-        if held is not None and not _is_going_on(held, plan, shard):
+        if held is not None and not _brought_to(held, plan, shard):
             held.opened.close()
             held = None
         self._held[key] = held or _opened(plan, shard, self._cache_slots)
@@ -184,9 +188,9 @@ class HeldShards:
             self._held.popitem()[1].opened.close()
 
 
-def _is_going_on(held: _Held, plan: OperatorPlan, shard: int) -> bool:
+def _brought_to(held: _Held, plan: OperatorPlan, shard: int) -> bool:
     try:
-        return held.goes_on(plan, shard)
+        return held.brought_to(plan, shard)
     except BaseException:
         held.opened.close()
         raise

@@ -261,6 +261,7 @@ class Pipeline(Builder):
         require_shared(self.chain.location)
         self.chain.refresh()
         self._epochs, self._watch = None, Watch()
+        self.driver.shards.release()  # A query that ended unnoticed has left them open.
         self._require_kind(is_built=bool(self._declared))
         rows = self.stream() if stream is None else stream
         require_classic(rows)

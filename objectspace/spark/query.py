@@ -47,14 +47,6 @@ class PipelineQuery(StreamingQuery):
         finally:
             self._release()
 
-    @property
-    def isActive(self) -> bool:
-        """Whether the query runs."""
-        is_active = bool(super().isActive)
-        if not is_active:
-            self._release()
-        return is_active
-
     def awaitTermination(self, timeout: float | None = None) -> bool | None:
         """Wait until the query ends; see Spark's own.
 
@@ -85,7 +77,11 @@ class PipelineQuery(StreamingQuery):
                 raise
             raise known from None
         finally:
-            _ = self.isActive
+            self._release_if_ended()
+
+    def _release_if_ended(self) -> None:
+        if not self.isActive:
+            self._release()
 
 
 @dataclass(frozen=True)
