@@ -20,7 +20,7 @@ import orjson
 
 from checkpoint import schema, seals
 from checkpoint.errors import CheckpointError
-from checkpoint.merge import NUMBERED
+from checkpoint.run_rows import NUMBERED
 from checkpoint.session import PAGE_BYTES, Session
 
 ORIGIN = "forked_from"

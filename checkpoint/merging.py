@@ -16,11 +16,11 @@ from checkpoint import spans
 from checkpoint.catalogue import marks, note_merged, note_merging, noted_checks
 from checkpoint.digests import Check, check_of, check_run
 from checkpoint.filters import FilterMaker, filter_of, is_stored
-from checkpoint.merge import GROUP, insert_rows
 from checkpoint.pages import ITEMS, PAGE_ROWS, TABLES, Table, merged_pages
 from checkpoint.reader import Reader
 from checkpoint.recent import Gathered, Rows, kept_pages
 from checkpoint.run import digest_of, is_owner, owned_ids
+from checkpoint.run_rows import GROUP, insert_rows
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber, StoredRun
 

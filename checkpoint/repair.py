@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from checkpoint import filters, merge, seals, spans, verify
+from checkpoint import filters, run_rows, seals, spans, verify
 from checkpoint.catalogue import Catalogue, load, note_dropped
 from checkpoint.consistency import check_objects
 from checkpoint.digests import check_run
@@ -133,7 +133,7 @@ def _rebuild(
         return False
     for table in TABLES:
         connection.execute(f"DELETE FROM {table.name} WHERE checkpoint = ?", (number,))
-    merge.insert(connection, number, image)
+    run_rows.insert(connection, number, image)
     connection.execute("UPDATE checkpoint SET run_slots = slots, run_digest = digest WHERE number = ?", (number,))
     return True
 
@@ -156,9 +156,9 @@ def _drop_strays(session: Session, connection: sqlite3.Connection, found: Catalo
     """Delete the rows that belong to no run, and those of checkpoints after the newest sound one; return the former."""
     known = {*(run.run for run in found.runs), *found.merging, *found.dropped}
     strays: list[str] = []
-    for table, column in merge.NUMBERED:
+    for table, column in run_rows.NUMBERED:
         if table != "checkpoint":
-            for number in [number for number in merge.numbers_in(session, table, column) if number not in known]:
+            for number in [number for number in run_rows.numbers_in(session, table, column) if number not in known]:
                 connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (number,))
                 strays.append(f"{session.path}: {table} has rows under {column} {number}, which has no run")
         connection.execute(f"DELETE FROM {table} WHERE {column} >= ?", (newest + 1,))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from checkpoint import catalogue, filters, merge, retention, spans
+from checkpoint import catalogue, filters, retention, run_rows, spans
 from checkpoint.diff import Change, differences, run_applying
 from checkpoint.errors import CheckpointError, CorruptStoreError, EpochTypeError, UnknownCheckpointError
 from checkpoint.fork import fork
@@ -401,14 +401,14 @@ class CheckpointStore:
         with self._mutex:
             self._session.require_writable()
             given: dict[str, Any] = {"history": history, "keep_for": keep_for, "records": records}
-            retention = replace(self._configured, **{key: value for key, value in given.items() if value is not None})
+            wanted = replace(self._configured, **{key: value for key, value in given.items() if value is not None})
             if any(value is not None for value in given.values()):
                 with self._transaction() as connection:
-                    write_retention(connection, retention)
-            self._configured = retention
+                    write_retention(connection, wanted)
+            self._configured = wanted
             if history is not None:
                 self._history = None
-            return retention
+            return wanted
 
     @property
     def _retention(self) -> Retention:
@@ -474,7 +474,7 @@ class CheckpointStore:
             elif retention.beginning_is_gone(self._session):
                 raise UnknownCheckpointError(f"{self.path}: the first checkpoints were merged and cannot be dropped")
             with self._transaction() as connection:
-                for table, column in merge.NUMBERED:
+                for table, column in run_rows.NUMBERED:
                     connection.execute(f"DELETE FROM {table} WHERE {column} >= ?", (number + 1,))
                 note_rollback(connection, self._last, number)
             self._load()
@@ -625,12 +625,12 @@ class CheckpointStore:
     ) -> tuple[Measure, int]:
         """Write a run, and return its measure and the first id after those of its objects."""
         run.sort()
-        merge.insert(connection, number, run)
+        run_rows.insert(connection, number, run)
         if is_partial:
-            merge.complete(self._session, number, self._runs.live)
+            run_rows.complete(self._session, number, self._runs.live)
         elif run.kind is CheckpointKind.DIFFERENTIAL and self._runs.live:
             filters.store(connection, number, run.items)
-        found = merge.measured(connection, number) if is_partial else run.measure()
+        found = run_rows.measured(connection, number) if is_partial else run.measure()
         tables: tuple[list[Any], ...] = (run.index, run.metadata, run.items)
         return found, max((rows[-1][0] + 1 for rows in tables if rows), default=0)
 
@@ -746,8 +746,8 @@ class CheckpointStore:
                 if len(parts) > 1:
                     self._upkeep.begin_merge(connection, parts)
         rows = self._runs.rows(parts) if self._upkeep.merging else 0
-        while (merge := self._upkeep.merging) is not None:
-            progress(done + merge.copied)
+        while (merging := self._upkeep.merging) is not None:
+            progress(done + merging.copied)
             self._work()
         return rows
 
@@ -788,7 +788,7 @@ def _write_pages(pages: Iterable[Page], connection: sqlite3.Connection, number: 
     """Write the pages of a run, and return its measure and the first id after those of its objects."""
     measure, following = PageMeasure(), 0
     for place, rows in filter(itemgetter(1), pages):
-        merge.insert_rows(connection, TABLES[place], number, rows)
+        run_rows.insert_rows(connection, TABLES[place], number, rows)
         measure.take((place, rows))
         following = max(following, rows[-1][0] + 1)
     return measure.result(), following

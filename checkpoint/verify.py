@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import chain, pairwise, product, zip_longest
 
-from checkpoint import catalogue, filters, merge, seals, spans
+from checkpoint import catalogue, filters, run_rows, seals, spans
 from checkpoint.catalogue import Catalogue
 from checkpoint.consistency import check_objects
 from checkpoint.digests import check_run
@@ -149,10 +149,10 @@ def check_no_orphans(session: Session, found: Catalogue) -> None:
         CorruptStoreError: one does; with its table.
     """
     known = {*(run.run for run in found.runs), *found.merging, *found.dropped}
-    for table, column in merge.NUMBERED[1:]:
+    for table, column in run_rows.NUMBERED[1:]:
         if not session.has_table(table):
             continue
-        for number in merge.numbers_in(session, table, column):
+        for number in run_rows.numbers_in(session, table, column):
             if number not in known:
                 raise CorruptStoreError(
                     f"{session.path}: {table} has rows under {column} {number}, which has no run: {ADVICE}"

@@ -1,4 +1,4 @@
-"""What writes the rows of a run, and completes a full one.
+"""The rows of a run: what writes, completes and measures them, and every table that has some.
 
 Everything here runs inside a transaction of the caller, and streams: the memory used does not depend on the state.
 """
