@@ -160,9 +160,9 @@ class CheckpointStore:
         Time: O(rows · log rows); for a full run O(state).
         Dirties: one row of ``checkpoint`` and the rows of the run.
         """
-        is_partial = run.kind is CheckpointKind.FULL
-        write = partial(self._write_run, run, is_partial=is_partial)
-        return self._append(run.kind, epoch, write, None if is_partial else run)
+        completes = run.kind is CheckpointKind.FULL
+        write = partial(self._write_run, run, completes=completes)
+        return self._append(run.kind, epoch, write, None if completes else run)
 
     @contextmanager
     def unchanged_since(self, base: Reader | None) -> Iterator[None]:
@@ -185,7 +185,7 @@ class CheckpointStore:
         As :meth:`append`, but a run of kind full is taken for the complete image that it is: what it does not mention
         is gone.
         """
-        return self._append(run.kind, epoch, partial(self._write_run, run, is_partial=False), run)
+        return self._append(run.kind, epoch, partial(self._write_run, run, completes=False), run)
 
     def apply_pages(self, kind: CheckpointKind, pages: Iterable[Page], epoch: int | None = None) -> Receipt:
         """Fold a run in that need not fit into memory, as :meth:`apply` does.
@@ -621,16 +621,16 @@ class CheckpointStore:
         return Receipt(number, epoch, kind, found.slots, found.bytes, seconds)
 
     def _write_run(
-        self, run: Run, connection: sqlite3.Connection, number: int, *, is_partial: bool
+        self, run: Run, connection: sqlite3.Connection, number: int, *, completes: bool
     ) -> tuple[Measure, int]:
-        """Write a run, and return its measure and the first id after those of its objects."""
+        """Write a run, completed by the state before or as it is; return its measure and the first id after those in it."""
         run.sort()
         run_rows.insert(connection, number, run)
-        if is_partial:
+        if completes:
             run_rows.complete(self._session, number, self._runs.live)
         elif run.kind is CheckpointKind.DIFFERENTIAL and self._runs.live:
             filters.store(connection, number, run.items)
-        found = run_rows.measured(connection, number) if is_partial else run.measure()
+        found = run_rows.measured(connection, number) if completes else run.measure()
         tables: tuple[list[Any], ...] = (run.index, run.metadata, run.items)
         return found, max((rows[-1][0] + 1 for rows in tables if rows), default=0)
 

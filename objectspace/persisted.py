@@ -484,7 +484,7 @@ class PersistedObjectSpace(ObjectSpace):
         self._load(self._store.reader())
         for handle in list(self._handles.values()):
             ids = (*handle._former, handle._id)
-            object_id = next((known for known in reversed(ids) if known in self._entries), None)
+            object_id = next((one for one in reversed(ids) if one in self._entries), None)
             if object_id is None:
                 self._bury(handle, refuse_deleted)
                 continue

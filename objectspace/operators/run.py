@@ -99,7 +99,7 @@ class LocalRun:
             )
         number = self.position + 1
         chunks = chunks_of(self.pipeline.sources, batch, number, self.plan.in_order)
-        return self._epoch(chunks, number)
+        return self._run_epoch(chunks, number)
 
     def replay(self, batch: Mapping[str, Any], number: int) -> None:
         """Feed a batch that is in the state already to the operators that are new, and to no other.
@@ -139,7 +139,7 @@ class LocalRun:
                 self._graph.output[node] += chunks
         noted, self._new, self._shadow = self._new, (), None
         catalogue.note(self.space, self.plan, noted)
-        self._epoch({}, self.position)
+        self._run_epoch({}, self.position)
 
     def rows(self, name: str, *, hidden: bool = False) -> list[Row]:
         """Return the rows of a materialised result, in the order of its key.
@@ -225,7 +225,7 @@ class LocalRun:
     def _difference(self) -> str:
         return ", ".join(f"{self.plan.names[node]!r} ({node.describe()}) is new" for node in self._new)
 
-    def _epoch(self, chunks: Mapping[str, Chunk], number: int) -> Receipt:
+    def _run_epoch(self, chunks: Mapping[str, Chunk], number: int) -> Receipt:
         epoch = self.space.store.next_epoch()
         try:
             self._feed(self._graph, chunks)
