@@ -623,7 +623,7 @@ class CheckpointStore:
     def _write_run(
         self, run: Run, connection: sqlite3.Connection, number: int, *, completes: bool
     ) -> tuple[Measure, int]:
-        """Write a run, completed by the state before or as it is; return its measure and the first id after those in it."""
+        """Write a run, completed by the state before or as it is; return its measure and the first id after its own."""
         run.sort()
         run_rows.insert(connection, number, run)
         if completes:
