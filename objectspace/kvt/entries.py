@@ -68,7 +68,8 @@ class KeyValueTableConfiguration:
     """How a table is made; fixed for its life.
 
     Args:
-        partition_count: into how many partitions keys are spread. Only those that were written to cost anything.
+        partition_count: into how many partitions keys are spread. Only those that were written to are stored; but
+            ``count()``, ``families()`` and each page of the global iterators ask all of them.
 
     Raises:
         ValueError: the count is not positive.
