@@ -104,6 +104,11 @@ class PersistedObjectSpace(ObjectSpace):
         """The store of the space."""
         return self._store
 
+    @property
+    def read_only(self) -> bool:
+        """Whether nothing can be changed: the space is that of an earlier epoch, or its store is read-only."""
+        return self._read_only
+
     def save(self, writer: Writer) -> None:
         """Collect what is dirty into ``writer`` and open a new page of edits.
 

@@ -37,7 +37,7 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
-from objectspace.relational.errors import SchemaError
+from objectspace.relational.errors import RowError, SchemaError
 from objectspace.relational.types import DataType
 
 Encoder = Callable[[Any], bytes]
@@ -271,6 +271,23 @@ KeyRange = tuple[bytes, bytes]
 
 NOTHING: KeyRange = (b"\x00", b"\x00")
 """The range without keys."""
+
+
+INCLUSIVE = (True, True)
+"""Both bounds of a range belong to it."""
+
+
+def check_inclusive(table: str, inclusive: object) -> None:
+    """Refuse what does not say of two bounds whether they belong to a range.
+
+    Raises:
+        RowError: it is no pair.
+    """
+    if not isinstance(inclusive, tuple | list) or len(inclusive) != 2:
+        raise RowError(
+            f"table {table!r}: inclusive is a pair, (True, False) for a lower bound that belongs to the range and an"
+            f" upper one that does not: found {inclusive!r:.80}"
+        )
 
 
 def key_range(

@@ -64,7 +64,7 @@ class Column:
 
     def check(self) -> Check:
         """Return what gives a value of the column its one form, or raises :class:`BadValue`."""
-        inner, nullable, taking_null = checker(self.type), self.nullable, f"{self.type}?"
+        inner, nullable = checker(self.type), self.nullable
 
         def _check(value: Any) -> Any:
             if value is not None:
@@ -72,7 +72,8 @@ class Column:
             if nullable:
                 return None
             raise BadValue(
-                f"it takes no NULL: pass a value, or declare the column with nullable=True ({taking_null!r})"
+                f"it takes no NULL: pass a value, or declare the column with nullable=True (for a pipeline as"
+                f" {f'{self.type}?'!r})"
             )
 
         return _check

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, repeat
 from typing import Any
 
+from checkpoint import CheckpointError
 from objectspace import ObjectSpace
 from objectspace.relational.catalogue import WATERMARKS, TableRecord, open_record, record_of
 from objectspace.relational.chunk import Chunk
@@ -19,7 +20,7 @@ from objectspace.relational.errors import (
     VnodeNotOwnedError,
 )
 from objectspace.relational.key_space import KeySpace
-from objectspace.relational.keys import next_key
+from objectspace.relational.keys import INCLUSIVE, check_inclusive, next_key
 from objectspace.relational.memtable import Consistency, Kind, MemTable, overlaid
 from objectspace.relational.registry import registry_of
 from objectspace.relational.row_store import RowStore
@@ -192,7 +193,7 @@ class StateTable:
         prefix: Sequence[Any] = (),
         lower: Sequence[Any] | None = None,
         upper: Sequence[Any] | None = None,
-        inclusive: tuple[bool, bool] = (True, True),
+        inclusive: tuple[bool, bool] = INCLUSIVE,
         reverse: bool = False,
         *,
         vnode: int | None = None,
@@ -217,8 +218,12 @@ class StateTable:
 
         Time: O(log n) for the first row, then O(1) a row.
         """
+        if inclusive is not INCLUSIVE:
+            check_inclusive(self.name, inclusive)
         group = self._checked_key(prefix, whole=False)
-        bounds = [None if b is None else self._checked_key(b, whole=False, skip=len(group)) for b in (lower, upper)]
+        # A bound with no column stands for all rows, included or not.
+        skip = len(group)
+        bounds = [None if b is None else self._checked_key(b, whole=False, skip=skip) or None for b in (lower, upper)]
         span = (group, bounds[0], bounds[1], inclusive, vnode)
         return self._rows_of(span, reverse, self._texts(span, reverse), self._registry.changes)
 
@@ -379,6 +384,8 @@ class StateTable:
     def operations(self) -> Iterator[tuple[Kind, Row | None, Row | None]]:
         """Yield (kind, old row, new row) of the net operations that are not sealed yet, in key order.
 
+        Of a distributed table they come one vnode after the other.
+
         The old row is what is stored; a blind table does not know it for an insert.
         """
         decode = self._codec.decode
@@ -409,9 +416,8 @@ class StateTable:
             raise RowError(f"table {self.name!r}: the watermark of {column.name!r} is NaN: pass a number")
         if self._pending is not None and not found > self._pending:
             return
+        self._begin_write()
         self._pending = found
-        if self._is_clean:
-            self._soil()
 
     def check_epoch(self, epoch: int) -> None:
         """Refuse an epoch that cannot be sealed.
@@ -533,14 +539,22 @@ class StateTable:
             self._waiting = []
 
     def _begin_write(self) -> None:
-        """Note that something is written; refuse it where the table exists no more."""
+        """Note that something is written.
+
+        Raises:
+            ObjectNotFoundError: the table exists no more.
+            CheckpointError: its space is read-only.
+        """
         self._rows.refuse_dead()
         if self._is_clean:
             self._soil()
 
     def _soil(self) -> None:
-        """Note the first write since the last commit; refuse it where the table exists no more."""
-        self._rows.refuse_dead()
+        """Note the first write since the last commit; refuse it in a space that takes none."""
+        if getattr(self._space, "read_only", False):
+            raise CheckpointError(
+                f"table {self.name!r}: its space is read-only: open the store for writing, or fork it, to write rows"
+            )
         self._registry.wrote(self)
         self._is_clean = False
 

@@ -15,9 +15,9 @@ from objectspace import PersistedObjectSpace
 from objectspace.extras import require
 from objectspace.relational.catalogue import TABLES, WATERMARKS, TableRecord
 from objectspace.relational.equality import Equal, equality
-from objectspace.relational.errors import RowError, SchemaMismatchError
+from objectspace.relational.errors import RowError, SchemaError, SchemaMismatchError
 from objectspace.relational.key_space import KeySpace
-from objectspace.relational.keys import KeyRange
+from objectspace.relational.keys import INCLUSIVE, KeyRange, check_inclusive
 from objectspace.relational.memtable import Kind, Operation
 from objectspace.relational.row_store import key_of, slot_of, text_of, texts_of
 from objectspace.relational.schema import Row, TableSchema
@@ -71,6 +71,8 @@ class StorageTable:
         self.name = name
         self._view = _View(self._store, _reader_at(self._store, epoch), name)
         schema = self._view.record.schema
+        if isinstance(columns, str):
+            raise SchemaError(f"table {name!r}: columns are names, such as [{columns!r}]: found {columns!r}")
         self.columns = tuple(schema.names if columns is None else columns)
         self._places = tuple(schema.place_of(column) for column in self.columns)
 
@@ -100,7 +102,7 @@ class StorageTable:
         prefix: Sequence[Any] = (),
         lower: Sequence[Any] | None = None,
         upper: Sequence[Any] | None = None,
-        inclusive: tuple[bool, bool] = (True, True),
+        inclusive: tuple[bool, bool] = INCLUSIVE,
         reverse: bool = False,
     ) -> Iterator[Row]:
         """Return an iterator over rows in key order; a distributed table is merged over its vnodes.
@@ -121,13 +123,23 @@ class StorageTable:
 
         Time: O(log n) for the first row, then O(1) a row.
         """
+        check_inclusive(self.name, inclusive)
         group = self._checked(prefix, whole=False)
         bounds = [None if b is None else self._checked(b, whole=False, skip=len(group)) for b in (lower, upper)]
         rows = self._view.rows(group, bounds[0], bounds[1], inclusive, reverse)
         return rows if self.columns == self.schema.names else map(self._output, rows)
 
     def to_batches(self, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """Yield the whole table in key order as Arrow batches. It takes pyarrow; memory for one batch."""
+        """Return an iterator over the table in key order as Arrow batches. It takes pyarrow; memory for one batch.
+
+        Raises:
+            ValueError: a batch would have no rows.
+        """
+        if not isinstance(batch_rows, int) or batch_rows < 1:
+            raise ValueError(f"table {self.name!r}: batch_rows is {batch_rows!r}: expected a number of rows from 1")
+        return self._batches(batch_rows)
+
+    def _batches(self, batch_rows: int) -> Iterator[pa.RecordBatch]:
         from objectspace.relational import arrow
 
         schema = self.arrow_schema()
@@ -166,8 +178,9 @@ class StorageTable:
         """Yield the net change of each key from one epoch to another, both included, in key order.
 
         What was inserted and deleted in between does not appear, nor what a watermark hides, nor what changed in other
-        columns only, nor a value in the place of one that is equal in SQL, as 1.00 of 1.0. Both epochs are read with
-        the schema at ``to_epoch``, and rows have the columns of this storage table.
+        columns only, nor a value in the place of one that is equal in SQL, as 1.00 of 1.0. Over an epoch in which the
+        table was renamed every row comes as an insert, as there was no table of this name before. Both epochs are read
+        with the schema at ``to_epoch``, and rows have the columns of this storage table.
 
         Raises:
             RowError: ``from_epoch`` is after ``to_epoch``.

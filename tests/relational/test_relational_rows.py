@@ -78,7 +78,11 @@ BAD = [
     ("list<int64>", "ab", "expected list<int64>"),
     ("struct<a:int64>", {"b": 1}, "expected the fields"),
     ("struct<a:int64>", {"a": "x"}, "field 'a'"),
-    ("int64", None, "takes no NULL"),
+    (
+        "int64",
+        None,
+        "takes no NULL: pass a value, or declare the column with nullable=True (for a pipeline as 'int64?')",
+    ),
 ]
 
 

@@ -6,6 +6,7 @@ import math
 import sqlite3
 from datetime import date
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from objectspace.relational import (
     StorageTable,
     TableSchema,
     compacted,
+    rename_table,
 )
 from objectspace.relational.values import nearest_float32
 from tests.relational.helpers import new_space, schema_of
@@ -334,7 +336,38 @@ def test_a_bound_without_a_column_is_none(tmp_path: Path) -> None:
         space.checkpoint()
         stored = StorageTable(space.store, "t")
         for bounds in ({"lower": ()}, {"upper": ()}, {"lower": (), "upper": ()}):
-            assert list(stored.scan(**bounds)) == list(table.scan(**bounds)) == [(1,), (2,)]
+            for inclusive in product([False, True], repeat=2):
+                found = [list(one.scan(**bounds, inclusive=inclusive)) for one in (stored, table)]
+                assert found == [[(1,), (2,)]] * 2
+
+
+@pytest.mark.parametrize("inclusive", [True, (True,), "ab", (True, True, True)])
+def test_an_inclusive_that_is_no_pair_is_refused_in_words(inclusive: Any) -> None:
+    space = committed([("+", (1, 2, "x"))])
+    for table in (StateTable(space, "t"), StorageTable(space, "t")):
+        with pytest.raises(RowError, match="table 't': inclusive is a pair"):
+            table.scan(lower=(1,), inclusive=inclusive)
+
+
+def test_what_gives_no_batches_and_no_columns_is_refused_in_words() -> None:
+    space = committed([("+", (1, 2, "x"))])
+    for rows in (0, -1, 1.5):
+        with pytest.raises(ValueError, match=r"table 't': batch_rows is .*: expected a number of rows from 1"):
+            StorageTable(space, "t").to_batches(rows)  # type: ignore[arg-type]
+    with pytest.raises(SchemaError, match=r"table 't': columns are names, such as \['ab'\]: found 'ab'"):
+        StorageTable(space, "t", columns="ab")
+
+
+def test_changes_over_a_renaming_begin_with_nothing() -> None:
+    space = committed([("+", (1, 2, "x"))])
+    rename_table(space, "t", "u")
+    StateTable(space, "u").insert_row((3, 4, "y"))
+    space.checkpoint(epoch=2)
+    StateTable(space, "u").insert_row((5, 6, "z"))
+    space.checkpoint(epoch=3)
+    kinds = [(one.kind.value, one.new[0]) for one in StorageTable(space, "u").changes(2, 2)]
+    assert kinds == [("insert", 1), ("insert", 3)]
+    assert [one.new[0] for one in StorageTable(space, "u").changes(3, 3)] == [5]
 
 
 def test_the_column_with_the_watermark_stays(tmp_path: Path) -> None:

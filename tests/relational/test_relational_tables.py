@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint import CheckpointStore
+from checkpoint import CheckpointError, CheckpointStore
 from objectspace import ObjectNotFoundError, PersistedObjectSpace, VolatileObjectSpace
 from objectspace.errors import CheckpointProtocolError
 from objectspace.relational import (
@@ -495,6 +495,19 @@ def test_a_save_has_no_earlier_epoch_than_the_last_one_sealed() -> None:
     assert (space.checkpoint().epoch, table.epoch) == (40, 40)
     assert (space.checkpoint().epoch, table.epoch) == (41, 41)
     assert len(list(StateTable(space_on(space.store), "orders").scan())) == 3
+
+
+def test_a_table_of_a_space_that_is_read_only_refuses_at_the_call() -> None:
+    table = filled("blind")
+    space: Any = table._space
+    space.checkpoint(epoch=1)
+    assert not space.read_only
+    read = StateTable(space.at(1), "orders")
+    row = (3, 33, 333)
+    for write in (lambda: read.insert_row(row), lambda: read.insert_rows([row]), lambda: read.delete_row((1, 11, 111))):
+        with pytest.raises(CheckpointError, match="table 'orders': its space is read-only"):
+            write()
+    assert list(read.scan()) == list(table.scan())
 
 
 def test_a_name_that_another_object_has_is_refused() -> None:
