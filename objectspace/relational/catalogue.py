@@ -152,7 +152,7 @@ def open_record(space: ObjectSpace, name: str, schema: TableSchema | None, *, ev
         changed = schema.with_ids_of(record.schema)
     except SchemaError as error:
         raise _mismatch(record, schema, str(error)) from None
-    reason = changed.is_evolved_from(record.schema) or _other_default(changed, record)
+    reason = changed.why_not_evolved_from(record.schema) or _other_default(changed, record)
     if reason:
         raise _mismatch(record, schema, reason)
     codec = RowCodec(changed, record.layouts)

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-Direction = Literal["asc", "desc"]
 SortKey = tuple[int, str]
 """The position of a column and its direction, with ``nulls first`` or ``nulls last`` where it is not the default."""
 

@@ -16,7 +16,7 @@ operation on a key stands alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from itertools import islice
@@ -68,20 +68,16 @@ class MemTable:
 
     Args:
         consistency: how operations on one key join, see above.
-        same: tells whether two rows are equal.
 
     >>> buffer = MemTable("strict")
     >>> buffer.delete(b"k", "a"); buffer.insert(b"k", "b"); buffer.get(b"k")
     Operation(kind=<Kind.UPDATE: 'update'>, old='a', new='b')
     """
 
-    def __init__(
-        self, consistency: Consistency = "blind", same: Callable[[Any, Any], bool] = lambda a, b: a == b
-    ) -> None:
+    def __init__(self, consistency: Consistency = "blind") -> None:
         if consistency not in CONSISTENCIES:
             raise ValueError(f"consistency is {consistency!r}: expected one of {', '.join(CONSISTENCIES)}")
         self.consistency = consistency
-        self._same = same
         self._operations: dict[bytes, _Noted] = {}
         self._order: SortedList | None = None
         self._unsorted: list[bytes] = []
@@ -140,7 +136,7 @@ class MemTable:
         if found is None:
             self._put_operation(key, _DELETE, old, None)
             return
-        if found.kind is _DELETE or not self._same(found.new, old):
+        if found.kind is _DELETE or found.new != old:
             self._contradiction(f"delete of {old!r}", found)
         if found.kind is _INSERT:
             self._drop(key)
@@ -162,7 +158,7 @@ class MemTable:
         if found is None:
             self._put_update(key, old, new)
             return
-        if found.kind is _DELETE or not self._same(found.new, old):
+        if found.kind is _DELETE or found.new != old:
             self._contradiction(f"update of {old!r} to {new!r}", found)
         if found.kind is _INSERT:
             self._put(key, new)

@@ -233,7 +233,7 @@ class TableSchema:
         """
         return keys if self._are_keys_in_form(keys) else list(map(self.check_key, keys))  # type: ignore[return-value]
 
-    def is_evolved_from(self, old: TableSchema) -> str:
+    def why_not_evolved_from(self, old: TableSchema) -> str:
         """Return why rows of an older schema cannot be read with this one; empty where they can."""
         mine = dict(zip(self.ids, self.columns))
         for own, column in zip(old.ids, old.columns):

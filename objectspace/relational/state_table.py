@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice, repeat
+from itertools import chain, islice
 from typing import Any
 
 from checkpoint import CheckpointError
@@ -279,7 +279,7 @@ class StateTable:
             for row in checked:
                 self._insert(row)
         else:
-            self._write(repeat(True), checked)
+            self._insert_all(checked)
 
     def write_rows(self, changes: Iterable[tuple[bool, RowLike]]) -> list[bytes]:
         """Apply changes one after the other: pairs (whether the row comes, the row); quicker than one by one.
@@ -459,7 +459,7 @@ class StateTable:
         self._epoch = epoch
         self._raise_watermark(epoch)
         self._clean(CLEAN_ROWS + 2 * written)
-        self._is_sealed()
+        self._note_sealed()
 
     def vacuum(self) -> int:
         """Remove every sealed row below the watermark, and return how many they were.
@@ -499,7 +499,7 @@ class StateTable:
         self._waiting = []
         self._memtable.clear()
         self._registry.note_change()
-        self._is_sealed()
+        self._note_sealed()
         self._epoch = _last_epoch(self._space)
         self._take_over(record_of(self._space, self._rows.name) or self._record)
 
@@ -558,7 +558,8 @@ class StateTable:
         self._registry.wrote(self)
         self._is_clean = False
 
-    def _is_sealed(self) -> None:
+    def _note_sealed(self) -> None:
+        """Note that nothing is left to be sealed."""
         self._pending, self._is_clean = None, True
         self._registry.sealed(self)
 
@@ -574,18 +575,25 @@ class StateTable:
         except RowError as error:
             raise RowError(f"table {self.name!r}: {error}") from None
 
+    def _insert_all(self, rows: Sequence[Row]) -> None:
+        """Insert rows that nothing has to be known for."""
+        keys, texts = self._prepared(rows)
+        self._buffer.write_all(keys, [None] * len(keys), texts)
+
     def _write(self, comes: Iterable[bool], rows: Sequence[Row]) -> list[bytes]:
         """Apply changes that nothing has to be known for, and return the keys of the rows."""
-        keys, texts = self._keys.of_rows(rows), self._codec.encode_all(rows)
-        if rows:
-            self._begin_write()
-        if isinstance(comes, repeat):
-            self._buffer.write_all(keys, [None] * len(keys), texts)
-            return keys
+        keys, texts = self._prepared(rows)
         news = [text if come else None for come, text in zip(comes, texts)]
         olds = [None if come else text for come, text in zip(comes, texts)]
         self._buffer.write_all(keys, olds, news)
         return keys
+
+    def _prepared(self, rows: Sequence[Row]) -> tuple[list[bytes], list[str]]:
+        """Return the keys and the texts of rows that are written now."""
+        keys, texts = self._keys.of_rows(rows), self._codec.encode_all(rows)
+        if rows:
+            self._begin_write()
+        return keys, texts
 
     def _checked_key(self, values: Sequence[Any], *, whole: bool = True, skip: int = 0) -> Row:
         try:

@@ -414,7 +414,7 @@ def _earlier(store: CheckpointStore, number: int, name: str, after: _View) -> _V
     except SchemaMismatchError:
         return None
     known, now = view.record, after.record
-    reason = now.schema.is_evolved_from(known.schema)
+    reason = now.schema.why_not_evolved_from(known.schema)
     if reason or now.layouts[: len(known.layouts)] != known.layouts:
         raise SchemaMismatchError(
             f"table {name!r} was dropped and made again with another schema: there are no changes from the one to the"
