@@ -37,6 +37,12 @@ import orjson
 ATOMS = frozenset({int, str, bool, type(None), bytes, float})
 """Types whose values cannot change, so that a stored one may be compared with the object that was stored."""
 
+TOO_DEEP = (
+    "it contains itself or is nested too deep: at most 254 lists or dictionaries, or 127 tuples or sets, lie in each"
+    " other; store its parts under keys of their own"
+)
+"""Why a value is refused that is nested deeper than JSON text may be."""
+
 _INT64 = range(-(2**63), 2**63)
 _PLAIN = frozenset({str, bool, type(None)})
 
@@ -101,7 +107,7 @@ def encode(value: Any) -> str:
     try:
         return encode_plain(plain(value))
     except RecursionError:
-        raise Unencodable("it contains itself or is nested too deep") from None
+        raise Unencodable(TOO_DEEP) from None
 
 
 def encode_plain(value: Any) -> str:
@@ -113,7 +119,8 @@ def encode_plain(value: Any) -> str:
     try:
         return orjson.dumps(value).decode()
     except orjson.JSONEncodeError as error:
-        raise Unencodable(str(error)) from None
+        # orjson has no type of its own for this; all else that it refuses, plain() has replaced or refused.
+        raise Unencodable(TOO_DEEP if "Recursion" in str(error) else str(error)) from None
 
 
 def decode(text: str | bytes) -> Any:

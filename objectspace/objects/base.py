@@ -272,10 +272,11 @@ class PersistedObject:
             raise self._unencodable("slot", slot, error) from None
 
     def _unencodable(self, what: str, slot: Any, error: Exception) -> UnencodableValueError:
+        reason = codec.TOO_DEEP if isinstance(error, RecursionError) else error
         try:
-            return UnencodableValueError(f"{self._describe()}, {what} {slot!r}: {error}")
+            return UnencodableValueError(f"{self._describe()}, {what} {slot!r}: {reason}")
         except RecursionError:
-            return UnencodableValueError(f"{self._describe()}, {what} a {type(slot).__name__}: it is nested too deep")
+            return UnencodableValueError(f"{self._describe()}, {what} a {type(slot).__name__}: {reason}")
 
     def _decode(self, text: Payload, slot: Any) -> Any:
         try:

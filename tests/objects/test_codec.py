@@ -284,3 +284,22 @@ def test_a_dataclass_that_this_process_has_not_registered_is_no_damage(monkeypat
     monkeypatch.delitem(codec._registered, "Lately")
     with pytest.raises(ObjectSpaceError, match=r"call objectspace.register_dataclass\(Lately\).*; nothing is lost"):
         space.create_value("v")._decode(text, "value")
+
+
+@pytest.mark.parametrize(
+    ("wrap", "limit"),
+    [
+        (lambda inner: [inner], 254),
+        (lambda inner: {"k": inner}, 254),
+        (lambda inner: (inner,), 127),
+        (lambda inner: frozenset([inner]), 127),
+        (lambda inner: {1: inner}, 84),
+    ],
+)
+def test_values_are_nested_as_deep_as_the_page_says(wrap: Any, limit: int) -> None:
+    value: Any = 1
+    for _ in range(limit):
+        value = wrap(value)
+    assert codec.decode(codec.encode(value)) == value
+    with pytest.raises(codec.Unencodable, match="nested too deep: at most 254 lists or dictionaries"):
+        codec.encode(wrap(value))
