@@ -604,7 +604,7 @@ class CheckpointStore:
             self._require_newest()
             number, epoch, parent = self._next(epoch)
             try:
-                with self._transaction() as connection:
+                with self._statements() as connection:
                     found, following = write(connection, number)
                     spans.store(connection, number, found.slots)
                     write_record(connection, CheckpointRecord.made_now(number, epoch, kind, parent, found))
@@ -615,7 +615,7 @@ class CheckpointStore:
                     self._upkeep.note_written(number, (run.index, run.metadata, run.items), found.bytes)
                 seconds = time.perf_counter() - started
                 self._tidy(found.slots, is_full=kind is CheckpointKind.FULL)
-            except BaseException:  # An interruption after the commit: what is in memory may not be what the file says.
+            except BaseException:  # Also an interruption after the commit: memory may not be what the file says.
                 self._reload()
                 raise
         return Receipt(number, epoch, kind, found.slots, found.bytes, seconds)
@@ -653,16 +653,22 @@ class CheckpointStore:
         return following
 
     @contextmanager
-    def _transaction(self, *, is_lazy: bool = False) -> Iterator[sqlite3.Connection]:
-        """Run statements in one transaction, and keep what is in memory true also where it was interrupted."""
+    def _statements(self, *, is_lazy: bool = False) -> Iterator[sqlite3.Connection]:
+        """Run statements in one transaction."""
         try:
             with self._session.transaction(is_lazy=is_lazy) as connection:
                 yield connection
         except (OverflowError, ValueError, TypeError) as error:
-            self._reload()
             raise CheckpointError(
                 f"{self.path}: the run holds a row that cannot be stored ({error}); nothing was written"
             ) from error
+
+    @contextmanager
+    def _transaction(self, *, is_lazy: bool = False) -> Iterator[sqlite3.Connection]:
+        """Run statements in one transaction, and keep what is in memory true also where it was interrupted."""
+        try:
+            with self._statements(is_lazy=is_lazy) as connection:
+                yield connection
         except BaseException:
             self._reload()
             raise

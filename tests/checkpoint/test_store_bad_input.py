@@ -264,6 +264,15 @@ def test_rows_of_another_width_or_that_would_be_stored_as_others_are_refused(
         assert store.verify() == 1
 
 
+def test_a_commit_that_fails_reads_what_is_kept_in_memory_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with quick_store(":memory:") as store:
+        load, loads = store._load, list[None]()
+        monkeypatch.setattr(store, "_load", lambda: (loads.append(None), load()))
+        with pytest.raises(CheckpointError, match="cannot be stored"):
+            store.append(Run(DIFFERENTIAL, **RETYPED[0]))
+        assert len(loads) == 1
+
+
 @pytest.mark.parametrize("count", [1, 3, 5, 31, 33, 239, 241, 700])
 def test_any_number_of_rows_is_stored_as_given(count: int) -> None:
     index = [(number, f"o{number}", "List" if number % 3 else None, None) for number in range(count)]
