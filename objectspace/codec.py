@@ -154,7 +154,7 @@ def plain(value: Any) -> Any:
     """Return a value as what JSON has, with tagged objects for the rest."""
     kind = type(value)
     if kind in _PLAIN:
-        return value if kind is not str or _is_utf8(value) else {"$str": value.encode("utf-8", "surrogatepass").hex()}
+        return value if kind is not str or is_utf8(value) else {"$str": value.encode("utf-8", "surrogatepass").hex()}
     if kind is int:
         return value if value in _INT64 else {"$int": str(value) if value.bit_length() < 8192 else hex(value)}
     if kind is float:
@@ -173,12 +173,13 @@ def plain(value: Any) -> Any:
 
 
 def _plain_dict(value: dict[Any, Any]) -> Any:
-    if all(type(key) is str and not key.startswith("$") and _is_utf8(key) for key in value):
+    if all(type(key) is str and not key.startswith("$") and is_utf8(key) for key in value):
         return {key: plain(item) for key, item in value.items()}
     return {"$dict": [[plain(key), plain(item)] for key, item in value.items()]}
 
 
-def _is_utf8(text: str) -> bool:
+def is_utf8(text: str) -> bool:
+    """Tell whether text has no lone surrogate, so that JSON and a database can hold it as text."""
     if text.isascii():
         return True
     try:

@@ -23,7 +23,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from checkpoint.run import Slot
-from objectspace.codec import Unencodable, encode
+from objectspace.codec import Unencodable, encode, is_utf8
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 DECIMAL_EXPONENT_MAX = 6144
@@ -237,17 +237,6 @@ def nearest_double(key: Any) -> float:
         return float(key) + 0.0
     except OverflowError:
         return math.inf if key > 0 else -math.inf
-
-
-def is_utf8(text: str) -> bool:
-    """Tell whether text has no lone surrogate, so that a database can hold it as text."""
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _number_slot(key: Any) -> Slot:

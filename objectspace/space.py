@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import orjson
 
 from checkpoint import Reader
+from objectspace.codec import is_utf8
 from objectspace.errors import (
     CheckpointProtocolError,
     DamagedObjectError,
@@ -17,7 +18,6 @@ from objectspace.errors import (
     WrongKindError,
 )
 from objectspace.factory import ObjectFactory
-from objectspace.keys import is_utf8
 from objectspace.objects import KINDS, class_of
 from objectspace.objects.base import PersistedObject
 from objectspace.objects.torn import REFUSALS, InOnePiece

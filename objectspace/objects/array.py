@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import operator
 from collections.abc import Iterator, Sequence
 from typing import Any, SupportsIndex, TypeVar, overload
 
@@ -13,6 +12,7 @@ from objectspace.codec import ATOMS
 from objectspace.objects import limits, scans
 from objectspace.objects.base import ABSENT, unchanged
 from objectspace.objects.keyed import KeyedObject
+from objectspace.objects.placing import placed
 
 T = TypeVar("T")
 
@@ -139,12 +139,7 @@ class Array(KeyedObject, Sequence[T]):
         value = self._table.live.get(place, ABSENT)
         return copy.deepcopy(self._default) if value is ABSENT else value
 
-    def _place(self, index: SupportsIndex) -> int:
-        place = operator.index(index)
-        place += len(self) if place < 0 else 0
-        if not 0 <= place < len(self):
-            raise IndexError(f"{self._describe()} has {len(self)} elements, none at {operator.index(index)}")
-        return place
+    _place = placed
 
     def _metadata(self) -> dict[str, Any]:
         return {"length": len(self)}

@@ -17,6 +17,7 @@ from objectspace.codec import ATOMS, decode_together
 from objectspace.objects import limits
 from objectspace.objects.base import Fingerprint, PersistedObject, item_text
 from objectspace.objects.labels import Label
+from objectspace.objects.placing import placed
 from objectspace.objects.sequence import Sequenced
 from objectspace.objects.variants import become, is_cold, is_partial
 
@@ -214,12 +215,7 @@ class List(list[T], PersistedObject):
     def __repr__(self) -> str:
         return f"List({self._name!r}, {list(self)!r})"
 
-    def _place(self, index: SupportsIndex) -> int:
-        place = operator.index(index)
-        place += len(self) if place < 0 else 0
-        if not 0 <= place < len(self):
-            raise IndexError(f"{self._describe()} has {len(self)} elements, none at {operator.index(index)}")
-        return place
+    _place = placed
 
     def _watch(self) -> bool:
         """Prepare a change that must be noted; tell whether it must."""

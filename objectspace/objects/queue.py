@@ -8,9 +8,9 @@ from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from checkpoint.run import ItemRow
-from objectspace.errors import EmptyError
 from objectspace.objects import limits
 from objectspace.objects.base import PersistedObject, item_text
+from objectspace.objects.placing import refuse_empty
 
 T = TypeVar("T")
 
@@ -152,9 +152,7 @@ class Queue(PersistedObject, Generic[T]):
         self.__dict__.pop("enqueue", None)
         self.__class__ = _Watched
 
-    def _refuse_empty(self, method: str) -> None:
-        if not len(self):
-            raise EmptyError(f"{self._describe()} is empty: there is nothing to {method}")
+    _refuse_empty = refuse_empty
 
     def _fill_front(self) -> None:
         """Bring the next elements to the front: from the store, or else from the back."""

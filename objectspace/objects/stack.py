@@ -8,9 +8,9 @@ from typing import Any, Generic, TypeVar
 
 from checkpoint.run import ItemRow
 from objectspace.codec import ATOMS
-from objectspace.errors import EmptyError
 from objectspace.objects import limits
 from objectspace.objects.base import ABSENT, Fingerprint, PersistedObject, item_text, unchanged
+from objectspace.objects.placing import refuse_empty
 
 T = TypeVar("T")
 
@@ -156,9 +156,7 @@ class Stack(PersistedObject, Generic[T]):
         self.__dict__.pop("push", None)
         self.__class__ = _Watched
 
-    def _refuse_empty(self, method: str) -> None:
-        if not len(self):
-            raise EmptyError(f"{self._describe()} is empty: there is nothing to {method}")
+    _refuse_empty = refuse_empty
 
     def _raise_kept(self) -> None:
         """Bring a batch of stored elements to the empty top, and remember that they are stored."""

@@ -106,6 +106,13 @@ class Operator(ABC):
         if not self._tables and self.state():
             raise not_open(self)
 
+    def _check_side(self, side: str) -> None:
+        """Refuse changes of a side that the operator does not have, and any before it is open."""
+        self._check_open()
+        if side not in self.sides:
+            expected = " or ".join(map(repr, self.sides))
+            raise ValueError(f"{type(self).__name__} has no side {side!r}: expected {expected}")
+
     def _check_epoch(self, epoch: int) -> None:
         """Refuse an epoch that cannot be sealed, before anything is given out for it."""
         self._check_open()

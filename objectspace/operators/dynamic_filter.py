@@ -98,9 +98,7 @@ class DynamicFilter(Operator):
 
         Time: O(rows · log n). Dirties: one slot a row on the left.
         """
-        if side not in self.sides:
-            raise ValueError(f"a filter has no side {side!r}: expected 'left' or 'right'")
-        self._check_open()
+        self._check_side(side)
         chunk = taken(self._schemas[side], chunk)
         if side == "right":
             self._take(net_changes(chunk))

@@ -263,11 +263,6 @@ class HashJoin(Operator):
         place = self._sides[side].schema.place_of(column)
         return self._joined.names[place + (len(self._sides["left"].nulls) if side == "right" else 0)]
 
-    def _check_side(self, side: str) -> None:
-        self._check_open()
-        if side not in self.sides:
-            raise ValueError(f"a join has no side {side!r}: expected 'left' or 'right'")
-
     def _side(self, side: str, schema: TableSchema, key: list[str], null_safe: list[bool]) -> JoinSide:
         """Return the state of one side."""
         return JoinSide(

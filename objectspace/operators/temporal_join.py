@@ -210,11 +210,6 @@ class TemporalJoin(Operator):
         """Drop what was promised since the last barrier."""
         self._promised.clear()
 
-    def _check_side(self, side: str) -> None:
-        self._check_open()
-        if side not in self.sides:
-            raise ValueError(f"a join has no side {side!r}: expected 'left' or 'right'")
-
 
 def _key(schema: TableSchema, leading: list[str]) -> list[str]:
     """Return the leading columns, then the rest of the stream key."""

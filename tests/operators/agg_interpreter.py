@@ -12,7 +12,8 @@ from typing import Any
 
 from objectspace.operators import AggCall, HashAgg, Operator, SimpleAgg
 from objectspace.relational import TableSchema
-from tests.operators.agg_oracle import Running, schema_of
+from tests.operators.agg_oracle import Running
+from tests.relational.helpers import schema_of
 from tests.relational.interpreter import CASES, order_of, type_of
 
 __all__ = ["CASES", "RUNNERS"]

@@ -11,15 +11,9 @@ import pytest
 from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace
 from objectspace.operators import Operator
-from objectspace.relational import Chunk, Column, InconsistentOperationError, RowError, TableSchema
+from objectspace.relational import Chunk, InconsistentOperationError, RowError, TableSchema
 
 Change = tuple[str, tuple[Any, ...]]
-
-
-def schema_of(*columns: str, key: Any = (), **roles: Any) -> TableSchema:
-    """Return a schema from columns such as ``"a int64"``; all of them take NULL."""
-    pairs = [column.split(" ", 1) for column in columns]
-    return TableSchema([Column(name, kind, nullable=True) for name, kind in pairs], key, **roles)
 
 
 class Running:

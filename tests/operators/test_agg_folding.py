@@ -15,8 +15,9 @@ from objectspace.operators import AggCall, HashAgg, Pipeline, count, value_group
 from objectspace.operators.accumulators import Accumulator
 from objectspace.operators.vectorised import FEWEST, Folder, can_fold
 from objectspace.relational import DataType
-from tests.operators.agg_oracle import Log, Running, permuted, schema_of
+from tests.operators.agg_oracle import Log, Running, permuted
 from tests.operators.test_agg_oracle import SCHEMA, check, make_row, more_than_came
+from tests.relational.helpers import schema_of
 
 SUMS = {
     "count(*)": AggCall("count"),

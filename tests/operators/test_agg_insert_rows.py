@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from objectspace.relational import InconsistentOperationError, RowError, StateTable
-from tests.operators.agg_oracle import schema_of
-from tests.relational.helpers import new_space
+from tests.relational.helpers import new_space, schema_of
 
 SCHEMA = schema_of("k int64", "v string", key=["k"])
 

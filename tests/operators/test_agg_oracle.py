@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from objectspace.operators import AggCall, HashAgg, SimpleAgg
-from tests.operators.agg_oracle import Log, Running, permuted, schema_of
+from tests.operators.agg_oracle import Log, Running, permuted
+from tests.relational.helpers import schema_of
 
 SCHEMA = schema_of(
     "k string", "g int64", "v int64", "f float64", "d decimal(18,3)", "s string", "b bool", "o int64", "id int64",

@@ -30,7 +30,8 @@ from objectspace.relational import (
     SchemaError,
     StorageTable,
 )
-from tests.operators.agg_oracle import Log, Running, materialize, permuted, schema_of
+from tests.operators.agg_oracle import Log, Running, materialize, permuted
+from tests.relational.helpers import schema_of
 
 SCHEMA = schema_of("k string", "f float64", "v int64", "id int64", key=["id"])
 

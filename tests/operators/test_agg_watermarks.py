@@ -28,7 +28,8 @@ from objectspace.operators import (
     WatermarkFilter,
 )
 from objectspace.relational import Chunk, RowError, SchemaError, TableSchema
-from tests.operators.agg_oracle import Log, Running, materialize, permuted, schema_of
+from tests.operators.agg_oracle import Log, Running, materialize, permuted
+from tests.relational.helpers import schema_of
 
 SCHEMA = schema_of("w int64", "k string", "v int64", "id int64", key=["id"], watermark_column="w")
 

@@ -257,3 +257,9 @@ def test_a_new_result_behind_many_joins_of_a_stream_with_itself_opens_at_once() 
     made(has_new=False).run_local([{"rows": [(1, 1), (2, 2)]}], PersistedObjectSpace(store))
     run = made(has_new=True).run_local([{"rows": [(1, 1), (2, 2)]}], PersistedObjectSpace(store))
     assert run.rows("n") == [(2,)]
+
+
+def test_a_side_that_an_operator_does_not_have_is_refused_by_its_name() -> None:
+    join = opened(HashJoin(LEFT, RIGHT, ["k"], ["k"]))
+    with pytest.raises(ValueError, match="HashJoin has no side 'input': expected 'left' or 'right'"):
+        given(join, LEFT, ("+", (1, 7, 50)))

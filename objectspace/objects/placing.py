@@ -1,0 +1,39 @@
+"""Places in an object that has ends: which one an index means, and that an empty one has none."""
+
+from __future__ import annotations
+
+import operator
+from typing import Protocol, SupportsIndex
+
+from objectspace.errors import EmptyError
+
+
+class Ended(Protocol):
+    """What has a length, and a name for errors."""
+
+    def __len__(self) -> int: ...
+
+    def _describe(self) -> str: ...
+
+
+def placed(target: Ended, index: SupportsIndex) -> int:
+    """Return the place from 0 on that an index means, which counts from the end where it is negative.
+
+    Raises:
+        IndexError: there is no such place.
+    """
+    place = operator.index(index)
+    place += len(target) if place < 0 else 0
+    if not 0 <= place < len(target):
+        raise IndexError(f"{target._describe()} has {len(target)} elements, none at {operator.index(index)}")
+    return place
+
+
+def refuse_empty(target: Ended, method: str) -> None:
+    """Refuse what takes an element.
+
+    Raises:
+        EmptyError: there is none.
+    """
+    if not len(target):
+        raise EmptyError(f"{target._describe()} is empty: there is nothing to {method}")
