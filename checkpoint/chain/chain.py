@@ -239,9 +239,11 @@ class Chain:
     ) -> OperatorPlan:
         """Return the plan to open any shard of an operator as of an epoch, the newest by default.
 
+        The ``epoch`` of the plan is the one that work on it leads to: one more than the epoch that it opens.
+
         Args:
             operator: the name of the operator.
-            epoch: the epoch to open; work on it would lead to the one after.
+            epoch: the epoch to open.
             full_after: how many differential runs may follow a full one before the next full one is considered.
             cache: the folder of the local caches, or None for the default of the machine.
 

@@ -39,7 +39,7 @@ class OperatorPlan:
         location: where the chain lies.
         incarnation: the UUID of the space.
         operator: the name of the operator.
-        epoch: the epoch that the task works for; the lineages end at an earlier one.
+        epoch: the epoch that work on it leads to; what is opened is the state at the one before.
         lineages: the lineage of each shard, by its number.
         full_after: how many differential runs may follow a full one before the next full one is considered.
         cache: the folder of the local caches, or None for the default of the machine.

@@ -297,6 +297,8 @@ class Pipeline(Builder):
     def operator_plan(self, operator: str, epoch: int | None = None) -> OperatorPlan:
         """Return what ``open_shard`` takes on an executor: how to open any shard of an operator.
 
+        The ``epoch`` of the plan is the one that work on it leads to: one more than the epoch that it opens.
+
         Args:
             operator: the name of the operator.
             epoch: the epoch, the newest by default.
