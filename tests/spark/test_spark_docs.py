@@ -63,6 +63,13 @@ def test_the_readme_is_enough_to_write_an_operator(
     assert {("UA", "20"), ("B6", "9"), ("DL", "90")} == set(re.findall(r"\| *(\w\w)\| +(\d+)\|", printed))
 
 
+def test_the_pages_have_folders_of_their_own() -> None:
+    readme, page = (set(re.findall(r'"(state/\w+)"', "".join(blocks(name)))) for name in ("README.md", "docs/spark.md"))
+    assert readme
+    assert page
+    assert readme.isdisjoint(page)
+
+
 def test_a_quiet_session_has_the_settings_that_the_page_advises(spark: SparkSession) -> None:
     advised = re.findall(r"^\| `(spark\.[\w.]+)=(\w+)` \|", (ROOT / "docs/spark.md").read_text(), re.MULTILINE)
     assert len(advised) == 2
