@@ -45,6 +45,7 @@ class KeyValueTableManager:
         ValueError: ``autocommit`` is asked for, and the space stores nothing.
 
     >>> from checkpoint import CheckpointStore
+    >>> from objectspace import PersistedObjectSpace
     >>> space = PersistedObjectSpace(CheckpointStore(":memory:"))
     >>> manager = KeyValueTableManager(space)
     >>> manager.create_scope("shop"), manager.create_key_value_table("shop", "stock", KeyValueTableConfiguration(4))
