@@ -20,7 +20,7 @@ FETCH_SLOTS, FETCH_ROOM = 1024, 16
 CLEAR_ROWS = 32
 """Up to so many stored slots are deleted one by one when an object is cleared; more are left under its old id."""
 
-OPEN_SHARE = 32
+OPEN_SHARE = 64
 """Once one slot in so many was noted as changed, noting no more is worth one comparison at the next save."""
 
 OPEN_SHARE_AT_ONCE = 8
