@@ -15,9 +15,6 @@ from itertools import islice
 Label = int | float
 """A place in a sequence; also the slot of the element there."""
 
-WHOLE_MAX = 2**53
-"""Whole numbers up to here are exact as doubles."""
-
 _FINEST = 2.0**-51
 """How close two labels may be, as a part of the greater one."""
 

@@ -213,9 +213,7 @@ class SortedObject(KeyedObject):
         Raises:
             RuntimeError: keys came or went since the last one.
         """
-        for bound in (lower, upper):
-            if type(bound) not in _HAS_PLACE:
-                keys.refuse_nan(bound)
+        _refuse_nan(lower, upper)
         if (order := self._order_in_memory()) is None:
             yield from (key for key, _ in self._pairs(lower, upper, inclusive, reverse=reverse))
             return
@@ -237,9 +235,7 @@ class SortedObject(KeyedObject):
         reverse: bool = False,
     ) -> Iterator[tuple[Any, Any]]:
         """Yield (key, value) between two bounds in order."""
-        for bound in (lower, upper):
-            if type(bound) not in _HAS_PLACE:
-                keys.refuse_nan(bound)
+        _refuse_nan(lower, upper)
         if (order := self._order_in_memory()) is not None:
             live, changes = self._table.live, self._changes
             with suppress(IndexError, KeyError):  # Of what changed under the iteration.
@@ -297,6 +293,12 @@ def _between(
     if near is not None:
         pairs = dropwhile(lambda pair: not has_begun(pair[0], near), pairs)
     return pairs if far is None else (pair for pair in pairs if is_within(pair[0], far))
+
+
+def _refuse_nan(*bounds: Any) -> None:
+    for bound in bounds:
+        if type(bound) not in _HAS_PLACE:
+            keys.refuse_nan(bound)
 
 
 def _in_order(found: Iterable[Any]) -> SortedList:
