@@ -8,6 +8,7 @@ dictionaries were there keep their rows as lists, ``[12,"blue"]``, and go on to 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from objectspace import ObjectSpace, SortedDictionary, Value
@@ -181,7 +182,7 @@ class Partition:
         rows = self._open()
         if rows is None:
             return iter(())
-        found = rows.items_between(lower, upper, inclusive)
+        found = chain.from_iterable(rows.pages_between(lower, upper, inclusive))
         return ((key, _split(stored)) for key, stored in found) if rows.is_raw else found
 
     def ceiling(self, key: bytes) -> bytes | None:

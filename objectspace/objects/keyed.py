@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import orjson
 
-from checkpoint.lookup import ReadRow
-from checkpoint.reader import StoredItem
+from checkpoint.reader import StoredItem, StoredRow
 from checkpoint.run import ItemRow, Slot
 from objectspace import codec, keys
 from objectspace.objects.base import DAMAGE, PersistedObject, item_text
@@ -129,17 +128,17 @@ class KeyedObject(PersistedObject):
         except (codec.Unencodable, RecursionError) as error:
             raise self._unencodable("slot", key, error) from None
 
-    def _pairs_of(self, rows: list[ReadRow]) -> list[tuple[Any, Any]]:
+    def _pairs_of(self, rows: Sequence[StoredRow]) -> list[tuple[Any, Any]]:
         """Return the keys and values of stored slots: in one piece where all keys and values are plain."""
         slots, texts = [row[0] for row in rows], [row[1] for row in rows]
         if self._is_plain and {int, str}.issuperset(map(type, slots)):
             # What is not text, no value, or more than one, and the marks of other values, are for the closer look.
             with suppress(TypeError, ValueError):
-                joined = ",".join(texts)  # type: ignore[arg-type]
+                joined = ",".join(texts)
                 values = [] if '"$' in joined else orjson.loads(f"[{joined}]")
                 if len(values) == len(slots):
                     return list(zip(slots, values, strict=True))
-        return [self._key_value(StoredItem._make(row)) for row in rows]
+        return [self._key_value(StoredItem(slot, text, None)) for slot, text in zip(slots, texts, strict=True)]
 
     def _key_value(self, item: StoredItem) -> tuple[Any, Any]:
         """Return the key and value of a stored slot."""

@@ -9,9 +9,8 @@ from operator import is_not
 from reprlib import recursive_repr
 from typing import Any, Self, SupportsIndex, TypeVar
 
-from checkpoint.lookup import ReadRow
 from checkpoint.reader import StoredItem
-from checkpoint.run import ItemRow, Slot
+from checkpoint.run import ItemRow, Payload, Slot
 from objectspace import codec
 from objectspace.codec import ATOMS, decode_together
 from objectspace.objects import limits
@@ -337,7 +336,7 @@ class List(list[T], PersistedObject):
         values: list[Any] = []
         reader = self._home.reader()
         for page in reader.item_pages(self._id, upper=self._unread_to, page_rows=reader.PAGE_ROWS):
-            labels += [slot for slot, _, _ in page]
+            labels += [slot for slot, _ in page]
             values += self._read(page)
         if len(labels) != self._unread:
             self._damaged("length", self._unread, f"{len(labels)} elements are stored")
@@ -381,12 +380,12 @@ class List(list[T], PersistedObject):
                 self.__class__ = _Watched
                 self._home.account(self, self._held())
 
-    def _read(self, page: Sequence[ReadRow]) -> list[Any]:
+    def _read(self, page: Sequence[tuple[Slot, Payload]]) -> list[Any]:
         """Return the elements of stored rows; of those that may be changed in place, remember what they were."""
-        values = decode_together([value for _, value, _ in page])
+        values = decode_together([value for _, value in page])
         if values is not None and ATOMS.issuperset(map(type, values)):
             return values
-        items = list(map(StoredItem._make, page))
+        items = [StoredItem(slot, value, None) for slot, value in page]
         values = [self._decode(item_text(item), item.slot) for item in items]
         for item, value in zip(items, values):
             if type(value) not in ATOMS:

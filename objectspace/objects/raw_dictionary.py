@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import compress, islice, repeat
 from operator import ne
 from typing import Any
 
-from checkpoint.lookup import ReadRow
-from checkpoint.reader import StoredItem
+from checkpoint.reader import StoredItem, StoredRow
 from checkpoint.run import ItemRow, Slot
 from objectspace.errors import UnencodableValueError
 from objectspace.objects.sorted_dictionary import SortedDictionary
@@ -109,8 +109,8 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
     def _bound(self, key: Any, beyond: float) -> Slot | None:
         return key  # type: ignore[no-any-return]
 
-    def _pairs_of(self, rows: list[ReadRow]) -> list[tuple[Any, Any]]:
-        return [row[:2] for row in rows]
+    def _pairs_of(self, rows: Sequence[StoredRow]) -> list[tuple[Any, Any]]:
+        return rows if rows and len(rows[0]) == 2 else [row[:2] for row in rows]  # type: ignore[return-value]
 
 
 def _are_storable(pairs: dict[Any, Any]) -> bool:

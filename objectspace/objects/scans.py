@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sortedcontainers import SortedDict
 
-from checkpoint.lookup import ReadRow, order_of
-from checkpoint.reader import StoredItem
-from checkpoint.run import Slot
+from checkpoint.lookup import order_of
+from checkpoint.reader import Reader, StoredItem, StoredRow
+from checkpoint.run import Payload, Slot
 from objectspace.objects.base import ABSENT
 
 if TYPE_CHECKING:
     from objectspace.objects.table import SlotTable
+
+T = TypeVar("T")
 
 FIRST_PAGE_ROWS = 16
 """How many slots the first page of a scan has."""
@@ -80,12 +82,30 @@ def pairs_of(
     return ((key, value) for key, value, _ in scan(table, lower, upper, reverse=reverse))
 
 
+def pages_of(
+    table: SlotTable, lower: Slot | None = None, upper: Slot | None = None, *, reverse: bool = False
+) -> Iterator[list[tuple[Any, Any]]]:
+    """Yield what :func:`pairs_of` does in lists that grow, each as it is when its turn comes."""
+    if _is_as_stored(table):
+        reader = table.owner._home.reader()
+        return _settled_pages(table, reader.item_pages(table.owner._id, lower, upper, reverse=reverse))
+    return in_pages(pairs_of(table, lower, upper, reverse=reverse))
+
+
+def in_pages(found: Iterable[T]) -> Iterator[list[T]]:
+    """Yield what is found in lists that grow: whoever takes little pays for little."""
+    rest, size = iter(found), FIRST_PAGE_ROWS
+    while page := list(islice(rest, size)):
+        yield page
+        size = min(8 * size, Reader.PAGE_ROWS)
+
+
 def _is_as_stored(table: SlotTable) -> bool:
     """Tell whether the store has all that there is, and nothing is to be laid over it."""
     return not (table.complete or table.edits or table.gone or table.flight)
 
 
-def _settled_pairs(table: SlotTable, pages: Iterator[list[ReadRow]]) -> Iterator[tuple[Any, Any]]:
+def _settled_pairs(table: SlotTable, pages: Iterator[Sequence[StoredRow]]) -> Iterator[tuple[Any, Any]]:
     """Yield the keys and values of some pages of the store, decoded a page at a time."""
     size, saves, live = _size(table), table.saves, table.live
     for page in pages:
@@ -95,7 +115,7 @@ def _settled_pairs(table: SlotTable, pages: Iterator[list[ReadRow]]) -> Iterator
         for row, pair in zip(page, found, strict=True):
             if table.edits or table.gone or table.complete or table.saves != saves:
                 _refuse_change(table, size, saves)
-                yield from _as_changed(table, pair, row[2])
+                yield from _as_changed(table, pair, row)
             else:
                 yield pair
     _refuse_change(table, size, saves)
@@ -103,13 +123,28 @@ def _settled_pairs(table: SlotTable, pages: Iterator[list[ReadRow]]) -> Iterator
         yield from ((key, value) for key, value, _ in _stream_new(table))
 
 
-def _as_changed(table: SlotTable, pair: tuple[Any, Any], rank: int | None) -> Iterator[tuple[Any, Any]]:
+def _settled_pages(table: SlotTable, pages: Iterator[list[tuple[Slot, Payload]]]) -> Iterator[list[tuple[Any, Any]]]:
+    """Yield the keys and values of some pages of the store in slot order, page by page."""
+    size, saves, live = _size(table), table.saves, table.live
+    for page in pages:
+        _refuse_change(table, size, saves)
+        found = table.owner._pairs_of(page)
+        if table.edits or table.gone or table.complete:
+            found = [pair for row, old in zip(page, found, strict=True) for pair in _as_changed(table, old, row)]
+        elif dict.__len__(live):
+            found = [(key, dict.get(live, key, value)) for key, value in found]
+        if found:
+            yield found
+    _refuse_change(table, size, saves)
+
+
+def _as_changed(table: SlotTable, pair: tuple[Any, Any], row: StoredRow) -> Iterator[tuple[Any, Any]]:
     """Yield a pair as it is after it was read; nothing where it is gone, or has come back at another place."""
     key = pair[0]
     known = dict.get(table.live, key, ABSENT)
     if not table.complete and not table.is_dirty(key):
         yield pair
-    elif known is not ABSENT and (table.ranks is None or table.ranks[key] == rank):
+    elif known is not ABSENT and (table.ranks is None or table.ranks[key] == row[2]):
         yield key, known
 
 

@@ -249,6 +249,26 @@ class SortedObject(KeyedObject):
         start, stop = self._bound(lower, -math.inf), self._bound(upper, math.inf)
         yield from _between(scans.pairs_of(self._table, start, stop, reverse=reverse), lower, upper, inclusive, reverse)
 
+    def _pages(
+        self, lower: Any, upper: Any, inclusive: tuple[bool, bool], *, reverse: bool
+    ) -> Iterator[list[tuple[Any, Any]]]:
+        """Yield (key, value) between two bounds in order, in lists that grow."""
+        _refuse_nan(lower, upper)
+        if (order := self._order_in_memory()) is not None:
+            live, changes = self._table.live, self._changes
+            with suppress(IndexError, KeyError):  # Of what changed under the iteration.
+                for found in scans.in_pages(order.irange(lower, upper, inclusive, reverse)):
+                    if self._changes != changes:
+                        break
+                    yield [(key, live[key]) for key in found]
+                if self._changes == changes:
+                    return
+            self._refuse_change()
+        start, stop = self._bound(lower, -math.inf), self._bound(upper, math.inf)
+        for page in scans.pages_of(self._table, start, stop, reverse=reverse):
+            if found := _clipped(page, lower, upper, inclusive):
+                yield found
+
     def _order_in_memory(self) -> SortedList | None:
         """Return the keys in order where all are in memory, ``None`` where they are not.
 
@@ -293,6 +313,18 @@ def _between(
     if near is not None:
         pairs = dropwhile(lambda pair: not has_begun(pair[0], near), pairs)
     return pairs if far is None else (pair for pair in pairs if is_within(pair[0], far))
+
+
+def _clipped(
+    page: list[tuple[Any, Any]], lower: Any, upper: Any, inclusive: tuple[bool, bool]
+) -> list[tuple[Any, Any]]:
+    """Return those pairs of a page in order that lie between two bounds: nearly always all."""
+    for bound, holds in ((lower, ge if inclusive[0] else gt), (upper, le if inclusive[1] else lt)):
+        if bound is not None and not (holds(page[0][0], bound) and holds(page[-1][0], bound)):
+            page = [pair for pair in page if holds(pair[0], bound)]
+            if not page:
+                break
+    return page
 
 
 def _refuse_nan(*bounds: Any) -> None:

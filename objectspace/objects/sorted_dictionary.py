@@ -153,6 +153,27 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
         """
         return self._pairs(lower, upper, inclusive, reverse=reverse)
 
+    def pages_between(
+        self,
+        lower: K | None = None,
+        upper: K | None = None,
+        inclusive: tuple[bool, bool] = (True, True),
+        reverse: bool = False,
+    ) -> Iterator[list[tuple[K, V]]]:
+        """Yield the items between two bounds as :meth:`items_between` does, in lists that grow from 16 to 1,024.
+
+        What is set in between shows in the lists that follow, not in the one that was yielded.
+
+        >>> from objectspace import VolatileObjectSpace
+        >>> d = VolatileObjectSpace().create_sorted_dictionary("d")
+        >>> d.update(zip(range(20), "abcdefghijklmnopqrst"))
+        >>> [len(page) for page in d.pages_between(1, 18)]
+        [16, 2]
+
+        Time: O(log n) for the first list, then O(1) an item; less an item than one by one where it is not in memory.
+        """
+        return self._pages(lower, upper, inclusive, reverse=reverse)
+
     def peekitem(self, index: int = -1) -> tuple[K, V]:
         """Return the item at an index in key order, the last one by default.
 

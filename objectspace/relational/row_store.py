@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from checkpoint.run import Payload, Slot
@@ -45,10 +46,8 @@ class RowStore:
 
         Time: O(log n) for the first row, then O(1) a row.
         """
-        found: Iterator[tuple[bytes, str]] = self._rows.items_between(
-            start or None, end or None, (True, False), reverse
-        )
-        return found
+        pages = self._rows.pages_between(start or None, end or None, (True, False), reverse)
+        return chain.from_iterable(pages)
 
     def key_from(self, start: bytes) -> bytes | None:
         """Return the first key from a key on, ``None`` where there is none. Time: O(log n)."""

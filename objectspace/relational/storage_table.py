@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import orjson
 
 from checkpoint import CheckpointStore, Reader, UnknownCheckpointError
-from checkpoint.lookup import ReadRow
+from checkpoint.run import Payload, Slot
 from objectspace import PersistedObjectSpace
 from objectspace.extras import require
 from objectspace.relational.catalogue import TABLES, WATERMARKS, TableRecord
@@ -364,7 +364,7 @@ class _View:
     def _pairs(self, found: KeyRange, reverse: bool) -> Iterator[tuple[bytes, str]]:
         return (pair for page in self._stored(found, reverse) for pair in self._shown(page))
 
-    def _shown(self, page: list[ReadRow]) -> list[tuple[bytes, str]]:
+    def _shown(self, page: list[tuple[Slot, Payload]]) -> list[tuple[bytes, str]]:
         """Return (key, text) of the rows that no watermark hides."""
         keys, texts = [key_of(row[0]) for row in page], texts_of([row[1] for row in page])
         pairs = zip(keys, texts, strict=True)
@@ -372,7 +372,7 @@ class _View:
             return list(pairs)
         return [(key, text) for key, text in pairs if self.visible(key, text) is not None]
 
-    def _stored(self, found: KeyRange, reverse: bool) -> Iterator[list[ReadRow]]:
+    def _stored(self, found: KeyRange, reverse: bool) -> Iterator[list[tuple[Slot, Payload]]]:
         """Yield the stored rows of one range in pages."""
         start, end = slot_of(found[0]), slot_of(found[1])
         for page in self.reader.item_pages(self.object_id, start or None, end or None, reverse=reverse):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -22,7 +23,13 @@ ITERATORS: dict[str, list[Make]] = {
     "set": [iter, reversed],
     "sorted_set": [iter, reversed, lambda s: s.irange(), lambda s: iter(s.view_between(-1, SIZE))],
     "dictionary": [iter, reversed, lambda d: iter(d.items()), lambda d: iter(d.values()), lambda d: reversed(d.keys())],
-    "sorted_dictionary": [iter, reversed, lambda d: d.irange(0), lambda d: iter(d.items())],
+    "sorted_dictionary": [
+        iter,
+        reversed,
+        lambda d: d.irange(0),
+        lambda d: iter(d.items()),
+        lambda d: chain.from_iterable(d.pages_between()),
+    ],
     "sparse_array": [iter],
 }
 
@@ -95,6 +102,34 @@ def test_an_iterator_that_was_begun_before_a_rollback(
     except RuntimeError:
         begun = expected
     assert begun == expected, "it ended early, or went on with what is gone"
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_page_that_follows_shows_what_was_set_before_it(space: PersistedObjectSpace, is_read: bool) -> None:
+    target = space.get_sorted_dictionary("sorted_dictionary")
+    if is_read:
+        assert len(list(target.items())) == SIZE
+    pages = target.pages_between(2, SIZE - 2)
+    first = next(pages)
+    target[3] = target[SIZE - 5] = "new"
+    assert first == [(key, key) for key in range(2, 18)]
+    rest = [pair for page in pages for pair in page]
+    assert rest == [(key, "new" if key == SIZE - 5 else key) for key in range(18, SIZE - 1)]
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+@pytest.mark.parametrize("change", [lambda d: d.pop(SIZE - 1), lambda d: d.update({SIZE: 0}), lambda d: d.clear()])
+def test_pages_refuse_keys_that_come_or_go_between_them(
+    space: PersistedObjectSpace, is_read: bool, change: Callable[[Any], Any]
+) -> None:
+    target = space.get_sorted_dictionary("sorted_dictionary")
+    if is_read:
+        assert len(list(target.items())) == SIZE
+    pages = target.pages_between(2)
+    next(pages)
+    change(target)
+    with pytest.raises(RuntimeError, match="changed"):
+        list(pages)
 
 
 @pytest.mark.parametrize("come_between", [evict, PersistedObjectSpace.rollback])

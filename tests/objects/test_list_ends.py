@@ -66,14 +66,14 @@ def end(space: PersistedObjectSpace, writer: Any, *, is_refused: bool) -> None:
 def test_appending_reads_the_length_and_the_end(store: CheckpointStore) -> None:
     space, numbers = recovered(store)
     read: list[int] = []
-    pages = space._reader._page
+    query = space._reader._query
 
-    def _page(*args: Any) -> Any:
-        found = pages(*args)
-        read.append(len(found[0]))
+    def _query(*args: Any) -> Any:
+        found = query(*args)
+        read.append(len(found))
         return found
 
-    space._reader._page = _page  # type: ignore[method-assign]
+    space._reader._query = _query  # type: ignore[method-assign]
     appended(numbers)
     assert space.checkpoint().slots == len(ADDED)
     assert sum(read) < 5

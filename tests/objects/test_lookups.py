@@ -232,6 +232,7 @@ def test_a_bound_that_is_nan_is_refused_wherever_the_keys_are(stored: PersistedO
         lambda: list(keys.irange(bound)),
         lambda: list(keys.irange(None, bound, reverse=True)),
         lambda: list(keys.items_between(bound, 3)),
+        lambda: list(keys.pages_between(bound, 3)),
         lambda: keys.floor(bound),
         lambda: keys.ceiling(bound),
         lambda: list(stored.create_sorted_set("empty").irange(bound)),

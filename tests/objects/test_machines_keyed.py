@@ -163,6 +163,9 @@ class SortedDictionaryMachine(Mapping):
         assert shape(list(self.handle.irange(low, high, inclusive, reverse))) == shape(expected)
         pairs = self.handle.items_between(low, high, inclusive, reverse)
         assert shape(list(pairs)) == shape([(key, self.model[key]) for key in expected])
+        pages = list(self.handle.pages_between(low, high, inclusive, reverse))
+        assert all(pages), "a page is empty"
+        assert shape([pair for page in pages for pair in page]) == shape([(key, self.model[key]) for key in expected])
 
     @rule(data=st.data())
     def neighbours(self, data: Any) -> None:
