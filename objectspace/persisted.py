@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -141,7 +141,8 @@ class PersistedObjectSpace(ObjectSpace):
         self._is_torn = True
         for target in dirty:
             target._turn()
-            self._lent[target._id] = target
+            if _can_slip(target):
+                self._lent[target._id] = target
         self._dirty, self._index_dirty = {}, set()
         self._flight = _Flight(writer, dirty, index, costs, started)
         self._is_torn = False
@@ -368,14 +369,18 @@ class PersistedObjectSpace(ObjectSpace):
         for target in list(self._dirty.values()):
             if target._is_astray():
                 target._note_slip()
-        for object_id in list(self._lent):
-            handle = self._lent.get(object_id)
-            if handle is None:
-                continue
-            if handle._has_slipped() and handle._id not in self._dirty and not is_dead(handle):
+        slipped = [handle for handle in self._lent.values() if handle._has_slipped()]
+        for handle in slipped:
+            if handle._id not in self._dirty and not is_dead(handle):
                 self._note_slip(handle)
-            is_owned = isinstance(handle, list) and object_id not in self._handles
-            if is_owned and sys.getrefcount(handle) <= _UNSHARED:
+        del slipped  # It would be one more that holds them.
+        self._take_back([handle._id for handle in self._lent.values() if handle._owner is not None])
+
+    def _take_back(self, owned: Sequence[int]) -> None:
+        """Look no more at those lists that only their owners hold."""
+        for object_id in owned:
+            handle = self._lent.get(object_id)
+            if isinstance(handle, list) and sys.getrefcount(handle) <= _UNSHARED:
                 del self._lent[object_id]
 
     def _note_slip(self, handle: PersistedObject) -> None:
@@ -536,3 +541,8 @@ class _Flight:
         """Tell whether nobody is left who could commit: the caller has let go of the writer."""
         writer = self.writer
         return self.is_pending() and sys.getrefcount(writer) <= BY_NAME + 1
+
+
+def _can_slip(target: PersistedObject) -> bool:
+    """Tell whether an object is of a kind that may change past all notes."""
+    return type(target)._has_slipped is not PersistedObject._has_slipped
