@@ -77,10 +77,10 @@ class Driver:
     def note(self, progress: EpochProgress) -> None:
         """Note what an epoch took, to decide where the next one is worked."""
         if progress.in_driver:
-            self.placement.worked_in_driver(progress.rows, progress.ms, progress.input_bytes)
+            self.placement.worked_in_driver(progress.rows, progress.slots, progress.ms, progress.input_bytes)
         else:
             work = sum(value for one in progress.operators for value in one.phases.values())
-            self.placement.worked_in_tasks(progress.rows, progress.ms, work, progress.input_bytes)
+            self.placement.worked_in_tasks(progress.rows, progress.slots, progress.ms, work, progress.input_bytes)
 
 
 def fetched(rows: DataFrame, most_rows: int) -> pa.Table:

@@ -1,9 +1,10 @@
 """Where an epoch is worked: in tasks of Spark, or by the driver itself where that is quicker.
 
-An epoch of few rows takes Spark longer to plan and to hand out than to work. So where the rows of the last epochs were
-few, the driver fetches those of the next one, and works its shards one after the other, in spaces that it keeps open.
-The files, the manifest and their order are the same: only where the work is done differs. It is for what the library
-does alone; code of users runs in tasks, where it can neither end nor block the driver.
+An epoch that changes little takes Spark longer to plan and to hand out than to work. So where the last epochs had no
+more rows than Arrow moves at once, and changed few slots, the driver fetches the rows of the next one, and works its
+shards one after the other, in spaces that it keeps open. The files, the manifest and their order are the same: only
+where the work is done differs. It is for what the library does alone; code of users runs in tasks, where it can neither
+end nor block the driver.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ from checkpoint.chain import EpochPlan
 from objectspace.operators import Node
 from objectspace.operators.fingerprints import names_function
 
-DRIVER_ROWS = 20_000
-"""How many rows an epoch may have to be worked by the driver."""
+DRIVER_ROWS = 200_000
+"""How many rows an epoch may have to be worked by the driver: fetched as Arrow has them they cost little."""
+
+MOST_SLOTS = 20_000
+"""How many slots it may have changed: these cost Python's time, of which the tasks have that of several processes."""
 
 MOST_INPUT_BYTES = 8 << 20
 """How many bytes they may have: the driver has them in memory, and so many of each partition if they are many more."""
@@ -69,7 +73,7 @@ class Placement:
         self._most_rows = most_rows
         self._trials, self._pause, self._losses = 0, 0, 0
         self._streak, self._most_streak = 0, FIRST_STREAK
-        self._rows, self._row_bytes = 0, 0.0
+        self._rows, self._row_bytes, self._slots = 0, 0.0, 0
         self._task_rows, self._task_ms, self._is_light = 0, 0.0, False
 
     @property
@@ -91,15 +95,18 @@ class Placement:
         if self._pause:
             self._pause -= 1
             return False
-        if not self._most_rows or self._trials < TRIAL or not self._is_light or self._rows > self.most_rows:
+        if not self._most_rows or self._trials < TRIAL or not self._is_light:
+            return False
+        if self._rows > self.most_rows or self._slots > MOST_SLOTS:
             return False
         return _state_bytes(plan) <= (MOST_HELD_BYTES if is_held else MOST_STATE_BYTES)
 
-    def worked_in_tasks(self, rows: int, ms: float, work_ms: float, input_bytes: int) -> None:
+    def worked_in_tasks(self, rows: int, slots: int, ms: float, work_ms: float, input_bytes: int) -> None:
         """Note an epoch of tasks.
 
         Args:
             rows: the rows of its sources.
+            slots: the slots that it has changed.
             ms: how long its actions took, milliseconds.
             work_ms: how long the tasks worked, all together.
             input_bytes: the bytes of these rows.
@@ -108,14 +115,14 @@ class Placement:
         self._losses = self._streak = 0
         self._task_rows = rows
         self._task_ms, self._is_light = ms, work_ms <= HEAD_START * ms
-        self._note_input(rows, input_bytes)
+        self._note_rows(rows, slots, input_bytes)
 
-    def worked_in_driver(self, rows: int, ms: float, input_bytes: int) -> None:
+    def worked_in_driver(self, rows: int, slots: int, ms: float, input_bytes: int) -> None:
         """Note an epoch of the driver: where two in a row took longer than tasks did, these have the next ones.
 
         One of many more rows than theirs says nothing of that.
         """
-        self._note_input(rows, input_bytes)
+        self._note_rows(rows, slots, input_bytes)
         self._streak += 1
         if self._streak == self._most_streak:
             self._trials, self._most_streak = 0, STREAK
@@ -124,8 +131,8 @@ class Placement:
         if self._losses == 2:
             self.failed()
 
-    def _note_input(self, rows: int, input_bytes: int) -> None:
-        self._rows = rows
+    def _note_rows(self, rows: int, slots: int, input_bytes: int) -> None:
+        self._rows, self._slots = rows, slots
         if rows:
             self._row_bytes = input_bytes / rows
 

@@ -36,6 +36,7 @@ from objectspace.spark.placement import (
     FIRST_STREAK,
     MOST_HELD_BYTES,
     MOST_INPUT_BYTES,
+    MOST_SLOTS,
     MOST_STATE_BYTES,
     PAUSE,
     STREAK,
@@ -298,11 +299,13 @@ def test_what_was_not_accepted_is_not_taken_over(tmp_path: Path) -> None:
     shards.release()
 
 
-def trained(rows: int = 10, work_ms: float = 200, most_rows: int = DRIVER_ROWS, row_bytes: int = 20) -> Placement:
+def trained(
+    rows: int = 10, work_ms: float = 200, most_rows: int = DRIVER_ROWS, row_bytes: int = 20, slots: int = 5
+) -> Placement:
     made = Placement(most_rows)
     for _ in range(TRIAL):
         assert not made.is_in_driver(NO_STATE)
-        made.worked_in_tasks(rows, 300, work_ms, rows * row_bytes)
+        made.worked_in_tasks(rows, slots, 300, work_ms, rows * row_bytes)
     return made
 
 
@@ -310,6 +313,7 @@ def test_the_driver_works_where_it_is_quicker() -> None:
     assert trained().is_in_driver(NO_STATE)
     assert not trained(rows=DRIVER_ROWS + 1).is_in_driver(NO_STATE)
     assert not trained(work_ms=1_000).is_in_driver(NO_STATE)
+    assert not trained(rows=100_000, slots=MOST_SLOTS + 1).is_in_driver(NO_STATE)
     assert not trained(rows=0, most_rows=0).is_in_driver(NO_STATE), "0 is for never, also for no rows"
 
 
@@ -317,17 +321,17 @@ def test_after_two_slow_epochs_tasks_have_the_next_ones() -> None:
     made = trained()
     for ms in (400, 200, 400, 400):
         assert made.is_in_driver(NO_STATE)
-        made.worked_in_driver(10, ms, 200)
+        made.worked_in_driver(10, 5, ms, 200)
     assert [made.is_in_driver(NO_STATE) for _ in range(PAUSE + 1)] == [False] * PAUSE + [True]
 
 
 def test_an_epoch_without_rows_does_not_say_what_tasks_take() -> None:
     made = trained(rows=0)
     for _ in range(3):
-        made.worked_in_driver(10, 400, 200)
+        made.worked_in_driver(10, 5, 400, 200)
         assert made.is_in_driver(NO_STATE)
     for _ in range(2):
-        made.worked_in_driver(0, 400, 0)
+        made.worked_in_driver(0, 5, 400, 0)
     assert not made.is_in_driver(NO_STATE)
 
 
@@ -335,12 +339,12 @@ def test_tasks_try_again_now_and_then() -> None:
     made, streaks = trained(), [0]
     for _ in range(2 * STREAK):
         if made.is_in_driver(NO_STATE):
-            made.worked_in_driver(10, 100, 200)
+            made.worked_in_driver(10, 5, 100, 200)
             streaks[-1] += 1
         else:
-            made.worked_in_tasks(10, 300, 200, 200)
+            made.worked_in_tasks(10, 5, 300, 200, 200)
             made.is_in_driver(NO_STATE)
-            made.worked_in_tasks(10, 300, 200, 200)
+            made.worked_in_tasks(10, 5, 300, 200, 200)
             streaks.append(0)
     assert streaks[:2] == [FIRST_STREAK, STREAK]
 
@@ -348,7 +352,15 @@ def test_tasks_try_again_now_and_then() -> None:
 def test_many_more_rows_than_tasks_have_seen_are_left_to_them() -> None:
     made = trained(rows=10)
     assert made.most_rows == 1_040
-    made.worked_in_driver(1_041, 100, 20_820)
+    made.worked_in_driver(1_041, 5, 100, 20_820)
+    assert not made.is_in_driver(NO_STATE)
+
+
+def test_many_more_slots_than_the_driver_works_are_left_to_tasks() -> None:
+    made = trained()
+    made.worked_in_driver(10, MOST_SLOTS, 100, 200)
+    assert made.is_in_driver(NO_STATE)
+    made.worked_in_driver(10, MOST_SLOTS + 1, 100, 200)
     assert not made.is_in_driver(NO_STATE)
 
 
@@ -356,9 +368,9 @@ def test_rows_that_have_no_room_in_memory_are_left_to_tasks() -> None:
     assert not trained(rows=1_000, row_bytes=100_000).is_in_driver(NO_STATE)
     made = trained(rows=1_000, row_bytes=1_000)
     assert made.is_in_driver(NO_STATE)
-    made.worked_in_driver(1_000, 100, 4_000_000)
+    made.worked_in_driver(1_000, 5, 100, 4_000_000)
     assert made.most_rows == MOST_INPUT_BYTES // 4_000, "the rows have become larger"
-    made.worked_in_driver(0, 100, 0)
+    made.worked_in_driver(0, 5, 100, 0)
     assert made.most_rows == MOST_INPUT_BYTES // 4_000, "an epoch without rows says nothing of them"
 
 
