@@ -244,13 +244,26 @@ def col(name: str) -> Expression:
         place, column = schema.place_of(name), schema.column(name)
         return Bound(column.type, column.nullable, lambda row: row[place])
 
-    # Like names of other things (a number, say) are marked: what is done is known by its text.
-    is_plain = (name[:1].isalpha() or name[:1] in ("_", "$")) and name.lower() not in _WORDS
-    return Expression(name if is_plain else f"`{name}`", _bind, column=name)
+    # Like names of other things (a number, say, or a call) are marked: what is done is known by its text.
+    return Expression(name if _is_plain(name) else "`" + name.replace("`", "``") + "`", _bind, column=name)
 
 
-_WORDS = frozenset(["true", "false", "null", "nan", "snan", "inf", "infinity"])
+def _is_plain(name: str) -> bool:
+    """Tell whether the name of a column is the text of nothing else, alone and within another text."""
+    begins = name[:1].isalpha() or name[:1] in ("_", "$")
+    return begins and name.lower() not in _VALUES and not _SIGNS & {*name} and not _WORDS & {*name.split()}
+
+
+_VALUES = frozenset(["true", "false", "null", "nan", "snan", "inf", "infinity"])
 """How values are written that begin like names."""
+
+_SIGNS = frozenset("()'\",")
+"""What stands in the texts of calls and of quoted values."""
+
+_OPERATORS = ["+", "-", "*", "/", "//", "%", "<", "<=", ">", ">=", "=", "!="]
+
+_WORDS = frozenset([*_OPERATORS, "and", "or", "not", "is", "in", "as", "when", "then", "else", "null"])
+"""What stands between names in a text; other words may stand in a name."""
 
 
 def lit(value: Any) -> Expression:
@@ -262,9 +275,16 @@ def lit(value: Any) -> Expression:
     if isinstance(value, Expression):
         return value
     kind = kind_of(value)
-    is_quoted = isinstance(value, str | date | time | timedelta)
+    return Expression(_literal(value), lambda schema: Bound(kind, value is None, lambda row: value))
+
+
+def _literal(value: Any) -> str:
+    """Return a value as text; a decimal says that it is one, as it may compare in another way than the same float."""
+    if value is None:
+        return "null"
+    is_quoted = isinstance(value, str | date | time | timedelta | Decimal)
     text = "'" + str(value).replace("'", "''") + "'" if is_quoted else str(value)
-    return Expression("null" if value is None else text, lambda schema: Bound(kind, value is None, lambda row: value))
+    return f"decimal {text}" if isinstance(value, Decimal) else text
 
 
 def call(function: Callable[..., Any], kind: str | DataType, *arguments: Any, nullable: bool = True) -> Expression:
@@ -546,12 +566,27 @@ def _arrow(given: Any) -> Expression:
 
 
 def _whole(given: Any) -> str:
-    """Return the text of an expression of pyarrow, with a digest where it leaves out a part of a long list."""
-    text = str(given)
-    if "..." not in text:
-        return text
+    """Return the text of an expression of pyarrow, with what the text leaves out.
+
+    That is a part of a long list, for which a digest stands; and which numbers are floats, where a whole one is, which
+    is written like an integer.
+    """
     _, (content,) = given.__reduce__()
-    return f"{text}#{hashlib.sha256(content).hexdigest()[:16]}"
+    text, kinds = str(given), _kinds_of_literals(content)
+    if kinds:
+        text += f" of {', '.join(kinds)}"
+    return f"{text}#{hashlib.sha256(content).hexdigest()[:16]}" if "..." in text else text
+
+
+def _kinds_of_literals(content: Any) -> list[str]:
+    """Return the types of the literals in an expression of pyarrow, where a float is written like an integer."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    literals = pa.ipc.open_file(content).read_all().columns
+    floats = [column[0] for column in literals if pa.types.is_floating(column.type)]
+    is_hidden = any(str(pc.scalar(one)).lstrip("-").isdigit() for one in floats)
+    return [str(column.type) for column in literals] if is_hidden else []
 
 
 def kind_of(value: Any) -> DataType | None:

@@ -14,8 +14,8 @@ def describe(function: Callable[..., Any]) -> str:
     """Return a name for a callable that changes when its code does: its name and a digest.
 
     The digest covers its code, its defaults and the values that it closes over, of a method and of an object that can
-    be called the object too, and nothing that it calls. What has no text of its own, such as an object of a class
-    without ``__repr__``, counts by its class.
+    be called the object too; nothing that it calls, and no global that it reads. What has no text of its own, such as
+    an object of a class without ``__repr__``, counts by its class.
 
     >>> describe(len), describe(partial(int, base=2))
     ('builtins.len', 'partial(builtins.int, base=2)')

@@ -154,6 +154,37 @@ def test_the_text_of_an_expression_is_its_identity() -> None:
     assert not bounds[0].is_same(bounds[1])
 
 
+ALIKE: list[tuple[Any, Any]] = [
+    (col("length(s)") > 1, col("s").length() > 1),
+    (col("i and j") & col("b"), col("i") & col("j and b")),
+    (call(max, "int64", "i, j"), call(max, "int64", "i", "j")),
+    (col("b'q'"), lit(b"q")),
+    (col("decimal '1'"), lit(Decimal(1))),
+    (lit(0.1), lit(Decimal("0.1"))),
+    (lit(1), lit(Decimal(1))),
+    (col("f").is_in([2.0]), col("f").is_in([Decimal("2.0")])),
+    (pc.divide(pc.field("i"), 2), pc.divide(pc.field("i"), 2.0)),
+    (pc.field("i") * 2 + 2.0, pc.field("i") * 2.0 + 2),
+]
+"""Pairs of expressions that do something else."""
+
+
+@pytest.mark.parametrize(("one", "other"), ALIKE, ids=str)
+def test_what_does_something_else_has_another_text(one: Any, other: Any) -> None:
+    assert not expression(one).is_same(expression(other))
+
+
+def test_what_is_like_nothing_else_keeps_its_text() -> None:
+    names = ["origin", "order date", "a.b", "a-b", "_x", "$op", "é", "x#1"]
+    assert [str(col(name)) for name in names] == names
+    literals = {0.5: "0.5", 7: "7", True: "True", "it's": "'it''s'", date(2026, 1, 2): "'2026-01-02'"}
+    assert [str(lit(value)) for value in literals] == list(literals.values())
+    assert [str(expression(one)) for one in (pc.divide(pc.field("i"), 2), pc.field("f") > 1.5)] == [
+        "arrow(divide(i, 2))",
+        "arrow((f > 1.5))",
+    ]
+
+
 @pytest.mark.parametrize(
     ("made", "said"),
     [

@@ -706,3 +706,21 @@ def test_a_column_called_as_a_number_is_another_condition_than_the_number(tmp_pa
     run.close()
     with pytest.raises(PipelineChangedError):
         compared(5).run_local(batches, tmp_path / "x.db")
+
+
+def test_a_column_called_as_a_call_is_not_taken_for_the_call(tmp_path: Path) -> None:
+    lengths = {"column": col("length(a)"), "call": col("a").length()}
+
+    def counting(*names: str) -> Pipeline:
+        pipeline = Pipeline()
+        rows = pipeline.source("rows", {"id": "int64", "length(a)": "int64", "a": "string"}, key=["id"])
+        for name in names:
+            rows.filter(lengths[name] > 1).agg(n=count()).materialize(name)
+        return pipeline
+
+    counting("column", "call").run_local(
+        [{"rows": [(1, 0, "abc"), (2, 0, "abc"), (3, 5, "a")]}], tmp_path / "x.db"
+    ).close()
+    run = counting("call", "column").run_local([], tmp_path / "x.db")
+    run.step({"rows": [(4, 0, "abc")]})
+    assert (run.rows("call"), run.rows("column")) == ([(3,)], [(1,)])
