@@ -5,12 +5,17 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from numbers import Integral
+from operator import methodcaller
 from typing import Any, ClassVar
 
+from objectspace.codec import encode
 from objectspace.operators.base import not_open
 from objectspace.space import ObjectSpace
 
 _ENDED = "ended"
+
+_HELD = "$held"
 
 Hand = Callable[["EventOperator", Any], list[Any]]
 """Hands a value to an operator, and returns what comes out of that."""
@@ -37,6 +42,7 @@ class EventOperator(ABC):
         self.name = ""
         self._owned: list[str] = []
         self._held: list[Any] = []
+        self._came_out: list[Any] = []
         self.has_ended = False
 
     def open(self, space: ObjectSpace, name: str) -> None:
@@ -46,6 +52,8 @@ class EventOperator(ABC):
             WrongKindError: an object of that name is of another kind.
         """
         self._space, self.name, self._owned, self._held = space, name, [], []
+        if f"{name}/{_HELD}" in space:
+            self._held = self._object("value", _HELD).value
         self.has_ended = f"{name}/{_ENDED}" in space
         if self.has_ended:
             self._object("value", _ENDED)
@@ -56,8 +64,9 @@ class EventOperator(ABC):
     def on_next(self, value: Any, source: int = 0, at: float | None = None) -> list[Any]:
         """Take a value, and return what comes out.
 
-        Where it is refused, or a function of the user raises, what its time has closed comes with the next call. In the
-        middle of a chain the operators before have taken the value already: roll the space back then.
+        Where it is refused, or a function of the user raises, all else is done, and what comes out of that comes with
+        the next call. In the middle of a chain the operators before have taken the value already: roll the space back
+        where that matters.
 
         Args:
             value: anything that a persisted object can hold.
@@ -81,7 +90,7 @@ class EventOperator(ABC):
 
         It comes at the last time that the operator has heard of: into what is open, so that none is lost.
         """
-        return [] if self.has_ended else self._flushed(value)
+        return self._take(None, lambda: self._flushed(value))
 
     def on_time(self, at: float) -> list[Any]:
         """Take the news that it is now ``at``, and return what comes out."""
@@ -148,17 +157,39 @@ class EventOperator(ABC):
         """Return what an error held back, what the time closes and what ``give`` returns; hold back what it loses."""
         if not hasattr(self, "_space"):
             raise not_open(self)
-        if isinstance(at, float) and not math.isfinite(at):
-            raise ValueError(f"{type(self).__name__} {self.name!r}: the time is {at}: expected a finite number")
-        out, self._held = self._held, []
+        if at is not None and not _is_time(at):
+            raise ValueError(f"{type(self).__name__} {self.name!r}: the time is {at!r:.80}: expected a finite number")
+        out = self._released() if self._held else []
         try:
             if at is not None and not self.has_ended:
                 out = out + self._tick(at)
             if give is not None and not self.has_ended:
                 out = out + give()
         except BaseException:
-            self._held = out
+            self._hold(out + self._came_out)
+            self._came_out = []
             raise
+        return out
+
+    def _released(self) -> list[Any]:
+        """Return what an error has held back: it is held no more."""
+        held, self._held, name = self._held, [], f"{self.name}/{_HELD}"
+        if name in self._owned:
+            self._owned.remove(name)
+            self._space.delete(name)
+        return held
+
+    def _hold(self, out: list[Any]) -> None:
+        """Hold back what came out, for the next call; with the objects where it can be stored."""
+        self._held = out
+        if out and _has_stored_form(out):
+            self._object("value", _HELD).value = out
+
+    def _unless(self, errors: list[Exception], out: list[Any]) -> list[Any]:
+        """Return what came out; where anything raised, hold it back and raise the first error."""
+        if errors:
+            self._came_out = out
+            raise errors[0]
         return out
 
     def _check_source(self, source: int) -> None:
@@ -227,10 +258,11 @@ class Chain(EventOperator):
 
     def _tick(self, at: float) -> list[Any]:
         out: list[Any] = []
+        errors: list[Exception] = []
         for place in range(len(self._stages)):
             if not self.has_ended:
-                out += self._pass(place, lambda stage: stage.on_time(at), handing(at))
-        return out
+                out += self._passed(errors, place, methodcaller("on_time", at), handing(at))
+        return self._unless(errors, out)
 
     def _finish(self, source: int) -> list[Any]:
         return self._pass(0, lambda stage: stage.on_completed(source), flush)
@@ -239,17 +271,26 @@ class Chain(EventOperator):
         place = next((place for place, stage in enumerate(self._stages) if _has_inner(stage)), None)
         if place is None:
             raise TypeError(f"chain {self.name!r} has no operator with inner sequences")
-        return self._take(at, lambda: self._pass(place, lambda stage: getattr(stage, method)(*arguments), hand))
+        return self._take(at, lambda: self._pass(place, methodcaller(method, *arguments), hand))
 
     def _pass(self, place: int, give: Callable[[EventOperator], list[Any]], hand: Hand) -> list[Any]:
         """Give something to an operator, what comes out to the next, and so on; and the end, where one ends."""
-        values, is_over = give(self._stages[place]), self._stages[place].has_ended
+        errors: list[Exception] = []
+        return self._unless(errors, self._passed(errors, place, give, hand))
+
+    def _passed(
+        self, errors: list[Exception], place: int, give: Callable[[EventOperator], list[Any]], hand: Hand
+    ) -> list[Any]:
+        """Do that and note what raises: what is handed on then is lost, an end is given again with the next call."""
+        values, is_over = attempt(errors, self._stages[place], give), self._stages[place].has_ended
         for stage in self._stages[place + 1 :]:
             out: list[Any] = []
             for value in values:
-                out += hand(stage, value)
+                out += attempt(errors, stage, hand, value)
             if is_over:
-                out += stage.on_completed()
+                known = len(errors)
+                out += attempt(errors, stage, complete)
+                is_over = len(errors) == known
             values, is_over = out, is_over or stage.has_ended
         if is_over:
             self._end()
@@ -269,3 +310,45 @@ def handing(at: float | None) -> Hand:
 def flush(operator: EventOperator, value: Any) -> list[Any]:
     """Hand a value to an operator as one of the last time that it has heard of."""
     return operator.on_flushed(value)
+
+
+def complete(operator: EventOperator) -> list[Any]:
+    """Tell an operator that its input has ended."""
+    return operator.on_completed()
+
+
+def attempt(errors: list[Exception], operator: EventOperator, ask: Callable[..., list[Any]], *given: Any) -> list[Any]:
+    """Return what comes out of an operator; where it raises, what came out by then, and note the error."""
+    try:
+        return ask(operator, *given)
+    except Exception as error:
+        errors.append(error)
+        return operator._released()
+
+
+def checked_count(count: Any, least: int) -> int:
+    """Return a count.
+
+    Raises:
+        ValueError: it is no whole number, or less than the least one.
+    """
+    if not isinstance(count, Integral) or isinstance(count, bool) or count < least:
+        raise ValueError(f"count is {count!r:.80}: expected a whole number from {least}")
+    return int(count)
+
+
+def _is_time(at: Any) -> bool:
+    """Tell whether a time is a finite number, such as an ``int``, a ``Decimal`` or one of NumPy."""
+    try:
+        return math.isfinite(at)
+    except OverflowError:
+        return True  # a whole number beyond all floats
+    except (TypeError, ValueError):
+        return False
+
+
+def _has_stored_form(value: Any) -> bool:
+    try:
+        return bool(encode(value))
+    except (TypeError, ValueError):
+        return False

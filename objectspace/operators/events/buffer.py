@@ -136,9 +136,11 @@ class Buffer(EventOperator):
             self._seen.value += 1
         for number in self._open:
             self._list_of(number).append(value)
-        if self._clock is None and len(self._open) and len(self._list_of(self._open.peek())) == self._count:
-            return self._close_list()
-        return []
+        out: list[Any] = []
+        # More than one list is full where they were opened with a greater count.
+        while self._count is not None and len(self._open) and len(self._list_of(self._open.peek())) >= self._count:
+            out += self._close_list()
+        return out
 
     def _tick_overlapping(self, at: float) -> list[Any]:
         """Close the lists whose times are over, and open those that hold the time: no value fell in others."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from objectspace.operators.events.base import EventOperator
+from objectspace.operators.events.base import EventOperator, checked_count
 
 
 class CombineLatest(EventOperator):
@@ -17,6 +17,9 @@ class CombineLatest(EventOperator):
     Args:
         count: how many inputs there are.
 
+    Raises:
+        ValueError: the count is no whole number from 1.
+
     >>> from objectspace import VolatileObjectSpace
     >>> latest = CombineLatest(2)
     >>> latest.open(VolatileObjectSpace(), "latest")
@@ -26,9 +29,7 @@ class CombineLatest(EventOperator):
 
     def __init__(self, count: int) -> None:
         super().__init__()
-        if count < 1:
-            raise ValueError(f"count is {count}: expected at least one input")
-        self.inputs = count  # type: ignore[misc]  # of this operator
+        self.inputs = checked_count(count, 1)  # type: ignore[misc]  # of this operator
 
     def _create(self) -> None:
         self._latest = self._object("array", "latest", self.inputs)
@@ -61,13 +62,14 @@ class Zip(EventOperator):
 
     Args:
         count: how many inputs there are.
+
+    Raises:
+        ValueError: the count is no whole number from 1.
     """
 
     def __init__(self, count: int) -> None:
         super().__init__()
-        if count < 1:
-            raise ValueError(f"count is {count}: expected at least one input")
-        self.inputs = count  # type: ignore[misc]  # of this operator
+        self.inputs = checked_count(count, 1)  # type: ignore[misc]  # of this operator
 
     def _create(self) -> None:
         self._queues = [self._object("queue", f"queue.{place}") for place in range(self.inputs)]

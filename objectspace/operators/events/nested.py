@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from operator import methodcaller
 from typing import Any
 
-from objectspace.operators.events.base import Chain, EventOperator, Hand, flush, handing
+from objectspace.operators.events.base import Chain, EventOperator, Hand, attempt, complete, flush, handing
 
 Make = Callable[..., EventOperator]
 
@@ -41,12 +42,23 @@ class Nested(EventOperator):
     def _start(self, key: Any) -> int:
         number: int = self._following.value
         self._of(key)  # What is no key is refused before anything is changed.
+        is_timed = self._timed is not None and self._make(key).takes_time
         self._following.value = number + 1
         self._keys[number] = key
         self._numbers.setdefault(_one_nan(key), {})[number] = None
-        if self._timed is not None and self._takes_time(number):
+        if self._timed is not None and is_timed:
             self._timed[number] = None
         return number
+
+    def _take_back(self, numbers: list[int]) -> None:
+        """Undo the beginning of the last inner sequences, none of which has taken anything."""
+        for number in numbers:
+            if number in self._opened:
+                self._opened[number].delete()
+            if number in self._keys:
+                self._forget(number)
+        if numbers:
+            self._following.value = numbers[0]
 
     def _takes_time(self, number: int) -> bool:
         """Tell whether time alone can change anything in an inner sequence, which need not be opened for it."""
@@ -65,15 +77,19 @@ class Nested(EventOperator):
     def _inner(self, number: int) -> EventOperator:
         if number not in self._opened:
             made = self._make(self._keys[number])
-            inner = self._opened[number] = made if isinstance(made, Chain) else Chain(made)
+            inner = made if isinstance(made, Chain) else Chain(made)
             inner.open(self._space, f"{self.name}/{number}")
+            self._opened[number] = inner
             if len(self._opened) > OPEN_INNER:
                 del self._opened[next(iter(self._opened))]
         return self._opened[number]
 
     def _drop(self, number: int) -> None:
-        """Forget an inner sequence that has ended."""
+        """Delete an inner sequence that has ended, and forget it."""
         self._inner(number).delete()
+        self._forget(number)
+
+    def _forget(self, number: int) -> None:
         self._opened.pop(number, None)
         key = _one_nan(self._keys.pop(number))
         del self._numbers[key][number]
@@ -82,33 +98,49 @@ class Nested(EventOperator):
         if self._timed is not None:
             self._timed.pop(number, None)
 
-    def _give(self, number: int, value: Any, hand: Hand) -> list[Any]:
-        inner = self._inner(number)
-        out = hand(inner, value)
+    def _ask(self, errors: list[Exception], number: int, ask: Callable[..., list[Any]], *given: Any) -> list[Any]:
+        """Return what comes out of an inner sequence, as :func:`attempt` does, and forget it where it has ended."""
+        try:
+            inner = self._inner(number)
+        except Exception as error:
+            errors.append(error)
+            return []
+        out = attempt(errors, inner, ask, *given)
         if inner.has_ended:
             self._drop(number)
         return out
 
     def _tick(self, at: float) -> list[Any]:
-        out: list[Any] = []
-        if self._timed is None:
-            self._timed = dict.fromkeys(number for number in self._keys if self._takes_time(number))
-        for number in list(self._timed):
-            out += self._tell(number, at)
-        return out
+        errors: list[Exception] = []
+        return self._unless(errors, self._tell_all(errors, at))
 
-    def _tell(self, number: int, at: float) -> list[Any]:
-        """Tell an inner sequence what time it is."""
-        inner = self._inner(number)
-        out = self._shown(self._keys[number], inner.on_time(at))
-        if inner.has_ended:
+    def _tell_all(self, errors: list[Exception], at: float) -> list[Any]:
+        """Tell the inner sequences that wait for it what time it is."""
+        if self._timed is None:
+            try:
+                self._timed = dict.fromkeys(number for number in self._keys if self._takes_time(number))
+            except Exception as error:
+                errors.append(error)
+        return [one for number in list(self._timed or ()) for one in self._tell(errors, number, at)]
+
+    def _tell(self, errors: list[Exception], number: int, at: float) -> list[Any]:
+        return self._shown(self._keys[number], self._ask(errors, number, methodcaller("on_time", at)))
+
+    def _close(self, errors: list[Exception], number: int) -> list[Any]:
+        """End an inner sequence; one that raises then stays, to be ended again."""
+        known = len(errors)
+        out = self._shown(self._keys[number], self._ask(errors, number, complete))
+        if len(errors) == known and number in self._keys:
             self._drop(number)
         return out
 
-    def _close(self, number: int) -> list[Any]:
-        out = self._inner(number).on_completed()
-        self._drop(number)
-        return out
+    def _close_all(self) -> list[Any]:
+        """End all inner sequences, and then the operator."""
+        errors: list[Exception] = []
+        out = [one for number in list(self._keys) for one in self._close(errors, number)]
+        if not self._keys:
+            self._end()
+        return self._unless(errors, out)
 
     def _shown(self, key: Any, out: list[Any]) -> list[Any]:
         return out
@@ -140,25 +172,26 @@ class SelectMany(Nested):
 
     def on_inner(self, key: Any, value: Any, at: float | None = None) -> list[Any]:
         """Hand a value to the inner sequences of a key, and return what comes out."""
-        return self._take(at, lambda: self._each(key, lambda number: self._give(number, value, handing(at))))
+        return self._take(at, lambda: self._each(key, self._ask, handing(at), value))
 
     def on_inner_completed(self, key: Any, at: float | None = None) -> list[Any]:
         """End the inner sequences of a key, and return what comes out."""
         return self._take(at, lambda: self._each(key, self._close))
 
-    def _each(self, key: Any, give: Callable[[int], list[Any]]) -> list[Any]:
+    def _each(self, key: Any, give: Callable[..., list[Any]], *given: Any) -> list[Any]:
         """Return what the inner sequences of a key give, and end where none is left."""
-        out = [one for number in self._of(key) for one in give(number)]
+        errors: list[Exception] = []
+        out = [one for number in self._of(key) for one in give(errors, number, *given)]
         self._end_where_over()
-        return out
+        return self._unless(errors, out)
 
     def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
         if not self._is_over.value:
             self._start(value)
         return []
 
-    def _tick(self, at: float) -> list[Any]:
-        out = super()._tick(at)
+    def _tell_all(self, errors: list[Exception], at: float) -> list[Any]:
+        out = super()._tell_all(errors, at)
         self._end_where_over()
         return out
 
@@ -197,14 +230,17 @@ class GroupBy(Nested):
 
     def _into_group(self, value: Any, hand: Hand) -> list[Any]:
         key = self._key(value)
-        numbers = self._of(key) or [self._start(key)]
-        return self._shown(key, self._give(numbers[0], value, hand))
+        errors: list[Exception] = []
+        known = self._of(key)
+        begun = [] if known else [self._start(key)]
+        out = self._shown(key, self._ask(errors, (known or begun)[0], hand, value))
+        if errors and begun:  # A value that is refused begins no group, and nothing comes out of it.
+            self._take_back(begun)
+            out = []
+        return self._unless(errors, out)
 
     def _finish(self, source: int) -> list[Any]:
-        keys = list(self._keys.items())
-        out = [one for number, key in keys for one in self._shown(key, self._close(number))]
-        self._end()
-        return out
+        return self._close_all()
 
     def _shown(self, key: Any, out: list[Any]) -> list[Any]:
         return [(key, value) for value in out]

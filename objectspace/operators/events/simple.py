@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from objectspace.operators.events.base import EventOperator
+from objectspace.operators.events.base import EventOperator, checked_count
 
 
 class Where(EventOperator):
@@ -47,14 +47,12 @@ class Take(EventOperator):
         count: how many.
 
     Raises:
-        ValueError: the count is negative.
+        ValueError: the count is no whole number, or negative.
     """
 
     def __init__(self, count: int) -> None:
         super().__init__()
-        if count < 0:
-            raise ValueError(f"count is {count}: expected a number from 0")
-        self._count = count
+        self._count = checked_count(count, 0)
 
     def _create(self) -> None:
         self._left = self._object("value", "left", self._count)
@@ -87,13 +85,22 @@ class Average(EventOperator):
 
     def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
         total, count = self._total.value
-        self._total.value = [total + value, count + 1]
-        return [(total + value) / (count + 1)] if self._is_running else []
+        total, count = total + _plain(value), count + 1
+        out = [total / count] if self._is_running else []
+        self._total.value = [total, count]
+        return out
 
     def _finish(self, source: int) -> list[Any]:
         total, count = self._total.value
+        out = [total / count] if count and not self._is_running else []
         self._end()
-        return [total / count] if count and not self._is_running else []
+        return out
+
+
+def _plain(value: Any) -> Any:
+    """Return a number of NumPy as one of Python, which no sum overflows; anything else as it is."""
+    kind = getattr(value, "dtype", None)
+    return value.item() if kind is not None and kind.kind in "iuf" and value.shape == () else value
 
 
 class SkipUntil(EventOperator):
@@ -129,11 +136,14 @@ class Concat(EventOperator):
 
     Args:
         count: how many inputs there are.
+
+    Raises:
+        ValueError: the count is no whole number from 1.
     """
 
     def __init__(self, count: int = 2) -> None:
         super().__init__()
-        self.inputs = count  # type: ignore[misc]  # of this operator
+        self.inputs = checked_count(count, 1)  # type: ignore[misc]  # of this operator
 
     def _create(self) -> None:
         self._over = self._object("array", "over", self.inputs, default=False)

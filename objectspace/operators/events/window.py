@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from objectspace.operators.events.base import Hand, flush, handing
@@ -69,9 +70,14 @@ class Window(Nested):
             return self._next_counted(value, handing(at))
         if at is None:
             raise ValueError(f"Window {self.name!r} has a duration: its values come with their times, at=...")
-        if self._clock.value is None:
+        is_first = self._clock.value is None
+        if is_first:
             self._clock.value = at
-        return self._next_timed(value, at) if self._seen is None else self._next_both(value, handing(at), at)
+        try:
+            return self._next_timed(value, at) if self._seen is None else self._next_both(value, handing(at), at)
+        finally:
+            if is_first and not self._begun.value:  # Time begins with a value that is taken.
+                self._clock.value = None
 
     def _flushed(self, value: Any) -> list[Any]:
         if self._seen is None:
@@ -80,22 +86,51 @@ class Window(Nested):
 
     def _tick(self, at: float) -> list[Any]:
         """End the windows whose times are over, and tell the others what time it is."""
+        errors: list[Exception] = []
         out: list[Any] = []
         if self._clock is not None and self._clock.value is not None:
-            out = self._tick_timed(at) if self._seen is None else self._tick_both(at)
-        return out + super()._tick(at)
+            out = self._tick_timed(errors, at) if self._seen is None else self._tick_both(errors, at)
+        return self._unless(errors, out + self._tell_all(errors, at))
 
     def _finish(self, source: int) -> list[Any]:
-        out = [one for number in list(self._keys) for one in self._close(number)]
-        self._end()
+        return self._close_all()
+
+    def _begin(self, windows: Iterable[int]) -> list[int]:
+        """Begin some windows, or none where that raises; return their numbers."""
+        begun: list[int] = []
+        try:
+            for window in windows:
+                begun.append(self._start(window))
+        except BaseException:
+            self._take_back(begun)
+            raise
+        return begun
+
+    def _give_all(self, errors: list[Exception], value: Any, hand: Hand, begun: list[int]) -> list[Any]:
+        """Give a value to the open windows; where none of them takes it, take back those that it has begun, and raise.
+
+        So a value is counted in all windows or in none; one that refuses what others take is given the others alone.
+        """
+        refused, out = set(), {}
+        for number in list(self._keys):
+            known = len(errors)
+            out[number] = self._ask(errors, number, hand, value)
+            if len(errors) > known:
+                refused.add(number)
+        is_taken = len(refused) < len(out) or not out
+        if not is_taken:
+            self._take_back(begun)
+        found = [one for number, given in out.items() if is_taken or number not in begun for one in given]
+        return found if is_taken else self._unless(errors, found)
+
+    def _end_window(self, errors: list[Exception], window: int) -> list[Any]:
+        """End a window, unless its sequence has ended by itself; also where that raises: it takes no value more."""
+        out: list[Any] = []
+        for number in list(self._numbers.get(window, ())):
+            out += self._close(errors, number)
+            if number in self._keys and number in self._opened:
+                self._drop(number)
         return out
-
-    def _give_all(self, value: Any, hand: Hand) -> list[Any]:
-        return [one for number in list(self._keys) for one in self._give(number, value, hand)]
-
-    def _end_window(self, window: int) -> list[Any]:
-        """End a window, unless its sequence has ended by itself."""
-        return [one for number in list(self._numbers.get(window, ())) for one in self._close(number)]
 
     # By count ---------------------------------------------------------------------------------------------------------
 
@@ -103,14 +138,17 @@ class Window(Nested):
         assert self._seen is not None
         assert self._count is not None
         assert self._skip is not None
-        if self._seen.value % self._skip == 0:
-            self._start(self._seen.value // self._skip)
-        self._seen.value += 1
-        out = self._give_all(value, hand)
-        finished = self._seen.value - self._count
+        seen = self._seen.value
+        errors: list[Exception] = []
+        begun = [] if seen % self._skip else self._begin([seen // self._skip])
+        out = self._give_all(errors, value, hand, begun)
+        self._seen.value = seen + 1
+        finished = seen + 1 - self._count
         if finished >= 0 and finished % self._skip == 0:
-            out += self._end_window(finished // self._skip)
-        return out
+            # There is more than one where the windows were begun with a greater count.
+            for window in sorted(window for window in self._numbers if window <= finished // self._skip):
+                out += self._end_window(errors, window)
+        return self._unless(errors, out)
 
     # By time ----------------------------------------------------------------------------------------------------------
 
@@ -118,21 +156,25 @@ class Window(Nested):
         assert self._clock is not None
         assert self._periods is not None
         # A window that lies before one that was begun was begun with it, and may have ended by itself.
-        for window in self._periods.open_at(at, self._clock.value, self._begun.value):
-            self._start(window)
-            self._begun.value = window + 1
-        return self._give_all(value, handing(at))
+        windows = self._periods.open_at(at, self._clock.value, self._begun.value)
+        return self._into(windows, value, handing(at))
 
     def _into_open(self, value: Any) -> list[Any]:
         """Give a value of the last known time to the open windows, and begin the next one where none is open."""
-        if not len(self._keys):
-            self._start(self._begun.value)
-            self._begun.value += 1
-        return self._give_all(value, flush)
+        first = self._begun.value
+        return self._into(range(first, first if self._keys else first + 1), value, flush)
 
-    def _tick_timed(self, at: float) -> list[Any]:
+    def _into(self, windows: range, value: Any, hand: Hand) -> list[Any]:
+        """Begin some windows, and give a value to all that are open."""
+        errors: list[Exception] = []
+        out = self._give_all(errors, value, hand, self._begin(windows))
+        if windows:
+            self._begun.value = windows.stop
+        return self._unless(errors, out)
+
+    def _tick_timed(self, errors: list[Exception], at: float) -> list[Any]:
         due = sorted(window for window in self._numbers if self._end_of(window) <= at)
-        return [one for window in due for one in self._end_on_time(window, self._end_of(window))]
+        return [one for window in due for one in self._end_on_time(errors, window, self._end_of(window))]
 
     def _end_of(self, window: int) -> float:
         """Return when a window ends."""
@@ -140,29 +182,30 @@ class Window(Nested):
         assert self._periods is not None
         return self._periods.end(window, self._clock.value)
 
-    def _end_on_time(self, window: int, at: float) -> list[Any]:
+    def _end_on_time(self, errors: list[Exception], window: int, at: float) -> list[Any]:
         """Tell a window that it is time to end, and end it."""
-        out = [one for number in list(self._numbers.get(window, ())) for one in self._tell(number, at)]
-        return out + self._end_window(window)
+        out = [one for number in list(self._numbers.get(window, ())) for one in self._tell(errors, number, at)]
+        return out + self._end_window(errors, window)
 
     # By what comes first ----------------------------------------------------------------------------------------------
 
     def _next_both(self, value: Any, hand: Hand, at: float | None) -> list[Any]:
         assert self._clock is not None
         assert self._seen is not None
-        if not self._seen.value:
-            self._start(self._begun.value)
-            self._begun.value += 1
-        self._seen.value += 1
-        out = self._give_all(value, hand)
-        if self._seen.value == self._count:
+        seen, begun = self._seen.value, self._begun.value
+        errors: list[Exception] = []
+        out = self._give_all(errors, value, hand, [] if seen else self._begin([begun]))
+        if not seen:
+            self._begun.value = begun + 1
+        self._seen.value = seen + 1
+        if seen + 1 >= self._count:
             self._seen.value = 0
             if at is not None:
                 self._clock.value, self._period.value = at, 0
-            out += self._end_window(self._begun.value - 1)
-        return out
+            out += self._end_window(errors, self._begun.value - 1)
+        return self._unless(errors, out)
 
-    def _tick_both(self, at: float) -> list[Any]:
+    def _tick_both(self, errors: list[Exception], at: float) -> list[Any]:
         assert self._clock is not None
         assert self._seen is not None
         assert self._periods is not None
@@ -170,4 +213,4 @@ class Window(Nested):
         if period <= ended:
             return []
         self._period.value, self._seen.value = period, 0
-        return self._end_on_time(self._begun.value - 1, self._periods.end(ended, self._clock.value))
+        return self._end_on_time(errors, self._begun.value - 1, self._periods.end(ended, self._clock.value))
