@@ -55,7 +55,8 @@ def crash_everywhere(
         events: the events.
         events_per_epoch: after how many events a checkpoint is taken.
         max_dirty_per_event: how many items an event may dirty, each with a checkpoint of its own; no limit by default.
-            What ``open`` creates does not count, nor do metadata rows such as lengths.
+            What ``open`` creates does not count, nor do metadata rows such as lengths, nor an object that is created
+            or deleted empty.
         storage: whether operations of the storage fail too.
         name: the name to open the operator under.
 
@@ -64,6 +65,7 @@ def crash_everywhere(
 
     Raises:
         AssertionError: a run differs, or an event dirtied too much; the message says where and what.
+        ValueError: an epoch has no event.
 
     Time: O(epochs²) epochs, and with ``storage`` two more for each operation of the storage.
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
+from dataclasses import dataclass
 from typing import Any
 
 import numpy
@@ -101,6 +104,33 @@ def test_the_culprit_of_too_many_dirty_slots_is_named() -> None:
         crash_everywhere(Rewriting, [1, 2, 3, 4], max_dirty_per_event=3, events_per_epoch=4)
 
 
+@pytest.mark.parametrize("number", [0, -1])
+def test_an_epoch_has_events(number: int) -> None:
+    with pytest.raises(ValueError, match=r"events_per_epoch is .*: expected a whole number from 1"):
+        crash_everywhere(Forgetful, [1, 2, 3], events_per_epoch=number)
+
+
+OPTIMISED = """
+from objectspace.operators.events import EventOperator
+from objectspace.testing import crash_everywhere
+
+class Forgetful(EventOperator):
+    count = 0
+
+    def _next(self, value, source, at):
+        self.count += 1
+        return [self.count]
+
+crash_everywhere(Forgetful, [1, 2, 3])
+"""
+
+
+def test_what_is_found_is_found_without_assert_statements_too() -> None:
+    command = [sys.executable, "-O", "-c", OPTIMISED]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "AssertionError: epoch 1, disturbed after the commit: epoch 2 gave [1], and [2] undisturbed" in found.stderr
+
+
 EACH = len(POINTS) + len(SURVIVED) + len(TWICE)
 """How often each epoch is disturbed around its checkpoint."""
 
@@ -172,16 +202,23 @@ class Keeper:
         return self._out(value)  # type: ignore[no-any-return]
 
 
+@dataclass
+class Holding:
+    values: list[int]
+
+
 @pytest.mark.parametrize(
     ("make", "events"),
     [
         (Keeper, [{8, 0}, {16, 0, 8}, {"a", "b", "c"}, frozenset({8, 0})]),
         (Keeper, [{"b": 1, "a": 2}, [1, {2}], bytearray(b"q"), (1, (2,))]),
         (lambda: Keeper(lambda value: value.append(9) or value), [[1], [2]]),
+        (lambda: Keeper(lambda value: value[1].append(9), lambda value: [len(value[1])]), [("a", [1]), ("b", [2])]),
+        (lambda: Keeper(lambda value: value.values.pop(), lambda value: [*value.values]), [Holding([1]), Holding([2])]),
         (lambda: Keeper(out=lambda value: [float("nan"), (float("nan"),), {"x": float("nan")}]), [1, 2]),
         (lambda: Keeper(out=lambda value: [numpy.arange(3)]), [1, 2]),
     ],
-    ids=["sets", "others", "changed events", "nan", "arrays"],
+    ids=["sets", "others", "changed events", "changed in tuples", "changed in objects", "nan", "arrays"],
 )
 def test_no_operator_is_blamed_for_how_values_are_shown(make: Any, events: list[Any]) -> None:
     assert crash_everywhere(make, events, storage=False) == len(events) * EACH
