@@ -34,8 +34,13 @@ def chunks_of(
             they say in any order.
 
     Raises:
+        TypeError: the batch is no mapping.
         RowError: there is no such source, or a row does not fit.
     """
+    if not isinstance(batch, Mapping):
+        raise TypeError(
+            f"a batch is a mapping of the names of sources to their rows: found a {type(batch).__name__}, {batch!r:.80}"
+        )
     for name in batch:
         if name not in sources:
             raise RowError(f"the pipeline has no source {name!r}: its sources are {', '.join(sources)}")

@@ -54,7 +54,7 @@ class LocalRun:
         self._changes: dict[str, list[tuple[int, Chunk]]] = {name: [] for name in pipeline.results}
         self._new: tuple[Node, ...] = ()
         self._shadow: Graph | None = None
-        self._replayed = 0
+        self._replayed, self._has_dropped = 0, False
         try:
             self.plan = pipeline.plan(catalogue.stored_names(self.space))
             self._graph = self._open()
@@ -141,6 +141,11 @@ class LocalRun:
         catalogue.note(self.space, self.plan, noted)
         self._run_epoch({}, self.position)
 
+    def finish_dropping(self) -> None:
+        """Make it durable that state was dropped, as an epoch of its own, where no other epoch has done so."""
+        if self._has_dropped:
+            self._run_epoch({}, self.position)
+
     def rows(self, name: str, *, hidden: bool = False) -> list[Row]:
         """Return the rows of a materialised result, in the order of its key.
 
@@ -195,6 +200,7 @@ class LocalRun:
         is_fresh = self.position == 0
         self._replayed, self._new = 0, () if is_fresh else difference.new
         catalogue.forget(self.space, difference.gone)
+        self._has_dropped = bool(difference.gone)
         operators = self._opened(self.space, self.plan.nodes)
         if is_fresh:
             catalogue.note(self.space, self.plan, difference.new)
@@ -242,6 +248,7 @@ class LocalRun:
             self.space.rollback()
             self._graph = self._open()
             raise
+        self._has_dropped = False
         for name, chunk in changes.items():
             if chunk is not None and self._keep:
                 self._changes[name].append((epoch, chunk))
@@ -273,7 +280,7 @@ def run_local(
     before its barrier travels, so several inputs are aligned.
 
     Where operators are new to a store that has batches, they are fed those batches once more; they become durable as
-    an epoch of its own.
+    an epoch of its own. That state was dropped becomes durable in the same way, where no batch comes after it.
 
     Args:
         pipeline: the pipeline.
@@ -302,6 +309,7 @@ def run_local(
             run.finish_replay()
             run.step(batch)
         run.finish_replay()
+        run.finish_dropping()
     except BaseException:
         run.close()
         raise

@@ -349,6 +349,50 @@ def test_a_result_that_is_gone_is_named_and_its_tables_go_on_request(tmp_path: P
     run.close()
 
 
+def with_many(pipeline: Pipeline) -> None:
+    stream = per_carrier(pipeline)
+    stream.materialize("delays")
+    stream.filter(col("n") > 1).materialize("many")
+    pipeline.source("names", NAMES, key=["carrier"])
+
+
+def test_what_was_dropped_stays_so_where_no_batch_comes_after_it(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    run_local(built(with_many), BATCHES, path).close()
+    dropped = run_local(built(counted), [], path, drop_changed=True)
+    assert (dropped.position, dropped.epoch, len(dropped.receipts)) == (3, 4, 1)
+    dropped.close()
+    for batches in ([], BATCHES):
+        run = run_local(built(counted), batches, path)
+        assert (run.rows("delays"), run.receipts) == ([("B6", 1, 40), ("UA", 2, 5)], [])
+        assert "many/table" not in tables(run.space)
+        run.close()
+
+
+def test_what_was_dropped_goes_with_the_epoch_of_a_batch_where_one_comes(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    run_local(built(with_many), BATCHES[:2], path).close()
+    run = run_local(built(counted), BATCHES, path, drop_changed=True)
+    assert (run.position, run.epoch, len(run.receipts)) == (3, 3, 1)
+    run.close()
+
+
+def test_a_sink_behind_stored_state_gets_the_changes_from_the_next_batch_on() -> None:
+    space, got = PersistedObjectSpace(CheckpointStore(":memory:")), list[Any]()
+
+    def handed_out(pipeline: Pipeline) -> None:
+        pipeline.source("names", NAMES, key=["carrier"])
+        delays = per_carrier(pipeline)
+        delays.materialize("delays")
+        delays.sink("log", lambda epoch, chunk: got.extend(chunk.rows()))
+
+    run_local(built(counted), BATCHES[:1], space)
+    run = run_local(built(handed_out), BATCHES[:1], space)
+    assert got == []
+    run.step(BATCHES[1])
+    assert got[:1] == [("U-", ("B6", 1, 20))]
+
+
 def test_what_is_new_needs_the_batches_from_the_first_one(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     run_local(built(counted), BATCHES, path).close()
@@ -706,6 +750,13 @@ def test_a_column_called_as_a_number_is_another_condition_than_the_number(tmp_pa
     run.close()
     with pytest.raises(PipelineChangedError):
         compared(5).run_local(batches, tmp_path / "x.db")
+
+
+def test_a_batch_that_is_no_mapping_is_refused_in_words() -> None:
+    run = built(counted).run_local([])
+    with pytest.raises(TypeError, match=r"a batch is a mapping of the names .* found a list, \[\('flights', \[\]\)\]"):
+        run.step([("flights", [])])  # type: ignore[arg-type]
+    assert run.step(BATCHES[0]).epoch == 1
 
 
 def test_a_column_called_as_a_call_is_not_taken_for_the_call(tmp_path: Path) -> None:
