@@ -28,7 +28,17 @@ from checkpoint import (
 from objectspace.errors import CheckpointProtocolError
 from objectspace.objects.base import PersistedObject
 from objectspace.objects.variants import BY_NAME, is_cold, is_dead, is_known_elsewhere, refuse_dead
-from objectspace.space import CACHE_SLOTS, IndexEntry, ObjectSpace, checked_cache_slots, refuse_closed, refuse_deleted
+from objectspace.space import (
+    CACHE_SLOTS,
+    IndexEntry,
+    ObjectSpace,
+    checked_cache_slots,
+    refuse_closed,
+    refuse_deleted,
+)
+
+FORMER_IDS = 64
+"""How many of its former ids a handle remembers, to find its object again after a rollback."""
 
 _UNSHARED = BY_NAME + 1
 """What ``sys.getrefcount`` counts of a handle that only its table and a local name refer to."""
@@ -61,6 +71,7 @@ class PersistedObjectSpace(ObjectSpace):
     """
 
     _reader: Reader
+    _stored_index: dict[int, IndexEntry]
 
     def __init__(self, store: CheckpointStore, *, cache_slots: int = CACHE_SLOTS, _at: Reader | None = None) -> None:
         super().__init__(cache_slots)
@@ -79,7 +90,8 @@ class PersistedObjectSpace(ObjectSpace):
         self._room = cache_slots
         self._index_dirty: set[int] = set()
         self._flight: _Flight | None = None
-        self._load(_at or store.reader())
+        reader = _at or store.reader()
+        self._take_over(reader, _index_of(reader), {})
 
     @classmethod
     def open(cls, path: str | Path, **options: Any) -> PersistedObjectSpace:
@@ -214,6 +226,9 @@ class PersistedObjectSpace(ObjectSpace):
     def rollback(self, epoch: int | None = None) -> None:
         """Drop what is not committed; with an epoch, also every checkpoint after it.
 
+        A handle goes on with what is stored of its object, under whatever name. Where nothing is, or where another has
+        taken its place that is of another kind or was created with other options, it refuses work.
+
         Raises:
             UnknownCheckpointError: no checkpoint has this epoch, or it was merged.
         """
@@ -222,7 +237,8 @@ class PersistedObjectSpace(ObjectSpace):
         if self._flight is not None and self._flight.is_pending():
             with suppress(CheckpointError):  # A commit that was under way may have come to its end.
                 self._flight.writer.rollback()
-        if self._is_torn:
+        if self._is_torn and self._flight is not None:
+            self._learn(self._flight, self._flight.writer.is_in(self._store))
             self._flight = None  # What is in memory is dropped in any case.
         self._resolve()
         if epoch is not None:
@@ -301,6 +317,8 @@ class PersistedObjectSpace(ObjectSpace):
         with self._in_one_piece():
             self._dirty.pop(target._id, None)
             held = self._held.pop(target._id, None)
+            if target._id in self._stored_index or (self._flight is not None and target._id in self._flight.index):
+                target._former = (*target._former, target._id)[-FORMER_IDS:]
             super().renumber(target)
             if held is not None:
                 self._held[target._id] = held
@@ -331,15 +349,13 @@ class PersistedObjectSpace(ObjectSpace):
         for handle in self._all_handles():
             handle._check()
 
-    def _load(self, reader: Reader) -> None:
-        """Take the index over from the store; objects are read when they are touched."""
-        self._reader = reader
-        self._stored_index: dict[int, IndexEntry] = {}
-        for object_id, name, kind, codec in reader.index():
-            self._stored_index[object_id] = (name, kind or "", codec or "{}")
-        self._entries = dict(self._stored_index)
-        self._ids = {entry[0]: object_id for object_id, entry in self._entries.items()}
+    def _take_over(self, reader: Reader, stored: dict[int, IndexEntry], handles: dict[int, PersistedObject]) -> None:
+        """Take the index over from the store, and the handles of what is in it; objects are read when touched."""
+        self._reader, entries = reader, dict(stored)
+        ids = {entry[0]: object_id for object_id, entry in entries.items()}
         self._next_id = max(self._next_id, int(self._store.next_object_id()))
+        # At once and at last, so that a rollback that is interrupted before can be done again.
+        self._stored_index, self._entries, self._ids, self._handles = stored, entries, ids, handles
 
     def _begin_save(self) -> None:
         self._usable()
@@ -417,6 +433,7 @@ class PersistedObjectSpace(ObjectSpace):
         flight = self._flight
         assert flight is not None
         reader = self._reader_of(flight.writer) if durable else self._reader
+        self._learn(flight, durable)
         self._is_torn, self._flight = True, None
         for target in flight.objects:
             if not is_dead(target):
@@ -424,11 +441,6 @@ class PersistedObjectSpace(ObjectSpace):
                 if not durable:
                     self._dirty[target._id] = target
         if durable:
-            for object_id, entry in flight.index.items():
-                if entry is None:
-                    self._stored_index.pop(object_id, None)
-                else:
-                    self._stored_index[object_id] = entry
             self._reader = reader
             while flight.objects:
                 target = flight.objects.pop()
@@ -439,6 +451,19 @@ class PersistedObjectSpace(ObjectSpace):
         else:
             self._index_dirty |= flight.index.keys()
         self._is_torn = False
+
+    def _learn(self, flight: _Flight, durable: bool) -> None:
+        """Note which objects are stored, now that it is known how a save has ended; it may be noted twice."""
+        for object_id, entry in flight.index.items() if durable else ():
+            if entry is None:
+                self._stored_index.pop(object_id, None)
+            else:
+                self._stored_index[object_id] = entry
+        if not durable:
+            lost = {object_id for object_id, entry in flight.index.items() if entry is not None}
+            lost -= self._stored_index.keys()
+            for target in flight.objects:  # Another space may store something under an id that never was stored here.
+                target._former = tuple(object_id for object_id in target._former if object_id not in lost)
 
     def _reader_of(self, writer: Writer) -> Reader:
         """Return the reader of what a writer has committed: a later checkpoint of somebody else is none of it."""
@@ -491,22 +516,32 @@ class PersistedObjectSpace(ObjectSpace):
         self._dirty, self._index_dirty = {}, set()
         self._held, self._held_total = OrderedDict(), 0
         known: dict[int, PersistedObject] = {}
-        self._load(self._store.reader())
-        for handle in list(self._handles.values()):
-            ids = (*handle._former, handle._id)
-            object_id = next((one for one in reversed(ids) if one in self._entries), None)
+        self._reader = self._store.reader()
+        stored = _index_of(self._reader)
+        for known_as, handle in list(self._handles.items()):
+            object_id = self._stored_id(handle, known_as, stored)
             if object_id is None:
                 self._bury(handle, refuse_deleted)
                 continue
-            handle._id, handle._former = object_id, ids[: ids.index(object_id)]
+            handle._id = object_id
             handle._is_torn = False
             handle._forget()
             handle._accounted = 0
-            handle._rename(self._entries[object_id][0])
+            handle._rename(stored[object_id][0])
             known[object_id] = handle
-        self._handles = known  # At last, so that a rollback that is interrupted can be done again.
         self._held, self._held_total = OrderedDict(), 0
+        self._take_over(self._reader, stored, known)
         self._is_torn = False
+
+    def _stored_id(self, handle: PersistedObject, known_as: int, stored: dict[int, IndexEntry]) -> int | None:
+        """Return under which id the object of a handle is stored; None where it is not.
+
+        An id under which it was never stored may be that of an object of another space, and a difference to a fork may
+        have put another object in its place: that is of another kind, or was created with other options.
+        """
+        ids = (*handle._former, known_as) if known_as in self._stored_index else handle._former
+        same = (handle.kind, handle._codec)
+        return next((one for one in reversed(ids) if one in stored and stored[one][1:] == same), None)
 
     def _will_change(self) -> None:
         if self._read_only:
@@ -546,3 +581,8 @@ class _Flight:
 def _can_slip(target: PersistedObject) -> bool:
     """Tell whether an object is of a kind that may change past all notes."""
     return type(target)._has_slipped is not PersistedObject._has_slipped
+
+
+def _index_of(reader: Reader) -> dict[int, IndexEntry]:
+    """Return what objects are stored."""
+    return {object_id: (name, kind or "", codec or "{}") for object_id, name, kind, codec in reader.index()}

@@ -26,9 +26,6 @@ from objectspace.objects.variants import base_of, become
 IndexEntry = tuple[str, str, str]
 """(name, kind, codec) of one object."""
 
-FORMER_IDS = 64
-"""How many of its former ids a handle remembers, to find its object again after a rollback."""
-
 _OF_CALLS = (*REFUSALS, TypeError, ValueError)
 """The errors by which values and calls are refused."""
 
@@ -154,9 +151,9 @@ class ObjectSpace(ObjectFactory):
         return handle
 
     def _register(self, handle: PersistedObject) -> None:
-        codec = orjson.dumps(handle._options()).decode()
+        handle._codec = orjson.dumps(handle._options()).decode()
         with self._in_one_piece():
-            self._entries[handle._id] = (handle._name, handle.kind, codec)
+            self._entries[handle._id] = (handle._name, handle.kind, handle._codec)
             self._ids[handle._name] = handle._id
             self._handles[handle._id] = handle
             self._index_changed(handle._id)
@@ -189,6 +186,7 @@ class ObjectSpace(ObjectFactory):
                         f"{kind} {name!r}: its codec {codec!r} in the index cannot be read ({error}); other objects are"
                         " readable; delete this one, or go back with space.rollback(epoch=...)"
                     ) from error
+                handle._codec = codec
                 self._handles[object_id] = handle
                 self._lend(handle)
             return self._handles[object_id]
@@ -239,7 +237,6 @@ class ObjectSpace(ObjectFactory):
             if owner is not None:
                 owner._renumbered(target)
             target._id, target._fresh, target._flight_fresh = self.new_id(), True, None
-            target._former = (*target._former, old)[-FORMER_IDS:]
             if owner is not None:
                 owner._renumbered_to(target)
             if old in self._entries:

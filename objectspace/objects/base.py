@@ -74,6 +74,8 @@ class PersistedObject:
     _home: Home
     _name: str
     _id: int
+    _codec: str
+    """The options as they stand in the index; an owned object has none there."""
     _fresh: bool
     _flight_fresh: bool | None
     _former: tuple[int, ...]
