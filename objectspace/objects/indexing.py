@@ -61,7 +61,7 @@ def selected(index: Any, shape: Sequence[int], chunks: Sequence[int]) -> Selecti
     # All elements of it are one in memory, so that numpy itself judges the index and says what comes of it.
     found: tuple[int, ...] = np.shape(np.broadcast_to(np.False_, tuple(shape))[index])
     entries = _entries(index, len(shape))
-    if all(entry is None or type(entry) is slice or _is_integer(entry) for entry in entries):
+    if all(_takes_none(entry) or type(entry) is slice or _is_integer(entry) for entry in entries):
         ranges = list(_ranges(entries, shape))
         laid = tuple(map(len, ranges))
         pieces = [_block(parts, shape, chunks) for parts in product(*map(_parts, ranges, chunks))]
@@ -71,25 +71,33 @@ def selected(index: Any, shape: Sequence[int], chunks: Sequence[int]) -> Selecti
 
 
 def _entries(index: Any, ndim: int) -> list[Any]:
-    """Return an index that numpy takes as one entry after the other, with a slice for each dimension left out."""
+    """Return an index that numpy takes as one entry after the other, with a slice for each dimension left out.
+
+    An ellipsis that stands for none of them stays: to numpy it parts the arrays on both sides, as a slice does.
+    """
     entries = list(index) if isinstance(index, tuple) else [index]
-    missing = [slice(None)] * (ndim - sum(map(_dimensions, entries)))
+    missing: list[Any] = [slice(None)] * (ndim - sum(map(_dimensions, entries)))
     place = next((place for place, entry in enumerate(entries) if entry is ...), None)
     if place is None:
         return entries + missing
-    return entries[:place] + missing + entries[place + 1 :]
+    return entries[:place] + (missing or [...]) + entries[place + 1 :]
 
 
 def _dimensions(entry: Any) -> int:
     """Return how many dimensions an entry stands for."""
     import numpy as np
 
-    if entry is None or entry is ...:
+    if _takes_none(entry):
         return 0
     if type(entry) is slice or _is_integer(entry):
         return 1
     array = np.asarray(entry)
     return array.ndim if array.dtype.kind == "b" else 1
+
+
+def _takes_none(entry: Any) -> bool:
+    """Tell whether an entry stands for no dimension: a new axis, or an ellipsis."""
+    return entry is None or entry is ...
 
 
 def _is_integer(entry: Any) -> bool:
@@ -109,7 +117,7 @@ def _ranges(entries: Sequence[Any], shape: Sequence[int]) -> Iterator[range]:
     for entry in entries:
         if type(entry) is slice:
             yield range(*entry.indices(next(lengths)))
-        elif entry is not None:
+        elif not _takes_none(entry):
             place = as_integer(entry) % next(lengths)
             yield range(place, place + 1)
 
@@ -159,7 +167,7 @@ def _coordinates(entries: Sequence[Any], shape: Sequence[int]) -> list[npt.NDArr
         if type(entry) is slice:
             mentioned.append(np.arange(*entry.indices(length)))
             places.append(slice(None))
-        elif entry is None or entry.dtype.kind == "b":
+        elif _takes_none(entry) or entry.dtype.kind == "b":
             places.append(entry)
         else:
             found, among = np.unique(np.where(entry < 0, entry + length, entry), return_inverse=True)
@@ -175,7 +183,7 @@ def _without_masks(entries: Sequence[Any]) -> Iterator[Any]:
     import numpy as np
 
     for entry in entries:
-        if entry is None or type(entry) is slice:
+        if _takes_none(entry) or type(entry) is slice:
             yield entry
             continue
         array = np.asarray(entry)

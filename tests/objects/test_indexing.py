@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ def indexes(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], Any]:
 
 
 def mixtures(shape: tuple[int, ...]) -> st.SearchStrategy[tuple[Any, ...]]:
-    """Return indexes with an entry of any sort for each of the first dimensions, and new axes between them."""
+    """Return indexes with an entry of any sort for each of the first dimensions; new axes and ellipses part them."""
     entries = [
         st.slices(length)
         | st.integers(-length, length - 1)
@@ -46,9 +47,20 @@ def mixtures(shape: tuple[int, ...]) -> st.SearchStrategy[tuple[Any, ...]]:
         | st_numpy.arrays(bool, length)
         for length in shape
     ]
+    between = st.sampled_from([(), (), (None,), (...,)])
     return st.integers(0, len(shape)).flatmap(
-        lambda count: st.tuples(*(entry for each in entries[:count] for entry in (st.sampled_from([None, ...]), each)))
+        lambda count: st.tuples(
+            *(part for entry in entries[:count] for part in (between, entry.map(_alone))), between
+        ).map(_joined)
     )
+
+
+def _alone(entry: Any) -> tuple[Any]:
+    return (entry,)
+
+
+def _joined(parts: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
+    return tuple(entry for part in parts for entry in part)
 
 
 @given(indexes())
@@ -79,6 +91,25 @@ def test_assigning_does_what_numpy_does(given: Any, is_one: bool) -> None:
         return
     tensor[index] = value
     assert np.array_equal(tensor.copy(), array)
+
+
+PARTS = [slice(None), 1, [0, 1, 1], np.array([True, False, True]), None, ...]
+"""Entries of an index; those that select fit a dimension of three."""
+
+
+@pytest.mark.parametrize("first", PARTS, ids=repr)
+def test_what_parts_the_arrays_of_an_index_is_what_parts_them_to_numpy(first: Any) -> None:
+    for index in product([first], PARTS, PARTS, PARTS):
+        tensor, array = filled((3, 3, 3), (2, 3, 1))
+        try:
+            expected = array[index]
+        except IndexError:
+            with pytest.raises(IndexError):
+                _ = tensor[index]
+            continue
+        assert np.array_equal(tensor[index], expected), index
+        tensor[index] = array[index] = -1 - np.arange(expected.size).reshape(expected.shape)
+        assert np.array_equal(tensor.copy(), array), index
 
 
 @pytest.mark.parametrize(
