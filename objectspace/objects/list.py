@@ -436,6 +436,8 @@ class List(list[T], PersistedObject):
         sequence = self._sequence
         if self._fresh or self._twin is not None or not list.__len__(self) or self._is_astray():
             return
+        if self._unread and not sequence.labels:
+            return  # What is in memory was appended since the last save: nothing of it is stored.
         noted = {**sequence.edits, **sequence.gone, **(sequence.flight or {})}
         start = sequence.labels[0] if self._unread else None
         for item in list(self._home.reader().items(self._id, start)):

@@ -163,6 +163,29 @@ def test_a_commit_that_fails_is_made_up_for_by_the_next(store: CheckpointStore, 
     assert stored(store) == [*OLD, *ADDED, "after the save"]
 
 
+@pytest.mark.parametrize("is_owned", [False, True])
+@pytest.mark.parametrize("saves", ["", "before", "in flight"])
+def test_what_was_appended_to_an_unread_list_is_no_mutation(saves: str, is_owned: bool) -> None:
+    writing = PersistedObjectSpace(CheckpointStore(":memory:"))
+    group = writing.create_dictionary("g", of=list).setdefault("a")
+    (group if is_owned else writing.create_list("l")).extend([1, [2]])
+    writing.checkpoint()
+    space = PersistedObjectSpace(writing.store)
+    numbers = space.get_dictionary("g")["a"] if is_owned else space.get_list("l")
+    changed: list[Any] = []
+    numbers.append(changed)
+    if saves == "before":
+        space.checkpoint()
+    elif saves:
+        space.save(space.store.writer())
+    numbers.append(3)
+    assert is_partial(numbers)
+    assert space.check_mutations() == []
+    changed.append("in place")
+    expected = [("g['a']" if is_owned else "l", 2)] if saves == "before" else []
+    assert space.check_mutations() == expected, "an element that no checkpoint has yet is saved as it is"
+
+
 def test_a_rollback_drops_what_was_appended(store: CheckpointStore) -> None:
     space, numbers = recovered(store)
     appended(numbers)
