@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import NamedTuple
 
 import orjson
@@ -123,18 +123,22 @@ def run_applying(changes: Iterable[Change], base: Reader) -> Run:
         base: the state to apply them to.
 
     Raises:
-        CheckpointError: a slot does not hold what the change says that it held.
+        CheckpointError: a slot does not hold what the change says that it held, or it is one of another object.
     Time: O(changes · live runs · log n). Memory: the changes.
     """
     changes = list(changes)
-    gained, lost = _comings_and_goings(changes, base)
+    index = {change.object: change for change in changes if change.table is Table.INDEX}
+    gained, lost = _comings_and_goings(changes, index, base)
     ranked = {change.object for change in changes if (change.old_rank, change.new_rank) != (None, None)}
     owned = base.reachable() if any(change.name is None for change in changes) else set()
+    entry_of = cache(partial(_entry_among, index=index, base=base))
     run = Run(CheckpointKind.DIFFERENTIAL)
     for change in changes:
         if change.table is Table.INDEX or change.object not in gained:
+            entry = entry_of(change.object)
+            _require_same_object(change, entry, base)
             change = _as_counted_now(change, base, change.object in ranked)
-            _require_fit(change, base, owned)
+            _require_fit(change, base, is_there=entry is not None or (change.name is None and change.object in owned))
         if change.object not in lost or change.table is Table.INDEX:
             _add(run, change)
     _require_one_each(run, base)
@@ -282,9 +286,8 @@ def _has_rows(reader: Reader, object_id: int) -> bool:
     return bool(reader.metadata(object_id)) or next(reader.items(object_id, page_rows=1), None) is not None
 
 
-def _comings_and_goings(changes: list[Change], base: Reader) -> tuple[set[int], set[int]]:
+def _comings_and_goings(changes: list[Change], index: dict[int, Change], base: Reader) -> tuple[set[int], set[int]]:
     """Return the ids of the objects that changes bring into being, and of those that they end."""
-    index = {change.object: change for change in changes if change.table is Table.INDEX}
     gained = {object_id for object_id, change in index.items() if change.old is None}
     lost = {object_id for object_id, change in index.items() if change.new is None}
     owned_before: set[int] = set()
@@ -298,9 +301,15 @@ def _comings_and_goings(changes: list[Change], base: Reader) -> tuple[set[int], 
 
 def _is_of_owner(object_id: int, index: dict[int, Change], base: Reader) -> bool:
     """Tell whether the slots of an object refer to others, before or after."""
+    entry = _entry_among(object_id, index, base)
+    return entry is not None and is_owner((object_id, *entry))
+
+
+def _entry_among(object_id: int, index: dict[int, Change], base: Reader) -> IndexEntry | None:
+    """Return the entry of an object after the changes of the index, or before where these end it."""
     change = index.get(object_id)
     entry = (change.new or change.old) if change else _entry(base.entry(object_id))
-    return isinstance(entry, IndexEntry) and is_owner((object_id, *entry))
+    return entry if isinstance(entry, IndexEntry) else None
 
 
 def _as_counted_now(change: Change, base: Reader, is_ranked: bool) -> Change:
@@ -330,8 +339,26 @@ def _count(text: Payload | IndexEntry | None) -> tuple[int, int] | None:
     return (found[0], found[1]) if {type(number) for number in found} == {int} else None
 
 
-def _require_fit(change: Change, base: Reader, owned: set[int]) -> None:
-    """Refuse a change of something that is not as it was, or of an object that is gone; ``owned`` ones have no name.
+def _require_same_object(change: Change, entry: IndexEntry | None, base: Reader) -> None:
+    """Refuse a change of another object than the one that has its id: a fork gives the same ids to objects of its own.
+
+    Raises:
+        CheckpointError: it is one.
+    """
+    if change.table is Table.INDEX or entry is None or (change.name, change.kind) == entry[:2]:
+        return
+    if change.name is not None and change.kind == entry.kind and base.knew(change.object, change.name, entry.kind):
+        return  # It was renamed since.
+    whose = "an object that another one owns" if change.name is None else f"{change.kind} {change.name!r}"
+    raise CheckpointError(
+        f"{change.table} slot {change.slot!r}: the change is of {whose}, and object {change.object} is {entry.kind}"
+        f" {entry.name!r} here: apply changes to the store that they were made from, and those of a fork from where it"
+        " began; nothing was written"
+    )
+
+
+def _require_fit(change: Change, base: Reader, *, is_there: bool) -> None:
+    """Refuse a change of something that is not as it was, or of an object that is gone.
 
     Raises:
         CheckpointError: the slot holds something else.
@@ -346,7 +373,6 @@ def _require_fit(change: Change, base: Reader, owned: set[int]) -> None:
         item = base.item(change.object, _slot(change))
         found = (item.value, item.rank) if item else (None, None)
         expected = change.old, change.old_rank
-    is_there = change.object in owned if change.name is None else base.entry(change.object) is not None
     is_gone = change.table is not Table.INDEX and not is_there
     if found != expected or is_gone:
         whose = "which another one owns" if change.name is None else f"{change.name!r}"

@@ -130,6 +130,15 @@ class Reader:
         )
         return None if row is None or row[2] is None else row
 
+    def knew(self, object_id: int, name: str, kind: str) -> bool:
+        """Tell whether an object of this id, name and kind was in any checkpoint whose rows the store still keeps.
+
+        Time: O(index rows).
+        """
+        self._require_readable()
+        query = "SELECT 1 FROM state_index WHERE object = ? AND name = ? AND kind = ? LIMIT 1"
+        return self._session.row(query, (object_id, name, kind)) is not None
+
     @_steadily
     def metadata(self, object_id: int) -> dict[str, str]:
         """Return the metadata of one object: JSON text by key."""

@@ -231,7 +231,8 @@ class CheckpointStore:
             epoch: the epoch that the checkpoint seals; one more than the last by default.
 
         Raises:
-            CheckpointError: a slot does not hold what a change says that it held; nothing was written.
+            CheckpointError: a slot does not hold what a change says that it held, or belongs to another object that has
+                the same id here; nothing was written.
         Time: O(changes · live runs · log n). Memory: the changes.
         Dirties: a row for each change; none for the slots of an object that goes.
         """

@@ -120,6 +120,72 @@ def test_a_difference_stays_what_it_was_while_the_store_goes_on() -> None:
     assert [(change.old, change.new) for change in changes] == [(str(n), str(-n)) for n in range(2, 3000)]
 
 
+def of_two_forks(path: Path) -> tuple[CheckpointStore, CheckpointStore]:
+    """Return two stores with objects of their own under the same ids."""
+    with PersistedObjectSpace.open(path / "a.db") as space:
+        space.checkpoint()
+        space.store.fork(path / "b.db")
+    return quick_store(path / "a.db"), quick_store(path / "b.db")
+
+
+def changed_afterwards(store: CheckpointStore, name: str, kind: str) -> list[Change]:
+    """Return what changes in an object that was stored before."""
+    space = PersistedObjectSpace(store)
+    target = getattr(space, f"create_{kind}")(name)
+    space.checkpoint()
+    getattr(target, "append" if kind == "list" else "add")(2)
+    space.checkpoint()
+    return list(store.diff(2, 3))
+
+
+@pytest.mark.parametrize("is_inverted", [False, True])
+@pytest.mark.parametrize(("name", "kind"), [("log", "List"), ("prices", "List"), ("log", "Set")])
+def test_changes_of_another_object_of_the_same_id_are_refused(
+    tmp_path: Path, name: str, kind: str, is_inverted: bool
+) -> None:
+    here, there = of_two_forks(tmp_path)
+    space = PersistedObjectSpace(here)
+    space.create_set("prices").add(1)
+    space.checkpoint()
+    changes = changed_afterwards(there, name, kind.lower())
+    expected = rf"is of {kind} '{name}', and object 1 is Set 'prices' here.*nothing was written"
+    with pytest.raises(CheckpointError, match=expected):
+        here.apply_changes(invert(changes) if is_inverted else changes)
+    assert (set(PersistedObjectSpace(here).get("prices")), here.next_number()) == ({1}, 3)
+
+
+def test_changes_of_an_owned_object_are_none_of_a_named_one_of_its_id(tmp_path: Path) -> None:
+    here, there = of_two_forks(tmp_path)
+    ours, theirs = PersistedObjectSpace(here), PersistedObjectSpace(there)
+    for name in ("one", "two"):
+        ours.create_list(name)
+    ours.checkpoint()
+    owned = theirs.create_dictionary("one", of=list).setdefault("a")
+    theirs.checkpoint()
+    owned.append(5)
+    theirs.checkpoint()
+    with pytest.raises(CheckpointError, match="is of an object that another one owns, and object 2 is List 'two' here"):
+        here.apply_changes(there.diff(2, 3))
+    assert PersistedObjectSpace(here).get("two") == []
+
+
+def test_changes_of_an_object_that_was_renamed_since_are_applied() -> None:
+    store = quick_store(":memory:")
+    space = PersistedObjectSpace(store)
+    items = space.create_list("l")
+    for value in (1, 2):
+        items.append(value)
+        space.checkpoint()
+    space.rename("l", "m")
+    space.checkpoint()
+    store.apply_changes(invert(store.diff(1, 2)))
+    space.rollback()
+    assert (list(space), items, space.get("m") is items) == (["m"], [1], True)
+    store.apply_changes(invert(store.diff(1, 4)))
+    space.rollback()
+    assert (list(space), items, space.get("l") is items) == (["l"], [1], True)
+
+
 def test_changes_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     store = quick_store(tmp_path / "state.db")
     store.append(run_of({1: "a"}))
@@ -134,7 +200,7 @@ def test_changes_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="bring an object 'o1', and another one has this name"):
         store.apply_changes([Change(Table.INDEX, 9, "o1", "Array", None, None, IndexEntry("o1", "Array", "{}"))])
     with pytest.raises(CheckpointError, match="names no slot"):
-        store.apply_changes([Change(Table.ITEM, 1, "o1", "Array", None, None, "1")])
+        store.apply_changes([Change(Table.ITEM, 1, "o1", "Sample", None, None, "1")])
     with pytest.raises(UnknownCheckpointError, match="has no checkpoint 9"):
         store.diff(1, 9)
     assert (values_in(store.reader()), store.next_number()) == ({1: "c"}, 4)
