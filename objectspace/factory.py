@@ -239,7 +239,8 @@ class ObjectFactory(ABC):
             name: the name, not in use yet.
             shape: the length of each dimension.
             dtype: the type of the elements, a number.
-            chunks: the length of a chunk in each dimension; about 1,024 elements by default.
+            chunks: the length of a chunk in each dimension, at most that of the dimension, and 256 MiB in all; about
+                1,024 elements by default.
             fill: what an element holds until it is assigned.
         """
         return self._create(Tensor, name, tensor_options(shape, dtype, chunks, fill))

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 CHUNK_ELEMENTS = 1024
 """How many elements a chunk has at most, unless the shape of the chunks is given."""
 
+CHUNK_BYTES = 2**28
+"""How many bytes a chunk has at most: it is one slot, which is read and written whole, and a row has less than 1 GB."""
+
 _TOGETHER = 256
 """So many chunks are read at once."""
 
@@ -233,7 +236,8 @@ def tensor_options(shape: Any, dtype: Any, chunks: Any, fill: Any) -> dict[str, 
     """Check what a tensor is created with and return its options.
 
     Raises:
-        ValueError: a negative length, chunks that do not fit the shape, a type that is no number or cannot be stored.
+        ValueError: a negative length, chunks that do not fit the shape or are too large, a type that is no number or
+            cannot be stored.
     """
     require("numpy", "tensor")
     import numpy
@@ -253,6 +257,12 @@ def tensor_options(shape: Any, dtype: Any, chunks: Any, fill: Any) -> dict[str, 
     sizes = _default_chunks(lengths) if chunks is None else tuple(map(operator.index, chunks))
     if len(sizes) != len(lengths) or any(size < 1 for size in sizes):
         raise ValueError(f"chunks of {sizes} do not fit the shape {lengths}: expected one length of 1 or more each")
+    sizes = tuple(min(size, max(1, length)) for size, length in zip(sizes, lengths, strict=True))
+    if prod(sizes) * kind.itemsize > CHUNK_BYTES:
+        raise ValueError(
+            f"a chunk of {sizes} elements of {kind} has {prod(sizes) * kind.itemsize} bytes: expected at most"
+            f" {CHUNK_BYTES}, as it is read and written whole; give smaller chunks, or none"
+        )
     return {"shape": lengths, "dtype": kind.str, "chunks": sizes, "fill": _plain_fill(kind.type(fill))}
 
 

@@ -88,3 +88,40 @@ def test_a_tensor_compares_element_by_element() -> None:
     assert not (tensor != np.asarray(tensor)).any()
     with pytest.raises(ValueError, match="without a copy"):
         np.asarray(tensor, copy=False)
+
+
+def test_a_chunk_is_no_longer_than_the_tensor() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    tensor = space.create_tensor("t", (10, 0, 3), chunks=(2**40, 2**40, 2))
+    assert tensor.chunks == (10, 1, 2)
+    assert space.create_tensor("wide", (10,), chunks=(2**40,)).chunks == (10,)
+    space.checkpoint()
+    space.get("wide")[3] = 1
+    assert space.checkpoint().slots == 1
+    assert space.get_or_create_tensor("wide", (10,), chunks=(2**40,))[...].tolist() == [0, 0, 0, 1, 0, 0, 0, 0, 0, 0]
+
+
+def test_chunks_that_were_stored_longer_than_the_tensor_can_be_read_and_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    configure = Tensor._configure
+    monkeypatch.setattr(Tensor, "_configure", lambda self, options: configure(self, options | {"chunks": (4, 3)}))
+    space.create_tensor("t", (3, 5), "int16")[...] = np.arange(15).reshape(3, 5)
+    space.checkpoint()
+    monkeypatch.undo()
+    found = PersistedObjectSpace(space.store)
+    found.get("t")[2, 4] = 99
+    found.checkpoint()
+    tensor = PersistedObjectSpace(space.store).get("t")
+    assert (tensor.chunks, tensor.copy().ravel().tolist()) == ((4, 3), [*range(14), 99])
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "chunks"), [((2**40,), "i1", (2**40,)), ((2**14, 2**14), "f8", (2**13, 2**13))]
+)
+def test_chunks_too_large_to_be_read_and_written_whole_are_refused(shape: Any, dtype: str, chunks: Any) -> None:
+    space = VolatileObjectSpace()
+    with pytest.raises(ValueError, match="bytes: expected at most 268435456"):
+        space.create_tensor("t", shape, dtype, chunks=chunks)
+    assert (len(space), space.create_tensor("t", shape, dtype).touched()) == (0, 0)
