@@ -32,12 +32,13 @@ class Selection(NamedTuple):
     Args:
         shape: of what numpy would return.
         laid: another shape with as many elements, in which the pieces have their places.
-        pieces: of each chunk that is touched.
+        pieces: of each chunk that is touched. None is looked for before it is asked for, so that whoever needs room for
+            all elements is refused it first, where there is none.
     """
 
     shape: tuple[int, ...]
     laid: tuple[int, ...]
-    pieces: list[Piece]
+    pieces: Iterator[Piece]
 
 
 def selected(index: Any, shape: Sequence[int], chunks: Sequence[int]) -> Selection:
@@ -53,7 +54,7 @@ def selected(index: Any, shape: Sequence[int], chunks: Sequence[int]) -> Selecti
 
     Time: O(chunks touched) for integers and slices, O(elements) where there are arrays.
 
-    >>> selected((slice(3, 6), 1), (8, 2), (4, 2)).pieces[0]
+    >>> next(selected((slice(3, 6), 1), (8, 2), (4, 2)).pieces)
     Piece(chunk=0, inside=(slice(3, 4, 1), slice(1, 2, 1)), outside=(slice(0, 1, None), slice(0, 1, None)))
     """
     import numpy as np
@@ -64,10 +65,8 @@ def selected(index: Any, shape: Sequence[int], chunks: Sequence[int]) -> Selecti
     if all(_takes_none(entry) or type(entry) is slice or _is_integer(entry) for entry in entries):
         ranges = list(_ranges(entries, shape))
         laid = tuple(map(len, ranges))
-        pieces = [_block(parts, shape, chunks) for parts in product(*map(_parts, ranges, chunks))]
-        return Selection(found, laid, pieces)
-    touched = list(_groups(_coordinates(entries, shape), shape, chunks)) if prod(found) else []
-    return Selection(found, (prod(found),), touched)
+        return Selection(found, laid, _blocks(ranges, shape, chunks))
+    return Selection(found, (prod(found),), _groups(entries, shape, chunks) if prod(found) else iter(()))
 
 
 def _entries(index: Any, ndim: int) -> list[Any]:
@@ -146,6 +145,12 @@ def _parts(selected: range, size: int) -> Iterator[_Part]:
         done += len(part)
 
 
+def _blocks(ranges: Sequence[range], shape: Sequence[int], chunks: Sequence[int]) -> Iterator[Piece]:
+    """Yield what ranges, one a dimension, select of each chunk."""
+    for parts in product(*map(_parts, ranges, chunks)):
+        yield _block(parts, shape, chunks)
+
+
 def _block(parts: tuple[_Part, ...], shape: Sequence[int], chunks: Sequence[int]) -> Piece:
     number = 0
     for part, length, size in zip(parts, shape, chunks, strict=True):
@@ -194,10 +199,11 @@ def _without_masks(entries: Sequence[Any]) -> Iterator[Any]:
             yield array if array.dtype.kind == "b" else array.astype(np.intp)
 
 
-def _groups(places: Sequence[npt.NDArray[Any]], shape: Sequence[int], chunks: Sequence[int]) -> Iterator[Piece]:
-    """Yield what elements, given by their coordinates, lie in each chunk; elements of one chunk in their order."""
+def _groups(entries: Sequence[Any], shape: Sequence[int], chunks: Sequence[int]) -> Iterator[Piece]:
+    """Yield which of the elements that the entries select lie in each chunk; elements of one chunk in their order."""
     import numpy as np
 
+    places = _coordinates(entries, shape)
     if not places:
         yield Piece(0, (), 0)  # The one element of an array without dimensions.
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterator
-from itertools import product
+from itertools import islice, product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -183,10 +183,9 @@ class Tensor(KeyedObject):
     def __repr__(self) -> str:
         return f"Tensor({self._name!r}, shape={self._shape}, dtype={self._dtype.name}, chunks={self._chunks})"
 
-    def _read(self, pieces: list[Piece]) -> Iterator[tuple[Piece, Any]]:
+    def _read(self, pieces: Iterator[Piece]) -> Iterator[tuple[Piece, Any]]:
         """Yield pieces with their chunks, which are read together."""
-        for start in range(0, len(pieces), _TOGETHER):
-            some = pieces[start : start + _TOGETHER]
+        while some := list(islice(pieces, _TOGETHER)):
             yield from zip(some, self._table.read_all([piece.chunk for piece in some], ABSENT), strict=True)
 
     def _grid(self) -> list[int]:

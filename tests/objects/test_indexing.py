@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from hypothesis.extra import numpy as st_numpy
 
 from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace, VolatileObjectSpace
+from objectspace.objects import indexing
 from objectspace.objects.tensor import Tensor
 
 LONG = 2**61
@@ -143,6 +145,19 @@ def test_indexes_may_be_integers_of_any_size(dtype: str) -> None:
 def test_more_elements_than_integers_of_64_bits_can_count_are_refused() -> None:
     with pytest.raises(ValueError, match="at most 9223372036854775807 elements"):
         VolatileObjectSpace().create_tensor("t", (LONG, 4, 1))
+
+
+@pytest.mark.parametrize(
+    "index", [..., slice(None), slice(None, None, -2), (slice(LONG), [0, 1]), (..., [True, False])]
+)
+def test_what_has_no_room_in_memory_is_refused_before_its_chunks_are_looked_for(
+    index: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in ("_parts", "_coordinates"):
+        monkeypatch.setattr(indexing, step, Mock(side_effect=AssertionError("the chunks are looked for")))
+    tensor = VolatileObjectSpace().create_tensor("t", (LONG, 2), "int8")
+    with pytest.raises(MemoryError, match="Unable to allocate"):
+        _ = tensor[index]
 
 
 def test_chunks_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
