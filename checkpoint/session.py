@@ -286,10 +286,11 @@ class Session:
     def shrink(self) -> None:
         """Give the space that holds nothing back to the file system.
 
-        While another process reads an older snapshot, the file keeps its size until the log can be copied.
+        The file keeps its size while an iteration over the store is under way: the next time gives the space back.
+        While another process reads an older snapshot, it keeps its size until the log can be copied.
 
         Raises:
-            CheckpointError: an iteration over the store is under way, or the disk has no room for a second copy.
+            CheckpointError: the disk has no room for a second copy.
         Time: O(size of the file). Dirties: the whole file, but nothing in it changes.
         """
         with self.mutex:
@@ -299,11 +300,8 @@ class Session:
                 self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
                 self.connection.execute(f"PRAGMA busy_timeout = {1000 * _BUSY_SECONDS}")
             except SQLITE_ERRORS as error:
-                if "in progress" in str(error):
-                    raise CheckpointError(
-                        f"{self.path} keeps its size while an iteration is under way: finish it, then try again"
-                    ) from error
-                raise self.failed(error) from error
+                if "in progress" not in str(error):  # SQLite rewrites no file while a statement reads it.
+                    raise self.failed(error) from error
 
     def require_writable(self) -> None:
         """Refuse where nothing may be written. Any thread may ask: it leaves the transactions of others alone.

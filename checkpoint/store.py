@@ -364,7 +364,8 @@ class CheckpointStore:
     def compact(self, progress: retention.Progress = retention.silent) -> None:
         """Merge all runs into one and give the space back to the file system; then just the newest checkpoint is read.
 
-        What a reader holds stays readable. It may be interrupted anywhere: what was done by then stays done.
+        What a reader holds stays readable. It may be interrupted anywhere: what was done by then stays done. While an
+        iteration over the store is under way, the file keeps its size until the next time.
 
         Args:
             progress: is called with the item rows merged and those to merge in all, before each step and at the end.
@@ -425,7 +426,8 @@ class CheckpointStore:
         """Let go of old checkpoints: of those that are beyond the newest ``keep`` and ``older_than`` an age.
 
         The newest one stays, and what a reader holds. The rows that a kept checkpoint needs become part of the oldest
-        of them. It may be interrupted anywhere: what was done by then stays done.
+        of them. It may be interrupted anywhere: what was done by then stays done. Where a quarter of the file is then
+        unused, the space is given back, or the next time while an iteration over the store is under way.
 
         Args:
             keep: how many of the newest to keep at least; without both arguments as many as the history of the store.
