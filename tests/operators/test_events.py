@@ -763,3 +763,30 @@ def test_every_crash_point_around_an_error() -> None:
     operator = opened(make)
     assert [event(operator) for event in events] == [[], [], [], [], [("k", [4.0])], [], [("k", [8.0])]]
     assert crash_everywhere(make, events, storage=False) == 9 * len(events)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    steps=st.lists(st.tuples(st.integers(0, 4), st.booleans()), max_size=20),
+    recoveries=recoveries,
+    limits=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+)
+def test_refused_values_are_as_if_they_had_never_come(
+    steps: list[tuple[int, bool]], recoveries: set[int], limits: tuple[int, int]
+) -> None:
+    times = [sum(step for step, _ in steps[: place + 1]) for place in range(len(steps))]
+    values = [
+        (at, None if is_bad else number) for number, (at, (_, is_bad)) in enumerate(zip(times, steps, strict=True))
+    ]
+    length, shift = limits
+    makes: list[Make] = [
+        # Where windows lie apart, a value between them is passed over, whatever it is.
+        lambda: Window(length, lambda number: Average(), min(length, shift)),
+        lambda: Window(None, lambda number: Average(), duration=length, shift=shift),
+        lambda: Window(length, lambda number: Average(), duration=shift),
+        lambda: GroupBy(lambda value: value is None or value % 2, lambda key: Average(running=True)),
+    ]
+    for make in makes:
+        given = [lambda op, at=at, n=n: fed_past_errors(op, [lambda op: op.on_next(n, at=at)]) for at, n in values]
+        taken = [lambda op, at=at, n=n: op.on_next(n, at=at) for at, n in values if n is not None]
+        assert played(make, [*given, ended], recoveries)[0] == played(make, [*taken, ended], set())[0]
