@@ -589,7 +589,7 @@ def test_inputs_are_one_at_least_and_a_count_may_be_one_of_numpy() -> None:
     player.again()
 
 
-@pytest.mark.parametrize("kind", [Buffer, lambda count, skip: Window(count, any_list, skip)])
+@pytest.mark.parametrize("kind", [Buffer, lambda count, step: Window(count, any_list, step)])
 def test_lists_and_windows_that_are_full_after_the_count_has_shrunk_are_given(kind: Any) -> None:
     player = Player(lambda: kind(6, 2))
     assert [out for n in range(4) for out in player.operator.on_next(n)] == []
@@ -625,9 +625,9 @@ def fed_past_errors(operator: EventOperator, values: Sequence[Any]) -> list[Any]
     return out
 
 
-@pytest.mark.parametrize(("skip", "means"), [(2, [1.5, 3.5, 5.5]), (1, [1.5, 2.5, 3.5, 4.5, 5.5, 6.5])])
-def test_a_value_that_all_windows_refuse_is_counted_in_none(skip: int, means: list[float]) -> None:
-    window = opened(lambda: Window(2, lambda number: Average(), skip))
+@pytest.mark.parametrize(("step", "means"), [(2, [1.5, 3.5, 5.5]), (1, [1.5, 2.5, 3.5, 4.5, 5.5, 6.5])])
+def test_a_value_that_all_windows_refuse_is_counted_in_none(step: int, means: list[float]) -> None:
+    window = opened(lambda: Window(2, lambda number: Average(), step))
     assert fed_past_errors(window, [1, None, 2, 3, 4, 5, 6, 7]) == means
     assert window.on_completed() == [7.0]
 
