@@ -35,6 +35,9 @@ class ObjectReceipt:
     bytes: int
     seconds: float
 
+    def __add__(self, other: ObjectReceipt) -> ObjectReceipt:
+        return ObjectReceipt(self.slots + other.slots, self.bytes + other.bytes, self.seconds + other.seconds)
+
 
 @dataclass(frozen=True)
 class Receipt:
@@ -42,7 +45,8 @@ class Receipt:
 
     ``slots`` counts item rows, deletions included; ``bytes`` is the payload of all rows; ``seconds`` is wall time from
     the beginning of the save to the end of the commit. ``objects`` has what was collected of each object by its name:
-    to a full checkpoint the store adds, beyond that, the slots that did not change.
+    to a full checkpoint the store adds, beyond that, the slots that did not change. What has the same name is added up,
+    as an object that is called ``g['a']`` with that of the key ``a`` in ``g``.
     """
 
     number: int

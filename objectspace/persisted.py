@@ -146,7 +146,8 @@ class PersistedObjectSpace(ObjectSpace):
         dirty = list(self._dirty.values())
         with self._in_one_piece():
             for target in dirty:
-                costs[target._name] = self._collect(target, run)
+                cost, same = self._collect(target, run), costs.get(target._name)
+                costs[target._name] = cost if same is None else same + cost
         index = {object_id: self._entries.get(object_id) for object_id in self._index_dirty}
         run.index = [row for object_id in sorted(index) if (row := self._index_row(object_id, index[object_id]))]
         writer.collect(run, self._reader)

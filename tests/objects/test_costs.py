@@ -291,3 +291,11 @@ def test_a_raw_dictionary_takes_bytes_alone_and_an_empty_update_changes_nothing(
     raw.update({})
     assert dict(raw) == {b"a": "1"}
     assert raw._home.checkpoint().slots == 0
+
+
+def test_the_costs_of_objects_of_one_name_add_up(space: PersistedObjectSpace) -> None:
+    space.create_dictionary("g", of=list)["a"] = [1, 2, 3]
+    space.create_list("g['a']").append(9)
+    receipt = space.checkpoint()
+    assert {name: cost.slots for name, cost in receipt.objects.items()} == {"g": 1, "g['a']": 4}
+    assert sum(cost.slots for cost in receipt.objects.values()) == receipt.slots
