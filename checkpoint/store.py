@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 
 from checkpoint import catalogue, filters, retention, run_rows, spans
 from checkpoint.diff import Change, differences, run_applying
+from checkpoint.epochs import epoch_after, require_epoch_type
 from checkpoint.errors import CheckpointError, CorruptStoreError, EpochTypeError, UnknownCheckpointError
 from checkpoint.fork import fork
 from checkpoint.lock import WriterLock
@@ -118,7 +119,7 @@ class CheckpointStore:
             EpochTypeError: the epoch is no int of 64 bits.
         """
         self._session.require_writable()
-        _require_epoch_type(epoch)
+        require_epoch_type(epoch)
         return CheckpointWriter(self, CheckpointKind(kind), epoch)
 
     def reader(self, number: int | None = None, *, epoch: int | None = None) -> Reader:
@@ -639,14 +640,7 @@ class CheckpointStore:
 
     def _next(self, epoch: int | None) -> tuple[int, int, int | None]:
         number, last = self._last
-        if epoch is None:
-            epoch = last + 1
-        _require_epoch_type(epoch)
-        if number and epoch <= last:
-            raise CheckpointError(
-                f"epoch {epoch} is not after epoch {last}, the last one in {self.path}: give a greater one, or none"
-            )
-        return number + 1, epoch, number or None
+        return number + 1, epoch_after(number, last, epoch, str(self.path)), number or None
 
     def _reserve_ids(self, connection: sqlite3.Connection, following: int) -> int:
         """Keep the ids in a run from being used again after their objects are gone."""
@@ -808,9 +802,3 @@ Write = Callable[[sqlite3.Connection, int], tuple[Measure, int]]
 
 _STEP_ROWS = 16 * 1024
 """How many rows one step of a compaction copies."""
-
-
-def _require_epoch_type(epoch: int | None) -> None:
-    is_whole = isinstance(epoch, int) and not isinstance(epoch, bool)
-    if epoch is not None and not (is_whole and -(2**63) <= epoch < 2**63):
-        raise EpochTypeError(f"epoch is {epoch!r}: expected an int of 64 bits")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from checkpoint import CheckpointKind, Receipt, Writer
+from checkpoint.epochs import epoch_after
 from objectspace.errors import CheckpointProtocolError
 from objectspace.space import ObjectSpace, refuse_closed
 
@@ -21,17 +22,28 @@ class VolatileObjectSpace(ObjectSpace):
     def checkpoint(self, epoch: int | None = None, kind: CheckpointKind = CheckpointKind.DIFFERENTIAL) -> Receipt:
         """Keep everything in memory, and return a receipt of nothing written.
 
+        Raises:
+            EpochTypeError: the epoch is no int of 64 bits.
+            CheckpointError: it is not after the last one.
+
         Time: O(1). Dirties: nothing.
         """
         self._usable()
-        epoch = max(self._epoch + 1, self._last_sealed()) if epoch is None else epoch
+        kind = CheckpointKind(kind)
+        if epoch is None:
+            epoch = max(self._epoch + 1, self._last_sealed())
+        epoch = epoch_after(self._number, self._epoch, epoch, "this volatile space")
         for seal in self._barriers:
             seal(epoch)
-        self._epoch = epoch
-        self._number += 1
-        return Receipt(self._number, self._epoch, CheckpointKind(kind), 0, 0, 0.0)
+        self._number, self._epoch = self._number + 1, epoch
+        return Receipt(self._number, epoch, kind, 0, 0, 0.0)
 
     _number = _epoch = 0
+
+    @property
+    def read_only(self) -> bool:
+        """Whether nothing can be changed: never, as there is no earlier epoch to show."""
+        return False
 
     def save(self, writer: Writer) -> NoReturn:
         """Refuse: there is no store to save to; :meth:`checkpoint` runs what belongs to a barrier."""

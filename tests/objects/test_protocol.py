@@ -656,6 +656,35 @@ def test_a_volatile_space_runs_barriers_and_refuses_what_takes_a_store() -> None
             refused()
 
 
+@pytest.mark.parametrize("epoch", [3, 5, "x", True, 2**70, 1.5, -(2**63) - 1])
+def test_a_volatile_space_refuses_the_epochs_that_a_persisted_one_refuses(
+    space: PersistedObjectSpace, epoch: Any
+) -> None:
+    words: list[str] = []
+    sealed: list[int] = []
+    for one in (space, VolatileObjectSpace()):
+        assert not one.read_only
+        assert one.checkpoint(epoch=5).number == 1
+        one.on_barrier(sealed.append)
+        with pytest.raises(CheckpointError) as refusal:
+            one.checkpoint(epoch=epoch)
+        words.append(f"{type(refusal.value).__name__}: {refusal.value}")
+        sealed.clear()
+        assert (one.checkpoint().epoch, sealed) == (6, [6])
+    assert words[0].replace(str(space.store.path), "this volatile space") == words[1]
+
+
+def test_a_refused_checkpoint_of_a_volatile_space_seals_nothing() -> None:
+    space, sealed = VolatileObjectSpace(), list[int]()
+    space.on_barrier(sealed.append)
+    refused: list[dict[str, Any]] = [{"epoch": True}, {"kind": "partly"}]
+    for arguments in refused:
+        with pytest.raises((CheckpointError, ValueError)):
+            space.checkpoint(**arguments)
+    assert sealed == []
+    assert (space.checkpoint().number, sealed) == (1, [1])
+
+
 def test_commit_async_lets_others_go_on(tmp_path: Path) -> None:
     async def run() -> list[int]:
         with PersistedObjectSpace.open(tmp_path / "state.db") as space:
