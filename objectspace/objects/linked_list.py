@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice, pairwise
 from typing import Any, Generic, NoReturn, TypeVar
 
-from objectspace.errors import EmptyError
+from objectspace.errors import EmptyError, ObjectNotFoundError
 from objectspace.objects.keyed import KeyedObject
 from objectspace.objects.labels import Label, between, spread
 
@@ -14,12 +14,17 @@ T = TypeVar("T")
 
 
 class Node(Generic[T]):
-    """A node of a linked list. A removed node keeps its value and can be put back."""
+    """A node of a linked list. A removed node keeps its value, which may be set, and can be put back.
 
-    __slots__ = ("_label", "_list", "_next", "_previous", "_value")
+    A rollback lets go of all nodes, and the list has others for what is stored. Those from before keep the values that
+    they had, and can be put into a list as new ones; until then their values cannot be set.
+    """
+
+    __slots__ = ("_cut_from", "_label", "_list", "_next", "_previous", "_value")
 
     def __init__(self, value: T) -> None:
         self._list: LinkedList[T] | None = None
+        self._cut_from: LinkedList[T] | None = None
         self._label: Label = 0
         self._previous: Node[T] | None = None
         self._next: Node[T] | None = None
@@ -27,13 +32,18 @@ class Node(Generic[T]):
 
     @property
     def value(self) -> T:
-        """The value. Setting it dirties one item. Time: O(1)."""
+        """The value. Setting it dirties one item, and is refused after a rollback. Time: O(1)."""
         return self._value if self._list is None else self._list._value_at(self)
 
     @value.setter
     def value(self, value: T) -> None:
         if self._list is not None:
             self._list._set_value(self, value)
+        elif self._cut_from is not None:
+            raise ObjectNotFoundError(
+                f"{self!r} is in {self._cut_from._describe()} no more, which a rollback has read anew, and nothing was"
+                " set: take the node from the list again, with first, last, find() or nodes()"
+            )
         self._value = value
 
     @property
@@ -332,6 +342,7 @@ class LinkedList(KeyedObject, Generic[T]):
         assert label is not None
         self._table.write(label, node._value)
         node._label, node._list, node._previous, node._next = label, self, previous, following
+        node._cut_from = None
         if previous is None:
             self._first = node
         else:
@@ -394,10 +405,11 @@ class LinkedList(KeyedObject, Generic[T]):
         return LinkedList
 
     def _go_cold(self) -> None:
-        """Let go of the nodes: each keeps its value, and is in no list."""
+        """Let go of the nodes: each keeps its value, and is in no list, though nobody has removed it."""
         live = self._table.live
         for node in LinkedList.nodes(self):
             self._detach(node, live.get(node._label, node._value))
+            node._cut_from = self
         self._first = self._last = None
         super()._go_cold()
 

@@ -141,6 +141,30 @@ def test_the_nodes_of_a_deleted_list_refuse_work(space: PersistedObjectSpace) ->
     assert space.checkpoint().slots == 0
 
 
+@pytest.mark.parametrize("is_touched", [False, True])
+def test_a_node_from_before_a_rollback_refuses_to_be_set_and_a_removed_one_does_not(
+    space: PersistedObjectSpace, is_touched: bool
+) -> None:
+    numbers = space.create_linked_list("l")
+    node, removed = numbers.add_last(1), numbers.add_last(2)
+    space.checkpoint()
+    numbers.remove_node(removed)
+    space.rollback()
+    assert not is_touched or list(numbers) == [1, 2]
+    with pytest.raises(
+        ObjectNotFoundError, match=r"Node\(1\) is in LinkedList 'l' no more.*take the node from the list again"
+    ):
+        node.value = 9
+    assert (node.value, node.list, list(numbers)) == (1, None, [1, 2])
+    removed.value = 3
+    numbers.first.value = 9
+    for free in (removed, node):
+        numbers.add_last(free)
+    node.value = 4
+    space.checkpoint()
+    assert list(PersistedObjectSpace(space.store).get("l")) == [9, 2, 3, 4]
+
+
 @every_kind
 def test_a_read_only_space_can_be_read_and_not_changed(space: PersistedObjectSpace, kind: str) -> None:
     PUTS[kind](create(space, kind, "t"), 1)
