@@ -141,9 +141,11 @@ class Tensor(KeyedObject):
 
         Time: O(n). Dirties: one item a chunk.
         """
-        grid = [range(-(-length // size)) for length, size in zip(self._shape, self._chunks, strict=True)]
-        for position in product(*grid):
-            self._writable(self._number(position)).fill(value)
+        for position in product(*map(range, self._grid())):
+            # No more than what is inside the tensor, so that a chunk at its edge can come back to what is stored of it.
+            places = zip(position, self._shape, self._chunks, strict=True)
+            inside: tuple[Any, ...] = (*(slice(length - place * size) for place, length, size in places), ...)
+            self._writable(self._number(position))[inside].fill(value)
 
     def touched(self) -> int:
         """Return the number of chunks that are stored or will be."""

@@ -258,6 +258,20 @@ def test_insertions_into_a_linked_list_cost_few_rows(
     assert list(PersistedObjectSpace(space.store).get("l")) == list(target)
 
 
+@pytest.mark.parametrize(("shape", "chunks"), [((7, 9), (2, 3)), ((7,), (7,)), ((), ()), ((0, 3), (1, 2))])
+def test_a_tensor_that_is_filled_and_put_back_writes_nothing(
+    space: PersistedObjectSpace, shape: tuple[int, ...], chunks: tuple[int, ...]
+) -> None:
+    tensor = space.create_tensor("t", shape, "int64", chunks=chunks)
+    tensor[...] = 5
+    space.checkpoint()
+    before = tensor[...]
+    tensor.fill(1)
+    assert (tensor[...] == 1).all()
+    tensor[...] = before
+    assert space.checkpoint().slots == 0
+
+
 def test_a_receipt_tells_the_cost_of_each_object(space: PersistedObjectSpace) -> None:
     space.create_list("l").extend(range(10))
     space.create_value("v", 1)
