@@ -8,6 +8,7 @@ from functools import wraps
 from operator import itemgetter
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
+from checkpoint.digests import check_run
 from checkpoint.errors import UnknownCheckpointError
 from checkpoint.lookup import Extents, Lookup, ReadRow, newest_of
 from checkpoint.run import CheckpointKind, IndexRow, Page, Payload, Run, Slot, is_owner, reachable
@@ -324,6 +325,18 @@ class Reader:
         Time: O(named objects + slots of objects that own others).
         """
         return reachable(self.index(), lambda object_id: (item.value for item in self.items(object_id)))
+
+    def check_rows(self) -> None:
+        """Compare the rows of the runs with the digests that were recorded of them.
+
+        Raises:
+            CorruptStoreError: they are not as they were written.
+        Time: O(rows of the runs). The rows are streamed.
+        """
+        self._require_readable()
+        for run in self.runs:
+            for _ in check_run(self._session, run):
+                pass
 
     def image(self) -> Run:
         """Return the complete state as one run.

@@ -48,13 +48,16 @@ def write_image(plan: OperatorPlan, shard: int) -> AcceptedRun:
         shard: the number of the shard.
 
     Raises:
-        CorruptStoreError: a run file is missing or damaged.
+        CorruptStoreError: a run file is missing or damaged, or the cache was: that is removed then.
         CheckpointError: the location or the folder of the caches cannot be used.
     Time: O(state); the memory used is that of the file. Dirties: the cache, and one new file of the location.
     """
     lineage = plan.lineages[shard]
     with open_cache(plan, shard) as store:
-        pages = _reserving(store.reader().image_pages(), store.next_object_id() - 1)
+        reader = store.reader()
+        # The image has a digest of its own: what has become of a row in the cache would be the truth for all machines.
+        reader.check_rows()
+        pages = _reserving(reader.image_pages(), store.next_object_id() - 1)
         written = write_pages(plan.location, pages, plan.operator, shard, lineage[-1].epoch)
     return replace(written, replaces=standing(fingerprint_of(lineage)))
 

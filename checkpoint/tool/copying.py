@@ -93,7 +93,7 @@ def _deletions(chain: Chain, epoch: int, names: Sequence[str]) -> dict[tuple[str
     shards = range(chain.shards_at(epoch))
     for operator, shard in [(operator, shard) for operator in chain.manifest(epoch).lineage for shard in shards]:
         if names and (steps := chain.lineage(operator, shard, epoch)):
-            with _copy_of(chain, steps) as store:
+            with copy_of(chain, steps) as store:
                 state = State(store.reader())
                 others, chosen = selection(state, names)
             found, known = found | chosen, known | state.names()
@@ -105,7 +105,7 @@ def _deletions(chain: Chain, epoch: int, names: Sequence[str]) -> dict[tuple[str
 
 
 @contextmanager
-def _copy_of(chain: Chain, steps: Lineage) -> Iterator[CheckpointStore]:
+def copy_of(chain: Chain, steps: Lineage) -> Iterator[CheckpointStore]:
     """Give a store with the state of one shard."""
     with TemporaryDirectory() as folder, CheckpointStore(Path(folder) / "copy.db", durability="normal") as store:
         fold_in(store, chain, steps)
@@ -148,7 +148,7 @@ def restore_space(
             steps = chain.lineage(operator, shard, epoch)
             if not steps:
                 continue
-            with _copy_of(chain, steps) as store:
+            with copy_of(chain, steps) as store:
                 state = State(store.reader())
                 others, chosen = selection(state, names)
                 found, known = found | chosen, known | state.names()

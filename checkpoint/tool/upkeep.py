@@ -34,7 +34,8 @@ def verify(source: Source, is_json: bool) -> None:
 
     Of a store: every run against its digest, merged runs against what they were made of, that no row lies outside of a
     run, that lengths agree with the slots of every object, and the structure of the file. Of a space: every manifest,
-    every run file that a readable epoch needs, and the newest state of every shard.
+    every run file that a readable epoch needs, the newest state of every shard, and every image that was made beside
+    the epochs against the runs that it takes the place of, where these are still there.
 
     The exit status is 2 where damage was found.
 
@@ -74,6 +75,7 @@ _TABLES = ("state_index", "state_metadata", "state_item")
 
 def _verify_space(source: Source, is_json: bool) -> None:
     from checkpoint.chain.division import with_parts
+    from checkpoint.tool.replaced import images_with_runs, require_same
 
     chain, shards = source.chain, source.shards()
     manifests = list(chain.manifests())
@@ -94,13 +96,20 @@ def _verify_space(source: Source, is_json: bool) -> None:
         for done, part in enumerate(source.parts(None), start=1):
             part.store.verify()
             show(done, len(shards))
+    images = [one for one in images_with_runs(chain) if one[0].file in needed]
+    with printing.progress("images") as show:
+        for done, (image, runs) in enumerate(images, start=1):
+            require_same(chain, image, runs)
+            show(done, len(images))
     size = sum(run.file_bytes for run in needed.values())
     text = (
         f"{source.path}: {printing.count(len(shards), 'shard')} at epoch {chain.epoch}, all as their manifests say:"
         f" {printing.count(len(manifests), 'manifest')}, {printing.count(len(needed), 'run file')},"
-        f" {printing.size(size)}"
+        f" {printing.size(size)};"
+        f" {printing.count(len(images), 'image')}, as the runs that they replace"
     )
-    counts = {"shards": len(shards), "manifests": len(manifests), "run_files": len(needed), "bytes": size}
+    counts = {"shards": len(shards), "manifests": len(manifests), "run_files": len(needed), "images": len(images)}
+    counts["bytes"] = size
     printing.emit(is_json, {"epoch": chain.epoch, **counts, "sound": True}, text)
 
 

@@ -83,8 +83,15 @@ def save_shard(
 
 
 def save_shard_run(plan: OperatorPlan, space: PersistedObjectSpace, shard: int) -> tuple[ShardSaved, Run]:
-    """Do what ``save_shard`` does, and return the rows that were saved, too."""
+    """Do what ``save_shard`` does, and return the rows that were saved, too.
+
+    Raises:
+        CorruptStoreError: a full run is due, and the cache is not as it was written.
+    """
     writer = RunWriter(plan.kind(shard))
+    if writer.kind is CheckpointKind.FULL:
+        # What has become of a row in the cache of this machine would be the truth for all.
+        space.store.reader().check_rows()
     seal_tables(space, plan.epoch)
     space.save(writer)
     writer.commit()

@@ -117,6 +117,7 @@ def _routes(plans: Mapping[str, OperatorPlan]) -> tuple[dict[str, list[list[str]
     if PIPELINE not in plans:
         return {}, {}
     with open_shard(plans[PIPELINE], 0) as space:
+        space.store.reader().check_rows()  # What it says becomes the rule of every new shard.
         return {PIPELINE: [], **noted_routes(space)}, noted_routes(space, KINDS)
 
 

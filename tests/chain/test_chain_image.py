@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from checkpoint import CheckpointError, RunWriter, UnknownCheckpointError
+from checkpoint import CheckpointError, CorruptStoreError, RunWriter, UnknownCheckpointError
 from checkpoint.chain import (
     AcceptedRun,
     Chain,
@@ -77,6 +77,22 @@ def test_later_lineages_start_from_an_image(chain: Chain, publish: Publisher, tm
     assert content(chain, tmp_path / "kept") == {**wanted, "last": "5"}
     assert content(chain, tmp_path / "kept", 4)["k0"] == "0"  # by a lineage without the image
     assert list((tmp_path / "kept").rglob("*.db")) == [file]
+
+
+def test_an_image_is_made_of_what_the_runs_say_whatever_has_become_of_the_cache(
+    chain: Chain, publish: Publisher, tmp_path: Path
+) -> None:
+    for number in range(3):
+        publish(chain, {"a": 987654321, "b": number})
+    wanted = content(chain, tmp_path / "cache")
+    (file,) = (tmp_path / "cache").rglob("*.db")
+    file.write_bytes(file.read_bytes().replace(b"987654321", b"987654329"))
+    assert content(chain, tmp_path / "cache") != wanted, "SQLite notices nothing"
+    with pytest.raises(CorruptStoreError, match="was a cache of this machine and is removed now: try again"):
+        image_of(chain, tmp_path / "cache")
+    publish(chain, {"b": 3}, images=[image_of(chain, tmp_path / "cache")])
+    assert [run.epoch for run in chain.lineage(OPERATOR, 0)] == [3, 4]
+    assert content(chain, tmp_path / "new") == {**wanted, "b": "3"}
 
 
 def test_an_image_of_another_history_is_passed_over(chain: Chain, publish: Publisher, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame
 
-from checkpoint import CheckpointError, FencedError, Reader, recent
+from checkpoint import CheckpointError, CorruptStoreError, FencedError, Reader, recent
 from checkpoint.chain import Chain, SourcePosition, folding, location_at, open_cache, receipts, runfile
 from checkpoint.run import Page
 from objectspace import PersistedObjectSpace
@@ -142,6 +142,46 @@ def test_a_driver_that_still_runs_is_fenced(tmp_path: Path) -> None:
     rescale(tmp_path / "space", 3, keyed=KEYED)
     with pytest.raises(FencedError):
         chain.publish(plan, {OPERATOR: saved})
+    assert state(tmp_path) == WANTED
+
+
+def changed(folder: Path, old: bytes, new: bytes) -> int:
+    """Change some bytes wherever caches of a folder have them, and return in how many files."""
+    files = [file for file in folder.rglob("*.db") if old in file.read_bytes()]
+    for file in files:
+        file.write_bytes(file.read_bytes().replace(old, new))
+    return len(files)
+
+
+def test_new_shards_are_made_of_what_the_runs_say_whatever_has_become_of_a_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OBJECTSPACE_CACHE", str(tmp_path / "cache"))
+    publish(tmp_path, 2, filled(2))
+    rescale(tmp_path / "space", 3, keyed=KEYED)
+    assert state(tmp_path) == WANTED
+    before = rows(tmp_path, "cache")
+    assert changed(tmp_path / "cache", b'"n":"k7"', b'"n":"k9"') > 0
+    assert rows(tmp_path, "cache") != before, "SQLite notices nothing"
+    with pytest.raises(CorruptStoreError, match="was a cache of this machine and is removed now: try again"):
+        rescale(tmp_path / "space", 4, keyed=KEYED)
+    rescale(tmp_path / "space", 4, keyed=KEYED)
+    assert state(tmp_path) == WANTED
+
+
+def test_a_full_run_is_made_of_what_the_runs_say_whatever_has_become_of_a_cache(tmp_path: Path) -> None:
+    chain = publish(tmp_path, 1, filled(1))
+    assert state(tmp_path) == WANTED
+    plan = chain.begin(SourcePosition("q", 1), [OPERATOR], full_after=0, cache=str(tmp_path / "cache"))
+    assert plan is not None
+    assert changed(tmp_path / "cache", b'"n":"k7"', b'"n":"k9"') == 1
+    removed = pytest.raises(CorruptStoreError, match="was a cache of this machine and is removed now: try again")
+    with removed, open_shard(plan.operators[OPERATOR], 0) as space:
+        save_shard(plan.operators[OPERATOR], space, 0)
+    with open_shard(plan.operators[OPERATOR], 0) as space:
+        saved = save_shard(plan.operators[OPERATOR], space, 0)
+    chain.publish(plan, {OPERATOR: [saved]})
+    assert [run.epoch for run in chain.lineage(OPERATOR, 0)] == [2]
     assert state(tmp_path) == WANTED
 
 

@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 
 from checkpoint import CheckpointKind, Run, RunWriter
 from checkpoint.chain import Chain, EpochPlan, SourcePosition, location_at, open_cache, save_run, write_image
+from checkpoint.chain.runfile import write_pages
 from checkpoint.tool.report import collect
 from checkpoint.tool.source import Source
 from objectspace import PersistedObjectSpace
@@ -159,6 +161,25 @@ def test_damage_of_a_space_is_found(tool: Tool, long_space: Path) -> None:
     assert (found.exit_code, victim.name in found.stderr) == (2, True)
     victim.unlink()
     assert "is missing" in tool("verify", long_space).stderr
+
+
+def test_an_image_that_is_not_what_its_runs_give_is_found(tool: Tool, tmp_path: Path) -> None:
+    publish, chain = Publisher(tmp_path / "caches"), Chain.open_or_create(location_at(tmp_path / "space"), 1)
+    for number in range(4):
+        publish(chain, {"a": number, f"k{number}": number})
+    plan = chain.operator_plan(OPERATOR, cache=str(tmp_path / "caches"))
+    image = write_image(plan, 0)
+    publish(chain, {"a": 4}, images=[image])
+    assert tool("verify", tmp_path / "space").output.endswith("; 1 image, as the runs that they replace\n")
+    with open_cache(plan, 0) as store:
+        wrong = [(place, [(*row[:2], "7", *row[3:]) for row in rows]) for place, rows in store.reader().image_pages()]
+    other = write_pages(chain.location, [(0, [(1, "counts", "Dictionary", None)]), wrong[-1]], OPERATOR, 0, 4)
+    manifest = replace(chain.newest, images=(replace(other, replaces=image.replaces),))  # type: ignore[type-var]
+    chain.location.write("manifest/000000000005.json", manifest.to_json())
+    found = tool("verify", tmp_path / "space")
+    assert (found.exit_code, "of counter/0 at epoch 4 has" in found.stderr) == (2, True)
+    assert tool("fork", tmp_path / "space", tmp_path / "fork", 4).exit_code == 0
+    assert state(tool, tmp_path / "fork")["a"] == 3
 
 
 @pytest.mark.parametrize("command", ["report {} {}/page.html", "top {} --count 1", "doctor {}"])

@@ -1,0 +1,74 @@
+"""Images of a space beside the runs that they take the place of: these must give the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
+from typing import Any
+
+from checkpoint.chain import AcceptedRun, Chain, Lineage, Manifest
+from checkpoint.chain.division import with_parts
+from checkpoint.chain.plan import fingerprint_of, standing
+from checkpoint.chain.runfile import read_pages
+from checkpoint.errors import CorruptStoreError
+from checkpoint.pages import ITEMS
+from checkpoint.run import Page
+from checkpoint.tool.copying import copy_of
+
+
+def images_with_runs(chain: Chain) -> Iterator[tuple[AcceptedRun, Lineage]]:
+    """Yield each image of which the runs that it takes the place of are still there, with these.
+
+    Raises:
+        CorruptStoreError: a manifest or a division is missing or damaged.
+    """
+    seen = set[str]()
+    for manifest in chain.manifests():
+        for image in _images_of(chain, manifest):
+            runs = _replaced(chain, image, manifest.epoch - 1) if image.file not in seen else ()
+            seen.add(image.file)
+            if runs:
+                yield image, runs
+
+
+def require_same(chain: Chain, image: AcceptedRun, runs: Lineage) -> None:
+    """Compare an image with the runs that it takes the place of.
+
+    Raises:
+        CorruptStoreError: it has other rows, or a file is damaged.
+    Time: O(rows). The rows are streamed.
+    """
+    with copy_of(chain, runs) as store:
+        pages = read_pages(chain.location, image), store.reader().image_pages()
+        for found, wanted in zip_longest(*map(_rows, pages)):
+            if found != wanted:
+                raise CorruptStoreError(
+                    f"{image.file} of {chain.location.url}: the image of {image.operator}/{image.shard} at epoch"
+                    f" {image.epoch} has {found}, and the runs that it takes the place of give {wanted}: fork the space"
+                    f" at epoch {image.epoch}, which is read from these runs"
+                )
+
+
+def _images_of(chain: Chain, manifest: Manifest) -> Iterable[AcceptedRun]:
+    """Return the images that an epoch names, also by way of its divisions."""
+    return [run for run in with_parts(chain.location, manifest.files) if run.replaces]
+
+
+def _replaced(chain: Chain, image: AcceptedRun, before: int) -> Lineage:
+    """Return the runs that an image takes the place of; none where not all of them are kept.
+
+    Args:
+        chain: the space.
+        image: the image.
+        before: the epoch before the first one that names it.
+    """
+    if before < chain.first_epoch:
+        return ()
+    until = tuple(run for run in chain.lineage(image.operator, image.shard, before) if run.epoch <= image.epoch)
+    return until if standing(fingerprint_of(until)) == image.replaces else ()
+
+
+def _rows(pages: Iterable[Page]) -> Iterator[tuple[int, Any]]:
+    """Yield the rows of a state, without that which only keeps ids from being given again."""
+    for place, rows in pages:
+        yield from ((place, row) for row in rows if place != ITEMS or row[2] is not None)
