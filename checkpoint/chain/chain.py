@@ -25,6 +25,7 @@ from checkpoint.chain.collect import (
 )
 from checkpoint.chain.location import Location
 from checkpoint.chain.manifest import (
+    FORMAT_VERSION,
     PLAIN_FORMAT,
     AcceptedRun,
     Manifest,
@@ -311,7 +312,7 @@ class Chain:
 
         Raises:
             CheckpointError: a shard has no message or several; nothing is published.
-            FencedError: another driver has published this epoch.
+            FencedError: another driver has published this epoch, or the space was replaced under this one.
         Dirties: one new manifest.
         """
         for operator in plan.operators:
@@ -332,7 +333,7 @@ class Chain:
 
         Raises:
             CheckpointError: an operator or shard has no message, or a run is no image or division; nothing changes.
-            FencedError: another driver has published this epoch.
+            FencedError: another driver has published this epoch, or the space was replaced under this one.
         Dirties: one new manifest.
         """
         for operator in self.newest.lineage if self.newest else ():
@@ -520,6 +521,8 @@ class Chain:
 
     def _create(self, manifest: Manifest) -> bool:
         name = file_name(MANIFESTS, manifest.epoch)
+        # What is replaced between this look and the put is not noticed: a put knows no conditions on other files.
+        self._require_own(manifest.base)
         if not self.location.create(name, manifest.to_json()):
             return False
         # A driver that slept for long may find the place of its epoch free again, because the epoch was collected. The
@@ -528,6 +531,34 @@ class Chain:
             return True
         self.location.delete(name)
         return False
+
+    def _require_own(self, base: int) -> None:
+        """Refuse to publish where the space is not the one any more whose epochs this chain knows.
+
+        Raises:
+            FencedError: it was removed, made anew, or replaced by an older copy or a fork; nothing was published.
+        """
+        founding, file = self.location.read(_SPACE), file_name(MANIFESTS, base)
+        found = founding and unseal(founding, f"{_SPACE} of {self.location.url}").get("incarnation")
+        if found != self.incarnation:
+            said = f"names the incarnation {found}" if founding else "is gone"
+            raise self._replaced(f"{_SPACE} {said}, expected {self.incarnation}: it was removed, or made anew")
+        if not base:
+            return
+        below = self.location.read(file)
+        if below is None:
+            if base < max(epochs_in(self.location, FLOORS), default=1):
+                return  # It was collected: epochs have gone on.
+            raise self._replaced(f"{file} is gone, which the next epoch builds upon: an older copy was put back")
+        publisher = unseal(below, f"{file} of {self.location.url}", FORMAT_VERSION).get("publisher")
+        if publisher != self.manifest(base).publisher:
+            raise self._replaced(f"{file} is another one than the next epoch builds upon: an older copy was put back")
+
+    def _replaced(self, what: str) -> FencedError:
+        return FencedError(
+            f"space at {self.location.url}: {what} under this driver, which must stop: nothing was published; start it"
+            " again, with the checkpoint that belongs to what is there now"
+        )
 
     def _read(self, epoch: int, wanted: int) -> Manifest:
         name = file_name(MANIFESTS, epoch)

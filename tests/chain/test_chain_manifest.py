@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,49 @@ def test_whoever_reads_beside_a_driver_leaves_its_fence_alone(location: Location
     assert second.epoch == 0
     with pytest.raises(FencedError, match="epoch 1 was published by another driver first"):
         publish(second, {"a": 100})
+
+
+def replace_space(folder: Path, copy: Path) -> None:
+    shutil.rmtree(folder)
+    shutil.copytree(copy, folder)
+
+
+@pytest.mark.parametrize("epochs", [0, 1, 3])
+def test_a_driver_whose_space_was_made_anew_is_fenced(tmp_path: Path, publish: Publisher, epochs: int) -> None:
+    location = location_at(tmp_path / "space")
+    first = Chain.open_or_create(location, 1)
+    for number in range(2):
+        publish(first, {"a": number})
+    shutil.rmtree(tmp_path / "space")
+    with pytest.raises(FencedError, match=r"space\.json is gone, expected .* nothing was published"):
+        publish(first, {"a": 2})
+    shutil.rmtree(tmp_path / "space", ignore_errors=True)
+    second = Chain.open_or_create(location, 1)
+    for number in range(epochs):
+        publish(second, {"b": number})
+    with pytest.raises(FencedError, match=r"space\.json names the incarnation .* nothing was published"):
+        publish(first, {"a": 2})
+    publish(second, {"b": 3})
+    assert Chain.open(location).newest == second.newest
+
+
+@pytest.mark.parametrize("more", [0, 2])
+def test_a_driver_whose_space_became_an_older_copy_is_fenced(tmp_path: Path, publish: Publisher, more: int) -> None:
+    location = location_at(tmp_path / "space")
+    first = Chain.open_or_create(location, 1)
+    publish(first, {"a": 0})
+    shutil.copytree(tmp_path / "space", tmp_path / "copy")
+    for number in range(2):
+        publish(first, {"a": number})
+    replace_space(tmp_path / "space", tmp_path / "copy")
+    second = Chain.open(location)
+    for number in range(more):
+        publish(second, {"b": number})
+    what = "is another one than the next epoch builds upon" if more else "is gone, which the next epoch builds upon"
+    with pytest.raises(FencedError, match=rf"manifest/000000000003\.json {what}: an older copy was put back"):
+        publish(first, {"a": 2})
+    publish(second, {"b": 3})
+    assert [run.epoch for run in Chain.open(location).lineage(OPERATOR, 0)] == [*range(1, more + 3)]
 
 
 def test_nothing_is_published_unless_every_shard_has_one_message(location: Location) -> None:
