@@ -114,7 +114,8 @@ class Chain:
             shards: the number of shards, 1 to 256.
 
         Raises:
-            CheckpointError: the location cannot be used, or holds a space with another number of shards.
+            CheckpointError: the location cannot be used, or holds a space with another number of shards, or what is
+                left of one.
             CorruptStoreError: a file of the space is damaged.
         Dirties: ``space.json``, where it is absent.
         """
@@ -124,6 +125,7 @@ class Chain:
             )
         location.require_exclusive_create()
         if location.read(_SPACE) is None:
+            _require_nothing(location)
             # Of two drivers that found the space at once one does; both then open what is there.
             location.create(_SPACE, seal(asdict(SpaceFile(str(uuid4()), shards))))
         chain = cls.open(location)
@@ -581,6 +583,21 @@ class Chain:
         begins = [begin for shards in self._manifests[self._epoch].lineage.values() for begin in shards if begin]
         for epoch in [epoch for epoch in self._manifests if epoch < min(begins, default=self._epoch)]:
             del self._manifests[epoch]
+
+
+def _require_nothing(location: Location) -> None:
+    """Refuse to found a space on what is left of another one: the epochs of the two would be mixed up.
+
+    Raises:
+        CheckpointError: there are manifests or run files, and nobody has founded a space meanwhile.
+    """
+    found = [folder for folder in (MANIFESTS, FLOORS, RUNS) if location.names(folder)]
+    if found and location.read(_SPACE) is None:
+        raise CheckpointError(
+            f"location {location.url}: there are files in {', '.join(found)}, and no {_SPACE}: they are left of a copy"
+            " that was cut off, or of a space that was removed: remove them, or choose another location; if it is a"
+            f" space that has lost its {_SPACE}, restore that from a backup"
+        )
 
 
 def _summed(saved: Sequence[ShardSaved]) -> dict[str, float]:

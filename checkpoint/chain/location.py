@@ -23,7 +23,9 @@ EXCLUSIVE_PROTOCOLS = frozenset({"memory", "s3", "s3a", "gs", "gcs", "abfs", "ab
 ifGenerationMatch, Azure by its no-overwrite put, memory by a lock of this process. For others fsspec only asks first
 whether the file exists, and two drivers may both hear "no"."""
 
-_PROBE = "exclusive-create.probe"
+PROBE = "exclusive-create.probe"
+"""What a remote location is tried with: it stays there, since others may be trying at the same time."""
+
 _TEMPORARY = ".tmp-"
 _CREATE_LOCK = threading.Lock()
 
@@ -216,8 +218,8 @@ class LocalLocation(Location):
 
     def require_exclusive_create(self) -> None:
         """Make a hard link and take it away again: some mounted file systems have none."""
-        with _explained(self, "make a hard link (which publishing an epoch needs) as", _PROBE):
-            staged = self._stage(_PROBE, b"")
+        with _explained(self, "make a hard link (which publishing an epoch needs) as", PROBE):
+            staged = self._stage(PROBE, b"")
             link = staged.with_name(staged.name + "-link")
             try:
                 os.link(staged, link)
@@ -332,7 +334,7 @@ class RemoteLocation(Location):
         """Ask for a protocol that is known to decide, and see that a second create is really refused."""
         system, _ = self.open_file_system()
         known = EXCLUSIVE_PROTOCOLS.intersection(_protocols(system))
-        if not known or (self.create(_PROBE, uuid4().bytes) and self.create(_PROBE, uuid4().bytes)):
+        if not known or (self.create(PROBE, uuid4().bytes) and self.create(PROBE, uuid4().bytes)):
             raise CheckpointError(
                 f"location {self.address}: its file system ({'/'.join(_protocols(system))}) cannot create a file only"
                 " where it is absent, which publishing an epoch needs: use a folder, S3, GCS or Azure"

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from checkpoint.chain import AcceptedRun, Chain, Lineage, Location, Manifest, SpaceFile, location_at, write_run
 from checkpoint.chain.collect import FLOORS, MANIFESTS, RUNS, file_name, first_needed, needed_runs, raise_floor
+from checkpoint.chain.location import PROBE
 from checkpoint.chain.manifest import PLAIN_FORMAT, seal
 from checkpoint.chain.runfile import checksum, write_pages
 from checkpoint.errors import CheckpointError, CorruptStoreError
@@ -174,22 +175,36 @@ _SPACE = "space.json"
 
 
 class _Noting(Rehearsal):
-    """A location that notes which files were made, in ``made``."""
+    """A location that notes which files were made, or may have been: a put may fail after it took effect."""
 
     def __init__(self, location: Location) -> None:
         super().__init__(location, lambda done, total: None, is_dry=False)
-        self.made: list[str] = []
+        self._made: dict[str, bytes | None] = {}
+        """What was to be put in a file, as long as it is not known whether it was; else None."""
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file."""
+        self._made[name] = None
         super().write(name, data)
-        self.made.append(name)
 
     def create(self, name: str, data: bytes) -> bool:
         """Put a file if it is absent."""
-        is_mine = super().create(name, data)
-        self.made += [name] if is_mine else []
-        return is_mine
+        self._made[name] = data
+        if super().create(name, data):
+            self._made[name] = None
+            return True
+        del self._made[name]
+        return False
+
+    def remove_made(self) -> None:
+        """Remove the files. Where what founds the space may be left, all stay: it is whole then."""
+        with suppress(CheckpointError):
+            mine = [name for name, data in self._made.items() if data is None or self.read(name) == data]
+            if _SPACE in mine:
+                self.delete(_SPACE)
+            for name in reversed(mine):
+                with suppress(CheckpointError):
+                    self.delete(name)
 
 
 @contextmanager
@@ -201,15 +216,13 @@ def _founded(target: str) -> Iterator[Location]:
     """
     location = _Noting(location_at(target))
     folders = (RUNS, MANIFESTS, FLOORS)
-    if {*location.names("")} - {*folders} or any(map(location.names, folders)):
+    if {*location.names("")} - {*folders, PROBE} or any(map(location.names, folders)):
         raise CheckpointError(f"{target} exists: a copy overwrites nothing; name another location")
     location.require_exclusive_create()
     try:
         yield location
     except BaseException:
-        with suppress(CheckpointError):
-            for name in reversed(location.made):
-                location.delete(name)
+        location.remove_made()
         raise
 
 

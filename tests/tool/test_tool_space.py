@@ -9,23 +9,41 @@ import shutil
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
-from checkpoint import CheckpointKind, Run, RunWriter
-from checkpoint.chain import Chain, EpochPlan, SourcePosition, location_at, open_cache, save_run, write_image
+from checkpoint import CheckpointError, CheckpointKind, Run, RunWriter
+from checkpoint.chain import (
+    Chain,
+    EpochPlan,
+    Location,
+    SourcePosition,
+    location_at,
+    open_cache,
+    save_run,
+    write_image,
+)
+from checkpoint.chain.location import PROBE
 from checkpoint.chain.runfile import write_pages
+from checkpoint.tool.copying import Copied, fork_space, restore_space
 from checkpoint.tool.report import collect
 from checkpoint.tool.source import Source
 from objectspace import PersistedObjectSpace
 from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
 from tests.chain.chain_helpers import OPERATOR, Publisher, run_of
+from tests.chain.faulty_location import FaultyLocation, crash_points
 from tests.golden import chain_3
 from tests.tool.conftest import Tool
+
+
+def ignored(done: int, total: int) -> None:
+    """Take note of no progress."""
 
 
 def rows(tool: Tool, *arguments: object) -> list[dict[str, Any]]:
@@ -58,6 +76,56 @@ def long_space(long_space_once: Path, tmp_path: Path) -> Path:
 
 def expected(epoch: int) -> dict[str, int]:
     return {f"k{shard}": max(e for e in range(1, epoch + 1) if e % (shard + 1) == 0 or e == 1) for shard in range(3)}
+
+
+@pytest.fixture(params=["folder", "memory"])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
+    """A location that holds nothing yet, on disk and in memory."""
+    return location_at(tmp_path / "target" if request.param == "folder" else f"memory://{uuid4().hex}/target")
+
+
+def files_in(location: Location) -> list[str]:
+    return [name for folder in ("", "manifest", "run", "floor") for name in location.names(folder) if "." in name]
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("copy", [fork_space, restore_space])
+def test_a_copy_of_a_space_that_fails_anywhere_leaves_nothing(
+    target: Location, tmp_path: Path, copy: Callable[..., Copied], late: bool
+) -> None:
+    publish, chain = Publisher(tmp_path / "caches"), Chain.open_or_create(location_at(tmp_path / "space"), 1)
+    for number in range(3):
+        publish(chain, {"a": number})
+    shards = [[(OPERATOR, 0)]] if copy is restore_space else []
+
+    def work(location: Location) -> None:
+        copy(chain, location, 3, *shards, (), ignored)
+
+    points = crash_points(target, work, late=late, lasting=False)
+    for _ in points:
+        # Where exclusive puts are tried on a remote location something stays, which is no file of a space.
+        assert [name for name in files_in(target) if name != PROBE] == []
+    assert Chain.open(target).epoch == 3
+
+
+def test_a_copy_that_cannot_be_taken_back_stays_whole(target: Location, tmp_path: Path) -> None:
+    publish, chain = Publisher(tmp_path / "caches"), Chain.open_or_create(location_at(tmp_path / "space"), 1)
+    publish(chain, {"a": 1})
+    counting = FaultyLocation(location_at(tmp_path / "counted"), 10**6)
+    fork_space(chain, counting, 1, (), ignored)  # type: ignore[arg-type]
+    with pytest.raises(CheckpointError, match="injected"):
+        fork_space(chain, FaultyLocation(target, counting.seen, True, True), 1, (), ignored)  # type: ignore[arg-type]
+    assert Chain.open(target).operator_plan(OPERATOR).lineages[0] == chain.lineage(OPERATOR, 0)
+    with open_cache(Chain.open(target).operator_plan(OPERATOR, cache=str(tmp_path / "cache")), 0) as store:
+        assert [item.value for item in store.reader().items(1)] == ["1"]
+
+
+def test_no_space_is_founded_on_what_is_left_of_a_copy(target: Location, tmp_path: Path) -> None:
+    target.write("run/left.parquet", b"")
+    with pytest.raises(CheckpointError, match=r"there are files in run, and no space\.json: they are left of a copy"):
+        Chain.open_or_create(target, 1)
+    target.delete("run/left.parquet")
+    assert Chain.open_or_create(target, 1).epoch == 0
 
 
 @pytest.mark.parametrize("epoch", [1, 2, 5, 12, 29, 30])
