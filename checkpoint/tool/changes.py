@@ -140,9 +140,14 @@ def _changes(source: Source, points: tuple[str | None, str | None], name: str | 
 
 
 def _began_anew(source: Source, points: tuple[str | None, str | None]) -> bool:
-    """Tell whether a space got another number of shards between two epochs, so that its objects have other ids."""
-    epochs = [find_epoch(source.chain, point) for point in points] if source.is_location else []
-    return len({source.chain.shards_at(epoch) for epoch in epochs if epoch}) > 1
+    """Tell whether a space got another number of shards between two epochs, so that its objects have other ids.
+
+    It may have got back the number that it had.
+    """
+    epochs = [find_epoch(source.chain, point) for point in points] if source.is_location else [0]
+    if not all(epochs):
+        return False  # The empty state has no object that might be taken for another one.
+    return len({source.chain.shards_at(epoch) for epoch in range(min(epochs), max(epochs) + 1)}) > 1
 
 
 def _each_with_none(before: Reader, after: Reader) -> Iterator[tuple[Reader, Reader]]:

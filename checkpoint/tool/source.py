@@ -193,19 +193,24 @@ def _copy_of(chain: Chain, operator: str, shard: int, epochs: list[int]) -> Iter
     """Open temporary copies of a shard: one for all epochs of a lineage that goes on, another where it began anew."""
     lineages = [_lineage(chain, operator, shard, epoch) for epoch in epochs]
     with TemporaryDirectory() as folder, ExitStack() as stack:
-        stores: dict[int, CheckpointStore] = {}
+        stores: dict[str, CheckpointStore] = {}
         for lineage in sorted(lineages, key=len):
-            begin = lineage[0].epoch if lineage else 0
+            begin = _beginning(lineage)
             if begin not in stores:
-                path = Path(folder) / f"{begin}.db"
+                path = Path(folder) / f"{len(stores)}.db"
                 stores[begin] = stack.enter_context(CheckpointStore(path, durability="normal", history=_ALL))
             fold_in(stores[begin], chain, lineage)
         readers = [
-            stores[lineage[0].epoch].reader(epoch=lineage[-1].epoch) if lineage else stores[0].reader()
+            stores[_beginning(lineage)].reader(epoch=lineage[-1].epoch) if lineage else stores[""].reader()
             for lineage in lineages
         ]
-        newest = lineages[-1][0].epoch if lineages and lineages[-1] else 0
+        newest = _beginning(lineages[-1]) if lineages else ""
         yield Part(stores[newest], tuple(readers), operator, shard)
+
+
+def _beginning(lineage: Lineage) -> str:
+    """Return the file that a lineage begins with: of an epoch there may be a division, and later an image."""
+    return lineage[0].file if lineage else ""
 
 
 def _lineage(chain: Chain, operator: str, shard: int, epoch: int) -> Lineage:

@@ -23,6 +23,7 @@ from checkpoint.chain import (
     Chain,
     EpochPlan,
     Location,
+    ShardSaved,
     SourcePosition,
     location_at,
     open_cache,
@@ -352,6 +353,17 @@ def test_a_fork_of_some_objects_of_a_space(tool: Tool, stock: Path, tmp_path: Pa
     assert not (tmp_path / "no" / "space.json").exists()
 
 
+def begin_anew(chain: Chain, shards: int, name: str) -> None:
+    """Publish an epoch with another number of shards, each of which has one key."""
+    assert chain.newest is not None
+    plan = EpochPlan(chain.epoch, chain.newest.source, {OPERATOR: chain.operator_plan(OPERATOR)})
+    saved = [
+        save_run(plan.operators[OPERATOR], shard, run_of({f"{name}{shard}": plan.epoch}, CheckpointKind.FULL))
+        for shard in range(shards)
+    ]
+    chain.publish_rescaled(plan, {OPERATOR: saved}, shards, {})
+
+
 @pytest.mark.parametrize(("before", "after"), [(4, 2), (2, 4)])
 def test_a_space_whose_number_of_shards_changed(tool: Tool, tmp_path: Path, before: int, after: int) -> None:
     path, publish = tmp_path / "space", Publisher(tmp_path / "caches")
@@ -359,13 +371,7 @@ def test_a_space_whose_number_of_shards_changed(tool: Tool, tmp_path: Path, befo
     for epoch in (1, 2):
         publish(chain, *({f"k{shard}": epoch} for shard in range(before)))
     older = {f"k{shard}": 2 for shard in range(before)}
-    assert chain.newest is not None
-    plan = EpochPlan(chain.epoch, chain.newest.source, {OPERATOR: chain.operator_plan(OPERATOR)})
-    saved = [
-        save_run(plan.operators[OPERATOR], shard, run_of({f"n{shard}": 3}, CheckpointKind.FULL))
-        for shard in range(after)
-    ]
-    chain.publish_rescaled(plan, {OPERATOR: saved}, after, {})
+    begin_anew(chain, after, "n")
     newer = {f"n{shard}": 3 for shard in range(after)}
 
     assert (state(tool, path, 2), state(tool, path)) == (older, newer)
@@ -388,6 +394,35 @@ def test_a_diff_across_a_rescale_compares_no_object_with_another_of_its_id(tool:
     changes = rows(tool, "diff", chain_3.PATH, 1, 2, "table", "--json")
     found = Counter((row["op"], row["key"]["key"]) for row in changes if row["table"] == "item")
     assert found == Counter({(op, key): 1 for op in "+-" for key in chain_3.KEYS if isinstance(key, str)})
+
+
+@pytest.mark.parametrize(("a", "b"), [(1, 3), (3, 1)])
+def test_a_diff_across_two_rescales_takes_no_object_for_another_of_its_id(
+    tool: Tool, tmp_path: Path, a: int, b: int
+) -> None:
+    publish, chain = Publisher(tmp_path / "caches"), Chain.open_or_create(location_at(tmp_path / "space"), 2)
+    publish(chain, {"k0": 1}, {"k1": 1})
+    for shards in (3, 2):
+        begin_anew(chain, shards, "k")
+    changes = [row for row in rows(tool, "diff", tmp_path / "space", a, b, "--json") if row["table"] == "item"]
+    assert {(row["op"], row["key"]) for row in changes} == {(op, key) for op in "+-" for key in ("k0", "k1")}
+    assert {row["object"] for row in rows(tool, "diff", tmp_path / "space", 0, 3, "--stat", "--json")} == {
+        f"{OPERATOR}/{shard}: counts" for shard in range(2)
+    }
+
+
+@pytest.mark.parametrize(("a", "b"), [(3, 4), (4, 3)])
+def test_a_diff_beyond_an_image_of_the_epoch_of_a_rescale(tool: Tool, tmp_path: Path, a: int, b: int) -> None:
+    chain = Chain.open(location_at(shutil.copytree(chain_3.PATH, tmp_path / "space")))
+    divided = chain.operator_plan(chain_3.OPERATOR, 2, cache=str(tmp_path / "caches"))
+    plan = chain.begin(SourcePosition("golden", 2), [chain_3.OPERATOR])
+    assert plan is not None
+    shards = range(divided.shards)
+    saved = [ShardSaved(chain_3.OPERATOR, shard, None) for shard in shards]
+    chain.publish(plan, {chain_3.OPERATOR: saved}, images=[write_image(divided, shard) for shard in shards])
+    assert [run.epoch for run in chain.lineage(chain_3.OPERATOR, 0)] == [2, 3]
+    assert rows(tool, "diff", tmp_path / "space", a, b, "--json") == []
+    assert tool("verify", tmp_path / "space").output.endswith("; 3 images, as the runs that they replace\n")
 
 
 def test_doctor_counts_the_files_that_no_epoch_needs(tool: Tool, long_space: Path) -> None:
