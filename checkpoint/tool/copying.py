@@ -67,7 +67,7 @@ def fork_space(chain: Chain, target: str, epoch: int, names: Sequence[str], show
         for done, run in enumerate(runs):
             show(done, len(runs))
             location.write(run.file, _read(chain.location, run))
-        space = SpaceFile(str(uuid4()), chain.shards_at(epoch))
+        space = replace(chain.space, incarnation=str(uuid4()))
         if kept[0].epoch > 1:
             raise_floor(location, kept[0].epoch, space.incarnation)
         for manifest in [*older, *kept]:

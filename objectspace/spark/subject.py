@@ -296,6 +296,9 @@ class Subject:
         operator = self._operator(chain)
         # Caches of its own: a feed and a pipeline on one machine would wait for each other, and be at other epochs.
         plan = chain.operator_plan(operator, before, cache=str(cache_root() / "feeds"))
+        if not before:
+            # Before its first epoch a copy may say that it had the number of shards of its last one.
+            plan = replace(plan, lineages=((),) * chain.shards_at(1))
         runs = chain.runs(operator, shard, before + 1, last)
         with open_cache(plan, shard, () if is_whole else runs) as store:
             if is_whole:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 
 from checkpoint import CheckpointStore, UnknownCheckpointError
 from checkpoint.chain import AcceptedRun, Chain, SourcePosition, location_at, write_image
+from checkpoint.chain.manifest import seal
+from checkpoint.tool.copying import fork_space
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.relational import Column, StateTable, TableSchema
@@ -171,6 +174,24 @@ def test_epochs_from_before_a_rescale_are_read_with_their_shards(space: Space) -
     assert spans == [(0, 1, 1), *((shard, 3, 3) for shard in range(4))]
     assert space.read(0, 1) == [("+", 1, "a", 1), ("+", 1, "b", 2), ("+", 1, "c", 3)]
     assert space.read(1, 3) == [("-", 3, "a", 1)]
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_a_copy_of_a_space_with_fewer_shards_than_once_gives_the_same_changes(
+    space: Space, tmp_path: Path, is_old: bool
+) -> None:
+    space.epoch({f"k{n}": n for n in range(9)}, shards=3)
+    space.rescale(2)
+    space.epoch({"k1": None, "more": 9}, shards=2)
+    wanted = space.read(0, 3)
+    assert net(wanted) == space.rows
+    fork_space(Chain.open(location_at(space.path)), str(tmp_path / "copy"), 3, (), lambda done, total: None)
+    space.path = str(tmp_path / "copy")
+    copy = Chain.open(location_at(space.path))
+    assert [copy.shards_at(epoch) for epoch in range(4)] == [3, 3, 2, 2]
+    if is_old:
+        copy.location.write("space.json", seal(asdict(replace(copy.space, shards=2))))
+    assert space.read(0, 3) == wanted
 
 
 def test_a_reader_from_before_a_rescale_stays_with_its_shards(space: Space) -> None:
