@@ -166,14 +166,21 @@ def checked(location: Location, accepted: AcceptedRun) -> tuple[bytes, str]:
     data = location.read(accepted.file)
     place = f"run file {accepted.file} of {location.url} (epoch {accepted.epoch}, {accepted.operator}/{accepted.shard})"
     if data is None:
-        raise CorruptStoreError(f"{place} is missing: restore it from a backup, or fork the space before that epoch")
+        raise CorruptStoreError(f"{place} is missing: {_advice(accepted)}")
     found = checksum(data)
     if found != accepted.checksum:
         raise CorruptStoreError(
             f"{place} is damaged: expected checksum {accepted.checksum}, found {found} over {len(data)} bytes:"
-            " restore it from a backup, or fork the space before that epoch"
+            f" {_advice(accepted)}"
         )
     return data, place
+
+
+def _advice(accepted: AcceptedRun) -> str:
+    instead = (
+        ": in its place the copy has the runs that it was made of, if these are there" if accepted.replaces else ""
+    )
+    return f"restore it from a backup, or fork the space{instead or ' before that epoch'}"
 
 
 def checksum(data: bytes) -> str:

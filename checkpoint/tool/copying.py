@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from uuid import uuid4
 
 from checkpoint.chain import AcceptedRun, Chain, Lineage, Location, Manifest, SpaceFile, location_at, write_run
@@ -16,12 +14,12 @@ from checkpoint.chain.manifest import PLAIN_FORMAT, seal
 from checkpoint.chain.runfile import checksum, write_pages
 from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.run import Run
-from checkpoint.store import CheckpointStore
 from checkpoint.tool.content import State
 from checkpoint.tool.printing import Show
 from checkpoint.tool.rehearsal import Rehearsal
+from checkpoint.tool.replaced import images_with_runs
 from checkpoint.tool.selecting import require_found, selection
-from checkpoint.tool.source import fold_in
+from checkpoint.tool.source import folded
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,8 @@ def fork_space(chain: Chain, target: str, epoch: int, names: Sequence[str], show
     """Copy a space up to an epoch, with the epochs before it that can still be read.
 
     It has another incarnation, so that caches of the one are not taken for the other. What was committed stays noted: a
-    pipeline goes on from a copy of its own checkpoint.
+    pipeline goes on from a copy of its own checkpoint. In the place of an image that is missing or damaged the copy has
+    the runs that it takes the place of, as long as these are there.
 
     Args:
         chain: the space.
@@ -59,7 +58,8 @@ def fork_space(chain: Chain, target: str, epoch: int, names: Sequence[str], show
         CorruptStoreError: a file is missing or damaged.
     """
     deletions = _deletions(chain, epoch, names)
-    kept = [chain.manifest(number) for number in range(chain.first_epoch, epoch + 1)]
+    instead = _instead(chain, epoch)
+    kept = [_reading(chain.manifest(number), instead) for number in range(chain.first_epoch, epoch + 1)]
     first = first_needed(kept[0])
     older = [chain._step(number, kept[0].epoch) for number in range(first, kept[0].epoch)]
     runs = list(needed_runs(chain.location, kept, older).values())
@@ -82,6 +82,26 @@ def fork_space(chain: Chain, target: str, epoch: int, names: Sequence[str], show
     return Copied(len(kept), len(runs), sum(run.file_bytes for run in runs))
 
 
+def _instead(chain: Chain, epoch: int) -> dict[str, Lineage]:
+    """Return what to read in the place of images up to an epoch that are missing or damaged, by their files."""
+    instead: dict[str, Lineage] = {}
+    for image, runs in images_with_runs(chain, epoch):
+        data = chain.location.read(image.file)
+        if data is None or checksum(data) != image.checksum:
+            instead[image.file] = _replaced(runs, instead)
+    return instead
+
+
+def _reading(manifest: Manifest, instead: Mapping[str, Lineage]) -> Manifest:
+    """Return a manifest whose lineages begin with other runs in the place of some images."""
+    changed = replace(manifest, images=_replaced(manifest.images, instead))
+    return replace(changed, format=changed.own_format)
+
+
+def _replaced(runs: Lineage, instead: Mapping[str, Lineage]) -> Lineage:
+    return tuple(one for run in runs for one in instead.get(run.file, (run,)))
+
+
 def _deletions(chain: Chain, epoch: int, names: Sequence[str]) -> dict[tuple[str, int], Run]:
     """Return the runs that leave just some objects in the shards of a space, where there are others.
 
@@ -94,7 +114,7 @@ def _deletions(chain: Chain, epoch: int, names: Sequence[str]) -> dict[tuple[str
     shards = range(chain.shards_at(epoch))
     for operator, shard in [(operator, shard) for operator in chain.manifest(epoch).lineage for shard in shards]:
         if names and (steps := chain.lineage(operator, shard, epoch)):
-            with copy_of(chain, steps) as store:
+            with folded(chain, steps) as store:
                 state = State(store.reader())
                 others, chosen = selection(state, names)
             found, known = found | chosen, known | state.names()
@@ -103,14 +123,6 @@ def _deletions(chain: Chain, epoch: int, names: Sequence[str]) -> dict[tuple[str
                 runs[operator, shard] = others
     require_found(names, found, known)
     return runs
-
-
-@contextmanager
-def copy_of(chain: Chain, steps: Lineage) -> Iterator[CheckpointStore]:
-    """Give a store with the state of one shard."""
-    with TemporaryDirectory() as folder, CheckpointStore(Path(folder) / "copy.db", durability="normal") as store:
-        fold_in(store, chain, steps)
-        yield store
 
 
 def restore_space(
@@ -149,7 +161,7 @@ def restore_space(
             steps = chain.lineage(operator, shard, epoch)
             if not steps:
                 continue
-            with copy_of(chain, steps) as store:
+            with folded(chain, steps) as store:
                 state = State(store.reader())
                 others, chosen = selection(state, names)
                 found, known = found | chosen, known | state.names()

@@ -8,7 +8,7 @@ import sqlite3
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,9 @@ from checkpoint.store import CheckpointStore
 from checkpoint.tool import printing
 from checkpoint.tool.command import TROUBLE, cli, json_option, takes_source
 from checkpoint.tool.source import Source, query
+
+if TYPE_CHECKING:
+    from checkpoint.chain import Location
 
 FIXED = (3, 51, 3)
 """The first SQLite in which two connections that write and checkpoint at once cannot damage a log."""
@@ -144,6 +147,11 @@ def _leftovers(path: Path, advice: list[str]) -> list[str]:
     return found
 
 
+def _is_gone(location: Location, name: str) -> bool:
+    """Tell whether a file that was not listed is not there: one of a newer epoch has come since."""
+    return location.modified(name) is None
+
+
 def _space(source: Source, advice: list[str]) -> Facts:
     from checkpoint.chain.collect import FLOORS, MANIFESTS, RUNS
     from checkpoint.chain.division import with_parts
@@ -162,6 +170,7 @@ def _space(source: Source, advice: list[str]) -> Facts:
         for run in chain.lineage(operator, shard, manifest.epoch)
     ]
     named = {run.file for run in with_parts(chain.location, runs)}
+    missing = sorted(name for name in named - {f"{RUNS}/{name}" for name in files} if _is_gone(chain.location, name))
     leftovers = chain.location.leftovers(("", FLOORS, MANIFESTS, RUNS))
     facts: Facts = {
         "incarnation": chain.incarnation,
@@ -174,6 +183,11 @@ def _space(source: Source, advice: list[str]) -> Facts:
         "run files that no readable epoch names": len({f"{RUNS}/{name}" for name in files} - named),
         "leftovers": leftovers,
     }
+    if missing:
+        what = printing.count(len(missing), "run file")
+        advice.append(
+            f"{what} missing that readable epochs need, as {missing[0]}: run `checkpoint verify {source.path}`"
+        )
     if facts["longest lineage"] > _LONG_LINEAGE:
         advice.append("a lineage is long, so that a fresh machine reads many files: let the pipeline write full runs")
     # A younger one may be that of a write that is under way.

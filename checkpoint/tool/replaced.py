@@ -13,19 +13,23 @@ from checkpoint.chain.runfile import read_pages
 from checkpoint.errors import CorruptStoreError
 from checkpoint.pages import ITEMS
 from checkpoint.run import Page
-from checkpoint.tool.copying import copy_of
+from checkpoint.tool.source import folded
 
 
-def images_with_runs(chain: Chain) -> Iterator[tuple[AcceptedRun, Lineage]]:
+def images_with_runs(chain: Chain, last: int | None = None) -> Iterator[tuple[AcceptedRun, Lineage]]:
     """Yield each image of which the runs that it takes the place of are still there, with these.
+
+    Args:
+        chain: the space.
+        last: the last epoch whose images are asked for, the newest by default.
 
     Raises:
         CorruptStoreError: a manifest or a division is missing or damaged.
     """
     seen = set[str]()
-    for manifest in chain.manifests():
-        for image in _images_of(chain, manifest):
-            runs = _replaced(chain, image, manifest.epoch - 1) if image.file not in seen else ()
+    for epoch in range(chain.first_epoch, (chain.epoch if last is None else last) + 1):
+        for image in _images_of(chain, chain.manifest(epoch)):
+            runs = _replaced(chain, image, epoch - 1) if image.file not in seen else ()
             seen.add(image.file)
             if runs:
                 yield image, runs
@@ -38,14 +42,14 @@ def require_same(chain: Chain, image: AcceptedRun, runs: Lineage) -> None:
         CorruptStoreError: it has other rows, or a file is damaged.
     Time: O(rows). The rows are streamed.
     """
-    with copy_of(chain, runs) as store:
+    with folded(chain, runs) as store:
         pages = read_pages(chain.location, image), store.reader().image_pages()
         for found, wanted in zip_longest(*map(_rows, pages)):
             if found != wanted:
                 raise CorruptStoreError(
                     f"{image.file} of {chain.location.url}: the image of {image.operator}/{image.shard} at epoch"
                     f" {image.epoch} has {found}, and the runs that it takes the place of give {wanted}: fork the space"
-                    f" at epoch {image.epoch}, which is read from these runs"
+                    f" at epoch {image.epoch}, which is read from these runs, or restore it from a backup"
                 )
 
 

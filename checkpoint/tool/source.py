@@ -229,6 +229,14 @@ def fold_in(store: CheckpointStore, chain: Chain, lineage: Lineage) -> None:
         raise CheckpointError(f"{chain.location.url}: the runs of a shard changed while they were read: try again")
 
 
+@contextmanager
+def folded(chain: Chain, steps: Lineage) -> Iterator[CheckpointStore]:
+    """Give a store with the state of a shard that some runs make up, in a temporary folder."""
+    with TemporaryDirectory() as folder, CheckpointStore(Path(folder) / "copy.db", durability="normal") as store:
+        fold_in(store, chain, steps)
+        yield store
+
+
 def find_epoch(chain: Chain, text: str | None) -> int:
     """Return the epoch of a space that a text names; 0 for the empty state before the first.
 

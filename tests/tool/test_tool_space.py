@@ -251,6 +251,48 @@ def test_an_image_that_is_not_what_its_runs_give_is_found(tool: Tool, tmp_path: 
     assert state(tool, tmp_path / "fork")["a"] == 3
 
 
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_a_fork_has_the_runs_that_a_damaged_image_takes_the_place_of(
+    tool: Tool, tmp_path: Path, is_missing: bool
+) -> None:
+    path, publish = tmp_path / "space", Publisher(tmp_path / "caches")
+    chain = Chain.open_or_create(location_at(path), 1)
+    for number in range(1, 9):
+        plan = chain.operator_plan(OPERATOR, cache=str(tmp_path / "caches"))
+        # The second one is made of the first.
+        images = [write_image(plan, 0)] if number in (4, 7) else []
+        publish(chain, {"a": number, f"k{number}": number}, images=images)
+    named = {run.file for manifest in chain.manifests() for run in manifest.images}
+    assert len(named) == 2
+    wanted = state(tool, path)
+    for name in named:
+        (path / name).unlink() if is_missing else (path / name).write_bytes(b"damaged")
+    said = tool("verify", path).stderr
+    assert "fork the space: in its place the copy has the runs that it was made of, if these are there" in said
+    assert tool("fork", path, tmp_path / "fork").exit_code == 0
+    assert state(tool, tmp_path / "fork") == wanted
+    assert tool("verify", tmp_path / "fork").exit_code == 0
+    fork = Chain.open(location_at(tmp_path / "fork"))
+    assert len(fork.lineage(OPERATOR, 0)) == fork.epoch == 8
+    publish(fork, {"a": 9})
+    assert state(tool, tmp_path / "fork") == {**wanted, "a": 9}
+
+
+def test_a_fork_does_not_read_what_came_after_its_epoch(tool: Tool, long_space: Path, tmp_path: Path) -> None:
+    (long_space / "manifest" / "000000000018.json").write_bytes(b"damaged")
+    assert tool("fork", long_space, tmp_path / "fork", 17).exit_code == 0
+    assert state(tool, tmp_path / "fork") == expected(17)
+
+
+def test_doctor_tells_of_a_run_file_that_is_missing(tool: Tool, long_space: Path) -> None:
+    assert tool("doctor", long_space).exit_code == 0
+    victim = Chain.open(location_at(long_space)).lineage(OPERATOR, 0)[0].file
+    (long_space / victim).unlink()
+    found = tool("doctor", long_space)
+    assert found.exit_code == 2
+    assert f"1 run file missing that readable epochs need, as {victim}: run `checkpoint verify" in found.output
+
+
 @pytest.mark.parametrize("command", ["report {} {}/page.html", "top {} --count 1", "doctor {}"])
 def test_the_other_commands_take_a_space(tool: Tool, long_space: Path, command: str) -> None:
     found = tool(*command.replace("{}", str(long_space)).split(), "--json")
