@@ -48,6 +48,8 @@ from checkpoint.run import CheckpointKind
 
 _SPACE = "space.json"
 
+_GREATEST = 2**63
+
 CARRY_AFTER = 64
 """After so many epochs in which a shard has had few runs its lineage begins anew with these."""
 
@@ -269,8 +271,13 @@ class Chain:
 
         Raises:
             CheckpointError: micro-batches between the last committed one and this one are missing from the space, or
-                this one was committed with other rows.
+                this one was committed with other rows, or is no whole number.
         """
+        if type(source.batch) is not int or source.batch < 0:
+            raise CheckpointError(
+                f"space at {self.location.url}: query {source.query} comes with batch {source.batch!r}: expected a"
+                " whole number from 0 on"
+            )
         base = self._epoch
         last = self.manifest(base).committed.get(source.query) if base else None
         if last is not None and source.batch <= last:
@@ -313,7 +320,8 @@ class Chain:
                 on. One that fits the history of its shard no more is passed over.
 
         Raises:
-            CheckpointError: a shard has no message or several; nothing is published.
+            CheckpointError: a shard has no message or several, or one that was saved for another epoch or shard, or
+                its first run is no full one; nothing is published.
             FencedError: another driver has published this epoch, or the space was replaced under this one.
         Dirties: one new manifest.
         """
@@ -355,7 +363,14 @@ class Chain:
         images: Sequence[AcceptedRun] = (),
     ) -> Manifest:
         messages = [message for messages in saved.values() for message in messages]
-        manifest = self._manifest_of(plan, messages, {**_summed(messages), **metrics}, shards, images)
+        for message in messages:
+            _require_own_run(message, plan.epoch)
+            _require_numbers(message.metrics)
+            self._require_first_full(message, plan.base, shards)
+        known = {**_summed(messages), **metrics}
+        _require_numbers(known)
+        _require_text((*saved, plan.source.query))
+        manifest = self._manifest_of(plan, messages, known, shards, images)
         if not self._create(manifest):
             raise FencedError(
                 f"space at {self.location.url}: epoch {plan.epoch} was published by another driver first: this one"
@@ -365,6 +380,21 @@ class Chain:
         self._epoch = plan.epoch
         self._forget_old()
         return manifest
+
+    def _require_first_full(self, message: ShardSaved, base: int, shards: int) -> None:
+        """Refuse a first run of a shard that is no full one.
+
+        Raises:
+            CheckpointError: it is so.
+        """
+        before = self.manifest(base) if base else None
+        begins = before.lineage.get(message.operator, []) if before and before.shards == shards else []
+        is_first = not any(begins[message.shard : message.shard + 1])
+        if is_first and message.run and message.run.kind is not CheckpointKind.FULL:
+            raise CheckpointError(
+                f"operator {message.operator}, shard {message.shard}: its first run is a {message.run.kind} one, whose"
+                " rows nobody would read: nothing was published; write one of the kind that the plan names"
+            )
 
     def _fits(self, image: AcceptedRun, base: int) -> bool:
         """Tell whether an image takes the place of the first runs that make up its shard at an epoch."""
@@ -395,8 +425,12 @@ class Chain:
             CheckpointError: the location cannot be read or written; what was removed until then stays removed.
         Time: O(files listed + runs named by the kept epochs). Dirties: the floor, then the files that go.
         """
-        if keep_epochs < 1 or grace_seconds < 0:
-            raise ValueError(f"keep_epochs is {keep_epochs}, grace_seconds {grace_seconds}: expected 1, and 0 or more")
+        is_number = isinstance(grace_seconds, int | float) and type(keep_epochs) is int
+        if not is_number or keep_epochs < 1 or not grace_seconds >= 0:
+            raise ValueError(
+                f"keep_epochs is {keep_epochs!r}, grace_seconds {grace_seconds!r}: expected a whole number from 1 on,"
+                " and a number of seconds from 0 on"
+            )
         # In this order: what is published after the listing names files that are not in it, or younger than the grace.
         listed = sorted({f"{RUNS}/{name}" for name in self.location.names(RUNS)} - {*keep_files})
         self.refresh()
@@ -425,9 +459,9 @@ class Chain:
     def _require_kept(self, epoch: int) -> None:
         if not self._epoch:
             raise UnknownCheckpointError(f"space at {self.location.url}: no epoch {epoch}: none was published yet")
-        if not self._floor <= epoch <= self._epoch:
+        if type(epoch) is not int or not self._floor <= epoch <= self._epoch:
             raise UnknownCheckpointError(
-                f"space at {self.location.url}: no epoch {epoch}: expected one from {self._floor} to {self._epoch}"
+                f"space at {self.location.url}: no epoch {epoch!r}: expected one from {self._floor} to {self._epoch}"
             )
 
     def _require_same_rows(self, source: SourcePosition, last: int) -> None:
@@ -583,6 +617,48 @@ class Chain:
         begins = [begin for shards in self._manifests[self._epoch].lineage.values() for begin in shards if begin]
         for epoch in [epoch for epoch in self._manifests if epoch < min(begins, default=self._epoch)]:
             del self._manifests[epoch]
+
+
+def _require_numbers(metrics: Mapping[str, float]) -> None:
+    """Refuse figures that a manifest cannot hold.
+
+    Raises:
+        CheckpointError: one is no number, not finite, or a whole number of more than 64 bits.
+    """
+    for name, figure in metrics.items():
+        _require_text([name])
+        if not isinstance(figure, int | float) or not abs(figure) < _GREATEST:
+            raise CheckpointError(
+                f"metric {name!r} is {figure!r:.80}: expected a finite number below 2**63: nothing was published"
+            )
+
+
+def _require_text(names: Iterable[str]) -> None:
+    """Refuse names that a manifest cannot hold.
+
+    Raises:
+        CheckpointError: one is no text, or has half of a pair of code units.
+    """
+    for name in names:
+        if not isinstance(name, str) or any("\ud800" <= letter <= "\udfff" for letter in name):
+            raise CheckpointError(
+                f"{name!r:.80} is no text that can be stored: nothing was published; choose another name"
+            )
+
+
+def _require_own_run(message: ShardSaved, epoch: int) -> None:
+    """Refuse a message whose run is of another epoch or shard.
+
+    Raises:
+        CheckpointError: it is.
+    """
+    run, wanted = message.run, (message.operator, message.shard, epoch)
+    if run is not None and (run.operator, run.shard, run.epoch) != wanted:
+        raise CheckpointError(
+            f"operator {message.operator}, shard {message.shard}: its run was saved for {run.operator}/{run.shard} at"
+            f" epoch {run.epoch}, and epoch {epoch} is to be published: nothing was published; save each shard with"
+            " the plan of this epoch"
+        )
 
 
 def _require_nothing(location: Location) -> None:

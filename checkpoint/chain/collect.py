@@ -7,6 +7,7 @@ one that is said to be gone; collecting again finishes the work.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -44,10 +45,12 @@ def file_name(folder: str, epoch: int) -> str:
     return f"{folder}/{epoch:012d}.json"
 
 
+_FILE_NAME = re.compile(r"\d{12,}\.json", re.ASCII)
+
+
 def epochs_in(location: Location, folder: str) -> list[int]:
     """Return the epochs that have a file in a folder, in order."""
-    names = (name.removesuffix(".json") for name in location.names(folder))
-    return sorted(int(name) for name in names if name.isdecimal())
+    return sorted(int(name.removesuffix(".json")) for name in location.names(folder) if _FILE_NAME.fullmatch(name))
 
 
 def raise_floor(location: Location, epoch: int, incarnation: str) -> None:

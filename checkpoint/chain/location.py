@@ -231,10 +231,14 @@ class LocalLocation(Location):
         target = self.root / name
         _make_folder(target.parent)
         staged = target.with_name(f"{_TEMPORARY}{uuid4().hex}")
-        with open(staged, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with open(staged, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            staged.unlink(missing_ok=True)
+            raise
         return staged
 
 

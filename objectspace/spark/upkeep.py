@@ -39,7 +39,7 @@ class Retention:
     grace_seconds: float = 86_400
 
     def __post_init__(self) -> None:
-        if self.epochs < 1 or self.every < 1 or self.grace_seconds < 0:
+        if self.epochs < 1 or self.every < 1 or not self.grace_seconds >= 0:
             raise ValueError(
                 f"{self}: expected at least 1 epoch to keep and between collections, and 0 seconds or more"
             )

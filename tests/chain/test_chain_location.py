@@ -64,6 +64,18 @@ def test_a_remote_put_that_was_sent_twice_has_won(location: Location) -> None:
     assert remote.create("manifest/1", b"mine")
 
 
+@pytest.mark.parametrize("put", ["write", "create"])
+def test_a_put_that_finds_no_space_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put: str) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    location = location_at(tmp_path)
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(CheckpointError, match="No space left on device"):
+        getattr(location, put)("file", b"data")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_relative_folder_becomes_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     location = location_at("here")

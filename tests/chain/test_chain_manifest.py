@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +199,84 @@ def test_nothing_is_published_unless_every_shard_has_one_message(location: Locat
     with pytest.raises(CheckpointError, match=r"found shards \[\]"):
         chain.publish(plan, {})
     assert Chain.open(location).epoch == 0
+
+
+def test_a_first_run_that_is_no_full_one_is_refused(location: Location) -> None:
+    chain = Chain.open_or_create(location, 1)
+    plan = chain.begin(SourcePosition("q", 0), [OPERATOR])
+    assert plan is not None
+    saved = [save_run(plan.operators[OPERATOR], 0, run_of({"a": 1}))]
+    with pytest.raises(
+        CheckpointError, match="counter, shard 0: its first run is a differential one, whose rows nobody"
+    ):
+        chain.publish(plan, {OPERATOR: saved})
+    assert Chain.open(location).epoch == 0
+
+
+def test_a_message_that_was_saved_for_another_epoch_or_shard_is_refused(location: Location) -> None:
+    chain = Chain.open_or_create(location, 2)
+    plan = chain.begin(SourcePosition("q", 0), [OPERATOR])
+    assert plan is not None
+    full = run_of({"a": 1}, CheckpointKind.FULL)
+    one, other = (save_run(plan.operators[OPERATOR], shard, full) for shard in range(2))
+    with pytest.raises(CheckpointError, match="shard 1: its run was saved for counter/0 at epoch 1, and epoch 1 is to"):
+        chain.publish(plan, {OPERATOR: [replace(one, shard=1), replace(other, shard=0)]})
+    chain.publish(plan, {OPERATOR: [one, other]})
+    following = chain.begin(SourcePosition("q", 1), [OPERATOR])
+    assert following is not None
+    with pytest.raises(CheckpointError, match="shard 0: its run was saved for counter/0 at epoch 1, and epoch 2 is to"):
+        chain.publish(following, {OPERATOR: [one, other]})
+    assert Chain.open(location).epoch == 1
+
+
+@pytest.mark.parametrize("name", ["9", "9.json", "x.json", "000000000009", "000000000009.json.bak"])
+def test_a_stray_file_is_no_epoch(location: Location, publish: Publisher, name: str) -> None:
+    publish(Chain.open_or_create(location, 1), {"a": 1})
+    for folder in ("manifest", "floor"):
+        location.write(f"{folder}/{name}", b"stray")
+    chain = Chain.open(location)
+    assert (chain.first_epoch, chain.epoch) == (1, 1)
+    publish(chain, {"a": 2})
+    assert Chain.open(location).newest == chain.newest
+
+
+@pytest.mark.parametrize("figure", [float("nan"), float("inf"), 2**64, "3", None])
+def test_a_metric_that_no_manifest_holds_is_refused(location: Location, figure: Any) -> None:
+    chain = Chain.open_or_create(location, 1)
+    plan = chain.begin(SourcePosition("q", 0), [OPERATOR])
+    assert plan is not None
+    message = ShardSaved(OPERATOR, 0, None)
+    with pytest.raises(CheckpointError, match=r"metric 'rows' is .*: expected a finite number below"):
+        chain.publish(plan, {OPERATOR: [message]}, {"rows": figure})
+    with pytest.raises(CheckpointError, match=r"metric 'rows' is .*: expected a finite number below"):
+        chain.publish(plan, {OPERATOR: [replace(message, metrics={"rows": figure})]})
+    assert chain.publish(plan, {OPERATOR: [message]}, {"rows": 2**60}).metrics == {"rows": 2**60}
+
+
+@pytest.mark.parametrize(("query", "operator"), [("q\ud800", "o"), ("q", "o\udfff")])
+def test_a_name_that_no_manifest_holds_is_refused(location: Location, query: str, operator: str) -> None:
+    chain = Chain.open_or_create(location, 1)
+    plan = chain.begin(SourcePosition(query, 0), [operator])
+    assert plan is not None
+    with pytest.raises(CheckpointError, match="is no text that can be stored: nothing was published"):
+        chain.publish(plan, {operator: [ShardSaved(operator, 0, None)]})
+    assert Chain.open(location).epoch == 0
+
+
+@pytest.mark.parametrize("batch", [1.0, "0", True, -1])
+def test_a_batch_that_is_no_number_is_refused(location: Location, batch: Any) -> None:
+    with pytest.raises(CheckpointError, match=f"query q comes with batch {batch!r}: expected a whole number from 0"):
+        Chain.open_or_create(location, 1).begin(SourcePosition("q", batch), [])
+
+
+@pytest.mark.parametrize("wrong", [{"keep_epochs": "3"}, {"keep_epochs": 1.5}, {"grace_seconds": float("nan")}])
+def test_a_collection_that_keeps_no_number_is_refused(location: Location, publish: Publisher, wrong: Any) -> None:
+    chain = Chain.open_or_create(location, 1)
+    publish(chain, {"a": 1})
+    with pytest.raises(ValueError, match="expected a whole number from 1 on, and a number of seconds from 0 on"):
+        chain.collect(**wrong)
+    with pytest.raises(UnknownCheckpointError, match=r"no epoch 1\.5: expected one from 1 to 1"):
+        chain.manifest(1.5)  # type: ignore[arg-type]
 
 
 def test_a_message_survives_as_text(location: Location) -> None:

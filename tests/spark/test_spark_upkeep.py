@@ -156,8 +156,8 @@ def test_an_image_that_fails_keeps_nothing_else_from_being_done(
     assert upkeep.last == Collected(1, 0, 0, 0)
 
 
-@pytest.mark.parametrize("wrong", [{"epochs": 0}, {"every": 0}, {"grace_seconds": -1}])
-def test_a_retention_that_keeps_nothing_is_refused(wrong: dict[str, int]) -> None:
+@pytest.mark.parametrize("wrong", [{"epochs": 0}, {"every": 0}, {"grace_seconds": -1}, {"grace_seconds": float("nan")}])
+def test_a_retention_that_keeps_nothing_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="expected at least 1 epoch"):
         Retention(**wrong)
 
