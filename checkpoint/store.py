@@ -155,6 +155,7 @@ class CheckpointStore:
 
         Raises:
             StoreFailedError: the file system failed: call :meth:`reopen`, then see whether the checkpoint is there.
+            CorruptStoreError: a full run would take rows over that are not as they were written; nothing was written.
             CheckpointError: the epoch goes backwards, a row cannot be stored, or the store takes no writes; nothing
                 was written.
 
@@ -631,6 +632,8 @@ class CheckpointStore:
         run.sort()
         run_rows.insert(connection, number, run)
         if completes:
+            # The image has a digest of its own, which would vouch for a damage of the rows that it takes over.
+            Reader(self._session, self._runs.live).check_rows()
             run_rows.complete(self._session, number, self._runs.live)
         elif run.kind is CheckpointKind.DIFFERENTIAL and self._runs.live:
             filters.store(connection, number, run.items)

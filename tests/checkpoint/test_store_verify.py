@@ -42,6 +42,20 @@ def damages(store: CheckpointStore) -> list[tuple[str, tuple[Any, ...]]]:
     return found
 
 
+def test_a_full_checkpoint_takes_no_damaged_row_over() -> None:
+    store = quick_store(":memory:")
+    store.append(run_of({1: "a", 2: "b"}, FULL))
+    store.append(run_of({3: "c"}))
+    store.database.conn.execute("UPDATE state_item SET value = 'x' WHERE slot = 2")
+    with pytest.raises(CorruptStoreError, match=r"the rows of checkpoint 1 .* repair\(\)"):
+        store.append(run_of({4: "d"}, FULL))
+    assert store.next_number() == 3
+    store.append(run_of({4: "d"}))
+    store.database.conn.execute("UPDATE state_item SET value = '\"b\"' WHERE slot = 2")
+    store.append(run_of({5: "e"}, FULL))
+    assert store.verify() == 4
+
+
 def test_verify_finds_every_changed_cell_and_every_row_too_many_or_too_few() -> None:
     store = quick_store(":memory:")
     fill(store)
