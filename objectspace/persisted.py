@@ -28,14 +28,7 @@ from checkpoint import (
 from objectspace.errors import CheckpointProtocolError
 from objectspace.objects.base import PersistedObject
 from objectspace.objects.variants import BY_NAME, is_cold, is_dead, is_known_elsewhere, refuse_dead
-from objectspace.space import (
-    CACHE_SLOTS,
-    IndexEntry,
-    ObjectSpace,
-    checked_cache_slots,
-    refuse_closed,
-    refuse_deleted,
-)
+from objectspace.space import CACHE_SLOTS, IndexEntry, ObjectSpace, checked_cache_slots, refuse_closed, refuse_deleted
 
 FORMER_IDS = 64
 """How many of its former ids a handle remembers, to find its object again after a rollback."""
