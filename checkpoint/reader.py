@@ -12,7 +12,7 @@ from checkpoint.digests import check_run
 from checkpoint.errors import UnknownCheckpointError
 from checkpoint.lookup import Extents, Lookup, ReadRow, newest_of
 from checkpoint.run import CheckpointKind, IndexRow, Page, Payload, Run, Slot, is_owner, reachable
-from checkpoint.scan import Scan
+from checkpoint.scan import Scan, value_column
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
 
@@ -238,12 +238,14 @@ class Reader:
         *,
         reverse: bool = False,
         page_rows: int | None = None,
+        only: str | None = None,
     ) -> Iterator[list[tuple[Slot, Payload]]]:
         """Yield slots and values in pages, in the order of :meth:`items`.
 
-        Unless told otherwise pages grow, as most scans end early.
+        Unless told otherwise pages grow, as most scans end early. Where ``only`` says how a value begins, others are
+        not fetched: ``""`` stands for them.
         """
-        scan = Scan(self, object_id, lower, upper, reverse=reverse, has_ranks=False)
+        scan = Scan(self, object_id, lower, upper, reverse=reverse, has_ranks=False, only=only)
         for page in scan.pages(page_rows or self.FIRST_PAGE_ROWS):
             yield [row for row in page if row[1] is not None] if None in map(_value, page) else page
 
@@ -264,14 +266,15 @@ class Reader:
             yield from map(StoredItem._make, page)
 
     def pages_by_rank(
-        self, object_id: int, *, reverse: bool = False, limit: int | None = None
+        self, object_id: int, *, reverse: bool = False, limit: int | None = None, only: str | None = None
     ) -> Iterator[list[ReadRow]]:
-        """Yield the slots as :meth:`items_by_rank` does, page by page."""
+        """Yield the slots as :meth:`items_by_rank` does, page by page, with values as :meth:`item_pages` has them."""
         with ExitStack() as stack:
             with self.mutex:
                 self._require_readable()
                 statement = (
-                    f"SELECT slot, value, rank FROM (SELECT slot, value, rank, max(checkpoint) FROM state_item"
+                    f"SELECT slot, {value_column(only)}, rank"
+                    " FROM (SELECT slot, value, rank, max(checkpoint) FROM state_item"
                     f" WHERE checkpoint {self._in} AND object = ? GROUP BY slot) WHERE value IS NOT NULL"
                     f" ORDER BY rank {'DESC' if reverse else 'ASC'} LIMIT ?"
                 )

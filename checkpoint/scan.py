@@ -77,6 +77,7 @@ class Scan:
         upper: the greatest slot, likewise.
         reverse: the greatest slot first.
         has_ranks: whether a row has its rank.
+        only: how a value begins that is read; others are given as ``""``. ``None`` reads all.
     """
 
     def __init__(
@@ -88,10 +89,11 @@ class Scan:
         *,
         reverse: bool = False,
         has_ranks: bool = True,
+        only: str | None = None,
     ) -> None:
         self._reader, self._object = reader, object_id
         self._bounds, self._reverse = (lower, upper), reverse
-        self._columns = "slot, value, rank" if has_ranks else "slot, value"
+        self._columns = f"slot, {value_column(only)}{', rank' if has_ranks else ''}"
 
     def pages(self, page_rows: int) -> Iterator[list[_Row]]:
         """Yield the rows page by page: the first has so many rows, and others up to eight times those before."""
@@ -228,6 +230,19 @@ class Scan:
     @property
     def _direction(self) -> str:
         return "DESC" if self._reverse else "ASC"
+
+
+def value_column(only: str | None) -> str:
+    """Return the column that is read for the value: ``""`` for values that do not begin so, where that is asked for.
+
+    >>> value_column(None), value_column("{")
+    ('value', "CASE WHEN value IS NULL OR value >= '{' AND value < '|' THEN value ELSE '' END")
+    """
+    if only is None:
+        return "value"
+    first = only.replace("'", "''")
+    beyond = only[:-1].replace("'", "''") + chr(ord(only[-1]) + 1)
+    return f"CASE WHEN value IS NULL OR value >= '{first}' AND value < '{beyond}' THEN value ELSE '' END"
 
 
 @lru_cache(maxsize=64)

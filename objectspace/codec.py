@@ -285,10 +285,13 @@ _ENCODERS: dict[type, Callable[[Any], Any]] = {
     complex: lambda value: {"$complex": [plain(value.real), plain(value.imag)]},
 }
 
+_MADE_OF = frozenset({list, dict})
+"""The types of what :func:`plain` makes of other values: all else stands for itself."""
+
 _DECODERS: dict[str, Callable[[Any], Any]] = {
     "$bytes": base64.b64decode,
     "$bytearray": lambda stored: bytearray(base64.b64decode(stored)),
-    "$tuple": lambda stored: tuple(map(restore, stored)),
+    "$tuple": lambda stored: tuple(stored if _MADE_OF.isdisjoint(map(type, stored)) else map(restore, stored)),
     "$set": lambda stored: set(map(restore, stored)),
     "$frozenset": lambda stored: frozenset(map(restore, stored)),
     "$int": lambda stored: int(stored, 0),

@@ -161,10 +161,14 @@ def keeps_order(key: Any) -> bool:
     return kind not in (Decimal, Fraction) and not _is_unclear(key)
 
 
+_CLEAR = frozenset({int, str, float, bool, bytes, type(None)})
+"""Types of keys that hold no time."""
+
+
 def _is_unclear(key: Any) -> bool:
     """Tell whether a key is or holds a time that the clocks of its zone show twice or never."""
     if type(key) in (tuple, frozenset):
-        return any(map(_is_unclear, key))
+        return not _CLEAR.issuperset(map(type, key)) and any(map(_is_unclear, key))
     if type(key) is not datetime or key.tzinfo is None:
         return False
     return key.replace(fold=0).utcoffset() != key.replace(fold=1).utcoffset()

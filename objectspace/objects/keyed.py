@@ -29,6 +29,8 @@ class KeyedObject(PersistedObject):
     _counts_slots = True
     _is_plain = True
     """Whether the text of a slot is that of its value, where the slot tells the key."""
+    _key_mark: str | None = '{"$key":'
+    """How the text of a slot begins that tells the key, which the slot does not; ``None`` where more of it counts."""
 
     def _begin(self, options: dict[str, Any]) -> None:
         self._table = SlotTable(self, self._body(), is_ranked=self._is_ranked)
@@ -139,6 +141,16 @@ class KeyedObject(PersistedObject):
                 if len(values) == len(slots):
                     return list(zip(slots, values, strict=True))
         return [self._key_value(StoredItem(slot, text, None)) for slot, text in zip(slots, texts, strict=True)]
+
+    def _keys_of(self, rows: Sequence[StoredRow]) -> list[Any]:
+        """Return the keys of stored slots, of whose texts there are just those that begin with the mark of a key."""
+        slots, texts = [row[0] for row in rows], [row[1] for row in rows]
+        if not any(texts):
+            return slots if {int, float, str}.issuperset(map(type, slots)) else list(map(keys.from_slot, slots))
+        return [
+            self._key_value(StoredItem(slot, text, None))[0] if text else keys.from_slot(slot)
+            for slot, text in zip(slots, texts, strict=True)
+        ]
 
     def _key_value(self, item: StoredItem) -> tuple[Any, Any]:
         """Return the key and value of a stored slot."""

@@ -109,6 +109,9 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
     def _bound(self, key: Any, beyond: float) -> Slot | None:
         return key  # type: ignore[no-any-return]
 
+    def _keys_of(self, rows: Sequence[StoredRow]) -> list[Any]:
+        return [row[0] for row in rows]
+
     def _pairs_of(self, rows: Sequence[StoredRow]) -> list[tuple[Any, Any]]:
         return rows if rows and len(rows[0]) == 2 else [row[:2] for row in rows]  # type: ignore[return-value]
 

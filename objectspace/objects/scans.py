@@ -58,7 +58,12 @@ def keys_of(table: SlotTable) -> Iterator[Any]:
     """Yield every key in the order of the object."""
     if table.complete:
         return iter(dict.keys(table.live))
-    return (key for key, _ in items_of(table))
+    if table.ranks is None:
+        return keys_between(table)
+    if _is_as_stored(table):
+        owner = table.owner
+        return _settled_keys(table, owner._home.reader().pages_by_rank(owner._id, only=owner._key_mark))
+    return (key for key, _, _ in stream(table))
 
 
 def items_of(table: SlotTable) -> Iterator[tuple[Any, Any]]:
@@ -70,6 +75,17 @@ def items_of(table: SlotTable) -> Iterator[tuple[Any, Any]]:
     if _is_as_stored(table):
         return _settled_pairs(table, table.owner._home.reader().pages_by_rank(table.owner._id))
     return ((key, value) for key, value, _ in stream(table))
+
+
+def keys_between(
+    table: SlotTable, lower: Slot | None = None, upper: Slot | None = None, *, reverse: bool = False
+) -> Iterator[Any]:
+    """Yield the keys of what :func:`scan` yields; values in the store are not read."""
+    if _is_as_stored(table):
+        owner = table.owner
+        pages = owner._home.reader().item_pages(owner._id, lower, upper, reverse=reverse, only=owner._key_mark)
+        return _settled_keys(table, pages)
+    return (key for key, _, _ in scan(table, lower, upper, reverse=reverse))
 
 
 def pairs_of(
@@ -121,6 +137,21 @@ def _settled_pairs(table: SlotTable, pages: Iterator[Sequence[StoredRow]]) -> It
     _refuse_change(table, size, saves)
     if table.ranks is not None:
         yield from ((key, value) for key, value, _ in _stream_new(table))
+
+
+def _settled_keys(table: SlotTable, pages: Iterator[Sequence[StoredRow]]) -> Iterator[Any]:
+    """Yield the keys of some pages of the store, as :func:`_settled_pairs` does with their values."""
+    size, saves = _size(table), table.saves
+    for page in pages:
+        for row, key in zip(page, table.owner._keys_of(page), strict=True):
+            if table.edits or table.gone or table.complete or table.saves != saves:
+                _refuse_change(table, size, saves)
+                yield from (changed for changed, _ in _as_changed(table, (key, None), row))
+            else:
+                yield key
+    _refuse_change(table, size, saves)
+    if table.ranks is not None:
+        yield from (key for key, _, _ in _stream_new(table))
 
 
 def _settled_pages(table: SlotTable, pages: Iterator[list[tuple[Slot, Payload]]]) -> Iterator[list[tuple[Any, Any]]]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, MutableSet
+from collections.abc import Iterable, Iterator, MutableSet, Sequence
 from itertools import repeat
 from typing import Any, Self, TypeVar
 
 import orjson
 
-from checkpoint.reader import StoredItem
+from checkpoint.reader import StoredItem, StoredRow
 from checkpoint.run import ItemRow
 from objectspace import codec, keys
 from objectspace.objects import scans
@@ -144,6 +144,7 @@ class MemberCodec(KeyedObject):
     """An object whose slots are its elements, with nothing beside them."""
 
     _is_plain = False
+    _key_mark = None
 
     def _text(self, key: Any, value: Any) -> str:
         if keys.is_exact(key):
@@ -153,6 +154,12 @@ class MemberCodec(KeyedObject):
             return codec.encode_plain({"$key": codec.plain(key)})
         except (codec.Unencodable, RecursionError) as error:
             raise self._unencodable("element", key, error) from None
+
+    def _keys_of(self, rows: Sequence[StoredRow]) -> list[Any]:
+        slots = [row[0] for row in rows]
+        if {MEMBER}.issuperset(row[1] for row in rows):
+            return slots if {int, float, str}.issuperset(map(type, slots)) else list(map(keys.from_slot, slots))
+        return [self._key_value(StoredItem(row[0], row[1], None))[0] for row in rows]
 
     def _key_value(self, item: StoredItem) -> tuple[Any, Any]:
         text = item_text(item)

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from fractions import Fraction
-from itertools import dropwhile
-from operator import ge, gt, le, lt
+from itertools import dropwhile, repeat
+from operator import ge, gt, itemgetter, le, lt
 from typing import Any, NoReturn
 
 from sortedcontainers import SortedKeyList, SortedList
@@ -215,7 +215,9 @@ class SortedObject(KeyedObject):
         """
         _refuse_nan(lower, upper)
         if (order := self._order_in_memory()) is None:
-            yield from (key for key, _ in self._pairs(lower, upper, inclusive, reverse=reverse))
+            start, stop = self._bound(lower, -math.inf), self._bound(upper, math.inf)
+            found = scans.keys_between(self._table, start, stop, reverse=reverse)
+            yield from _keys_within(found, lower, upper, inclusive, reverse)
             return
         changes = self._changes
         with suppress(IndexError):  # Of an order that changed under the iteration.
@@ -315,6 +317,15 @@ def _between(
     return pairs if far is None else (pair for pair in pairs if is_within(pair[0], far))
 
 
+def _keys_within(
+    found: Iterator[Any], lower: Any, upper: Any, inclusive: tuple[bool, bool], reverse: bool
+) -> Iterator[Any]:
+    """Return those of some keys in order that lie between two bounds."""
+    if lower is None and upper is None:
+        return found
+    return map(_key, _between(zip(found, repeat(None)), lower, upper, inclusive, reverse))
+
+
 def _clipped(
     page: list[tuple[Any, Any]], lower: Any, upper: Any, inclusive: tuple[bool, bool]
 ) -> list[tuple[Any, Any]]:
@@ -331,6 +342,9 @@ def _refuse_nan(*bounds: Any) -> None:
     for bound in bounds:
         if type(bound) not in _HAS_PLACE:
             keys.refuse_nan(bound)
+
+
+_key = itemgetter(0)
 
 
 def _in_order(found: Iterable[Any]) -> SortedList:

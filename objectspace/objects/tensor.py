@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice, product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from checkpoint.reader import StoredItem
+from checkpoint.reader import StoredItem, StoredRow
 from checkpoint.run import ItemRow
 from objectspace import codec
 from objectspace.extras import require
@@ -218,6 +218,9 @@ class Tensor(KeyedObject):
 
     def _text(self, key: Any, value: Any) -> Any:
         return value.astype(self._dtype.newbyteorder("<"), copy=False).tobytes()
+
+    def _keys_of(self, rows: Sequence[StoredRow]) -> list[Any]:
+        return [row[0] for row in rows]
 
     def _key_value(self, item: StoredItem) -> tuple[Any, Any]:
         try:
