@@ -15,8 +15,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-_Table = KeyValueTable[Any, Any]
-
 
 async def _in_thread(call: Callable[[], R]) -> R:
     """Return what a call returns that runs in a thread."""
@@ -32,24 +30,24 @@ def _unstopped(call: Callable[[], R]) -> R:
 
 
 def _awaited(
-    method: Callable[Concatenate[_Table, P], R],
-) -> Callable[Concatenate[AsyncKeyValueTable[Any, Any], P], Coroutine[Any, Any, R]]:
+    method: Callable[Concatenate[KeyValueTable[K, V], P], R],
+) -> Callable[Concatenate[AsyncKeyValueTable[K, V], P], Coroutine[Any, Any, R]]:
     """Return a method that runs one of the table in a thread."""
 
     @functools.wraps(method)
-    async def _call(self: AsyncKeyValueTable[Any, Any], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    async def _call(self: AsyncKeyValueTable[K, V], /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await _in_thread(functools.partial(method, self.table, *args, **kwargs))
 
     return _call
 
 
 def _paged(
-    method: Callable[Concatenate[_Table, P], PageIterator[T]],
-) -> Callable[Concatenate[AsyncKeyValueTable[Any, Any], P], AsyncPageIterator[T]]:
+    method: Callable[Concatenate[KeyValueTable[K, V], P], PageIterator[T]],
+) -> Callable[Concatenate[AsyncKeyValueTable[K, V], P], AsyncPageIterator[T]]:
     """Return a method that gives the pages of one of the table to ``async for``."""
 
     @functools.wraps(method)
-    def _call(self: AsyncKeyValueTable[Any, Any], /, *args: P.args, **kwargs: P.kwargs) -> AsyncPageIterator[T]:
+    def _call(self: AsyncKeyValueTable[K, V], /, *args: P.args, **kwargs: P.kwargs) -> AsyncPageIterator[T]:
         return AsyncPageIterator(functools.partial(method, self.table, *args, **kwargs))
 
     return _call
