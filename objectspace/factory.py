@@ -6,7 +6,7 @@ import operator
 import re
 import sys
 from abc import ABC, abstractmethod
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from objectspace import codec
 from objectspace.errors import UnencodableValueError, WrongKindError
@@ -30,7 +30,18 @@ from objectspace.objects import (
 )
 from objectspace.objects.tensor import tensor_options
 
+if TYPE_CHECKING:  # What a checker knows without the library of this name.
+    from typing_extensions import TypeVar as _DefaultedTypeVar
+
+    D = _DefaultedTypeVar("D", bound=Dictionary[Any, Any] | ObjectDictionary[Any, Any], default=Dictionary[Any, Any])
+else:
+    D = TypeVar("D", bound=Dictionary | ObjectDictionary)
+
 P = TypeVar("P", bound=PersistedObject)
+
+_ListKind = type[list[Any]] | Literal["list"]
+_DictionaryKind = type[dict[Any, Any]] | Literal["dictionary"]
+_SetKind = type[set[Any]] | Literal["set"]
 
 
 class ObjectFactory(ABC):
@@ -169,7 +180,9 @@ class ObjectFactory(ABC):
             name: the name, not in use yet.
             raw: whether its keys are bytes and its values text or bytes, which are stored as they are.
         """
-        return self._create(RawSortedDictionary if raw else SortedDictionary, name, {})
+        if raw:
+            return self._create(RawSortedDictionary, name, {})
+        return self._create(SortedDictionary, name, {})
 
     def get_sorted_dictionary(self, name: str) -> SortedDictionary[Any, Any]:
         """Return a sorted dictionary by its name, also a raw one."""
@@ -199,6 +212,18 @@ class ObjectFactory(ABC):
         """Return a sparse array by its name, created where there is none; it keeps a default that it has."""
         return self._get_or_create(SparseArray, name, {"default": _plain(default)})
 
+    @overload
+    def create_dictionary(self, name: str, of: None = None) -> Dictionary[Any, Any]: ...
+    @overload
+    def create_dictionary(self, name: str, of: _ListKind) -> ObjectDictionary[Any, List[Any]]: ...
+    @overload
+    def create_dictionary(self, name: str, of: _DictionaryKind) -> ObjectDictionary[Any, Dictionary[Any, Any]]: ...
+    @overload
+    def create_dictionary(self, name: str, of: _SetKind) -> ObjectDictionary[Any, Set[Any]]: ...
+    @overload
+    def create_dictionary(self, name: str, of: type[P]) -> ObjectDictionary[Any, P]: ...
+    @overload
+    def create_dictionary(self, name: str, of: type | str) -> ObjectDictionary[Any, Any]: ...
     def create_dictionary(self, name: str, of: type | str | None = None) -> Any:
         """Create a dictionary.
 
@@ -214,10 +239,28 @@ class ObjectFactory(ABC):
             return self._create(Dictionary, name, {})
         return self._create(ObjectDictionary, name, {"of": _member_kind(of)})
 
-    def get_dictionary(self, name: str) -> Any:
-        """Return a dictionary by its name, also a dictionary of objects."""
-        return self._get(Dictionary, name)
+    def get_dictionary(self, name: str) -> D:  # type: ignore[type-var]
+        """Return a dictionary by its name, also a dictionary of objects.
 
+        In type hints it is what it is assigned to, a :class:`Dictionary` where nothing says otherwise.
+        """
+        found: Any = self._get(Dictionary, name)
+        return found  # type: ignore[no-any-return]
+
+    @overload
+    def get_or_create_dictionary(self, name: str, of: None = None) -> Dictionary[Any, Any]: ...
+    @overload
+    def get_or_create_dictionary(self, name: str, of: _ListKind) -> ObjectDictionary[Any, List[Any]]: ...
+    @overload
+    def get_or_create_dictionary(
+        self, name: str, of: _DictionaryKind
+    ) -> ObjectDictionary[Any, Dictionary[Any, Any]]: ...
+    @overload
+    def get_or_create_dictionary(self, name: str, of: _SetKind) -> ObjectDictionary[Any, Set[Any]]: ...
+    @overload
+    def get_or_create_dictionary(self, name: str, of: type[P]) -> ObjectDictionary[Any, P]: ...
+    @overload
+    def get_or_create_dictionary(self, name: str, of: type | str) -> ObjectDictionary[Any, Any]: ...
     def get_or_create_dictionary(self, name: str, of: type | str | None = None) -> Any:
         """Return a dictionary by its name, created where there is none."""
         if name not in self:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, SupportsIndex, TypeVar, overload
 
 from checkpoint.run import ItemRow
@@ -73,6 +73,10 @@ class Array(KeyedObject, Sequence[T]):
             return [self._read(place) for place in range(*index.indices(len(self)))]
         return self._read(self._place(index))
 
+    @overload
+    def __setitem__(self, index: SupportsIndex, value: T) -> None: ...
+    @overload
+    def __setitem__(self, index: slice, value: Iterable[T]) -> None: ...
     def __setitem__(self, index: SupportsIndex | slice, value: Any) -> None:
         """Assign an element, or as many as a slice has.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 from threading import RLock
-from typing import Any, ClassVar, NoReturn, Protocol
+from typing import Any, ClassVar, Never, NoReturn, Protocol
 
 from checkpoint.reader import Reader, StoredItem
 from checkpoint.run import ItemRow, Payload
@@ -88,7 +88,7 @@ class PersistedObject:
     _is_torn = False
     """Whether an interruption has cut an edit in two: nobody can tell then what the object should hold."""
 
-    def __init__(self, *_: Any, **__: Any) -> None:
+    def __init__(self, *_: Never, **__: Never) -> None:
         raise TypeError(
             f"an object of kind {self.kind} belongs to a space: use space.create_...(name) or space.get_...(name)"
         )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress, islice
 from operator import is_, is_not
 from reprlib import recursive_repr
-from typing import Any, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Never, NoReturn, Self, TypeVar, overload
 
 from checkpoint.run import ItemRow
 from objectspace.objects import limits, scans
+from objectspace.objects.arguments import Keyed, TakesNone
 from objectspace.objects.base import ABSENT
 from objectspace.objects.keyed import KeyedObject
 from objectspace.objects.table import STORED
@@ -18,6 +19,7 @@ from objectspace.objects.views import StreamedItems, StreamedKeys, StreamedValue
 
 K = TypeVar("K")
 V = TypeVar("V")
+T = TypeVar("T")
 
 
 class Dictionary(dict[K, V], KeyedObject):
@@ -50,13 +52,23 @@ class Dictionary(dict[K, V], KeyedObject):
     _is_ranked = True
     __hash__ = None  # type: ignore[assignment]
 
-    __init__ = KeyedObject.__init__
+    if TYPE_CHECKING:  # What stands in the class as a variable, a checker takes for no way to make an object.
+
+        def __init__(self, *_: Never, **__: Never) -> None: ...
+    else:
+        __init__ = KeyedObject.__init__
 
     def _body(self) -> dict[Any, Any]:
         self._twin: dict[Any, Any] | None = None
         self._noted = 0
         return self
 
+    @overload
+    def pop(self, key: K, /) -> V: ...
+    @overload
+    def pop(self, key: K, default: V, /) -> V: ...
+    @overload
+    def pop(self, key: K, default: T, /) -> V | T: ...
     def pop(self, key: K, *default: Any) -> Any:
         """Remove a key and return its value, or the default where there is no such key.
 
@@ -89,6 +101,10 @@ class Dictionary(dict[K, V], KeyedObject):
             return key, self.pop(key)
         raise KeyError(f"{self._describe()} is empty")
 
+    @overload
+    def setdefault(self: TakesNone[K], key: K, default: None = None) -> V: ...
+    @overload
+    def setdefault(self, key: K, default: V) -> V: ...
     def setdefault(self, key: K, default: Any = None) -> Any:
         """Return the value of a key, set to the default where there is none.
 
@@ -100,6 +116,14 @@ class Dictionary(dict[K, V], KeyedObject):
             self[key] = default
         return self[key]
 
+    @overload
+    def update(self, other: Keyed[K, V], /) -> None: ...
+    @overload
+    def update(self, other: Iterable[tuple[K, V]] = ..., /) -> None: ...
+    @overload
+    def update(self: Dictionary[str, V], other: Keyed[K, V], /, **more: V) -> None: ...
+    @overload
+    def update(self: Dictionary[str, V], other: Iterable[tuple[K, V]] = ..., /, **more: V) -> None: ...
     def update(self, other: Any = (), /, **more: Any) -> None:
         """Set many keys.
 
@@ -110,6 +134,12 @@ class Dictionary(dict[K, V], KeyedObject):
         refuse_dead(self)
         self._update(changes)
 
+    @overload
+    def get_many(self, keys: Sequence[K], default: None = None) -> list[V | None]: ...
+    @overload
+    def get_many(self, keys: Sequence[K], default: V) -> list[V]: ...
+    @overload
+    def get_many(self, keys: Sequence[K], default: T) -> list[V | T]: ...
     def get_many(self, keys: Sequence[K], default: Any = None) -> list[Any]:
         """Return the value of each of some keys, or the default: where they are not in memory, quicker than ``get``.
 
@@ -120,7 +150,11 @@ class Dictionary(dict[K, V], KeyedObject):
     def _update(self, changes: dict[Any, Any]) -> None:
         dict.update(self, changes)
 
-    def __ior__(self, other: Any) -> Self:  # type: ignore[override, misc]  # as dict itself has it
+    @overload  # type: ignore[override, misc]  # as dict itself has it
+    def __ior__(self, other: Keyed[K, V]) -> Self: ...
+    @overload
+    def __ior__(self, other: Iterable[tuple[K, V]]) -> Self: ...
+    def __ior__(self, other: Any) -> Self:  # type: ignore[misc]
         self.update(other)
         return self
 
@@ -153,15 +187,15 @@ class Dictionary(dict[K, V], KeyedObject):
 
         return copy.deepcopy(self.copy(), memo)
 
-    def keys(self) -> Any:
+    def keys(self) -> StreamedKeys[K]:  # type: ignore[override]  # the views of dict are final
         """Return a view of the keys, which are read as it is iterated."""
         return StreamedKeys(self)
 
-    def values(self) -> Any:
+    def values(self) -> StreamedValues[V]:  # type: ignore[override]
         """Return a view of the values, which are read as it is iterated."""
         return StreamedValues(self)
 
-    def items(self) -> Any:
+    def items(self) -> StreamedItems[K, V]:  # type: ignore[override]
         """Return a view of the items, which are read as it is iterated."""
         return StreamedItems(self)
 
@@ -170,7 +204,7 @@ class Dictionary(dict[K, V], KeyedObject):
         return iter(reversed(dict.items(self)) if reverse else dict.items(self))
 
     @classmethod
-    def fromkeys(cls, *_: Any) -> NoReturn:
+    def fromkeys(cls, *_: Never) -> NoReturn:  # type: ignore[override]  # a checker refuses what it is given
         """Refuse: a persisted dictionary belongs to a space."""
         raise TypeError("a Dictionary belongs to a space: use space.create_dictionary(name)")
 
@@ -244,7 +278,8 @@ class Dictionary(dict[K, V], KeyedObject):
 
     def _turn(self) -> None:
         super()._turn()
-        self.__class__ = _Watched if self._table.complete else _Paged
+        noting: type = _Watched if self._table.complete else _Paged
+        self.__class__ = noting
         self._noted = 0
 
     def _settle(self, durable: bool) -> None:

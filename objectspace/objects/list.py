@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import compress
 from operator import is_not
 from reprlib import recursive_repr
-from typing import Any, Self, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, Never, Self, SupportsIndex, TypeVar, overload
 
 from checkpoint.reader import StoredItem
 from checkpoint.run import ItemRow, Payload, Slot
@@ -21,6 +21,7 @@ from objectspace.objects.sequence import Sequenced
 from objectspace.objects.variants import become, is_cold, is_partial
 
 T = TypeVar("T")
+S = TypeVar("S")
 
 
 class List(list[T], PersistedObject):
@@ -55,7 +56,11 @@ class List(list[T], PersistedObject):
 
     kind = "List"
     __hash__ = None  # type: ignore[assignment]
-    __init__ = PersistedObject.__init__
+    if TYPE_CHECKING:  # What stands in the class as a variable, a checker takes for no way to make an object.
+
+        def __init__(self, *_: Never, **__: Never) -> None: ...
+    else:
+        __init__ = PersistedObject.__init__
 
     _twin: list[T] | None
     _sequence: Sequenced
@@ -165,7 +170,7 @@ class List(list[T], PersistedObject):
             return
         self._replace_all(list(self)[::-1])
 
-    def __imul__(self, count: SupportsIndex) -> Any:
+    def __imul__(self, count: SupportsIndex) -> Self:
         """Repeat the elements in place. Dirties: one item an element added or removed, and the length."""
         times = operator.index(count)
         if times <= 0:
@@ -174,6 +179,10 @@ class List(list[T], PersistedObject):
             self.extend(list(self) * (times - 1))
         return self
 
+    @overload
+    def __add__(self, other: list[T]) -> list[T]: ...
+    @overload
+    def __add__(self, other: list[S]) -> list[T | S]: ...
     def __add__(self, other: Any) -> Any:
         return list.__add__(self, _read_whole(other))
 
@@ -183,19 +192,19 @@ class List(list[T], PersistedObject):
     def __ne__(self, other: object) -> bool:
         return list.__ne__(self, _read_whole(other))
 
-    def __lt__(self, other: Any) -> bool:
+    def __lt__(self, other: list[T]) -> bool:
         return list.__lt__(self, _read_whole(other))
 
-    def __le__(self, other: Any) -> bool:
+    def __le__(self, other: list[T]) -> bool:
         return list.__le__(self, _read_whole(other))
 
-    def __gt__(self, other: Any) -> bool:
+    def __gt__(self, other: list[T]) -> bool:
         return list.__gt__(self, _read_whole(other))
 
-    def __ge__(self, other: Any) -> bool:
+    def __ge__(self, other: list[T]) -> bool:
         return list.__ge__(self, _read_whole(other))
 
-    def __radd__(self, other: list[Any]) -> list[Any]:
+    def __radd__(self, other: list[S]) -> list[S | T]:
         return other + list(self) if isinstance(other, list) else NotImplemented
 
     def copy(self) -> list[T]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 from weakref import WeakValueDictionary
 
 import orjson
@@ -12,23 +12,34 @@ from checkpoint.reader import StoredItem
 from checkpoint.run import OWNED_KEY
 from objectspace import codec, keys
 from objectspace.objects import scans
+from objectspace.objects.arguments import Keyed
 from objectspace.objects.base import ABSENT, DAMAGE, PersistedObject, item_text
 from objectspace.objects.keyed import KeyedObject
 from objectspace.objects.variants import is_cold, is_known_elsewhere, refuse_dead
 
-K = TypeVar("K")
+if TYPE_CHECKING:  # What a checker knows without the library of this name.
+    from typing_extensions import TypeVar as _DefaultedTypeVar
 
+    M = _DefaultedTypeVar("M", default=Any)
+else:
+    M = TypeVar("M")
+
+K = TypeVar("K")
+K2 = TypeVar("K2")
 
 NOTHING: Any = object()
 """Stands for the contents of an object that is made empty."""
 
 
-class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
+class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
     """A dictionary whose values are persisted objects of one kind; one slot a key, and the slots of each value.
 
     The objects belong to the dictionary: each is saved slot by slot, and deleted with its key. ``d.setdefault(key)``
     returns the object of a key, made where there is none; assigning a plain container makes an object with its
     contents. What is removed or dropped by a rollback refuses work: ask the dictionary for the object again.
+
+    In type hints it is ``ObjectDictionary[str, List[int]]``, or ``ObjectDictionary[str]`` where the kind of its objects
+    does not matter.
 
     ============================ ====================================================
     method                       dirties
@@ -52,6 +63,12 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
     _is_ranked = True
     __hash__ = None  # type: ignore[assignment]
 
+    if not TYPE_CHECKING:
+
+        def __class_getitem__(cls, parameters: Any) -> Any:
+            """Return what a type hint means, also without the kind of the objects."""
+            return super().__class_getitem__(parameters if isinstance(parameters, tuple) else (parameters, Any))
+
     def _configure(self, options: dict[str, Any]) -> None:
         from objectspace.objects import KINDS
 
@@ -62,11 +79,11 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
     def _options(self) -> dict[str, Any]:
         return {"of": self._member.kind}
 
-    def __getitem__(self, key: K) -> Any:
+    def __getitem__(self, key: K) -> M:
         value = self._table.read(key)
         if value is ABSENT:
             raise KeyError(key)
-        return value
+        return value  # type: ignore[no-any-return]
 
     def __setitem__(self, key: K, contents: Any) -> None:
         """Put a new object with these contents in place of what the key has.
@@ -78,6 +95,12 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
         """
         self._put(key, self._made(key, contents))
 
+    @overload
+    def update(self, other: Keyed[K, Any] | Iterable[tuple[K, Any]] = ..., /) -> None: ...
+    @overload
+    def update(
+        self: ObjectDictionary[str, M], other: Keyed[K, Any] | Iterable[tuple[K, Any]] = ..., /, **more: Any
+    ) -> None: ...
     def update(self, other: Any = (), /, **more: Any) -> None:
         """Put new objects with these contents in place of what the keys have, or none of them where one is refused.
 
@@ -129,7 +152,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
             raise
         return member
 
-    def setdefault(self, key: K, default: Any = NOTHING) -> Any:
+    def setdefault(self, key: K, default: Any = NOTHING) -> M:
         """Return the object of a key, made with the default contents where there is none.
 
         Time: O(1). Dirties: one item and the length for a new key.
@@ -165,7 +188,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
             raise TypeError(f"pop expected at most 2 arguments, got {1 + len(default)}")
         if key not in self and default:
             return default[0]
-        contents = self[key].copy()
+        contents = self[key].copy()  # type: ignore[attr-defined]
         del self[key]
         return contents
 
@@ -194,7 +217,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
 
     def copy(self) -> dict[K, Any]:
         """Return a plain ``dict`` of plain copies."""
-        return {key: value.copy() for key, value in self.items()}
+        return {key: value.copy() for key, value in self.items()}  # type: ignore[attr-defined]
 
     def __contains__(self, key: object) -> bool:
         return self._table.read(key) is not ABSENT
@@ -211,13 +234,13 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, Any]):
     def __len__(self) -> int:
         return len(self._table)
 
-    def __or__(self, other: Any) -> Any:
+    def __or__(self, other: Mapping[K2, Any]) -> dict[K | K2, Any]:
         return self.copy() | dict(other) if isinstance(other, Mapping) else NotImplemented
 
-    def __ror__(self, other: Any) -> Any:
+    def __ror__(self, other: Mapping[K2, Any]) -> dict[K | K2, Any]:
         return dict(other) | self.copy() if isinstance(other, Mapping) else NotImplemented
 
-    def __ior__(self, other: Any) -> Any:
+    def __ior__(self, other: Keyed[K, Any] | Iterable[tuple[K, Any]]) -> Self:  # type: ignore[misc]  # as dict itself has it
         self.update(other)
         return self
 

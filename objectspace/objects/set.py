@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, MutableSet, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import repeat
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Never, Self, TypeVar
 
 import orjson
 
@@ -18,6 +19,7 @@ from objectspace.objects.keyed import KeyedObject
 from objectspace.objects.variants import BY_NAME, is_cold
 
 T = TypeVar("T")
+S = TypeVar("S")
 
 MEMBER = "true"
 """What is stored beside an element whose slot tells it."""
@@ -35,6 +37,13 @@ class SetMethods(MutableSet[T]):
     @classmethod
     def _from_iterable(cls, values: Iterable[Any]) -> Any:
         return set(values)
+
+    if TYPE_CHECKING:  # What the operators of the abstract set return by way of _from_iterable.
+
+        def __or__(self, other: AbstractSet[S]) -> set[T | S]: ...
+        def __and__(self, other: AbstractSet[Any]) -> set[T]: ...
+        def __sub__(self, other: AbstractSet[Any]) -> set[T]: ...
+        def __xor__(self, other: AbstractSet[S]) -> set[T | S]: ...
 
     def remove(self, value: T) -> None:
         """Remove an element.
@@ -91,7 +100,7 @@ class SetMethods(MutableSet[T]):
         for value in removed:
             self.discard(value)
 
-    def union(self, *others: Iterable[Any]) -> set[T]:
+    def union(self, *others: Iterable[S]) -> set[T | S]:
         """Return a plain set of the elements of this one and all others."""
         return set(self).union(*others)
 
@@ -103,7 +112,7 @@ class SetMethods(MutableSet[T]):
         """Return a plain set of what this one has and no other has."""
         return set(self).difference(*others)
 
-    def symmetric_difference(self, other: Iterable[T]) -> set[T]:
+    def symmetric_difference(self, other: Iterable[S]) -> set[T | S]:
         """Return a plain set of what just one of the two has."""
         return set(self).symmetric_difference(other)
 
@@ -123,19 +132,19 @@ class SetMethods(MutableSet[T]):
         """Return a plain ``set`` with the same elements."""
         return set(self)
 
-    def __ior__(self, other: Iterable[Any]) -> Self:  # type: ignore[misc]  # wider than the protocol asks
+    def __ior__(self, other: AbstractSet[T]) -> Self:  # type: ignore[override, misc]  # as set itself has it
         self.update(_as_set(other))
         return self
 
-    def __iand__(self, other: Iterable[Any]) -> Self:
+    def __iand__(self, other: AbstractSet[Any]) -> Self:
         self.intersection_update(_as_set(other))
         return self
 
-    def __isub__(self, other: Iterable[Any]) -> Self:
+    def __isub__(self, other: AbstractSet[Any]) -> Self:
         self.difference_update(_as_set(other))
         return self
 
-    def __ixor__(self, other: Iterable[Any]) -> Self:  # type: ignore[misc]  # wider than the protocol asks
+    def __ixor__(self, other: AbstractSet[T]) -> Self:  # type: ignore[override, misc]  # as set itself has it
         self.symmetric_difference_update(_as_set(other))
         return self
 
@@ -198,7 +207,11 @@ class Set(MemberCodec, SetMethods[T]):
     __slots__ = ("_table",)  # Found sooner there than in a __dict__ that has methods, too.
     _is_ranked = True
     __hash__ = None  # type: ignore[assignment]
-    __init__ = KeyedObject.__init__
+    if TYPE_CHECKING:  # What stands in the class as a variable, a checker takes for no way to make an object.
+
+        def __init__(self, *_: Never, **__: Never) -> None: ...
+    else:
+        __init__ = KeyedObject.__init__
     _is_lent = False
     """Whether somebody has kept ``add`` across a save: it goes straight to the elements in memory, so they stay."""
 

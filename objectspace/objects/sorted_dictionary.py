@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from reprlib import recursive_repr
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar, overload
 
+from objectspace.objects.arguments import Keyed
 from objectspace.objects.base import ABSENT
 from objectspace.objects.sorted import SortedObject
 from objectspace.objects.views import StreamedItems, StreamedKeys, StreamedValues
 
 K = TypeVar("K")
 V = TypeVar("V")
+K2 = TypeVar("K2")
+T = TypeVar("T")
 
 
 class SortedDictionary(SortedObject, MutableMapping[K, V]):
@@ -60,6 +63,14 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
         """
         self._put(key, value)
 
+    @overload
+    def update(self, other: Keyed[K, V], /) -> None: ...
+    @overload
+    def update(self, other: Iterable[tuple[K, V]] = ..., /) -> None: ...
+    @overload
+    def update(self: SortedDictionary[str, V], other: Keyed[K, V], /, **more: V) -> None: ...
+    @overload
+    def update(self: SortedDictionary[str, V], other: Iterable[tuple[K, V]] = ..., /, **more: V) -> None: ...
     def update(self, other: Any = (), /, **more: Any) -> None:
         """Set the values of many keys.
 
@@ -91,6 +102,12 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
         else:
             self._put_checked(key, value)
 
+    @overload
+    def get_many(self, keys: Sequence[K], default: None = None) -> list[V | None]: ...
+    @overload
+    def get_many(self, keys: Sequence[K], default: V) -> list[V]: ...
+    @overload
+    def get_many(self, keys: Sequence[K], default: T) -> list[V | T]: ...
     def get_many(self, keys: Sequence[K], default: Any = None) -> list[Any]:
         """Return the value of each of some keys, or the default: where they are not in memory, quicker than ``get``.
 
@@ -233,13 +250,17 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
             return NotImplemented
         return len(self) == len(other) and all(other.get(key, ABSENT) == value for key, value in self._pairs())
 
-    def __or__(self, other: Any) -> Any:
+    def __or__(self, other: Mapping[K2, T]) -> dict[K | K2, V | T]:
         return self.copy() | dict(other) if isinstance(other, Mapping) else NotImplemented
 
-    def __ror__(self, other: Any) -> Any:
+    def __ror__(self, other: Mapping[K2, T]) -> dict[K | K2, V | T]:
         return dict(other) | self.copy() if isinstance(other, Mapping) else NotImplemented
 
-    def __ior__(self, other: Any) -> Any:
+    @overload  # type: ignore[misc]  # as dict itself has it
+    def __ior__(self, other: Keyed[K, V]) -> Self: ...
+    @overload
+    def __ior__(self, other: Iterable[tuple[K, V]]) -> Self: ...
+    def __ior__(self, other: Any) -> Self:  # type: ignore[misc]
         self.update(other)
         return self
 

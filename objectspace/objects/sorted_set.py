@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Never, NoReturn, TypeVar
 
 from objectspace import keys
 from objectspace.errors import EmptyError
@@ -38,7 +38,11 @@ class SortedSet(MemberCodec, SortedObject, SetMethods[T]):
 
     kind = "SortedSet"
     __hash__ = None  # type: ignore[assignment]
-    __init__ = SortedObject.__init__
+    if TYPE_CHECKING:  # What stands in the class as a variable, a checker takes for no way to make an object.
+
+        def __init__(self, *_: Never, **__: Never) -> None: ...
+    else:
+        __init__ = SortedObject.__init__
 
     def add(self, value: T) -> None:
         """Add an element.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 import operator
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Generic, SupportsIndex, TypeVar
+from typing import Any, Generic, SupportsIndex, TypeVar, overload
 
 from objectspace import codec
 from objectspace.keys import INT64_MAX, INT64_MIN
@@ -47,6 +47,10 @@ class SparseArray(KeyedObject, Generic[T]):
     def _options(self) -> dict[str, Any]:
         return {"default": codec.plain(self._default)}
 
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
     def __getitem__(self, index: Any) -> Any:
         """Return the value of an index, or the list of a slice, whose bounds must both be given.
 
@@ -63,6 +67,10 @@ class SparseArray(KeyedObject, Generic[T]):
             return list(map(self._read, places))
         return self._read(self._place(index))
 
+    @overload
+    def __setitem__(self, index: SupportsIndex, value: T) -> None: ...
+    @overload
+    def __setitem__(self, index: slice, value: Iterable[T]) -> None: ...
     def __setitem__(self, index: Any, value: Any) -> None:
         """Assign an index, or as many as a slice has.
 
@@ -81,7 +89,7 @@ class SparseArray(KeyedObject, Generic[T]):
         for place, element in zip(places, values, strict=True):
             self._table.write(place, element)
 
-    def __delitem__(self, index: Any) -> None:
+    def __delitem__(self, index: SupportsIndex | slice) -> None:
         """Forget what was assigned to an index or to a slice: it has the default again.
 
         Time: O(1) a slot. Dirties: one item an assigned slot, and the length.

@@ -1,0 +1,151 @@
+"""Programs with type hints that are right: mypy must accept each line of them, and they must do what they say."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, assert_type
+
+from objectspace import (
+    Array,
+    Dictionary,
+    List,
+    ObjectDictionary,
+    Queue,
+    Set,
+    SortedDictionary,
+    SortedSet,
+    SparseArray,
+    VolatileObjectSpace,
+)
+from objectspace.kvt import UTF8, KeyValueTableConfiguration, KeyValueTableManager, TableEntry
+
+
+def test_a_dictionary_gives_its_keys_and_values() -> None:
+    counts: Dictionary[str, int] = VolatileObjectSpace().get_or_create_dictionary("counts")
+    counts.update({"a": 1}, b=2)
+    counts.update([("c", 3)])
+    counts |= {"d": 4}
+    assert [assert_type(word, str).upper() for word in counts.keys()] == ["A", "B", "C", "D"]
+    assert [assert_type(number, int).bit_length() for number in counts.values()] == [1, 2, 2, 3]
+    assert {assert_type(word, str): assert_type(number, int) for word, number in counts.items()} == counts
+    assert assert_type(counts.get("x"), int | None) is None
+    assert assert_type(counts.get_many(["a", "x"]), list[int | None]) == [1, None]
+    assert assert_type(counts.get_many(["a", "x"], 0), list[int]) == [1, 0]
+    assert assert_type(counts.get_many(["a", "x"], "none"), list[int | str]) == [1, "none"]
+    assert assert_type(counts.pop("a"), int) == 1
+    assert assert_type(counts.pop("a", None), int | None) is None
+    assert assert_type(counts.setdefault("e", 5), int) == 5
+    assert assert_type({**counts}, dict[str, int]) == assert_type(dict(counts), dict[str, int]) == counts.copy()
+    assert assert_type(counts | {"f": "six"}, dict[str, int | str])["f"] == "six"
+
+
+def test_a_dictionary_takes_what_its_values_may_be() -> None:
+    space = VolatileObjectSpace()
+    places: Dictionary[int, list[int | None]] = space.create_dictionary("places")
+    places.update({1: [1]})
+    places.update({key: [None] for key in (2, 3)})
+    places |= [(4, [])]
+    assert assert_type(places.pop(2, []), list[int | None]) == [None]
+    names: Dictionary[str, int | None] = space.create_dictionary("names")
+    names.update(a=1)
+    assert assert_type(names.setdefault("b"), int | None) is None
+
+
+def test_a_dictionary_without_hints_takes_everything() -> None:
+    space = VolatileObjectSpace()
+    assert_type(space.create_dictionary("d"), Dictionary[Any, Any])
+    space.get_dictionary("d").update({1: "x"}, y=2)
+    space.get_dictionary("d").setdefault("list", []).append(1)
+    assert list(assert_type(space.get_dictionary("d"), Dictionary[Any, Any])) == [1, "y", "list"]
+
+
+def test_a_dictionary_of_objects_has_the_kind_of_its_objects() -> None:
+    space = VolatileObjectSpace()
+    groups: ObjectDictionary[str, List[int]] = space.create_dictionary("groups", of=list)
+    groups.setdefault("a").append(1)
+    groups["b"] = [2]
+    groups["b"] += [3]
+    groups.update({"c": ()}, d=range(2))
+    assert [assert_type(numbers, List[int]).copy() for numbers in groups.values()] == [[1], [2, 3], [], [0, 1]]
+    assert_type(groups.get("a"), List[int] | None)
+    assert_type(space.create_dictionary("sets", of="set"), ObjectDictionary[Any, Set[Any]])
+    assert_type(space.create_dictionary("queues", of=Queue), ObjectDictionary[Any, Queue[Any]])
+    assert_type(space.get_or_create_dictionary("sets", of=set), ObjectDictionary[Any, Set[Any]])
+    nested: ObjectDictionary[str, Dictionary[str, int]] = space.create_dictionary("nested", of=dict)
+    assert assert_type(nested.setdefault("a").setdefault("b", 1), int) == 1
+
+
+def test_a_dictionary_is_got_as_what_it_is() -> None:
+    space = VolatileObjectSpace()
+    space.create_dictionary("groups", of=list)
+    space.create_dictionary("counts")
+    groups: ObjectDictionary[str, List[int]] = space.get_dictionary("groups")
+    counts: Dictionary[str, int] = space.get_dictionary("counts")
+    whatever: ObjectDictionary[str] = space.get_dictionary("groups")
+    whatever["a"] = [1]
+    whatever["a"].append(2)
+    counts["n"] = sum(groups["a"])
+    assert counts == {"n": 3}
+
+
+def test_the_kind_of_the_objects_can_be_left_out_of_a_hint() -> None:
+    assert ObjectDictionary[str] == ObjectDictionary[str, Any]
+    assert ObjectDictionary[str, List[int]] != ObjectDictionary[str]
+
+
+def test_a_sorted_dictionary_gives_its_keys_and_values() -> None:
+    ages: SortedDictionary[str, int] = VolatileObjectSpace().create_sorted_dictionary("ages")
+    ages.update({"b": 2}, a=1)
+    ages |= [("c", 3)]
+    assert assert_type(ages | {4: "d"}, dict[str | int, int | str]) == {"a": 1, "b": 2, "c": 3, 4: "d"}
+    assert assert_type({0: 0} | ages, dict[int | str, int]) == {0: 0, "a": 1, "b": 2, "c": 3}
+    assert assert_type(ages.get_many(["a", "x"], 0), list[int]) == [1, 0]
+    assert assert_type(ages.pop("x", 0), int) == 0
+
+
+def test_the_operators_of_a_set_give_plain_sets() -> None:
+    space = VolatileObjectSpace()
+    tags: Set[int] = space.get_or_create_set("tags")
+    tags |= {1, 2}
+    tags -= {2}
+    both: set[int] = tags | {3}
+    both.add(4)
+    assert both == {1, 3, 4}
+    assert assert_type(tags | {"x"}, set[int | str]) == assert_type(tags.union(["x"]), set[int | str]) == {1, "x"}
+    assert assert_type(tags & {1, "x"}, set[int]) == assert_type(tags - {"x"}, set[int]) == {1}
+    assert assert_type(tags ^ {"x"}, set[int | str]) == {1, "x"}
+    assert assert_type({5} | tags, set[int]) == {1, 5}
+    order: SortedSet[int] = space.create_sorted_set("order")
+    order |= tags
+    assert assert_type(order.view_between(0, 9) | {2}, set[int]) == {1, 2}
+
+
+def test_arrays_and_lists_give_and_take_their_elements() -> None:
+    space = VolatileObjectSpace()
+    array: Array[int] = space.create_array("array", 3, default=0)
+    array[0], array[1:] = 1, (2, 3)
+    assert assert_type(array[0], int) + sum(assert_type(array[1:], list[int])) == 6
+    sparse: SparseArray[int] = space.create_sparse_array("sparse", default=0)
+    sparse[-1], sparse[0:2] = 1, (2, 3)
+    del sparse[-1]
+    assert assert_type(sparse[-1], int) + sum(assert_type(sparse[0:2], list[int])) == 5
+    numbers: List[int] = space.create_list("numbers")
+    numbers += array
+    numbers *= 2
+    numbers.sort(reverse=True)
+    assert assert_type(numbers + [0], list[int]) == [3, 3, 2, 2, 1, 1, 0]
+    assert assert_type(numbers[4:] + ["x"], list[int | str]) == [1, 1, "x"]
+
+
+def test_an_asynchronous_table_has_the_types_of_the_table() -> None:
+    manager = KeyValueTableManager(VolatileObjectSpace())
+    manager.create_scope("s")
+    manager.create_key_value_table("s", "t", KeyValueTableConfiguration(4))
+
+    async def keep() -> list[str]:
+        async with manager.open_key_value_table("s", "t", key_serializer=UTF8).as_async() as table:
+            await table.put("key", b"value", key_family="f")
+            assert_type(await table.get("key", "f"), TableEntry[str, bytes] | None)
+            return [item.key async for page in table.key_iterator("f") for item in page.items]
+
+    assert asyncio.run(keep()) == ["key"]
