@@ -30,7 +30,7 @@ from objectspace.objects import (
 )
 from objectspace.objects.tensor import tensor_options
 
-if TYPE_CHECKING:  # What a checker knows without the library of this name.
+if TYPE_CHECKING:  # Type checkers know this library by themselves: it need not be installed.
     from typing_extensions import TypeVar as _DefaultedTypeVar
 
     D = _DefaultedTypeVar("D", bound=Dictionary[Any, Any] | ObjectDictionary[Any, Any], default=Dictionary[Any, Any])

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, MutableMapping, ValuesView
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from objectspace.kvt.core import family_of
 from objectspace.kvt.entries import K, Put, TableEntry, V
 from objectspace.kvt.errors import BadKeyVersionError, ConditionalTableUpdateError
 
 if TYPE_CHECKING:
+    from _typeshed import SupportsKeysAndGetItem
+
     from objectspace.kvt.table import KeyValueTable
+
+T = TypeVar("T")
 
 _PAGE = 256
 _NONE: Any = object()
@@ -107,18 +111,24 @@ class FamilyView(MutableMapping[K, V]):
         """Return the number of keys. Time: O(keys of the family)."""
         return self._table.count(family_of(self._family))
 
-    def setdefault(self, key: K, default: Any = None) -> V:
+    def setdefault(self, key: K, default: V | None = None) -> V:
         """Return the value of a key, set to the default where there is none.
 
         Time: O(log n). Dirties: for a new key one slot, the counter and the length.
         """
         while (entry := self._table.get(key, self._family)) is None:
             try:
-                self._table.put_if_absent(key, default, self._family)
+                self._table.put_if_absent(key, default, self._family)  # type: ignore[arg-type]  # refuses None
             except BadKeyVersionError:
                 continue
         return entry.value
 
+    @overload
+    def pop(self, key: K) -> V: ...
+    @overload
+    def pop(self, key: K, default: V) -> V: ...
+    @overload
+    def pop(self, key: K, default: T) -> V | T: ...
     def pop(self, key: K, default: Any = _NONE) -> Any:
         """Remove a key and return its value.
 
@@ -150,7 +160,7 @@ class FamilyView(MutableMapping[K, V]):
             raise KeyError(f"table {self._table.name}: family {self._family!r} is empty")
         return entry.key.key, entry.value
 
-    def update(self, *others: Any, **named: Any) -> None:
+    def update(self, *others: SupportsKeysAndGetItem[K, V] | Iterable[tuple[K, V]], **named: V) -> None:
         """Set many keys, in a family all at once.
 
         Time: O(keys · log n). Dirties: one slot a key and the counter; where keys are new also the length.

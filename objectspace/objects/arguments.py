@@ -1,22 +1,18 @@
-"""What the methods of dictionaries take, told to type checkers."""
+"""What some methods ask of a dictionary or its objects, told to type checkers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
-K = TypeVar("K")
 K_contra = TypeVar("K_contra", contravariant=True)
-V_co = TypeVar("V_co", covariant=True)
+C_co = TypeVar("C_co", covariant=True)
 
 
-class Keyed(Protocol[K, V_co]):
-    """A mapping, as far as ``dict`` looks at one."""
+class Copied(Protocol[C_co]):
+    """A persisted object, as far as its plain copy goes."""
 
-    def keys(self) -> Iterable[K]:
-        """Return the keys."""
-
-    def __getitem__(self, key: K, /) -> V_co: ...
+    def copy(self) -> C_co:
+        """Return a plain copy."""
 
 
 class TakesNone(Protocol[K_contra]):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 from threading import RLock
-from typing import Any, ClassVar, Never, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Never, NoReturn, Protocol
 
 from checkpoint.reader import Reader, StoredItem
 from checkpoint.run import ItemRow, Payload
@@ -215,11 +215,16 @@ class PersistedObject:
     def _note_slip(self) -> None:
         """Note what was changed past all notes, where the next save would not find it."""
 
+    if TYPE_CHECKING:  # Each kind has its own.
+
+        def copy(self) -> Any:
+            """Return a plain copy."""
+
     def __copy__(self) -> Any:
-        return self.copy()  # type: ignore[attr-defined]
+        return self.copy()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return copy.deepcopy(self.copy(), memo)  # type: ignore[attr-defined]
+        return copy.deepcopy(self.copy(), memo)
 
     def _check(self) -> None:
         """Assert every invariant of the object."""

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any, Never, NoReturn, Self, TypeVar, overload
 
 from checkpoint.run import ItemRow
 from objectspace.objects import limits, scans
-from objectspace.objects.arguments import Keyed, TakesNone
+from objectspace.objects.arguments import TakesNone
 from objectspace.objects.base import ABSENT
 from objectspace.objects.keyed import KeyedObject
 from objectspace.objects.table import STORED
 from objectspace.objects.variants import is_cold, refuse_dead
 from objectspace.objects.views import StreamedItems, StreamedKeys, StreamedValues
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsKeysAndGetItem
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -117,11 +120,11 @@ class Dictionary(dict[K, V], KeyedObject):
         return self[key]
 
     @overload
-    def update(self, other: Keyed[K, V], /) -> None: ...
+    def update(self, other: SupportsKeysAndGetItem[K, V], /) -> None: ...
     @overload
     def update(self, other: Iterable[tuple[K, V]] = ..., /) -> None: ...
     @overload
-    def update(self: Dictionary[str, V], other: Keyed[K, V], /, **more: V) -> None: ...
+    def update(self: Dictionary[str, V], other: SupportsKeysAndGetItem[K, V], /, **more: V) -> None: ...
     @overload
     def update(self: Dictionary[str, V], other: Iterable[tuple[K, V]] = ..., /, **more: V) -> None: ...
     def update(self, other: Any = (), /, **more: Any) -> None:
@@ -151,7 +154,7 @@ class Dictionary(dict[K, V], KeyedObject):
         dict.update(self, changes)
 
     @overload  # type: ignore[override, misc]  # as dict itself has it
-    def __ior__(self, other: Keyed[K, V]) -> Self: ...
+    def __ior__(self, other: SupportsKeysAndGetItem[K, V]) -> Self: ...
     @overload
     def __ior__(self, other: Iterable[tuple[K, V]]) -> Self: ...
     def __ior__(self, other: Any) -> Self:  # type: ignore[misc]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 from operator import is_not
 from reprlib import recursive_repr
@@ -19,6 +19,9 @@ from objectspace.objects.labels import Label
 from objectspace.objects.placing import placed
 from objectspace.objects.sequence import Sequenced
 from objectspace.objects.variants import become, is_cold, is_partial
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsRichComparison
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -145,6 +148,10 @@ class List(list[T], PersistedObject):
             self._start_anew()
         list.clear(self)
 
+    @overload
+    def sort(self, *, key: None = None, reverse: bool = False) -> None: ...
+    @overload
+    def sort(self, *, key: Callable[[T], SupportsRichComparison], reverse: bool = False) -> None: ...
     def sort(self, **options: Any) -> None:
         """Sort in place, with ``key`` and ``reverse`` as of ``list.sort``.
 

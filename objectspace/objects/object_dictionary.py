@@ -12,20 +12,23 @@ from checkpoint.reader import StoredItem
 from checkpoint.run import OWNED_KEY
 from objectspace import codec, keys
 from objectspace.objects import scans
-from objectspace.objects.arguments import Keyed
+from objectspace.objects.arguments import Copied
 from objectspace.objects.base import ABSENT, DAMAGE, PersistedObject, item_text
 from objectspace.objects.keyed import KeyedObject
 from objectspace.objects.variants import is_cold, is_known_elsewhere, refuse_dead
 
-if TYPE_CHECKING:  # What a checker knows without the library of this name.
+if TYPE_CHECKING:  # Type checkers know these libraries by themselves: they need not be installed.
+    from _typeshed import SupportsKeysAndGetItem
     from typing_extensions import TypeVar as _DefaultedTypeVar
 
-    M = _DefaultedTypeVar("M", default=Any)
+    M = _DefaultedTypeVar("M", bound=PersistedObject, default=Any)
 else:
     M = TypeVar("M")
 
 K = TypeVar("K")
 K2 = TypeVar("K2")
+C = TypeVar("C")
+T = TypeVar("T")
 
 NOTHING: Any = object()
 """Stands for the contents of an object that is made empty."""
@@ -96,10 +99,13 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
         self._put(key, self._made(key, contents))
 
     @overload
-    def update(self, other: Keyed[K, Any] | Iterable[tuple[K, Any]] = ..., /) -> None: ...
+    def update(self, other: SupportsKeysAndGetItem[K, Any] | Iterable[tuple[K, Any]] = ..., /) -> None: ...
     @overload
     def update(
-        self: ObjectDictionary[str, M], other: Keyed[K, Any] | Iterable[tuple[K, Any]] = ..., /, **more: Any
+        self: ObjectDictionary[str, M],
+        other: SupportsKeysAndGetItem[K, Any] | Iterable[tuple[K, Any]] = ...,
+        /,
+        **more: Any,
     ) -> None: ...
     def update(self, other: Any = (), /, **more: Any) -> None:
         """Put new objects with these contents in place of what the keys have, or none of them where one is refused.
@@ -176,6 +182,10 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
             self._table.delete(key)
             self._bury(member)
 
+    @overload
+    def pop(self: Mapping[K, Copied[C]], key: K, /) -> C: ...
+    @overload
+    def pop(self: Mapping[K, Copied[C]], key: K, default: T, /) -> C | T: ...
     def pop(self, key: K, *default: Any) -> Any:
         """Remove a key and return a plain copy of its object, which is deleted.
 
@@ -188,7 +198,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
             raise TypeError(f"pop expected at most 2 arguments, got {1 + len(default)}")
         if key not in self and default:
             return default[0]
-        contents = self[key].copy()  # type: ignore[attr-defined]
+        contents = self[key].copy()
         del self[key]
         return contents
 
@@ -215,9 +225,9 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
             for member in members:
                 self._bury(member)
 
-    def copy(self) -> dict[K, Any]:
+    def copy(self: Mapping[K, Copied[C]]) -> dict[K, C]:
         """Return a plain ``dict`` of plain copies."""
-        return {key: value.copy() for key, value in self.items()}  # type: ignore[attr-defined]
+        return {key: value.copy() for key, value in self.items()}
 
     def __contains__(self, key: object) -> bool:
         return self._table.read(key) is not ABSENT
@@ -240,7 +250,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
     def __ror__(self, other: Mapping[K2, Any]) -> dict[K | K2, Any]:
         return dict(other) | self.copy() if isinstance(other, Mapping) else NotImplemented
 
-    def __ior__(self, other: Keyed[K, Any] | Iterable[tuple[K, Any]]) -> Self:  # type: ignore[misc]  # as dict itself has it
+    def __ior__(self, other: SupportsKeysAndGetItem[K, Any] | Iterable[tuple[K, Any]]) -> Self:  # type: ignore[misc]  # as dict itself has it
         self.update(other)
         return self
 

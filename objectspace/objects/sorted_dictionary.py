@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from reprlib import recursive_repr
-from typing import Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from objectspace.objects.arguments import Keyed
 from objectspace.objects.base import ABSENT
 from objectspace.objects.sorted import SortedObject
 from objectspace.objects.views import StreamedItems, StreamedKeys, StreamedValues
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsKeysAndGetItem
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -64,11 +66,11 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
         self._put(key, value)
 
     @overload
-    def update(self, other: Keyed[K, V], /) -> None: ...
+    def update(self, other: SupportsKeysAndGetItem[K, V], /) -> None: ...
     @overload
     def update(self, other: Iterable[tuple[K, V]] = ..., /) -> None: ...
     @overload
-    def update(self: SortedDictionary[str, V], other: Keyed[K, V], /, **more: V) -> None: ...
+    def update(self: SortedDictionary[str, V], other: SupportsKeysAndGetItem[K, V], /, **more: V) -> None: ...
     @overload
     def update(self: SortedDictionary[str, V], other: Iterable[tuple[K, V]] = ..., /, **more: V) -> None: ...
     def update(self, other: Any = (), /, **more: Any) -> None:
@@ -257,7 +259,7 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
         return dict(other) | self.copy() if isinstance(other, Mapping) else NotImplemented
 
     @overload  # type: ignore[misc]  # as dict itself has it
-    def __ior__(self, other: Keyed[K, V]) -> Self: ...
+    def __ior__(self, other: SupportsKeysAndGetItem[K, V]) -> Self: ...
     @overload
     def __ior__(self, other: Iterable[tuple[K, V]]) -> Self: ...
     def __ior__(self, other: Any) -> Self:  # type: ignore[misc]

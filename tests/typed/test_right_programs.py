@@ -68,6 +68,9 @@ def test_a_dictionary_of_objects_has_the_kind_of_its_objects() -> None:
     groups.update({"c": ()}, d=range(2))
     assert [assert_type(numbers, List[int]).copy() for numbers in groups.values()] == [[1], [2, 3], [], [0, 1]]
     assert_type(groups.get("a"), List[int] | None)
+    assert assert_type(groups.copy(), dict[str, list[int]])["a"] == [1]
+    assert assert_type(groups.pop("b"), list[int]) == [2, 3]
+    assert assert_type(groups.pop("b", None), list[int] | None) is None
     assert_type(space.create_dictionary("sets", of="set"), ObjectDictionary[Any, Set[Any]])
     assert_type(space.create_dictionary("queues", of=Queue), ObjectDictionary[Any, Queue[Any]])
     assert_type(space.get_or_create_dictionary("sets", of=set), ObjectDictionary[Any, Set[Any]])
@@ -84,6 +87,7 @@ def test_a_dictionary_is_got_as_what_it_is() -> None:
     whatever: ObjectDictionary[str] = space.get_dictionary("groups")
     whatever["a"] = [1]
     whatever["a"].append(2)
+    whatever.pop("b", [3]).append(4)
     counts["n"] = sum(groups["a"])
     assert counts == {"n": 3}
 
@@ -133,11 +137,12 @@ def test_arrays_and_lists_give_and_take_their_elements() -> None:
     numbers += array
     numbers *= 2
     numbers.sort(reverse=True)
+    numbers.sort(key=lambda number: -number)
     assert assert_type(numbers + [0], list[int]) == [3, 3, 2, 2, 1, 1, 0]
     assert assert_type(numbers[4:] + ["x"], list[int | str]) == [1, 1, "x"]
 
 
-def test_an_asynchronous_table_has_the_types_of_the_table() -> None:
+def test_the_faces_of_a_table_have_its_types() -> None:
     manager = KeyValueTableManager(VolatileObjectSpace())
     manager.create_scope("s")
     manager.create_key_value_table("s", "t", KeyValueTableConfiguration(4))
@@ -149,3 +154,7 @@ def test_an_asynchronous_table_has_the_types_of_the_table() -> None:
             return [item.key async for page in table.key_iterator("f") for item in page.items]
 
     assert asyncio.run(keep()) == ["key"]
+    family = manager.open_key_value_table("s", "t", key_serializer=UTF8).family("f")
+    family.update({"other": b"1"}, more=b"2")
+    assert assert_type(family.pop("other"), bytes) == assert_type(family.setdefault("one", b"1"), bytes)
+    assert assert_type(family.pop("none", None), bytes | None) is None

@@ -16,7 +16,7 @@ from objectspace import (
     SortedSet,
     SparseArray,
 )
-from objectspace.kvt import AsyncKeyValueTable
+from objectspace.kvt import AsyncKeyValueTable, FamilyView
 
 
 def reads_of_a_dictionary(counts: Dictionary[str, int]) -> None:
@@ -65,6 +65,7 @@ def dictionaries_of_objects(space: ObjectSpace, groups: ObjectDictionary[str, Li
     groups["a"].append("x")  # type: ignore[arg-type]
     groups.setdefault("a").nope()  # type: ignore[attr-defined]
     groups[1]  # type: ignore[index]
+    groups.pop("a").append("x")  # type: ignore[arg-type]
     groups.update({1: [1]})  # type: ignore[arg-type]
     for numbers in groups.values():
         numbers.append("x")  # type: ignore[arg-type]
@@ -74,6 +75,10 @@ def dictionaries_of_objects(space: ObjectSpace, groups: ObjectDictionary[str, Li
     counts: Dictionary[str, int] = space.create_dictionary("counts", of=list)  # type: ignore[assignment]
     words: List[str] = space.get_dictionary("words")  # type: ignore[assignment]
     print(sets, counts, words)
+
+
+def hints_of_what_is_no_object(groups: ObjectDictionary[str, list[int]]) -> None:  # type: ignore[type-var]
+    print(groups)
 
 
 def sets(tags: Set[int], order: SortedSet[int]) -> None:
@@ -97,11 +102,19 @@ def arrays_and_lists(array: Array[int], sparse: SparseArray[int], numbers: List[
     sparse[0].nope()  # type: ignore[attr-defined]
     sparse[0:1].nope()  # type: ignore[attr-defined]
     words: list[str] = numbers + ["x"]  # type: ignore[assignment]
+    numbers.sort(backwards=True)  # type: ignore[call-overload]
+    numbers.sort(key=lambda number: number.nope())  # type: ignore[attr-defined]
     (numbers + [1]).nope()  # type: ignore[attr-defined]
     numbers + (1,)  # type: ignore[operator]
     numbers *= "x"  # type: ignore[arg-type]
     print(words, numbers < ["x"])  # type: ignore[list-item]
     List([1])  # type: ignore[arg-type]
+
+
+def families(family: FamilyView[str, bytes]) -> None:
+    family.update({"key": "value"})  # type: ignore[arg-type]
+    family.setdefault("key", "value")  # type: ignore[arg-type]
+    family.pop("key").nope()  # type: ignore[attr-defined]
 
 
 async def asynchronous_tables(table: AsyncKeyValueTable[str, bytes]) -> None:
