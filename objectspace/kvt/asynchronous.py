@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Coroutine
+from threading import Lock
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from objectspace.kvt.entries import K, V
@@ -54,25 +55,37 @@ def _paged(
 
 
 class AsyncPageIterator(Generic[T]):
-    """The pages of an iteration for ``async for``; each is read in a thread, and the first one begins the iteration."""
+    """The pages of an iteration for ``async for``; each is read in a thread, and the first one begins the iteration.
+
+    Steps that are awaited together go one after the other. The page of a step that was cancelled is given by the next
+    one.
+    """
 
     def __init__(self, begin: Callable[[], PageIterator[T]]) -> None:
         self._begin = begin
         self._pages: PageIterator[T] | None = None
+        self._page: Page[T] | None = None
+        self._turn = asyncio.Lock()
+        self._mutex = Lock()
 
     def __aiter__(self) -> AsyncPageIterator[T]:
         return self
 
     async def __anext__(self) -> Page[T]:
-        page = await _in_thread(self._next)
+        async with self._turn:
+            await _in_thread(self._read)
+            page, self._page = self._page, None
         if page is None:
             raise StopAsyncIteration
         return page
 
-    def _next(self) -> Page[T] | None:
-        if self._pages is None:
-            self._pages = self._begin()
-        return next(self._pages, None)
+    def _read(self) -> None:
+        """Read the next page, unless that of a cancelled step is still there: its thread went on all the same."""
+        with self._mutex:
+            if self._pages is None:
+                self._pages = self._begin()
+            if self._page is None:
+                self._page = next(self._pages, None)
 
 
 class AsyncKeyValueTable(Generic[K, V]):

@@ -24,6 +24,7 @@ from objectspace.kvt import (
     Remove,
     TableClosedError,
 )
+from objectspace.kvt.asynchronous import AsyncPageIterator
 from objectspace.kvt.shared import shared_of
 
 THREADS, ROUNDS = 8, 150
@@ -144,6 +145,42 @@ def test_a_function_that_raises_stop_iteration_holds_nobody_up(table: KeyValueTa
 
     asyncio.run(scenario())
     assert not table.exists(b"k")
+
+
+def test_the_page_of_a_cancelled_step_is_given_by_the_next(table: KeyValueTable[Any, Any]) -> None:
+    table.put_all("f", [(b"%d" % place, b"") for place in range(4)])
+    is_read, go_on = Event(), Event()
+
+    def read_slowly() -> Iterator[Any]:
+        for page in table.key_iterator("f", 1):
+            is_read.set()
+            assert go_on.wait(10)
+            yield page
+
+    async def scenario() -> list[Any]:
+        pages = AsyncPageIterator(read_slowly)  # type: ignore[arg-type]
+        step = asyncio.ensure_future(anext(pages))
+        await asyncio.to_thread(is_read.wait, 10)
+        step.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await step
+        go_on.set()
+        return [key.key async for page in pages for key in page.items]
+
+    assert asyncio.run(scenario()) == [b"0", b"1", b"2", b"3"]
+
+
+def test_steps_that_are_awaited_together_are_of_one_iteration(table: KeyValueTable[Any, Any]) -> None:
+    table.put_all("f", [(b"%d" % place, b"") for place in range(4)])
+
+    async def scenario() -> list[Any]:
+        pages = AsyncPageIterator(lambda: Event().wait(0.05) or table.key_iterator("f", 1))
+        found = await asyncio.gather(*(anext(pages) for _ in range(4)))
+        with pytest.raises(StopAsyncIteration):
+            await anext(pages)
+        return [page.items[0].key for page in found]
+
+    assert asyncio.run(scenario()) == [b"0", b"1", b"2", b"3"]
 
 
 def test_every_call_of_a_table_has_an_asynchronous_face(table: KeyValueTable[Any, Any]) -> None:
