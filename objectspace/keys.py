@@ -17,8 +17,8 @@ from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
-from numbers import Number
-from typing import Any
+from numbers import Complex, Real
+from typing import Any, SupportsInt
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -46,11 +46,14 @@ _CLASSES = (
 _PLAIN: tuple[tuple[type, Callable[[Any], Any]], ...] = (
     (str, str.__str__),
     (bytes, bytes),
-    (Number, int),
-    (Number, float),
+    (Real, int),
+    (Real, float),
+    (Complex, complex),
+    (Decimal, Decimal),
     (datetime, lambda key: datetime.combine(key.date(), key.timetz())),
     (date, lambda key: date(key.year, key.month, key.day)),
     (timedelta, lambda key: timedelta(key.days, key.seconds, key.microseconds)),
+    (SupportsInt, int),  # A bool of numpy is no number to Python, and yet equal to one.
 )
 """What makes a value of a type of its own a plain one."""
 
@@ -94,6 +97,8 @@ def storable(key: Any) -> Any:
     """
     if isinstance(key, tuple):
         return tuple(map(storable, key))
+    if isinstance(key, frozenset):
+        return frozenset(map(storable, key))
     for kind, plain in _PLAIN:
         if isinstance(key, kind):
             with suppress(TypeError, ValueError, OverflowError):

@@ -29,10 +29,20 @@ class Word(str):
     pass
 
 
-EQUAL = [np.int64(2), np.float64(1.5), Level.LOW, Word("a"), Fraction(3, 2), (np.int64(1), Word("b")), True]
+class Amount(Decimal):
+    pass
+
+
+EQUAL = [
+    *(np.int64(2), np.float64(1.5), Level.LOW, Word("a"), Fraction(3, 2), (np.int64(1), Word("b")), True),
+    *(np.True_, np.complex128(3 + 4j), np.complex64(2), Amount("0.1"), frozenset({np.int64(7)})),
+]
 """Keys of types that cannot be stored, but for the last, each equal to one that is stored."""
 
-UNKNOWN = [object(), range(3), Word("nosuch"), np.int64(77), Fraction(1, 3), Decimal("1E+7000"), (object(),)]
+UNKNOWN = [
+    *(object(), range(3), Word("nosuch"), np.int64(77), Fraction(1, 3), Decimal("1E+7000"), (object(),)),
+    *(np.complex128(5 + 6j), Amount("0.7")),
+]
 
 
 @pytest.fixture
@@ -41,6 +51,7 @@ def space() -> Iterator[PersistedObjectSpace]:
         dictionary = space.create_dictionary("dictionary")
         dictionary.update({number: number for number in range(60)})
         dictionary.update({"a": "a", 1.5: 1.5, (1, "b"): "tuple"})
+        dictionary.update({3 + 4j: "complex", Decimal("0.1"): "decimal", frozenset({7}): "frozenset"})
         space.create_set("set").update(dictionary)
         space.create_sorted_dictionary("sorted").update({number: number for number in range(60)})
         queue, stack = space.create_queue("queue"), space.create_stack("stack")
