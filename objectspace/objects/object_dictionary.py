@@ -39,7 +39,8 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
 
     The objects belong to the dictionary: each is saved slot by slot, and deleted with its key. ``d.setdefault(key)``
     returns the object of a key, made where there is none; assigning a plain container makes an object with its
-    contents. What is removed or dropped by a rollback refuses work: ask the dictionary for the object again.
+    contents. An object that is removed or dropped by a rollback refuses work: ask the dictionary for it again. What
+    ``pop`` and ``popitem`` return are plain copies of objects, which work on.
 
     In type hints it is ``ObjectDictionary[str, List[int]]``, or ``ObjectDictionary[str]`` where the kind of its objects
     does not matter.
@@ -146,7 +147,10 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
             raise TypeError(
                 f"{self._describe()}, key {key!r}: assign a plain copy; {contents._describe()} has its own place"
             )
-        self._slot(key)
+        if present is ABSENT:
+            self._slot(key)
+        else:
+            key = present._owner_key  # The one that is there stays, as in a dict.
         with self._in_one_piece():
             member = self._make_member(key, self._home.new_id(), fresh=True)
             self._home.touch(member)

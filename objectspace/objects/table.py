@@ -148,7 +148,7 @@ class SlotTable:
                 dict.update(self.live, changes)
             else:
                 for key in () if self.owner._fresh else changes:
-                    if type(key) not in ALONE:
+                    if type(key) not in ALONE and key not in self.live:
                         self.owner._slot(key)  # What cannot be stored is refused before anything is set.
                 for key, value in changes.items():
                     self.write(key, value)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
 from checkpoint import CheckpointStore
@@ -11,6 +14,11 @@ from objectspace import PersistedObjectSpace, UnencodableValueError
 from objectspace.objects import limits
 
 NAN = float("nan")
+
+
+class Level(IntEnum):
+    HIGH = 3
+
 
 REFUSED: list[tuple[str, Any]] = [
     ("dictionary", {5000: 1, NAN: 2}),
@@ -60,6 +68,22 @@ def test_an_update_that_is_refused_changes_nothing(
     assert name != "lists" or target[1] == [1]
     space._check()
     assert space.checkpoint().slots == 0
+
+
+@pytest.mark.parametrize("whole", [0, 1000])
+@pytest.mark.parametrize("name", ["dictionary", "set", "sorted_dictionary", "sorted_set", "lists"])
+def test_keys_that_are_there_are_updated_by_what_is_equal_to_them(
+    name: str, whole: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "WHOLE_SLOTS", whole)
+    space = PersistedObjectSpace(stored(10))
+    target, keys = space.get(name), [np.False_, np.int64(1), Fraction(2), Level.HIGH]
+    target.update({key: [5] for key in keys})
+    space.checkpoint()
+    space.rollback()
+    assert sorted(space.get(name)) == list(range(10))
+    assert {type(key) for key in space.get(name)} == {int}
+    assert "set" in name or [list(space.get(name)[key]) for key in (0, 1, 2, 3)] == [[5]] * 4
 
 
 def test_sorted_keys_that_do_not_compare_with_each_other_are_refused_together() -> None:
