@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, MutableSet, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableSet, Sequence
 from collections.abc import Set as AbstractSet
+from functools import wraps
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Never, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, cast
 
 import orjson
 
@@ -18,14 +19,25 @@ from objectspace.objects.base import ABSENT, DAMAGE, item_text
 from objectspace.objects.keyed import KeyedObject
 from objectspace.objects.variants import BY_NAME, is_cold
 
-T = TypeVar("T")
+F = TypeVar("F", bound=Callable[[Any, Any], Any])
 S = TypeVar("S")
+T = TypeVar("T")
 
 MEMBER = "true"
 """What is stored beside an element whose slot tells it."""
 
 _STEADY = frozenset({list, tuple, range, set, frozenset})
 """Elements of these can be added one by one: taking them runs no code that could look at the set meanwhile."""
+
+
+def _of_sets(operator: F) -> F:
+    """Return an operator that takes sets only, as those of ``set`` do: its methods take what can be iterated over."""
+
+    @wraps(operator)
+    def _operate(self: Any, other: object) -> Any:
+        return operator(self, other) if isinstance(other, AbstractSet) else NotImplemented
+
+    return cast(F, _operate)
 
 
 class SetMethods(MutableSet[T]):
@@ -37,13 +49,6 @@ class SetMethods(MutableSet[T]):
     @classmethod
     def _from_iterable(cls, values: Iterable[Any]) -> Any:
         return set(values)
-
-    if TYPE_CHECKING:  # What the operators of the abstract set return by way of _from_iterable.
-
-        def __or__(self, other: AbstractSet[S]) -> set[T | S]: ...
-        def __and__(self, other: AbstractSet[Any]) -> set[T]: ...
-        def __sub__(self, other: AbstractSet[Any]) -> set[T]: ...
-        def __xor__(self, other: AbstractSet[S]) -> set[T | S]: ...
 
     def remove(self, value: T) -> None:
         """Remove an element.
@@ -132,20 +137,46 @@ class SetMethods(MutableSet[T]):
         """Return a plain ``set`` with the same elements."""
         return set(self)
 
-    def __ior__(self, other: AbstractSet[T]) -> Self:  # type: ignore[override, misc]  # as set itself has it
-        self.update(_as_set(other))
+    @_of_sets
+    def __or__(self, other: AbstractSet[S]) -> set[T | S]:
+        return {*self, *other}
+
+    @_of_sets
+    def __and__(self, other: AbstractSet[Any]) -> set[T]:
+        return {value for value in other if value in self}
+
+    @_of_sets
+    def __sub__(self, other: AbstractSet[Any]) -> set[T]:
+        return {value for value in self if value not in other}
+
+    @_of_sets
+    def __rsub__(self, other: AbstractSet[S]) -> set[S]:  # type: ignore[misc]
+        return {value for value in other if value not in self}
+
+    @_of_sets
+    def __xor__(self, other: AbstractSet[S]) -> set[T | S]:
+        return self.symmetric_difference(other)
+
+    __ror__, __rand__, __rxor__ = __or__, __and__, __xor__
+
+    @_of_sets
+    def __ior__(self, other: AbstractSet[T]) -> Self:  # type: ignore[override]
+        self.update(other)
         return self
 
+    @_of_sets
     def __iand__(self, other: AbstractSet[Any]) -> Self:
-        self.intersection_update(_as_set(other))
+        self.intersection_update(other)
         return self
 
+    @_of_sets
     def __isub__(self, other: AbstractSet[Any]) -> Self:
-        self.difference_update(_as_set(other))
+        self.difference_update(other)
         return self
 
-    def __ixor__(self, other: AbstractSet[T]) -> Self:  # type: ignore[override, misc]  # as set itself has it
-        self.symmetric_difference_update(_as_set(other))
+    @_of_sets
+    def __ixor__(self, other: AbstractSet[T]) -> Self:  # type: ignore[override]
+        self.symmetric_difference_update(other)
         return self
 
 
@@ -348,12 +379,6 @@ class Set(MemberCodec, SetMethods[T]):
         if not self._is_lent and self._can_shrink(gently):
             self._close()
             self._table.shrink()
-
-
-def _as_set(other: Any) -> Any:
-    if not isinstance(other, Iterable):
-        raise TypeError(f"a set operation takes another set: found {type(other).__name__}")
-    return list(other)
 
 
 def _extend(elements: dict[Any, None], added: Any) -> None:

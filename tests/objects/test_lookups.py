@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import IntEnum
 from fractions import Fraction
+from operator import and_, iand, ior, isub, ixor, or_, sub, xor
 from typing import Any
 from unittest.mock import ANY
 from zoneinfo import ZoneInfo
@@ -350,3 +351,36 @@ def test_a_raw_dictionary_puts_back_what_it_can_store(space: PersistedObjectSpac
         with pytest.raises(error, match="is raw"):
             raw.put_removed(key, value)
     assert raw.copy() == {b"k": "v"}
+
+
+SET_OPERATORS = [or_, and_, sub, xor, ior, iand, isub, ixor]
+
+
+@pytest.fixture(params=["set", "ordered", "view"])
+def numbers(request: pytest.FixtureRequest, stored: PersistedObjectSpace) -> Any:
+    """The numbers below 60 in a set of each kind."""
+    for create in (stored.create_set, stored.create_sorted_set):
+        create(create.__name__).update(range(60))
+    stored.checkpoint()
+    stored.rollback()
+    ordered = stored.get_sorted_set("create_sorted_set")
+    return {"set": stored.get("create_set"), "ordered": ordered, "view": ordered.view_between(0, 60)}[request.param]
+
+
+@pytest.mark.parametrize("other", [{1, 60}, frozenset({2}), {3: 0}.keys(), set()], ids=repr)
+def test_operators_of_sets_give_what_those_of_plain_sets_give(numbers: Any, other: Any) -> None:
+    for operate in SET_OPERATORS:
+        plain = set(numbers)
+        assert operate(set(other), numbers) == operate(set(other), plain)
+        assert operate(other, numbers) == operate(set(other), plain)
+        assert operate(numbers, other) == operate(plain, set(other))
+        assert numbers == plain
+
+
+@pytest.mark.parametrize("other", [[3], (3,), "ab", {1: 2}, range(3), None], ids=repr)
+def test_operators_of_sets_take_sets_only(numbers: Any, other: Any) -> None:
+    for operate in SET_OPERATORS:
+        for one, two in ((numbers, other), (other, numbers)):
+            with pytest.raises(TypeError):
+                operate(one, two)
+    assert numbers == set(range(60))
