@@ -38,8 +38,7 @@ class WriterLock:
             self._lock.acquire(timeout=0)
         except Timeout:
             raise StoreLockedError(
-                f"{path} is being written by {_named(target)}: close that writer first, or open the store with"
-                " read_only=True"
+                f"{path} is being written by {_named_with_advice(target)}, or open the store with read_only=True"
             ) from None
         except OSError as error:
             raise CheckpointError(
@@ -89,6 +88,12 @@ def is_closing(path: Path) -> bool | None:
 def _named(target: Path) -> str:
     found = _note(target)
     return "another process" if found is None else "process {} on {}".format(*found)
+
+
+def _named_with_advice(target: Path) -> str:
+    if _note(target) == (os.getpid(), socket.gethostname()):
+        return f"this process itself ({_named(target)}): close() the space or store that has it open, or use it"
+    return f"{_named(target)}: close that writer first"
 
 
 def _note(target: Path) -> tuple[int, str] | None:

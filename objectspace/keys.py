@@ -203,18 +203,26 @@ def check_sortable(key: Any) -> None:
     """Refuse a key that has no place in a total order.
 
     Raises:
-        TypeError: keys of this type have no total order, in Python or in a slot.
+        TypeError: keys of this type cannot be stored, or have no total order, in Python or in a slot.
     """
     kind = type(key)
     if kind is tuple:
         for item in key:
             check_sortable(item)
     elif kind not in _SORTABLE:
-        raise TypeError(f"a {kind.__name__} has no place in a sorted object: Python gives such keys no total order")
+        raise TypeError(f"{key!r:.80} has no place in a sorted object: {_why_no_place(key)}")
     elif kind in (float, Decimal):
         refuse_nan(key)
     elif kind is str and not is_utf8(key):
         raise TypeError(f"{key!r} has no place in a sorted object: it holds a lone surrogate")
+
+
+def _why_no_place(key: Any) -> str:
+    try:
+        comparable(key)
+    except Unencodable as error:
+        return str(error)
+    return f"keys of type {type(key).__name__} have no total order in Python, or none in the store"
 
 
 def refuse_nan(bound: Any) -> None:

@@ -14,7 +14,7 @@ from objectspace.objects.arguments import TakesNone
 from objectspace.objects.base import ABSENT
 from objectspace.objects.keyed import KeyedObject
 from objectspace.objects.table import STORED
-from objectspace.objects.variants import is_cold, refuse_dead
+from objectspace.objects.variants import is_cold, named_as, refuse_dead
 from objectspace.objects.views import StreamedItems, StreamedKeys, StreamedValues
 
 if TYPE_CHECKING:
@@ -328,6 +328,7 @@ def _read_whole(other: Any) -> Any:
     return other.copy() if is_window else other
 
 
+@named_as(Dictionary)
 class _Watched(Dictionary[K, V]):
     """A dictionary that is wholly in memory and notes each change."""
 
@@ -358,6 +359,7 @@ class _Watched(Dictionary[K, V]):
                 self[key] = value
 
 
+@named_as(Dictionary)
 class _Paged(_Watched[K, V]):
     """A dictionary of which only the slots in use are in memory."""
 

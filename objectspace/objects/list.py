@@ -18,7 +18,7 @@ from objectspace.objects.base import Fingerprint, PersistedObject, item_text
 from objectspace.objects.labels import Label
 from objectspace.objects.placing import placed
 from objectspace.objects.sequence import Sequenced
-from objectspace.objects.variants import become, is_cold, is_partial
+from objectspace.objects.variants import become, is_cold, is_partial, named_as
 
 if TYPE_CHECKING:
     from _typeshed import SupportsRichComparison
@@ -485,6 +485,7 @@ def _clamp(place: int, length: int) -> int:
     return max(0, place + length) if place < 0 else min(place, length)
 
 
+@named_as(List)
 class _Watched(List[T]):
     """A list that notes each change."""
 
@@ -595,6 +596,7 @@ def _common(left: list[Any], right: list[Any]) -> int:
     return min(len(left), len(right))
 
 
+@named_as(List)
 class _Unread(List[T]):
     """A list of which nothing was read, or no more than is needed to append to it; what else is asked for reads it."""
 

@@ -11,6 +11,7 @@ from checkpoint.run import ItemRow
 from objectspace.objects import limits
 from objectspace.objects.base import PersistedObject, item_text
 from objectspace.objects.placing import refuse_empty
+from objectspace.objects.variants import named_as
 
 T = TypeVar("T")
 
@@ -283,6 +284,7 @@ class Queue(PersistedObject, Generic[T]):
         assert not self._unread or self._unread.stop <= self._stored.stop, "unread slots are stored"
 
 
+@named_as(Queue)
 class _Watched(Queue[T]):
     """A queue whose next change must be noted."""
 

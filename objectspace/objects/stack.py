@@ -11,6 +11,7 @@ from objectspace.codec import ATOMS
 from objectspace.objects import limits
 from objectspace.objects.base import ABSENT, Fingerprint, PersistedObject, item_text, unchanged
 from objectspace.objects.placing import refuse_empty
+from objectspace.objects.variants import named_as
 
 T = TypeVar("T")
 
@@ -296,6 +297,7 @@ class Stack(PersistedObject, Generic[T]):
             assert len(self._below) == self._stored - self._low, (self._below, self._low, self._stored)
 
 
+@named_as(Stack)
 class _Watched(Stack[T]):
     """A stack whose next change must be noted."""
 

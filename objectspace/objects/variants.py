@@ -9,7 +9,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
+
+C = TypeVar("C")
 
 _KEPT = frozenset(
     """
@@ -31,6 +33,7 @@ def variant(model: type, label: str, instead: Callable[[Any], None]) -> type:
     """
     kept = _KEPT | getattr(model, "_unguarded", frozenset())
     members: dict[str, Any] = {"__slots__": (), "__doc__": model.__doc__, "__module__": model.__module__}
+    members["__qualname__"] = model.__qualname__
     for name in dir(model):
         if name in kept or (name.startswith("_") and not name.startswith("__")):
             continue
@@ -46,6 +49,16 @@ def variant(model: type, label: str, instead: Callable[[Any], None]) -> type:
     guarded._model = model  # type: ignore[attr-defined]
     guarded._instead = staticmethod(instead)  # type: ignore[attr-defined]
     return guarded
+
+
+def named_as(public: type) -> Callable[[type[C]], type[C]]:
+    """Return what gives a class of handles the name of their public class: errors of Python name the class."""
+
+    def _rename(cls: type[C]) -> type[C]:
+        cls.__name__, cls.__qualname__ = public.__name__, public.__qualname__
+        return cls
+
+    return _rename
 
 
 def become(handle: Any, model: type, label: str, instead: Callable[[Any], None]) -> None:

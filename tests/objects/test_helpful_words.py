@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
 from objectspace import (
@@ -16,9 +18,11 @@ from objectspace import (
     VolatileObjectSpace,
     WrongKindError,
 )
+from objectspace.objects import limits
 from objectspace.operators import Pipeline, avg
 from objectspace.part import SpacePart
 from objectspace.relational import Column, SchemaError, StateTable, TableSchema
+from tests.objects.kinds import create, every_kind
 
 
 def put_a_list_into_a_dictionary() -> None:
@@ -41,8 +45,12 @@ def groups() -> Any:
     return space
 
 
+def sorted_set() -> Any:
+    return VolatileObjectSpace().create_sorted_set("s")
+
+
 def view_of_nothing() -> Any:
-    return VolatileObjectSpace().create_sorted_set("s").view_between(7, 9)
+    return sorted_set().view_between(7, 9)
 
 
 def put_what_cannot_be_stored_between(*, is_recovered: bool) -> None:
@@ -81,6 +89,13 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     ),
     (lambda: view_of_nothing().pop(), KeyError, "is empty here: there is nothing to pop"),
     (lambda: view_of_nothing().view_between(8, math.nan), TypeError, "nan has no place"),
+    (lambda: sorted_set().add(Fraction(1, 3)), TypeError, r"Fraction\(1, 3\) has no place .*: .* has no stored form"),
+    (
+        lambda: sorted_set().add(np.True_),
+        TypeError,
+        r"np\.True_ has no place .*: .* is a numpy type: store value\.item",
+    ),
+    (lambda: sorted_set().add(1j), TypeError, "1j has no place .*: keys of type complex have no total order"),
     (average_of_text, SchemaError, "'name' is string: expected decimal, float32, float64, int16"),
 ]
 
@@ -89,6 +104,16 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
 def test_a_mistake_is_answered_with_what_to_do(mistake: Callable[[], Any], kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         mistake()
+
+
+@every_kind
+def test_an_object_has_the_name_of_its_public_class_in_every_state(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "WHOLE_SLOTS", 0)
+    space = PersistedObjectSpace.open(":memory:")
+    handle, public = create(space, kind, "o"), kind.title().replace("_", "")
+    for reach_state in (lambda: None, space.checkpoint, space.rollback, lambda: repr(handle), space.close):
+        reach_state()
+        assert (type(handle).__name__, type(handle).__qualname__) == (public, public)
 
 
 def test_a_library_that_is_not_installed_is_named_with_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
