@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import operator
+import sys
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, SupportsIndex, TypeVar, overload
 
 from checkpoint.run import ItemRow
@@ -102,6 +105,20 @@ class Array(KeyedObject, Sequence[T]):
         if self._table.complete:
             return map(self._read, range(len(self)))
         return self._stream()
+
+    def index(self, value: Any, start: SupportsIndex = 0, stop: SupportsIndex = sys.maxsize) -> int:
+        """Return the place of the first element between two places that is equal to a value.
+
+        Raises:
+            ValueError: there is none.
+
+        Time: O(stop).
+        """
+        first, last, _ = slice(operator.index(start), operator.index(stop)).indices(len(self))
+        for place, element in enumerate(islice(self, first, max(first, last)), first):
+            if element is value or element == value:
+                return place
+        raise ValueError(f"{self._describe()}: {value!r} is not among the elements from {first} to {last}")
 
     def fill(self, value: T) -> None:
         """Assign one value to every element.

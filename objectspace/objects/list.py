@@ -489,7 +489,7 @@ def _clamp(place: int, length: int) -> int:
 class _Watched(List[T]):
     """A list that notes each change."""
 
-    def append(self, value: T) -> None:
+    def append(self, value: T, /) -> None:
         """Put a value at the end. Time: O(1). Dirties: one item and the length."""
         self._lend_append()
         list.append(self, value)
@@ -602,7 +602,7 @@ class _Unread(List[T]):
 
     _unguarded = frozenset(("append", "extend", "__iadd__", "__len__"))
 
-    def append(self, value: T) -> None:
+    def append(self, value: T, /) -> None:
         """Put a value at the end. Time: O(1). Dirties: one item and the length."""
         self._read_end()
         self._lend_append()

@@ -1,11 +1,14 @@
-"""Places in an object that has ends: which one an index means, and that an empty one has none."""
+"""Places in an object that has ends: which one an index means, that an empty one has none, and walks over them."""
 
 from __future__ import annotations
 
 import operator
-from typing import Protocol, SupportsIndex
+from collections.abc import Iterable, Iterator
+from typing import NoReturn, Protocol, SupportsIndex, TypeVar
 
 from objectspace.errors import EmptyError
+
+T = TypeVar("T")
 
 
 class Ended(Protocol):
@@ -37,3 +40,25 @@ def refuse_empty(target: Ended, method: str) -> None:
     """
     if not len(target):
         raise EmptyError(f"{target._describe()} is empty: there is nothing to {method}")
+
+
+def walk(target: Ended, *parts: Iterable[T]) -> Iterator[T]:
+    """Yield the elements of an object, part by part, as long as there are as many.
+
+    Raises:
+        RuntimeError: elements came or went since the walk began.
+    """
+    count = len(target)
+    for part in parts:
+        yield from part
+        if len(target) != count:
+            refuse_change(target)
+
+
+def refuse_change(target: Ended) -> NoReturn:
+    """Refuse to go on with an iteration.
+
+    Raises:
+        RuntimeError: always.
+    """
+    raise RuntimeError(f"{target._describe()} changed during iteration: iterate over a list of it")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Any, Generic, TypeVar
 
 from checkpoint.run import ItemRow
 from objectspace.objects import limits
 from objectspace.objects.base import PersistedObject, item_text
-from objectspace.objects.placing import refuse_empty
+from objectspace.objects.placing import refuse_change, refuse_empty, walk
 from objectspace.objects.variants import named_as
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class Queue(PersistedObject, Generic[T]):
         else:
             self._go_cold()
 
-    def enqueue(self, value: T) -> None:
+    def enqueue(self, value: T, /) -> None:
         """Put an element at the tail.
 
         Time: O(1). Dirties: one item and the tail.
@@ -123,8 +123,13 @@ class Queue(PersistedObject, Generic[T]):
         yield from self._front
         yield from self._items(self._unread)
         if len(self._back) < behind:
-            raise RuntimeError(f"{self._describe()} changed during iteration: iterate over a list of it")
+            refuse_change(self)
         yield from self._back
+
+    def __reversed__(self) -> Iterator[T]:
+        """Yield the elements from the tail."""
+        self._wake()
+        yield from walk(self, reversed(self._back), self._items(self._unread, reverse=True), reversed(self._front))
 
     def __contains__(self, value: object) -> bool:
         return any(element is value or element == value for element in self)
@@ -174,17 +179,16 @@ class Queue(PersistedObject, Generic[T]):
             self._unread = range(end, end)
             self._is_torn = False
 
-    def _items(self, slots: range) -> Iterator[T]:
+    def _items(self, slots: range, *, reverse: bool = False) -> Iterator[T]:
         if not slots:
             return
-        expected = slots.start
-        for item in self._home.reader().items(self._id, slots.start, slots.stop - 1):
-            if item.slot != expected:
-                break
-            expected += 1
-            yield self._decode(item_text(item), item.slot)
-        if expected != slots.stop:
-            self._damaged(expected, None, "it is missing")
+        items = self._home.reader().items(self._id, slots.start, slots.stop - 1, reverse=reverse)
+        for slot, item in zip_longest(reversed(slots) if reverse else slots, items):
+            if item is None or item.slot != slot:
+                if slot not in self._range():
+                    refuse_change(self)
+                self._damaged(slot, None, "it is missing")
+            yield self._decode(item_text(item), slot)
 
     def _range(self) -> range:
         """Return the slots of the queue: from its head to its tail."""
@@ -288,7 +292,7 @@ class Queue(PersistedObject, Generic[T]):
 class _Watched(Queue[T]):
     """A queue whose next change must be noted."""
 
-    def enqueue(self, value: T) -> None:
+    def enqueue(self, value: T, /) -> None:
         """Put an element at the tail. Time: O(1). Dirties: one item and the tail."""
         self._open()
         self._back.append(value)

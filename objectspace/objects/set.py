@@ -250,7 +250,7 @@ class Set(MemberCodec, SetMethods[T]):
         if self._fresh:
             self._open()
 
-    def add(self, value: T) -> None:
+    def add(self, value: T, /) -> None:
         """Add an element.
 
         Time: O(1). Dirties: one item and the length, if it is new.
@@ -269,7 +269,12 @@ class Set(MemberCodec, SetMethods[T]):
         Time: O(1). Dirties: one item and the length.
         """
         self._close()
-        self._table.delete(value)
+        try:
+            self._table.delete(value)
+        except TypeError:
+            if not isinstance(value, set):
+                raise
+            self._table.delete(frozenset(value))  # The one that may be there, as with a plain set.
 
     def update(self, *others: Iterable[T]) -> None:
         """Add the elements of all others.
@@ -310,7 +315,12 @@ class Set(MemberCodec, SetMethods[T]):
 
     def __contains__(self, value: object) -> bool:
         table = self._table
-        return value in table.live or (not table.complete and table.read(value) is not ABSENT)
+        try:
+            return value in table.live or (not table.complete and table.read(value) is not ABSENT)
+        except TypeError:
+            if not isinstance(value, set):
+                raise
+            return frozenset(value) in self
 
     def __iter__(self) -> Iterator[T]:
         """Yield the elements in the order of insertion."""

@@ -191,7 +191,10 @@ class SortedObject(KeyedObject):
         value = self._table.delete(key)
         if value is not ABSENT:
             self._changes += 1
-            order.remove(key)
+            try:
+                order.remove(key)
+            except TypeError:  # A complex number may be equal to a key, but is not found by its place.
+                return value
         self._sorted = order
         return value
 

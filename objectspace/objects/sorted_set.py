@@ -61,7 +61,8 @@ class SortedSet(MemberCodec, SortedObject, SetMethods[T]):
 
         Time: O(log n). Dirties: one item and the length.
         """
-        self._take(value)
+        if not isinstance(value, set):
+            self._take(value)
 
     def pop(self, index: int = -1) -> T:
         """Remove the element at an index in order, the greatest by default, and return it.
@@ -136,7 +137,12 @@ class SortedSet(MemberCodec, SortedObject, SetMethods[T]):
         return SortedSetView(self, lower, upper)
 
     def __contains__(self, value: object) -> bool:
-        return self._table.read(value) is not ABSENT
+        try:
+            return self._table.read(value) is not ABSENT
+        except TypeError:
+            if isinstance(value, set):  # The frozenset that a set looks for has no order, so it is not here.
+                return False
+            raise
 
     def __iter__(self) -> Iterator[T]:
         """Yield the elements in order."""

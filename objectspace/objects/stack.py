@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain, islice, repeat
+from itertools import chain, islice, repeat, zip_longest
 from typing import Any, Generic, TypeVar
 
 from checkpoint.run import ItemRow
 from objectspace.codec import ATOMS
 from objectspace.objects import limits
 from objectspace.objects.base import ABSENT, Fingerprint, PersistedObject, item_text, unchanged
-from objectspace.objects.placing import refuse_empty
+from objectspace.objects.placing import refuse_change, refuse_empty, walk
 from objectspace.objects.variants import named_as
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ class Stack(PersistedObject, Generic[T]):
         self._flight: tuple[int, int, list[Any], dict[int, int]] | None = None
         self._batch = 8
 
-    def push(self, value: T) -> None:
+    def push(self, value: T, /) -> None:
         """Put an element on top.
 
         Time: O(1). Dirties: one item and the count.
@@ -127,9 +127,14 @@ class Stack(PersistedObject, Generic[T]):
             yield value
             left -= 1
         if left:
-            raise RuntimeError(f"{self._describe()} changed during iteration: iterate over a list of it")
+            refuse_change(self)
         yield from reversed(kept)
         yield from (value for _, value, _ in self._read_down(below))
+
+    def __reversed__(self) -> Iterator[T]:
+        """Yield the elements from the bottom."""
+        self._wake()
+        yield from walk(self, self._read_up(self._low - len(self._kept)), self._kept, self._top)
 
     def __contains__(self, value: object) -> bool:
         return any(element is value or element == value for element in self)
@@ -197,6 +202,16 @@ class Stack(PersistedObject, Generic[T]):
             yield height, self._decode(text, height), text
         if height:
             self._damaged(height - 1, None, "it is missing")
+
+    def _read_up(self, height: int) -> Iterator[T]:
+        """Yield the stored elements below a height, the lowest first."""
+        items = self._home.reader().items(self._id, 0, height - 1) if height else ()
+        for place, item in zip_longest(range(height), items):
+            if item is None or item.slot != place:
+                if place >= len(self):
+                    refuse_change(self)
+                self._damaged(place, None, "it is missing")
+            yield self._decode(item_text(item), place)
 
     def _rows(self) -> list[ItemRow]:
         rows: list[ItemRow] = []
@@ -301,7 +316,7 @@ class Stack(PersistedObject, Generic[T]):
 class _Watched(Stack[T]):
     """A stack whose next change must be noted."""
 
-    def push(self, value: T) -> None:
+    def push(self, value: T, /) -> None:
         """Put an element on top. Time: O(1). Dirties: one item and the count."""
         self._open()
         self._top.append(value)

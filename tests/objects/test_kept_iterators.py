@@ -17,8 +17,8 @@ Make = Callable[[Any], Iterator[Any]]
 
 ITERATORS: dict[str, list[Make]] = {
     "array": [iter],
-    "queue": [iter],
-    "stack": [iter],
+    "queue": [iter, reversed],
+    "stack": [iter, reversed],
     "linked_list": [iter, reversed],
     "set": [iter, reversed],
     "sorted_set": [iter, reversed, lambda s: s.irange(), lambda s: iter(s.view_between(-1, SIZE))],

@@ -384,3 +384,101 @@ def test_operators_of_sets_take_sets_only(numbers: Any, other: Any) -> None:
             with pytest.raises(TypeError):
                 operate(one, two)
     assert numbers == set(range(60))
+
+
+def test_none_is_not_in_a_sorted_dictionary_and_cannot_be(stored: PersistedObjectSpace) -> None:
+    ordered = stored.get_sorted_dictionary("sorted")
+    assert None not in ordered
+    assert [ordered.get(None), ordered.pop(None, 5)] == [None, 5]
+    for use in (ordered.__getitem__, ordered.__delitem__, ordered.pop):
+        with pytest.raises(KeyError):
+            use(None)
+    for change in (lambda: ordered.__setitem__(None, 1), lambda: ordered.update({None: 1})):
+        with pytest.raises(TypeError, match="None has no place"):
+            change()
+    assert stored.checkpoint().slots == 0
+
+
+@pytest.mark.parametrize("number", [complex(3), np.complex128(3)], ids=repr)
+def test_a_key_in_order_is_removed_by_a_complex_number_that_is_equal_to_it(
+    stored: PersistedObjectSpace, number: Any
+) -> None:
+    ordered, numbers = stored.get_sorted_dictionary("sorted"), stored.create_sorted_set("numbers")
+    numbers.update(range(60))
+    assert ordered.pop(number) == 3
+    numbers -= {number}
+    numbers.discard(number)
+    stored._check()
+    assert list(ordered) == list(numbers) == [key for key in range(60) if key != 3]
+    stored.checkpoint()
+    stored.rollback()
+    assert list(stored.get("sorted")) == list(stored.get("numbers")) == [key for key in range(60) if key != 3]
+
+
+def test_a_set_looks_for_the_frozenset_where_it_is_asked_for_a_set(stored: PersistedObjectSpace) -> None:
+    sets = stored.get_set("set")
+    assert {7} in sets
+    assert {8} not in sets
+    assert {7} not in stored.create_sorted_set("numbers")
+    for find in (stored.get("numbers").discard, sets.discard, sets.discard):
+        find({7})
+    assert frozenset({7}) not in sets
+    with pytest.raises(KeyError):
+        sets.remove({7})
+    for unhashable in (sets.discard, sets.__contains__, stored.get("numbers").__contains__):
+        with pytest.raises(TypeError, match="unhashable"):
+            unhashable([7])
+
+
+PLACES = [(), (4,), (4, 5), (-1,), (0, -1), (5, 4), (4, 10**30), (Level.LOW, np.int64(6))]
+
+
+@pytest.mark.parametrize("value", [3, 5.0, "nosuch"])
+def test_an_array_finds_what_a_list_finds(stored: PersistedObjectSpace, value: Any) -> None:
+    stored.create_array("array", 8)[:] = [3, 1, 4, 1, 3, 5, 9, 3]
+    stored.checkpoint()
+    stored.rollback()
+    array = stored.get_array("array")
+
+    def found_in(one: Any, places: Any) -> Any:
+        try:
+            return one.index(value, *places)
+        except ValueError:
+            return "nowhere"
+
+    assert [found_in(array, places) for places in PLACES] == [found_in(list(array), places) for places in PLACES]
+    for places in ((1.0,), (0, 2.0), (0, None)):
+        with pytest.raises(TypeError):
+            array.index(3, *places)
+
+
+@pytest.mark.parametrize("kind", ["queue", "stack"])
+def test_both_ends_are_where_a_walk_may_begin(stored: PersistedObjectSpace, kind: str) -> None:
+    target = stored.get(kind)
+    take, put = (target.dequeue, target.enqueue) if kind == "queue" else (target.pop, target.push)
+    for change in (lambda: None, take, lambda: put("new"), stored.checkpoint, lambda: put("newer"), target.clear):
+        change()
+        assert list(reversed(target)) == list(target)[::-1]
+
+
+@pytest.mark.parametrize("kind", ["queue", "stack"])
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_a_walk_from_the_other_end_notes_a_change(stored: PersistedObjectSpace, kind: str, is_saved: bool) -> None:
+    target = stored.get(kind)
+    walk = reversed(target)
+    next(walk)
+    for _ in range(40):
+        (target.dequeue if kind == "queue" else target.pop)()
+    if is_saved:
+        stored.checkpoint()
+    with pytest.raises(RuntimeError, match="changed during iteration"):
+        list(walk)
+
+
+@pytest.mark.parametrize(("kind", "add"), [("list", "append"), ("queue", "enqueue"), ("stack", "push"), ("set", "add")])
+def test_what_is_added_has_no_name_in_any_state(space: PersistedObjectSpace, kind: str, add: str) -> None:
+    target = getattr(space, f"get_or_create_{kind}")(kind)
+    for reach_state in (lambda: None, lambda: getattr(target, add)("new"), space.checkpoint, space.rollback):
+        reach_state()
+        with pytest.raises(TypeError, match="keyword"):
+            getattr(target, add)(value=1)
