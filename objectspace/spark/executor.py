@@ -22,6 +22,7 @@ from objectspace.space import CACHE_SLOTS
 from objectspace.spark.ahead import fold_ahead
 from objectspace.spark.process import collecting_seldom
 from objectspace.spark.routes import note_keyed, require_operator
+from objectspace.spark.storage import require_shared
 
 Process = Callable[[Iterator[pa.RecordBatch], PersistedObjectSpace], None]
 """What an operator does with the rows of its shard in one epoch: read them, and change objects of the space.
@@ -46,10 +47,12 @@ def open_shard(
         cache_slots: how many clean slots to keep in memory.
 
     Raises:
-        CheckpointError: the location or the cache folder cannot be used.
+        CheckpointError: the location or the cache folder cannot be used, or a task would open the memory of the driver.
         CorruptStoreError: a run file is missing or damaged.
     Time: O(what the cache of this machine lacks). Dirties: the cache; edits are kept only by ``save_shard``.
     """
+    if TaskContext.get() is not None:
+        require_shared(plan.location)
     with open_cache(plan, current_shard(plan) if shard is None else shard) as store:
         space = PersistedObjectSpace(store, cache_slots=cache_slots)
         try:
@@ -217,10 +220,12 @@ def current_shard(plan: OperatorPlan) -> int:
 
     Raises:
         ObjectSpaceError: this is no Spark task, or its partitions are not the shards of the plan.
+        CheckpointError: the location is the memory of the driver.
     """
     context = TaskContext.get()
     if context is None:
         raise ObjectSpaceError(f"operator {plan.operator}: no Spark task runs here: say which shard to open")
+    require_shared(plan.location)
     if context.partitionId() >= plan.shards:
         raise ObjectSpaceError(
             f"operator {plan.operator}: expected partitions 0 to {plan.shards - 1}, found {context.partitionId()}:"

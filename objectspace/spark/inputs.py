@@ -11,8 +11,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
-from checkpoint import CheckpointError
-from checkpoint.chain import Location
 from objectspace.operators import Node
 from objectspace.relational import SchemaError, TableSchema
 from objectspace.spark.tasks import TAG, SourceInput
@@ -150,16 +148,3 @@ def keyed_schema(frame: DataFrame, op_column: str | None, key: Sequence[object])
     found = schema_of(frame, op_column)
     require_plain_names(found.names)
     return TableSchema.from_spark(found, [key] if isinstance(key, str) else list(key))  # type: ignore[arg-type]
-
-
-def require_shared(location: Location) -> None:
-    """Make sure that tasks reach a location.
-
-    Raises:
-        CheckpointError: it is the memory of this process.
-    """
-    if location.url.startswith("memory:"):
-        raise CheckpointError(
-            f"location {location.url}: tasks run in other processes, which do not see the memory of this one: use a"
-            " folder, or a URL that all of them reach"
-        )

@@ -28,7 +28,6 @@ from objectspace.spark.inputs import (
     keyed_schema,
     require_distinct,
     require_plain_name,
-    require_shared,
     require_streams,
     wide,
 )
@@ -39,6 +38,7 @@ from objectspace.spark.progress import EpochProgress
 from objectspace.spark.query import PipelineQuery, Status, Watch
 from objectspace.spark.routes import PIPELINE, require_kind
 from objectspace.spark.sinks import FrameFunction
+from objectspace.spark.storage import require_shared
 from objectspace.spark.upkeep import TASKS_WAIT, Retention, Upkeep
 
 LOG = logging.getLogger("objectspace.spark")
@@ -178,9 +178,11 @@ class Pipeline(Builder):
         Raises:
             FencedError: another driver has published this epoch; this one must stop.
             TaskFailedError: a task failed for good; nothing was published.
-            CheckpointError: micro-batches are missing or come with other rows, or a shard gave no message or several.
+            CheckpointError: micro-batches are missing or come with other rows, a shard gave no message or several, or
+                the location is the memory of this process.
         Dirties: the location: a run file for each shard that changed, and one manifest.
         """
+        require_shared(self.chain.location)
         offsets = offsets_of(rows.sparkSession, self._progress, batch) if self._progress else ""
         position = SourcePosition(_query_id(rows), batch, offsets)
         manifest = self._begun().run(rows, position)

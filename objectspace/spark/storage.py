@@ -9,6 +9,8 @@ from typing import Any
 
 import orjson
 
+from checkpoint import CheckpointError
+from checkpoint.chain import Location, location_at
 from objectspace.errors import ObjectSpaceError
 
 PREFIX = "fsspec."
@@ -52,6 +54,30 @@ def storage_options(options: Mapping[str, str]) -> dict[str, Any]:
     {'key': 'me', 'anon': False, 'client_kwargs': {'a': 1}}
     """
     return {name.removeprefix(PREFIX): _value(text) for name, text in options.items() if name.startswith(PREFIX)}
+
+
+def require_shared(location: Location) -> None:
+    """Make sure that tasks reach a location.
+
+    Raises:
+        CheckpointError: it is the memory of this process.
+    """
+    if location.url.startswith("memory:"):
+        raise CheckpointError(
+            f"location {location.url}: tasks run in other processes, which do not see the memory of this one: use a"
+            " folder, or a URL that all of them reach"
+        )
+
+
+def shared_location(path: str, storage: Mapping[str, Any]) -> Location:
+    """Return the location of a read or write, which its tasks reach.
+
+    Raises:
+        CheckpointError: it cannot be opened, or is the memory of one process.
+    """
+    location = location_at(path, storage)
+    require_shared(location)
+    return location
 
 
 def _value(text: str) -> Any:

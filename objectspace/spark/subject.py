@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructType
 
 from checkpoint import CheckpointStore
-from checkpoint.chain import Chain, cache_root, fold, location_at, open_cache
+from checkpoint.chain import Chain, cache_root, fold, open_cache
 from objectspace import PersistedObjectSpace, SparseArray, Tensor, codec
 from objectspace.errors import ObjectSpaceError
 from objectspace.kvt import split_table_key, stored_entries
@@ -24,7 +24,7 @@ from objectspace.relational import StorageTable, TableSchema, tables
 from objectspace.relational.arrow import array_of
 from objectspace.spark.pushdown import Bounds
 from objectspace.spark.spans import Span, require_kept, spans_of
-from objectspace.spark.storage import absolute, require_known, storage_options
+from objectspace.spark.storage import absolute, require_known, shared_location, storage_options
 
 BATCH_ROWS = 8192
 
@@ -326,7 +326,7 @@ class Subject:
                 yield ("+" if change.old is None else "U+", epoch, *change.new)
 
     def _chain(self) -> Chain:
-        return Chain.open(location_at(self.path, self.storage))
+        return Chain.open(shared_location(self.path, self.storage))
 
     def _operator(self, chain: Chain) -> str:
         if chain.newest is None:

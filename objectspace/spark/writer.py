@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from checkpoint import FencedError
-from checkpoint.chain import Chain, OperatorPlan, ShardSaved, SourcePosition, collect_beside, location_at
+from checkpoint.chain import Chain, OperatorPlan, ShardSaved, SourcePosition, collect_beside
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators import Materialize
 from objectspace.operators.division.keyed import KeyedBy
@@ -25,7 +25,7 @@ from objectspace.spark.executor import current_shard, open_shard, save_shard
 from objectspace.spark.handover import router, settled, together
 from objectspace.spark.routes import note_keyed, require_kind
 from objectspace.spark.stages import Exit
-from objectspace.spark.storage import absolute, require_known, storage_options
+from objectspace.spark.storage import absolute, require_known, shared_location, storage_options
 from objectspace.spark.upkeep import Retention
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -96,8 +96,12 @@ class Target:
         )
 
     def chain(self) -> Chain:
-        """Open the space, or found it where the number of shards is given."""
-        location = location_at(self.path, self.storage)
+        """Open the space, or found it where the number of shards is given.
+
+        Raises:
+            CheckpointError: the location cannot be used, or is the memory of one process.
+        """
+        location = shared_location(self.path, self.storage)
         return Chain.open(location) if self.shards is None else Chain.open_or_create(location, self.shards)
 
     def schema(self, rows: StructType) -> TableSchema:

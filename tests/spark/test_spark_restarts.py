@@ -215,6 +215,8 @@ def test_the_memory_of_the_driver_is_no_location(spark: SparkSession) -> None:
     pipeline.add(Operator("waits", ("id",), Waits()))
     with pytest.raises(CheckpointError, match="do not see the memory of this one: use a folder"):
         pipeline.start(endless(spark), "progress")
+    with pytest.raises(CheckpointError, match="do not see the memory of this one: use a folder"):
+        pipeline.run_epoch(spark.range(1), 0)
 
 
 def test_a_space_and_its_query_go_back_together(spark: SparkSession, tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from pyspark import TaskContext
 from pyspark.sql.types import LongType, StringType, StructType
 
 from checkpoint import CheckpointError
+from checkpoint.chain import Chain, location_at
+from objectspace.spark import open_shard, shard_task
 from objectspace.spark.source import ObjectSpaceSource
 from objectspace.spark.subject import Subject
 from objectspace.spark.writer import Target
@@ -69,3 +71,24 @@ def test_a_file_system_that_cannot_decide_is_refused_when_it_is_opened(tmp_path:
     options = {"path": f"dir://{tmp_path}/space", "table": "t", "key": "k", "shards": "1"}
     with pytest.raises(CheckpointError, match=r"\(dir\) cannot create a file only where it is absent.*use a folder"):
         Target.of({**options, "fsspec.target_protocol": "file", "fsspec.path": str(tmp_path)}).chain()
+
+
+def test_the_memory_of_one_process_is_refused_wherever_tasks_would_open_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"memory://{uuid4().hex}"
+    refused = pytest.raises(
+        CheckpointError, match=f"location {url}: .* do not see the memory of this one: use a folder"
+    )
+    with refused:
+        ObjectSpaceSource({"path": url, "table": "t", "key": "k", "shards": "1"}).streamWriter(SCHEMA, overwrite=False)
+    for options in ({}, {"changes": "true"}):
+        with refused:
+            ObjectSpaceSource({"path": url, "table": "t", **options}).schema()
+    plan = Chain.open_or_create(location_at(url), 1).operator_plan("own")
+    with open_shard(plan, 0) as space:
+        assert not list(space)
+    monkeypatch.setattr(TaskContext, "get", lambda: SimpleNamespace(partitionId=lambda: 0))
+    for shard in (None, 0):
+        with refused, open_shard(plan, shard):
+            pass
+    with refused:
+        next(shard_task(plan, lambda batches, space: None)(iter([])))
