@@ -88,7 +88,9 @@ class RunningAggregate:
 
     Args:
         dictionary: the name of the dictionary in the space.
-        key: the names of the key columns, text or whole numbers; rows of one shard must hold all rows of a key.
+        key: the names of the key columns, whose values are equal in Arrow exactly where they are in Python: text,
+            bytes, whole numbers, booleans, decimals, dates, times, timestamps and durations of microseconds or coarser.
+            One shard must get all rows of a key.
         measures: the figures.
     """
 
@@ -126,7 +128,8 @@ class RunningAggregate:
             space: the space of the shard.
 
         Raises:
-            ObjectSpaceError: a column to be summed does not hold whole numbers.
+            ObjectSpaceError: a key column is of a type that is no key, or a column to be summed does not hold whole
+                numbers.
         Time: O(rows + keys of the epoch). Dirties: one slot for each key that comes.
         """
         grouped = self._grouped(batches)
@@ -177,8 +180,9 @@ class RunningAggregate:
                 f"aggregate {self.dictionary}: the rows have no column {missing[0]!r}: they have"
                 f" {', '.join(rows.column_names)}"
             )
-        rows = _in_utc(rows.select(self.columns))
+        self._require_keys(rows.schema)
         self._require_whole_sums(rows.schema)
+        rows = _in_utc(rows.select(self.columns))
         used = [_FUNCTIONS[measure.function] for measure in self.measures]
         figures = [rows[measure.column] if measure.column else None for measure in self.measures]
         return _aggregated([rows[name] for name in self.key], figures, [(one.arrow, one.options) for one in used])
@@ -192,6 +196,15 @@ class RunningAggregate:
         again = [(_FUNCTIONS[measure.function].again, None) for measure in self.measures]
         return _aggregated(columns[:width], columns[width:], again)
 
+    def _require_keys(self, schema: pa.Schema) -> None:
+        for name in self.key:
+            if not _is_key(schema.field(name).type):
+                raise ObjectSpaceError(
+                    f"aggregate {self.dictionary}: expected text, bytes, whole numbers, booleans, decimals, dates, times"
+                    f" or timestamps of microseconds in key column {name}, found {schema.field(name).type}: cast it to"
+                    " one of these, or rows of one key would be lost"
+                )
+
     def _require_whole_sums(self, schema: pa.Schema) -> None:
         for measure in self.measures:
             if measure.function == "sum" and not pa.types.is_integer(schema.field(measure.column).type):
@@ -199,6 +212,14 @@ class RunningAggregate:
                     f"measure {measure.name}: expected whole numbers in column {measure.column}, found"
                     f" {schema.field(measure.column).type}: cast it, or sums would depend on the order of the rows"
                 )
+
+
+def _is_key(kind: pa.DataType) -> bool:
+    """Tell whether Arrow finds values of a type equal exactly where Python does: floats have two zeros, for example."""
+    if any(of(kind) for of in _KEYS):
+        return True
+    # Python's have microseconds.
+    return any(of(kind) for of in _TIMES) and kind.unit != "ns"
 
 
 def _in_utc(rows: pa.Table) -> pa.Table:
@@ -277,6 +298,24 @@ def _places(count: int) -> list[str]:
     """Return names for so many columns: those of the input may be equal to each other."""
     return [f"c{place}" for place in range(count)]
 
+
+_KEYS = (
+    pa.types.is_null,
+    pa.types.is_boolean,
+    pa.types.is_integer,
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_fixed_size_binary,
+    pa.types.is_decimal128,
+    pa.types.is_decimal256,
+    pa.types.is_date32,
+)
+"""Types of keys: what groups and sorts in Arrow and has a stored form besides, and where equal values are one."""
+
+_TIMES = (pa.types.is_time, pa.types.is_timestamp, pa.types.is_duration)
+"""Types of keys that have a unit."""
 
 _WIDE = pa.decimal128(38, 0)
 """Whole numbers in Arrow that are larger than 64 bits."""

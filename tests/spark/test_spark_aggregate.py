@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import random
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -115,6 +116,57 @@ def test_the_hour_that_comes_twice_is_two_hours() -> None:
     assert [(at.timestamp(), one["rows"]) for at, one in _state(counts, together, schema)] == [
         (at.timestamp(), 1) for at in sorted(times)
     ]
+
+
+KEYS: list[tuple[pa.DataType, list[Any]]] = [
+    (pa.null(), []),
+    (pa.bool_(), [False, True]),
+    (pa.int8(), [-1, 0]),
+    (pa.uint64(), [0, 2**64 - 1]),
+    (pa.large_string(), ["", "a"]),
+    (pa.binary(), [b"", b"a"]),
+    (pa.binary(2), [b"ab", b"ac"]),
+    (pa.decimal128(9, 2), [Decimal("-0.00"), Decimal("1.00")]),
+    (pa.decimal256(50, 2), [Decimal("-0.00"), Decimal("1.00")]),
+    (pa.date32(), [date(2026, 1, 1), date(2026, 1, 2)]),
+    (pa.time64("us"), [time(0, 0, 0, 1), time(1)]),
+    (pa.timestamp("us"), [datetime(2026, 1, 1), datetime(2026, 1, 1, 0, 0, 0, 1)]),
+    (pa.timestamp("ms", "UTC"), [datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)]),
+    (pa.duration("us"), [timedelta(0), timedelta(microseconds=1)]),
+]
+
+
+@pytest.mark.parametrize(("kind", "values"), KEYS, ids=lambda one: str(one) if isinstance(one, pa.DataType) else "")
+def test_no_row_of_a_key_is_lost(kind: pa.DataType, values: list[Any]) -> None:
+    schema = pa.schema([("key", kind), ("part", pa.int64())])
+    rows = [{"key": key, "part": 0} for key in [*values, None] * 2]
+    counts = (Measure("rows", "rows"),)
+    for aggregate in (RunningAggregate("one", ("key",), counts), RunningAggregate("two", ("part", "key"), counts)):
+        found = _state(aggregate, [[rows], [rows[:1], rows[1:]]], schema)
+        assert [figures["rows"] for _, figures in found] == [4] * (len(values) + 1)
+        assert [key if aggregate.key == ("key",) else key[1] for key, _ in found] == [*values, None]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.float32(),
+        pa.float64(),
+        pa.date64(),
+        pa.timestamp("ns"),
+        pa.time64("ns"),
+        pa.dictionary(pa.int8(), pa.string()),
+        pa.list_(pa.int64()),
+        pa.struct({"a": pa.int64()}),
+    ],
+    ids=str,
+)
+def test_a_key_that_python_and_arrow_may_take_for_different_ones_is_refused(kind: pa.DataType) -> None:
+    aggregate = RunningAggregate("counts", ("k", "d"), (Measure("rows", "rows"),))
+    schema = pa.schema([("k", pa.string()), ("d", kind)])
+    with pytest.raises(ObjectSpaceError, match=r"aggregate counts: .* in key column d, found .*: cast it") as refused:
+        _state(aggregate, [[[{"k": "a", "d": None}]]], schema)
+    assert f"found {kind}:" in str(refused.value)
 
 
 def test_the_columns_that_are_used() -> None:
