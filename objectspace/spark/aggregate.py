@@ -200,8 +200,8 @@ class RunningAggregate:
         for name in self.key:
             if not _is_key(schema.field(name).type):
                 raise ObjectSpaceError(
-                    f"aggregate {self.dictionary}: expected text, bytes, whole numbers, booleans, decimals, dates, times"
-                    f" or timestamps of microseconds in key column {name}, found {schema.field(name).type}: cast it to"
+                    f"aggregate {self.dictionary}: expected text, bytes, whole numbers, booleans, decimals, dates or"
+                    f" times of microseconds in key column {name}, found {schema.field(name).type}: cast it to"
                     " one of these, or rows of one key would be lost"
                 )
 

@@ -107,7 +107,7 @@ class ObjectSpaceSource(DataSource):
         return ChangeReader(replace(subject, columns=names), most)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """Return the writer of a micro-batch: options ``table``, ``key``, ``op`` and ``shards``.
+        """Return the writer of a micro-batch: options ``table``, ``key``, ``op``, ``version`` and ``shards``.
 
         Raises:
             ObjectSpaceError: the stream is written in complete mode, or an option is missing.

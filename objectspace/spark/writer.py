@@ -31,7 +31,7 @@ from objectspace.spark.upkeep import Retention
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Where Spark tells a task which query and micro-batch it works for."""
 
-_OPTIONS = ("path", "table", "key", "op", "shards", "retainEpochs", "checkpointLocation", "queryName")
+_OPTIONS = ("path", "table", "key", "op", "version", "shards", "retainEpochs", "checkpointLocation", "queryName")
 """The options of a write, beside those for the file system; the last two are Spark's own."""
 
 
@@ -59,6 +59,8 @@ class Target:
         table: the name of the table, and of the operator that keeps it.
         key: its key.
         op_column: the column of operations, or None where rows come in the place of those with their key.
+        versions: the columns of which a row must not have less than the row that it replaces; without them the row of a
+            later micro-batch stays, and of several in one micro-batch the greatest as text.
         shards: the number of shards; that of the space by default.
         retention: what is kept of the space.
         storage: what fsspec passes to the file system of a URL; it may be secret, and is not shown.
@@ -68,6 +70,7 @@ class Target:
     table: str
     key: tuple[str, ...]
     op_column: str | None
+    versions: tuple[str, ...]
     shards: int | None
     retention: Retention
     storage: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)
@@ -83,13 +86,13 @@ class Target:
         missing = [name for name in ("path", "table", "key") if not options.get(name)]
         if missing:
             raise ObjectSpaceError(f"writeStream to format objectspace takes the option {missing[0]}: found none")
-        key = tuple(name.strip() for name in options["key"].split(","))
         shards, epochs = number_of(options, "shards"), number_of(options, "retainEpochs") or Retention.epochs
         return cls(
             absolute(options["path"]),
             options["table"],
-            key,
+            _names(options["key"]),
             options.get("op"),
+            _names(options.get("version")),
             shards,
             Retention(epochs, every=epochs),
             storage_options(options),
@@ -105,13 +108,25 @@ class Target:
         return Chain.open(location) if self.shards is None else Chain.open_or_create(location, self.shards)
 
     def schema(self, rows: StructType) -> TableSchema:
-        """Return the schema of the table."""
+        """Return the schema of the table.
+
+        Raises:
+            ObjectSpaceError: an option names a column that is not there.
+        """
         if self.op_column is not None and self.op_column not in rows.names:
             raise ObjectSpaceError(
                 f"the option op is {self.op_column!r}: expected one of the columns {', '.join(rows.names)}"
             )
         columns = TableSchema.from_spark(StructType([one for one in rows.fields if one.name != self.op_column]))
+        if missing := [name for name in self.versions if name not in columns.names]:
+            raise ObjectSpaceError(
+                f"the option version is {missing[0]!r}: expected some of the columns {', '.join(columns.names)}"
+            )
         return TableSchema(columns.columns, list(self.key))
+
+    def operator(self, schema: TableSchema) -> Materialize:
+        """Return what keeps the table."""
+        return Materialize(schema, "update_if_newer", self.versions) if self.versions else Materialize(schema)
 
 
 class TableWriter(DataSourceStreamArrowWriter):
@@ -141,7 +156,7 @@ class TableWriter(DataSourceStreamArrowWriter):
         if batch <= self._committed.get(query, -1):
             return Written(query, 0, None)
         with open_shard(self._plan, shard) as space:
-            table = Materialize(self._schema)
+            table = self._target.operator(self._schema)
             table.open(space, self._target.table)
             chunks = [Chunk.from_arrow(one, self._schema, op_column=self._target.op_column or "\0") for one in batches]
             if chunks:
@@ -204,6 +219,11 @@ class TableWriter(DataSourceStreamArrowWriter):
                     f" {other}, found it in {shard}: write df.repartitionById({self._plan.shards},"
                     f" shard_expression(df.schema, {list(self._target.key)}, {self._plan.shards}))"
                 )
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    """Return the names in an option, which has commas between them."""
+    return tuple(name.strip() for name in text.split(",")) if text else ()
 
 
 def number_of(options: Mapping[str, str], name: str) -> int | None:

@@ -5,15 +5,22 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark import TaskContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from checkpoint.chain import Chain, location_at
+from objectspace.errors import ObjectSpaceError
+from objectspace.relational import StorageTable
 from objectspace.spark import shard_expression
+from objectspace.spark.subject import Subject
+from objectspace.spark.writer import TableWriter, Target
 
 SCHEMA = "op string, k string, v long"
 
@@ -88,3 +95,28 @@ def test_an_older_copy_of_the_checkpoint_of_a_stream_is_refused(spark: SparkSess
     with pytest.raises(StreamingQueryException, match="comes with batch 1 again, and the last one committed here is 2"):
         write(routed, tmp_path)
     assert kept(spark, tmp_path) == [(f"k{n}", n) for n in range(3)]
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_the_row_with_the_greatest_version_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turn: int) -> None:
+    monkeypatch.setenv("OBJECTSPACE_CACHE", str(tmp_path / "cache"))
+    options = {"path": str(tmp_path / "space"), "table": "t"}
+    target = Target.of({**options, "key": "k", "op": "op", "version": "at, v", "shards": "1"})
+    rows = StructType().add("op", "string").add("k", "string").add("at", "long").add("v", "long")
+    batches = [
+        ([("a", 9, 1), ("a", 10, 2), ("a", 10, 1), ("b", None, 3), ("c", 1, 1)], "+"),
+        ([("a", 9, 5), ("b", 0, 1), ("c", 1, 1), ("d", 1, 1)], "+"),
+        ([("d", 0, 0)], "-"),
+    ]
+    for number, (values, op) in enumerate(batches):
+        place = {"sql.streaming.queryId": "q", "streaming.sql.batchId": str(number)}
+        context = SimpleNamespace(partitionId=lambda: 0, getLocalProperty=place.get)
+        monkeypatch.setattr(TaskContext, "get", lambda context=context: context)
+        writer = TableWriter(target, rows)
+        columns = [[op] * len(values), *map(list, zip(*values[::turn], strict=True))]
+        batch = pa.record_batch(columns, pa.schema({"op": "string", "k": "string", "at": "int64", "v": "int64"}))
+        writer.commit([writer.write(iter([batch]))], number)
+    with Subject.of(options).open(0) as store:
+        assert list(StorageTable(store, "t/table").scan()) == [("a", 10, 2), ("b", 0, 1), ("c", 1, 1)]
+    with pytest.raises(ObjectSpaceError, match="option version is 'op': expected some of the columns k, at, v"):
+        TableWriter(Target.of({**options, "key": "k", "op": "op", "version": "op"}), rows)
