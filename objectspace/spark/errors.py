@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
+import pyspark
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+import checkpoint
+import objectspace
 from checkpoint import CheckpointError
 from objectspace.errors import ObjectSpaceError
 
@@ -42,20 +48,87 @@ def in_words(operator: str, epoch: int) -> Iterator[None]:
         raise known from (None if known is not error else error.__cause__)
 
 
-_LAST_LINE = re.compile(r"^(?P<kind>[A-Za-z_][\w.<>]*)(?:: (?P<said>.+)|:?[ \t]*)$", re.MULTILINE)
-"""The last line of a traceback: the error and what it says, or the error alone."""
+_BEGINS = "Traceback (most recent call last):"
+
+_CHAINED = re.compile(
+    r"^(?:The above exception was the direct cause of the following exception"
+    r"|During handling of the above exception, another exception occurred):$",
+    re.MULTILINE,
+)
+"""What stands between the traceback of a cause and that of what came of it."""
+
+_LAST_LINE = re.compile(r"^(?P<kind>[A-Za-z_][\w.<>]*)(?::(?: .*)?|[ \t]*)$", re.MULTILINE)
+"""The line after a traceback: the error and what it says, or the error alone; more lines of what it says may follow."""
+
+_STACK = re.compile(r"^(?:\s*\tat |Driver stacktrace:)", re.MULTILINE)
+"""Where Java goes on."""
 
 _GROUP = re.compile(r"\+ Exception Group Traceback.*\n(?:^ *[|+].*\n?)+", re.MULTILINE)
 """What is printed of a group of errors; each line begins with a bar."""
 
-_PLACE = re.compile(r'^ +File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)', re.MULTILINE)
+_BETWEEN = re.compile(r"^ *\+-[-+]*(?: (?:\d+|\.\.\.) -+)?$", re.MULTILINE)
+"""What stands between the errors of a group."""
+
+_PLACE = re.compile(
+    r'^ +File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)(?:\n {4,}(?P<shown>\S.*))?', re.MULTILINE
+)
+"""A line of a traceback, with the text of the code where it shows that."""
 
 _INSTALLED = re.compile(
-    r"[/\\](?:site-packages|dist-packages|lib[/\\]python3\.\d+|objectspace|checkpoint|pyspark)[/\\]|<frozen"
+    r"[/\\](?:site-packages|dist-packages|lib[/\\]python3\.\d+|pyspark\.zip|py4j-[^/\\]+\.zip)[/\\]|^<frozen"
+    r"|\.p(?:yx|xi|xd)$"
 )
-"""Files that are not the user's own."""
+"""Files that are not the user's own, wherever they lie: those of Cython have the paths of where they were compiled."""
+
+_HOMES = [Path(str(package.__file__)).parent for package in (checkpoint, objectspace, pyspark)]
+"""Where the library and Spark lie on this machine."""
 
 _ABORTED = re.compile(r"Job aborted due to stage failure: (?P<said>[^\n]+)")
+
+_LONGEST = 2_000
+"""How much is shown of what an error says, characters."""
+
+
+@dataclass(frozen=True)
+class _Raised:
+    """An error of Python as it was printed.
+
+    Args:
+        kind: its class, with the module.
+        said: what it says.
+        traceback: how it came about.
+    """
+
+    kind: str
+    said: str
+    traceback: str
+
+    @classmethod
+    def of(cls, text: str) -> _Raised | None:
+        """Return the first error in a text, ``None`` where there is none: another one is part of what it says."""
+        begin = max(text.find(_BEGINS), 0)
+        found = _LAST_LINE.search(text, begin)
+        if found is None:
+            return None
+        after = found.end("kind")
+        stack = _STACK.search(text, after)
+        said = text[after : stack.start() if stack else None].removeprefix(":").strip()
+        return cls(found["kind"], _shortened(said), text[begin : found.start()])
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is an error of the library that says what happened."""
+        return bool(self.said) and self.kind.startswith(("objectspace.", "checkpoint."))
+
+    @property
+    def words(self) -> str:
+        """The error without its place."""
+        return f"{self.kind.rpartition('.')[2]}{f': {self.said}' if self.said else ''}"
+
+    def place(self, *, own: bool) -> str:
+        """Return where it was raised: the last place of all, or in code of the user; nothing where there is none."""
+        places = [place for place in _PLACE.finditer(self.traceback) if not own or _is_own(place)]
+        return " (in {function}, line {line} of {file})".format(**places[-1].groupdict()) if places else ""
 
 
 def explained(error: BaseException, operator: str, epoch: int) -> BaseException:
@@ -83,31 +156,55 @@ def _said(text: str) -> str | None:
     """Return what a message of Spark says of its tasks: how their Python ended, or else why the job was given up."""
     if groups := _GROUP.findall(text):
         return _said_by_group(re.sub(r"^ *\| ?", "", groups[-1], flags=re.MULTILINE))
-    remote = text.rfind("Traceback (most recent call last)")
-    found = _LAST_LINE.search(text, remote) if remote >= 0 else None
-    if found is None:
-        aborted = _ABORTED.search(text)
-        return None if aborted is None else aborted["said"].strip().rstrip(".")
-    return _raised(text[remote : found.start()], found)
+    if _BEGINS in text and (told := _told(text)) is not None:
+        return told
+    aborted = _ABORTED.search(text)
+    return None if aborted is None else aborted["said"].strip().rstrip(".")
 
 
-def _said_by_group(tracebacks: str) -> str:
+def _said_by_group(printed: str) -> str:
     """Return what a group of errors and each of those in it say."""
-    ends = list(_LAST_LINE.finditer(tracebacks))
-    starts = [0, *(one.end() for one in ends)]
-    return "; ".join(_raised(tracebacks[start : end.start()], end) for start, end in zip(starts, ends, strict=False))
+    return "; ".join(filter(None, map(_told, _BETWEEN.split(printed))))
 
 
-def _raised(traceback: str, last: re.Match[str]) -> str:
-    """Return the error of a last line in words, and where it was raised where it is not the library's."""
-    kind, said = last["kind"].rpartition(".")[2], last["said"]
-    if said and last["kind"].startswith(("objectspace.", "checkpoint.")):
-        return said.strip()
-    return f"{kind}{f': {said.strip()}' if said else ''}{_place(traceback)}"
+def _told(text: str) -> str | None:
+    """Return the error that a text ends with in words, and where it was raised where it is not the library's.
+
+    Where no code of the user raised it, what it came of may say more: of a ``StopIteration`` only Python speaks.
+    """
+    *before, last = _CHAINED.split(text)
+    raised = _Raised.of(last)
+    if raised is None:
+        return None
+    if raised.is_ours:
+        return raised.said
+    if place := raised.place(own=True):
+        return raised.words + place
+    for text_before in reversed(before):
+        cause = _Raised.of(text_before[max(text_before.rfind(_BEGINS), 0) :])
+        if cause is not None and (place := cause.place(own=True)):
+            return f"{raised.words}, from {cause.words}{place}"
+    return raised.words + raised.place(own=False)
 
 
-def _place(traceback: str) -> str:
-    """Return where an error was raised: the last place in code of the user, where there is one."""
-    places = [place.groupdict() for place in _PLACE.finditer(traceback)]
-    own = [place for place in places if not _INSTALLED.search(place["file"])]
-    return " (in {function}, line {line} of {file})".format(**(own or places)[-1]) if places else ""
+def _is_own(place: re.Match[str]) -> bool:
+    """Tell whether a line of a traceback is code of the user."""
+    return not _INSTALLED.search(place["file"]) and not any(_is_in(home, place) for home in _HOMES)
+
+
+def _is_in(home: Path, place: re.Match[str]) -> bool:
+    """Tell whether a line of a traceback is that of a package, which may lie elsewhere on the machine of a task.
+
+    A folder of the same name is no such package: it has other files, or other lines in them.
+    """
+    path = place["file"].replace("\\", "/")
+    if path.startswith(f"{home.as_posix()}/"):
+        return True
+    _, found, name = path.rpartition(f"/{home.name}/")
+    if not found or not (home / name).is_file():
+        return False
+    return place["shown"] in (None, linecache.getline(str(home / name), int(place["line"])).strip())
+
+
+def _shortened(said: str) -> str:
+    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]} ... ({len(said) - _LONGEST:,} more characters)"

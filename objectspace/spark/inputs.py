@@ -105,6 +105,25 @@ def require_streams(sources: Sequence[Declared]) -> None:
             )
 
 
+def require_told_apart(sources: Sequence[Declared]) -> None:
+    """Make sure that Spark finds each column of several sources, whose rows it puts into a column for each.
+
+    Raises:
+        SchemaError: two columns of a source differ only by case, which Spark is set to pass over.
+    """
+    for one in sources if len(sources) > 1 else ():
+        if one.frame.sparkSession.conf.get("spark.sql.caseSensitive") == "true":
+            continue
+        known: dict[str, str] = {}
+        for name in one.frame.columns:
+            other = known.setdefault(name.lower(), name)
+            if other != name:
+                raise SchemaError(
+                    f"source {one.name!r}: Spark takes its columns {other!r} and {name!r} for one: rename one of them,"
+                    " or set spark.sql.caseSensitive to true"
+                )
+
+
 def wide(sources: Sequence[Declared], frames: Mapping[str, DataFrame]) -> DataFrame:
     """Return the rows of all sources as one DataFrame: of one source as they are, of several in a column for each.
 

@@ -29,6 +29,7 @@ from objectspace.spark.inputs import (
     require_distinct,
     require_plain_name,
     require_streams,
+    require_told_apart,
     wide,
 )
 from objectspace.spark.offsets import offsets_of
@@ -200,13 +201,14 @@ class Pipeline(Builder):
         """Return the rows of all declared sources as one stream, which is what ``start`` runs.
 
         Raises:
-            SchemaError: no source is declared, or one does not stream.
+            SchemaError: no source is declared, one does not stream, or Spark takes two of its columns for one.
         """
         if not self._declared:
             raise SchemaError(
                 "the pipeline has no source: declare one with source(name, df, key=), or pass start() a stream"
             )
         require_streams(list(self._declared.values()))
+        require_told_apart(list(self._declared.values()))
         # To Spark a source is its place in the query, so that its offsets are those of what stood there before.
         return self.micro_batch({name: self._declared[name].frame for name in self._built().sources})
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+from pathlib import Path
+
 import pytest
 
+import objectspace
 from objectspace.spark.errors import TaskFailedError, explained
+from objectspace.spark.stateful import WholeEpoch
 
 STACK = """
 \tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:1)
@@ -16,12 +21,34 @@ PYTHON = """An exception was thrown from the Python worker: Traceback (most rece
   File "job.py", line 3, in process
     assert row["v"]
 """
+CYTHON = f"""{PYTHON}  File "pyarrow/table.pxi", line 9, in pyarrow.lib.column
+  File "pandas/_libs/index.pyx", line 9, in pandas.get_loc
+"""
+OF_FOLDERS = """An exception was thrown from the Python worker: Traceback (most recent call last):
+  File "/home/me/checkpoint/job.py", line 3, in process
+    longest[row["carrier"]] = row["delay"]
+  File "/home/me/objectspace/keys.py", line 5, in keyed
+    return numpy.linalg.inv(key)
+  File "/opt/lib/python3.12/site-packages/numpy/linalg/linalg.py", line 9, in inv
+    raise LinAlgError
+"""
+STOPPED = f"""{PYTHON}StopIteration: stopped
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "/opt/lib/pyspark.zip/pyspark/worker.py", line 9, in func
+    yield from verified_iter
+RuntimeError: generator raised StopIteration
+"""
+CHILD = 'ValueError: the child says\nTraceback (most recent call last):\n  File "c.py", line 1, in f\nKeyError: 1'
 GROUP = """An exception was thrown from the Python worker:   + Exception Group Traceback (most recent call last):
   |   File "worker.py", line 9, in main
   |     process()
   | ExceptionGroup: two (2 sub-exceptions)
   +-+---------------- 1 ----------------
     | ValueError: a
+    | b: c
     +---------------- 2 ----------------
     | KeyError: 'b'
     +------------------------------------
@@ -42,16 +69,41 @@ LOST = (
         (f"{PYTHON}job.Stop\n{STACK}", "Stop (in process, line 3 of job.py)"),
         (
             f"{GROUP}\n{STACK}",
-            "ExceptionGroup: two (2 sub-exceptions) (in main, line 9 of worker.py); ValueError: a; KeyError: 'b'",
+            "ExceptionGroup: two (2 sub-exceptions) (in main, line 9 of worker.py); ValueError: a\nb: c; KeyError: 'b'",
+        ),
+        (
+            f"{PYTHON}ValueError: one\ntwo: 2\n\n  3\n{STACK}",
+            "ValueError: one\ntwo: 2\n\n  3 (in process, line 3 of job.py)",
+        ),
+        (f"{PYTHON}{CHILD}\n{STACK}", f"{CHILD} (in process, line 3 of job.py)"),
+        (f"{CYTHON}KeyError: 'v'\n{STACK}", "KeyError: 'v' (in process, line 3 of job.py)"),
+        (f"{OF_FOLDERS}ValueError: 1\n{STACK}", "ValueError: 1 (in keyed, line 5 of /home/me/objectspace/keys.py)"),
+        (
+            f"{STOPPED}{STACK}Caused by: {STOPPED}{STACK}",
+            "RuntimeError: generator raised StopIteration, from StopIteration: stopped (in process, line 3 of job.py)",
         ),
         (f"{PYTHON}checkpoint.errors.CheckpointError: the disk is full\n{STACK}", "the disk is full"),
         (f"{LOST}\n{STACK}", LOST.partition("failure: ")[2].partition(".\n")[0]),
     ],
 )
-def test_a_failure_is_told_in_one_line(message: str, said: str) -> None:
+def test_a_failure_is_told_in_words(message: str, said: str) -> None:
     told = explained(RuntimeError(message), "counts", 7)
     assert isinstance(told, TaskFailedError)
     assert str(told).startswith(f"operator counts, epoch 7: {said}; nothing of the epoch was published")
+
+
+@pytest.mark.parametrize("folder", [Path(objectspace.__file__).parent, Path("/elsewhere/objectspace")])
+def test_the_place_is_that_of_the_user_wherever_the_library_lies(folder: Path) -> None:
+    lines, first = inspect.getsourcelines(WholeEpoch.__call__)
+    frame = f'  File "{folder}/spark/stateful.py", line {first}, in __call__\n    {lines[0].strip()}\n'
+    told = explained(RuntimeError(f"{PYTHON}{frame}TypeError: no\n{STACK}"), "counts", 7)
+    assert "TypeError: no (in process, line 3 of job.py)" in str(told)
+
+
+def test_a_long_message_is_shortened() -> None:
+    told = str(explained(RuntimeError(f"{PYTHON}ValueError: {'long' * 1_000}\n{STACK}"), "counts", 7))
+    assert "longlong ... (2,000 more characters) (in process, line 3 of job.py)" in told
+    assert len(told) < 2_300
 
 
 def test_what_says_nothing_of_a_task_stays_as_it_is() -> None:
