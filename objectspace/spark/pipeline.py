@@ -208,7 +208,6 @@ class Pipeline(Builder):
                 "the pipeline has no source: declare one with source(name, df, key=), or pass start() a stream"
             )
         require_streams(list(self._declared.values()))
-        require_told_apart(list(self._declared.values()))
         # To Spark a source is its place in the query, so that its offsets are those of what stood there before.
         return self.micro_batch({name: self._declared[name].frame for name in self._built().sources})
 
@@ -219,11 +218,12 @@ class Pipeline(Builder):
             frames: the rows by the names of the sources; a source that brings none may be left out.
 
         Raises:
-            SchemaError: there is no such source.
+            SchemaError: there is no such source, or Spark takes two columns of one for one column.
         """
         for name in frames:
             if name not in self._declared:
                 raise SchemaError(f"the pipeline has no source {name!r}: it has {', '.join(self._declared) or 'none'}")
+        require_told_apart(list(self._declared.values()))
         return wide(list(self._declared.values()), frames)
 
     def start(

@@ -199,6 +199,9 @@ def test_a_source_says_what_tells_its_rows_apart(
     with pytest.raises(TaskFailedError, match=r"'flights' was declared with append_only=True, and - \(1, "):
         pipeline.run_epoch(spark.createDataFrame([("-", 1, "A", "X", 1)], FLIGHT), 1)
     assert len(pipeline.rows("kept")) == 1
+    pipeline.source("cases", spark.createDataFrame([], "id long, Id long"), key=["id"])
+    with pytest.raises(SchemaError, match="source 'cases': Spark takes its columns 'id' and 'Id' for one: rename one"):
+        pipeline.micro_batch({"flights": empty})
 
 
 def test_changes_straight_from_a_source_are_net_by_key(
