@@ -31,7 +31,7 @@ class WriterLock:
 
     def __init__(self, path: Path) -> None:
         target = path.resolve()
-        self._owner_path = _owner_path(target)
+        self._owner_path, self._process = _owner_path(target), os.getpid()
         # Whoever closes a store may be another thread than the one that opened it.
         self._lock = FileLock(target.with_name(target.name + ".lock"), thread_local=False)
         try:
@@ -57,8 +57,8 @@ class WriterLock:
             self._owner_path.write_bytes(orjson.dumps({"pid": os.getpid(), "host": socket.gethostname(), **more}))
 
     def release(self) -> None:
-        """Let others write. May be done twice."""
-        if self._lock.is_locked:
+        """Let others write. May be done twice; in a process that was forked, the lock stays with the parent."""
+        if self._lock.is_locked and os.getpid() == self._process:
             with suppress(OSError):
                 self._owner_path.unlink(missing_ok=True)
             self._lock.release()
