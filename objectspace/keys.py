@@ -143,7 +143,11 @@ def as_stored(key: Any, slot: Slot) -> Any:
 
     Older versions told the second time that a clock shows from the first one, which Python finds equal to it, and did
     not tell a time that it never shows from another one: such a key comes back as the same moment without the zone.
+
+    Raises:
+        TypeError: it cannot be hashed, as damage has made another value of it.
     """
+    hash(key)
     return _without_zones(key) if _is_unclear(key) and to_slot(key) != slot else key
 
 

@@ -8,6 +8,7 @@ import pickle
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -409,6 +410,24 @@ def test_a_damaged_slot_is_named_and_others_can_be_read(space: PersistedObjectSp
         with pytest.raises(DamagedObjectError, match="'bad', slot 0"):
             list(found.get("bad"))
     assert list(found.get("good")) == [1]
+
+
+@pytest.mark.parametrize("count", [1, 2_000])
+@pytest.mark.parametrize("kind", ["dictionary", "sorted_dictionary", "set", "sorted_set", "dictionary of lists"])
+def test_a_key_that_damage_has_made_no_key_is_named(space: PersistedObjectSpace, kind: str, count: int) -> None:
+    days = [date(2020, 1, 1) + timedelta(number) for number in range(count)]
+    if kind == "dictionary of lists":
+        space.create_dictionary("bad", of=list).update(dict.fromkeys(days, ()))
+    elif kind.endswith("set"):
+        create(space, kind, "bad").update(days)
+    else:
+        create(space, kind, "bad").update(dict.fromkeys(days, 1))
+    space.checkpoint()
+    space.store.database.conn.execute("UPDATE state_item SET value = replace(value, '$date', ',date')")
+    for read in (list, repr, lambda found: found.copy(), lambda found: days[-1] in found):
+        found = PersistedObjectSpace(space.store, cache_slots=100).get("bad")
+        with pytest.raises(DamagedObjectError, match=r"'bad', slot .*unhashable type"):
+            read(found)
 
 
 @pytest.mark.parametrize("length", [3, 1_024])
