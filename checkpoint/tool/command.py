@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import sqlite3
 import sys
@@ -291,6 +292,24 @@ def load() -> None:
     )
 
 
+def _shown(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Return what stands for a character that the encoding of the output does not have: an escape, as JSON has them.
+
+    A path need not be text: what of it is none is printed as the byte that it is.
+    """
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    char = error.object[error.start]
+    if "\udc80" <= char <= "\udcff":
+        return bytes([ord(char) - 0xDC00]), error.start + 1
+    units = char.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[place : place + 2].hex()}" for place in range(0, len(units), 2)), error.start + 1
+
+
+_SHOWN = "checkpoint.shown"
+"""The name under which Python knows what to do with characters that cannot be printed."""
+
+
 def main() -> None:
     """Run the command."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
@@ -298,7 +317,8 @@ def main() -> None:
             # It was closed: what is opened first takes its descriptor, and what goes there goes nowhere.
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - until the process ends
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="surrogateescape")  # a path need not be text, and is printed as it is
+        codecs.register_error(_SHOWN, _shown)
+        sys.stdout.reconfigure(errors=_SHOWN)
     load()
     try:
         cli(prog_name="checkpoint", color=False if os.environ.get("NO_COLOR") else None)

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from checkpoint import session
 from checkpoint.tool.command import ORDER, cli
+from objectspace import PersistedObjectSpace
 from tests.tool.conftest import Tool
 
 NEEDED = {
@@ -260,6 +261,26 @@ def test_a_path_need_not_be_text(store: Path) -> None:
         done = subprocess.run(command, capture_output=True, env=environment, check=False)
         assert (done.returncode, done.stderr) == (0, b"")
         assert b"\xff.db" in done.stdout or words[0] == "log"
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp437", "utf-8"])
+def test_what_the_encoding_of_the_output_does_not_have_is_an_escape(tmp_path: Path, encoding: str) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.db"))
+    with PersistedObjectSpace.open(path) as space:
+        space.create_value("na\u00efve \u2014 \U0001f600", 1)
+        space.checkpoint()
+    outputs = []
+    for words in (["ls", path], ["ls", path, "--json"], ["fork", path, f"{path}.fork"]):
+        command = [sys.executable, "-m", "checkpoint", *map(str, words)]
+        environment = {**os.environ, "PYTHONIOENCODING": encoding}
+        done = subprocess.run(command, capture_output=True, env=environment, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")
+        outputs.append(done.stdout)
+    name = "na\u00efve \u2014 \U0001f600"
+    shown = name if encoding == "utf-8" else "na\u00efve \\u2014 \\ud83d\\ude00"
+    assert shown in outputs[0].decode(encoding)
+    assert json.loads(outputs[1].decode(encoding))["name"] == name
+    assert b"\xff.db" in outputs[2]
 
 
 @pytest.mark.parametrize(("variables", "has_colours"), [({}, True), ({"NO_COLOR": "1"}, False)])
