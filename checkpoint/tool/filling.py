@@ -88,8 +88,11 @@ def _fill_table(space: Any, name: str, rows: Iterator[Any], primary_key: str) ->
         if column not in names:
             raise CheckpointError(f"there is no column {column!r}: the file has {', '.join(names)}")
     kinds = [_type_of([row.get(column) for row in sample]) for column in names]
+    # A table that was exported may have a key column that takes NULL: then it has some, or needs none.
+    required = [column for column in keys if all(row.get(column) is not None for row in sample)]
     columns = [
-        relational.Column(column, kind, nullable=column not in keys) for column, kind in zip(names, kinds, strict=True)
+        relational.Column(column, kind, nullable=column not in required)
+        for column, kind in zip(names, kinds, strict=True)
     ]
     # Strict: it refuses a second row of a key.
     table = relational.StateTable(space, name, relational.TableSchema(columns, keys), "strict")
@@ -100,6 +103,11 @@ def _fill_table(space: Any, name: str, rows: Iterator[Any], primary_key: str) ->
             raise CheckpointError(
                 f"row {number} has a column {unknown[0]!r}, which none of the first {_SAMPLE:,} has: give it to one of"
                 " these, be it null"
+            )
+        if missing := [column for column in required if row.get(column) is None]:
+            raise CheckpointError(
+                f"row {number} has no value of the key column {missing[0]!r}, which each of the first {_SAMPLE:,} has:"
+                " move the row among these, or fill it in"
             )
         try:
             table.insert_row(tuple(_fitting(row.get(column), kind) for column, kind in zip(names, kinds, strict=True)))

@@ -400,6 +400,32 @@ def test_bytes_in_a_column_of_text_are_told_as_elsewhere(tool: Tool, tmp_path: P
         assert list(StorageTable(store, "t").scan()) == [(1, '{"$bytes":"/w=="}'), (2, "x")]
 
 
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "arrow", "db"])
+def test_a_table_whose_key_has_nulls_comes_back(tool: Tool, tmp_path: Path, ending: str) -> None:
+    columns = [Column("a", "int64"), Column("b", "string", nullable=True), Column("c", "int64", nullable=True)]
+    rows = [(1, "x", None), (1, None, 7), (2, None, 8)]
+    with PersistedObjectSpace.open(tmp_path / "old.db") as space:
+        table = StateTable(space, "t", TableSchema(columns, ["a", "b"]))
+        for row in rows:
+            table.insert_row(row)
+        space.checkpoint()
+    file, new = tmp_path / f"t.{ending}", tmp_path / "new.db"
+    assert tool("export", tmp_path / "old.db", "t", file).exit_code == 0
+    assert tool("import", new, file, "t", "--primary-key", "a,b").exit_code == 0
+    with CheckpointStore(new, read_only=True) as store:
+        assert sorted(StorageTable(store, "t").scan(), key=str) == sorted(rows, key=str)
+
+
+def test_a_null_that_comes_late_in_a_key_is_refused_with_what_to_do(tool: Tool, tmp_path: Path) -> None:
+    lines = [f'{{"a":1,"b":{number}}}' for number in range(1_000)]
+    (tmp_path / "in.jsonl").write_text("\n".join([*lines, '{"a":1}']))
+    found = tool("import", tmp_path / "new.db", tmp_path / "in.jsonl", "t", "--primary-key", "a,b")
+    assert found.exit_code == 2
+    assert (
+        "row 1001 has no value of the key column 'b', which each of the first 1,000 has: move the row" in found.stderr
+    )
+
+
 def test_the_lines_of_a_diff_tell_none_from_nothing(tool: Tool, tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     with PersistedObjectSpace.open(path) as space:
