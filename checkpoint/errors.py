@@ -19,6 +19,10 @@ class StoreLockedError(CheckpointError):
     """Another writer has the store open: the message names its process and host."""
 
 
+class InheritedStoreError(StoreLockedError):
+    """The process was forked from one that had the store open, whose locks do not hold in the child."""
+
+
 class FencedError(CheckpointError):
     """Another writer has published this epoch first, so this one must stop."""
 

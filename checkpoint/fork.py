@@ -20,6 +20,7 @@ import orjson
 
 from checkpoint import schema, seals
 from checkpoint.errors import CheckpointError
+from checkpoint.inherited import note_opened
 from checkpoint.run_rows import NUMBERED
 from checkpoint.session import PAGE_BYTES, Session
 
@@ -76,6 +77,7 @@ def _require_absent(path: Path) -> None:
 def _write(session: Session, staged: Path, number: int, progress: Progress, origin: str | None) -> None:
     # The file has no name that counts before it is complete and synced, so it needs no journal until then.
     with closing(sqlite3.connect(staged, isolation_level=None, factory=Session.factory)) as target:
+        note_opened(target, staged)
         target.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         target.execute("PRAGMA synchronous = OFF")
         target.execute("PRAGMA journal_mode = OFF")

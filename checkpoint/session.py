@@ -10,9 +10,8 @@ from pathlib import Path
 from threading import RLock
 from time import monotonic
 from typing import Any, Literal
-from weakref import WeakSet
 
-from checkpoint import schema
+from checkpoint import inherited, schema
 from checkpoint.errors import CheckpointError, CorruptStoreError, StoreFailedError, StoreLockedError
 from checkpoint.seals import fetch_as_stored
 
@@ -38,16 +37,6 @@ PAGE_BYTES = 2048
 """The page size of a new store: a run of small rows leaves less unused at its end than with SQLite's 4,096 bytes."""
 
 
-_SESSIONS: WeakSet[Session] = WeakSet()
-"""All sessions of this process."""
-
-_OF_PARENTS: list[sqlite3.Connection] = []
-"""Connections of the process that this one was forked from: closing one would take its locks off the file."""
-
-_FORKING: list[Any] = []
-"""The mutexes that are held while this process is forked."""
-
-
 class Session:
     """A connection that the store and its readers share, and that is put in place of another when it must be.
 
@@ -57,7 +46,7 @@ class Session:
         durability: as for :class:`~checkpoint.CheckpointStore`.
     """
 
-    factory: type[sqlite3.Connection] = sqlite3.Connection
+    factory: type[sqlite3.Connection] = inherited.Connection
 
     def __init__(self, path: str, *, read_only: bool, durability: Durability) -> None:
         self.path = path
@@ -67,6 +56,7 @@ class Session:
         self._durability = durability
         self._failure: Exception | None = None
         self._connection: sqlite3.Connection | None = None
+        self._cursors: set[sqlite3.Cursor] = set()
         self._log = Path(path).resolve().with_name(Path(path).resolve().name + "-wal")
         self._log_copied = 0
         self._identity: tuple[int, int] | None = None
@@ -74,7 +64,7 @@ class Session:
         self._held_until = self._peeked_until = 0.0
         self._is_of_parent = False
         self._has_tables: dict[str, bool] = {}
-        _SESSIONS.add(self)
+        inherited.note_user(self)
 
     @property
     def connection(self) -> sqlite3.Connection:
@@ -93,17 +83,19 @@ class Session:
             if self._is_of_parent:
                 raise CheckpointError(
                     f"{self.path} was opened before this process was forked, and its connection is that of the parent:"
-                    " open the store here, with read_only=True where the parent goes on writing"
+                    f" leave the work to the parent, or {inherited.INSTEAD}"
                 )
             self.require_settled()
             raise CheckpointError(f"{self.path} is closed: open the store again")
         return self._connection
 
-    def leave_to_parent(self) -> None:
-        """In a process that was forked: touch the connection no more, not even to close it."""
-        if self._connection is not None and not self.in_memory:
-            _OF_PARENTS.append(self._connection)
-            self._connection, self._is_of_parent, self._held_until = None, True, 0.0
+    def leave_to_parent(self) -> list[Any]:
+        """In a process that was forked: touch the connections no more, not even to close them; return the cursors."""
+        if self._connection is None or self.in_memory:
+            return []
+        self._connection, self._is_of_parent, self._held_until = None, True, 0.0
+        cursors, self._cursors = list(self._cursors), set()
+        return cursors
 
     def handed_out(self) -> sqlite3.Connection:
         """Return the connection for somebody who may do with it what he likes, at any time from now on."""
@@ -114,23 +106,25 @@ class Session:
     def open(self) -> None:
         """Connect, make sure that the file is a store of a known format, and create one in an empty file.
 
+        Cursors go on to read from the connection before, unless the file system has failed under it.
+
         Raises:
             CheckpointError: it is something else, or cannot be opened.
         """
-        if self._connection is not None:
-            self._disconnect()
-        self._has_tables.clear()
-        try:
-            self._connection = self._connect()
-            self._begin(self._connection)
-        except SQLITE_ERRORS as error:
-            self._disconnect()
-            raise self.explain(error) from error
-        except BaseException:
-            self._disconnect()
-            raise
-        self._failure = None
-        self._identity = self._found()
+        with self.mutex:
+            self._part()
+            self._has_tables.clear()
+            try:
+                self._connection = self._connect()
+                self._begin(self._connection)
+            except SQLITE_ERRORS as error:
+                self._disconnect()
+                raise self.explain(error) from error
+            except BaseException:
+                self._disconnect()
+                raise
+            self._failure = None
+            self._identity = self._found()
 
     def reopen(self) -> None:
         """Open the file again; what was in doubt is decided by what it holds.
@@ -212,20 +206,46 @@ class Session:
 
     @contextmanager
     def cursor(self, statement: str, parameters: Sequence[object]) -> Iterator[Callable[[int], list[Any]]]:
-        """Run a query whose rows are fetched in portions, by a function of their number."""
+        """Run a query whose rows are fetched in portions, by a function of their number.
+
+        They go on to be fetched where the file is opened again meanwhile.
+
+        Raises:
+            RuntimeError: that was done after a failure of the file system, so that the rest is to be asked for anew.
+        """
         with self._reading():
             cursor = self.connection.execute(statement, parameters)
-
-        def _fetch(count: int) -> list[Any]:
-            with self._reading():
-                return cursor.fetchmany(count)
-
+            self._cursors.add(cursor)
         try:
-            yield _fetch
+            yield lambda count: self._fetched(cursor, count)
         finally:
-            # A cursor that stays open keeps the log from beginning anew.
+            self._end(cursor)
+
+    def _fetched(self, cursor: sqlite3.Cursor, count: int) -> list[Any]:
+        with self.mutex:
+            self._require_open()
+            if cursor not in self._cursors:
+                raise RuntimeError(
+                    f"{self.path} failed and was opened again while an iteration over it was under way: iterate anew"
+                )
+            try:
+                return cursor.fetchmany(count)
+            except SQLITE_ERRORS as error:
+                is_current = cursor.connection is self._connection
+                raise (self.failed if is_current else self.explain)(error) from error
+
+    def _end(self, cursor: sqlite3.Cursor) -> None:
+        """Close a cursor: one that stays open keeps the log from beginning anew. Any thread may do it at any time."""
+        if cursor in self._cursors:  # Others were closed, or are those of a parent.
+            self._cursors.discard(cursor)
             with suppress(sqlite3.Error):
                 cursor.close()
+            if cursor.connection is not self._connection:
+                self._close_unless_read(cursor.connection)
+
+    def _close_unless_read(self, connection: sqlite3.Connection) -> None:
+        if all(cursor.connection is not connection for cursor in frozenset(self._cursors)):
+            connection.close()
 
     @contextmanager
     def transaction(self, *, is_lazy: bool = False) -> Iterator[sqlite3.Connection]:
@@ -403,9 +423,12 @@ class Session:
     def _connect(self) -> sqlite3.Connection:
         how = "mode=rwc" if not self.read_only else "immutable=1" if self._lies_still() else "mode=ro"
         target = self.path if self.in_memory else f"{Path(self.path).absolute().as_uri()}?{how}"
-        return sqlite3.connect(
+        inherited.require_own(self.path)
+        connection = sqlite3.connect(
             target, uri=True, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS, factory=self.factory
         )
+        inherited.note_opened(connection, self.path)
+        return connection
 
     def _lies_still(self) -> bool:
         """Tell whether the file is all there is, in a folder where SQLite cannot make the index of a log."""
@@ -446,11 +469,34 @@ class Session:
             if not self.in_memory:
                 self._disconnect()
 
+    def _part(self) -> None:
+        """Leave the connection to the cursors that read from it: the last of them closes it."""
+        connection = self._connection
+        if connection is None:
+            return
+        try:
+            if self._failure is None and not self.read_only and connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            self._failure = error
+        if self._failure is not None:
+            self._disconnect()
+            return
+        self._connection, self._held_until = None, 0.0
+        self._close_unless_read(connection)
+
     def _disconnect(self) -> None:
+        """Close the connection, and those that were left to cursors."""
         self._held_until = 0.0
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        connections = {self._connection} if self._connection is not None else set()
+        self._connection = None
+        while self._cursors:
+            cursor = self._cursors.pop()
+            connections.add(cursor.connection)
+            with suppress(sqlite3.Error):
+                cursor.close()
+        for connection in connections:
+            connection.close()
 
 
 def recognise(path: str, connection: sqlite3.Connection) -> bool:
@@ -479,10 +525,12 @@ def require_usable(path: Path, *, read_only: bool) -> None:
     """Refuse a path that cannot be a store, before anything is written at it or beside it.
 
     Raises:
+        InheritedStoreError: it was open in the process that this one was forked from.
         CheckpointError: it is a folder or a device, its folder is missing, or it holds something else.
     """
     if "\0" in str(path):
         raise CheckpointError(f"{str(path)!r} is no path: it holds a NUL character; name another file")
+    inherited.require_own(path)
     if path.is_dir():
         raise CheckpointError(f"{path} is a folder: name a file in it, for example {path / 'state.db'}")
     if not path.parent.is_dir():
@@ -536,24 +584,3 @@ _ADVICE: dict[int, tuple[type[CheckpointError], str]] = {
     ),
     sqlite3.SQLITE_TOOBIG: (CheckpointError, "a value is too large for SQLite, nothing was written: store it in parts"),
 }
-
-
-def _hold_all() -> None:
-    """Before this process is forked: let no other thread be in SQLite, whose locks the child would keep for ever."""
-    _FORKING[:] = [mutex for mutex in {session.mutex for session in _SESSIONS} if mutex.acquire(timeout=_BUSY_SECONDS)]
-
-
-def _release_all() -> None:
-    """In both processes, after the fork: the thread that has forked holds them in either."""
-    while _FORKING:
-        _FORKING.pop().release()
-
-
-def _leave_all_to_parent() -> None:
-    _release_all()
-    for session in list(_SESSIONS):
-        session.leave_to_parent()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_hold_all, after_in_parent=_release_all, after_in_child=_leave_all_to_parent)

@@ -58,6 +58,7 @@ class CheckpointStore:
     Raises:
         CheckpointError: the path is not usable, is no store, or was written by a newer version.
         StoreLockedError: somebody else writes to it.
+        InheritedStoreError: this process was forked from one that had it open.
 
     >>> store = CheckpointStore(":memory:")
     >>> store.checkpoints()
@@ -494,7 +495,8 @@ class CheckpointStore:
         """Let a read-only store see the checkpoints that were made since it was opened or refreshed.
 
         Readers made before go on to show their own checkpoint; where the writer has meanwhile merged or dropped it,
-        they raise UnknownCheckpointError. A store that writes always sees its newest state.
+        they raise UnknownCheckpointError. An iteration that is under way goes on over the older one, and holds it
+        until then. A store that writes always sees its newest state.
         """
         if self.read_only:
             self.reopen()
@@ -502,7 +504,8 @@ class CheckpointStore:
     def reopen(self) -> None:
         """Open the file again after a failure of the file system, so that it takes writes again.
 
-        A space on the store keeps its edits: its next save covers them. Readers made before go on to work.
+        A space on the store keeps its edits: its next save covers them. Readers made before go on to work. An iteration
+        that is under way goes on, or raises RuntimeError where the file system had failed.
         """
         with self._mutex:
             if self._is_closed:

@@ -24,6 +24,7 @@ from checkpoint.chain.runfile import write_pages
 from checkpoint.errors import (
     CheckpointError,
     CorruptStoreError,
+    InheritedStoreError,
     StoreFailedError,
     StoreLockedError,
     UnknownCheckpointError,
@@ -174,6 +175,8 @@ def _opened(path: Path) -> CheckpointStore:
     while True:
         try:
             return CheckpointStore(path, durability="normal")
+        except InheritedStoreError:
+            raise  # It stays so, whatever is said of it.
         except StoreLockedError:
             said, now = is_closing(path), time.monotonic()
             if now - begun.setdefault(said, now) >= _PATIENCE_SECONDS[said]:

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 import orjson
 
 from checkpoint.errors import CheckpointError
+from checkpoint.inherited import require_own
 from checkpoint.tool.arrow import arrow
 from checkpoint.tool.printing import Show
 
@@ -131,6 +132,7 @@ def _rows_of(batches: Any, show: Show, total: int | None) -> Iterator[Any]:
 
 
 def _read_sqlite(path: Path, show: Show, table: str | None) -> Iterator[Any]:
+    require_own(path)  # it may be a store
     uri = f"{path.resolve().as_uri()}?mode=ro"
     try:
         with closing(sqlite3.connect(uri, uri=True)) as database:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import shutil
 from contextlib import ExitStack
@@ -209,6 +210,35 @@ def test_patience_with_a_cache_that_is_closed_soon_has_an_end(
         with open_cache(_plan(chain, tmp_path), 0) as private:
             assert private.path != held.path
             assert _content(private) == {"a": "1"}
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_forked_child_leaves_the_cache_of_its_parent_alone(
+    chain: Chain, publish: Publisher, tmp_path: Path, is_closed: bool
+) -> None:
+    publish(chain, {"a": 1})
+    answers, theirs = multiprocessing.Pipe(duplex=False)
+    begin = multiprocessing.get_context("fork").Event()
+
+    def read() -> None:
+        begin.wait(30)
+        with open_cache(_plan(chain, tmp_path), 0) as store:
+            theirs.send((store.path, _content(store)))
+
+    with ExitStack() as opened:
+        held = opened.enter_context(open_cache(_plan(chain, tmp_path), 0))
+        held.announce_close()
+        child = multiprocessing.get_context("fork").Process(target=read)
+        child.start()
+        if is_closed:
+            opened.pop_all().close()
+        begin.set()
+        child.join()
+        assert child.exitcode == 0
+        path, content = answers.recv()
+        assert (path != held.path, content) == (True, {"a": "1"})
+    assert _open(chain, tmp_path) == {"a": "1"}
+    assert _files(tmp_path) == [Path(held.path)]
 
 
 def test_reading_an_older_epoch_leaves_the_newer_cache(chain: Chain, publish: Publisher, tmp_path: Path) -> None:

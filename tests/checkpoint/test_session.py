@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -195,3 +196,52 @@ def test_a_writer_is_given_without_ending_what_another_thread_does(store: Checkp
     read_quickly(store)
     store.writer()
     assert is_holding(store)
+
+
+@pytest.mark.parametrize("is_reader", [False, True])
+def test_an_iteration_goes_on_while_the_store_is_opened_again(store: CheckpointStore, is_reader: bool) -> None:
+    store.append(run_of(dict.fromkeys(range(5_000), "new")))
+    with CheckpointStore(store.path, read_only=True) if is_reader else nullcontext(store) as used:
+        rows, others = used.reader().items_by_rank(1), used.reader().items_by_rank(1)
+        found = [next(rows).slot, next(others).slot]
+        connection = used._session._connection
+        assert connection is not None
+        store.append(run_of(dict.fromkeys(range(5_000), "newer")))
+        used.reopen()
+        assert used.reader().item(1, 7) == (7, '"newer"', None)
+        assert {item.value for item in rows} == {'"new"'}
+        assert connection.total_changes >= 0
+        others.close()
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            connection.execute("SELECT 1")
+    assert found == [0, 0]
+
+
+def test_a_store_that_is_closed_ends_its_iterations_also_those_from_before(store: CheckpointStore) -> None:
+    store.append(run_of(dict.fromkeys(range(5_000), "new")))
+    rows = store.reader().items_by_rank(1)
+    next(rows)
+    connection = store._session._connection
+    assert connection is not None
+    store.reopen()
+    store.close()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")
+    with pytest.raises(CheckpointError, match="is closed: open the store again"):
+        list(rows)
+
+
+def test_an_iteration_ends_where_the_file_system_failed_under_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session.Session, "factory", FaultyConnection)
+    with quick_store(path) as store:
+        store.append(run_of(dict.fromkeys(range(5_000), "a")))
+        rows = store.reader().items_by_rank(1)
+        next(rows)
+        monkeypatch.setattr(FaultyConnection, "fault", Fault(1, sqlite3.SQLITE_IOERR))
+        with pytest.raises(CheckpointError, match="injected"):
+            store.checkpoints()
+        monkeypatch.setattr(FaultyConnection, "fault", None)
+        store.reopen()
+        with pytest.raises(RuntimeError, match="opened again while an iteration over it was under way: iterate anew"):
+            list(rows)
+        assert read_quickly(store) == {'"a"'}

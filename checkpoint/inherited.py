@@ -1,0 +1,122 @@
+"""Files that were open in the process that this one was forked from, which it must leave alone.
+
+SQLite notes the locks of a process in tables of its own, which a fork copies; the locks themselves are those of the
+operating system, and stay with the parent. A child that opens a file which is in its tables takes no lock: others
+checkpoint and cut the log under it, and what it reads and writes is lost or wrong. Nor can the tables be emptied: a
+connection that is closed in the child may copy and remove the log of others.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+from threading import RLock
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary, WeakSet
+
+from checkpoint.errors import InheritedStoreError
+
+INSTEAD = 'start this process with "spawn" or "forkserver" of multiprocessing, or close the store before forking'
+"""What to do in place of opening a file of the parent."""
+
+_PATIENCE_SECONDS = 5
+"""How long a fork waits for another thread that is in SQLite."""
+
+Identity = tuple[int, int]
+"""Device and inode of a file, by which SQLite tells it from others."""
+
+
+class Connection(sqlite3.Connection):
+    """A connection that can be known without being kept open."""
+
+
+class User(Protocol):
+    """Who uses connections."""
+
+    mutex: RLock
+
+    def leave_to_parent(self) -> list[Any]:
+        """Forget the connections, and return what refers to them."""
+
+
+_USERS: WeakSet[User] = WeakSet()
+"""All users in this process."""
+
+_OPENED: WeakKeyDictionary[sqlite3.Connection, Identity] = WeakKeyDictionary()
+"""The files behind the connections that this process has opened, and those that it was forked with."""
+
+_INHERITED: set[Identity] = set()
+"""The files that were open in a process when this one, or one between, was forked from it."""
+
+_FORKING: list[Any] = []
+"""The mutexes that are held while this process is forked."""
+
+
+def note_user(user: User) -> None:
+    """Have a fork wait until nobody works with what a user has open, and the child leave it to the parent."""
+    _USERS.add(user)
+
+
+def note_opened(connection: sqlite3.Connection, path: str | Path) -> None:
+    """Note which file a connection has open, for as long as that is so."""
+    with suppress(OSError):
+        _OPENED[connection] = _identity(path)
+
+
+def require_own(path: str | Path) -> None:
+    """Refuse a file that was open in the process that this one was forked from, before SQLite opens it.
+
+    Raises:
+        InheritedStoreError: it was.
+    """
+    if not _INHERITED:
+        return
+    with suppress(OSError, ValueError):
+        if _identity(path) in _INHERITED:
+            raise InheritedStoreError(
+                f"{path} was open in the process that this one was forked from, and the locks of SQLite do not hold in"
+                f" such a child: {INSTEAD}"
+            )
+
+
+def _identity(path: str | Path) -> Identity:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
+
+
+def _is_open(connection: sqlite3.Connection) -> bool:
+    try:
+        return connection.total_changes >= 0
+    except sqlite3.ProgrammingError:
+        return False
+
+
+def _hold_all() -> None:
+    """Before this process is forked: let no other thread be in SQLite, whose locks the child would keep for ever."""
+    mutexes = {user.mutex for user in _USERS}
+    _FORKING[:] = [mutex for mutex in mutexes if mutex.acquire(timeout=_PATIENCE_SECONDS)]
+
+
+def _release_all() -> None:
+    """In both processes, after the fork: the thread that has forked holds them in either."""
+    while _FORKING:
+        _FORKING.pop().release()
+
+
+def _leave_all_to_parent() -> None:
+    _release_all()
+    left: list[Any] = [one for user in list(_USERS) for one in user.leave_to_parent()]
+    for connection, identity in list(_OPENED.items()):
+        if _is_open(connection):
+            _INHERITED.add(identity)
+            left.append(connection)
+    for one in left:
+        # Python closes what nobody refers to, and all that is left when it ends: not these.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_hold_all, after_in_parent=_release_all, after_in_child=_leave_all_to_parent)
