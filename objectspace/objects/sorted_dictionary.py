@@ -47,7 +47,7 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
         table = self._table
         value = table.live.get(key, ABSENT)
         if value is ABSENT and (table.complete or (value := table.read(key)) is ABSENT):
-            raise KeyError(key)
+            raise self._absent(key)
         return value  # type: ignore[no-any-return]
 
     @property
@@ -92,7 +92,7 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
         Time: O(log n). Dirties: one item and the length.
         """
         if self._take(key) is ABSENT:
-            raise KeyError(key)
+            raise self._absent(key)
 
     def put_removed(self, key: K, value: V) -> None:
         """Set the value of a key that the caller has removed and not set since: nothing is read to find that out.
@@ -118,7 +118,11 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
         return self._table.read_all(keys, default)
 
     def __contains__(self, key: object) -> bool:
-        return self._table.read(key) is not ABSENT
+        if self._table.read(key) is not ABSENT:
+            return True
+        if key is None:
+            raise self._absent(key)
+        return False
 
     def __iter__(self) -> Iterator[K]:
         """Yield the keys in order."""
@@ -261,6 +265,12 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
     def __ior__(self, other: Any) -> Self:  # type: ignore[misc]
         self.update(other)
         return self
+
+    def _absent(self, key: object) -> Exception:
+        """Return the error of a key that is not there; None has no place among any keys, so nobody can mean it."""
+        if key is None:
+            return TypeError(f"{self._describe()}: the key is None, which has no order: expected a key")
+        return KeyError(key)
 
     @recursive_repr("{...}")
     def __repr__(self) -> str:

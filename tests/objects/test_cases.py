@@ -10,7 +10,6 @@ from tests.objects.interpreter import CASES, Interpreter, dump
 
 LEFT_OUT = {
     "dict-null-key": "Python dictionaries take None for a key, and so do these",
-    "sorted_dict-null-key": "Python dictionaries have no None where none was put, and neither have these; none can be",
 }
 """Cases that do not apply, with the reason."""
 

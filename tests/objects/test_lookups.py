@@ -386,19 +386,6 @@ def test_operators_of_sets_take_sets_only(numbers: Any, other: Any) -> None:
     assert numbers == set(range(60))
 
 
-def test_none_is_not_in_a_sorted_dictionary_and_cannot_be(stored: PersistedObjectSpace) -> None:
-    ordered = stored.get_sorted_dictionary("sorted")
-    assert None not in ordered
-    assert [ordered.get(None), ordered.pop(None, 5)] == [None, 5]
-    for use in (ordered.__getitem__, ordered.__delitem__, ordered.pop):
-        with pytest.raises(KeyError):
-            use(None)
-    for change in (lambda: ordered.__setitem__(None, 1), lambda: ordered.update({None: 1})):
-        with pytest.raises(TypeError, match="None has no place"):
-            change()
-    assert stored.checkpoint().slots == 0
-
-
 @pytest.mark.parametrize("number", [complex(3), np.complex128(3)], ids=repr)
 def test_a_key_in_order_is_removed_by_a_complex_number_that_is_equal_to_it(
     stored: PersistedObjectSpace, number: Any
