@@ -142,8 +142,15 @@ FAULTS = [
 Inject = Callable[[Fault | None], None]
 
 
-def crash_points(inject: Inject, fault: dict[str, Any], work: Callable[[], None]) -> Iterator[int]:
-    """Run the work with its n-th statement failing for every n, until it completes without meeting the fault."""
+def crash_points(inject: Inject, fault: dict[str, Any], work: Callable[[], None], step: int = 1) -> Iterator[int]:
+    """Run the work with its n-th statement failing for every n, until it completes without meeting the fault.
+
+    Args:
+        inject: makes connections fail.
+        fault: how they fail.
+        work: what is run.
+        step: from one n to the next, where the work takes too long to try them all each time.
+    """
     at = 1
     while True:
         injected = Fault(at, **fault)
@@ -155,7 +162,7 @@ def crash_points(inject: Inject, fault: dict[str, Any], work: Callable[[], None]
             return
         TALLY["crash points"] += 1
         yield at
-        at += 1
+        at += step
 
 
 @contextmanager
