@@ -128,6 +128,11 @@ def from_slot(slot: Slot) -> Any:
     return slot[1:] if type(slot) is bytes else slot
 
 
+def from_slots(slots: list[Any]) -> list[Any]:
+    """Return the keys of many slots that tell them, in their order: nearly always the slots themselves."""
+    return slots if {int, float, str}.issuperset(map(type, slots)) else list(map(from_slot, slots))
+
+
 def is_exact(key: Any) -> bool:
     """Tell whether the slot alone tells the key, its type included."""
     kind = type(key)

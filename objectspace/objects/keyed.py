@@ -146,7 +146,7 @@ class KeyedObject(PersistedObject):
         """Return the keys of stored slots, of whose texts there are just those that begin with the mark of a key."""
         slots, texts = [row[0] for row in rows], [row[1] for row in rows]
         if not any(texts):
-            return slots if {int, float, str}.issuperset(map(type, slots)) else list(map(keys.from_slot, slots))
+            return keys.from_slots(slots)
         return [
             self._key_value(StoredItem(slot, text, None))[0] if text else keys.from_slot(slot)
             for slot, text in zip(slots, texts, strict=True)

@@ -196,9 +196,8 @@ class MemberCodec(KeyedObject):
             raise self._unencodable("element", key, error) from None
 
     def _keys_of(self, rows: Sequence[StoredRow]) -> list[Any]:
-        slots = [row[0] for row in rows]
         if {MEMBER}.issuperset(row[1] for row in rows):
-            return slots if {int, float, str}.issuperset(map(type, slots)) else list(map(keys.from_slot, slots))
+            return keys.from_slots([row[0] for row in rows])
         return [self._key_value(StoredItem(row[0], row[1], None))[0] for row in rows]
 
     def _key_value(self, item: StoredItem) -> tuple[Any, Any]:
