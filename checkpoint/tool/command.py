@@ -245,6 +245,10 @@ def _fail(message: str, error: BaseException) -> NoReturn:
     if os.environ.get(_DEBUG):
         raise error
     click.echo(f"error: {printing.plain(' '.join(message.split()))}", err=True)
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _give_up_output(TROUBLE)
     sys.exit(TROUBLE)
 
 
@@ -263,7 +267,7 @@ def answered(status: str | int | None) -> Iterator[None]:
 
 
 def _give_up_output(status: str | int | None = 0) -> NoReturn:
-    """End quietly: who reads has enough. What is buffered yet must go nowhere, or Python complains when it ends."""
+    """End quietly: nobody takes more. What is buffered yet must go nowhere, or Python complains when it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(status)
 

@@ -301,8 +301,10 @@ def test_a_terminal_has_colours_unless_they_are_not_wanted(
     assert (b"\x1b[" in output) is has_colours
 
 
-@pytest.mark.parametrize("arguments", [["log", "{store}"], ["--help"]])
-def test_a_full_disk_is_one_line(store: Path, arguments: list[str]) -> None:
+@pytest.mark.parametrize("buffering", [{}, {"PYTHONUNBUFFERED": "1"}], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize("arguments", [["log", "{store}"], ["--help"], ["diff", "{store}"]])
+def test_a_full_disk_is_one_line(store: Path, arguments: list[str], buffering: dict[str, str]) -> None:
+    surroundings = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "checkpoint", *(one.format(store=store) for one in arguments)],
@@ -310,6 +312,7 @@ def test_a_full_disk_is_one_line(store: Path, arguments: list[str]) -> None:
             stderr=subprocess.PIPE,
             text=True,
             check=False,
+            env=surroundings | buffering,
         )
     assert (done.returncode, done.stderr) == (2, "error: no space left on device\n")
 
