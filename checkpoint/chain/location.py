@@ -273,6 +273,7 @@ class RemoteLocation(Location):
                 f"location {self.address}: no file system for this URL ({str(error) or type(error).__name__}):"
                 " install the fsspec package of its protocol and what that needs, or use a folder"
             ) from error
+        _keep_no_listings(system)
         return system, folder.rstrip("/")
 
     def read(self, name: str) -> bytes | None:
@@ -347,6 +348,17 @@ class RemoteLocation(Location):
 
 def _protocols(system: fsspec.AbstractFileSystem) -> tuple[str, ...]:
     return (system.protocol,) if isinstance(system.protocol, str) else tuple(system.protocol)
+
+
+def _keep_no_listings(system: fsspec.AbstractFileSystem) -> None:
+    """Let a file system ask for each file: by a listing that it kept, files that others have put since are not there.
+
+    Emptying what it keeps before each look would not do: a listing that was under way meanwhile is kept afterwards.
+    """
+    kept = getattr(system, "dircache", None)
+    if getattr(kept, "use_listings_cache", False):
+        kept.use_listings_cache = False
+        system.invalidate_cache()
 
 
 @contextmanager

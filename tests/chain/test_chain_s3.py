@@ -14,6 +14,7 @@ from moto.server import ThreadedMotoServer
 
 from checkpoint import CheckpointError, CorruptStoreError, FencedError
 from checkpoint.chain import Chain, Collected, Location, SourcePosition, location_at, open_cache, save_run
+from checkpoint.chain.location import RemoteLocation
 from tests.chain.chain_helpers import OPERATOR, Publisher, run_of
 
 BUCKET = "bucket"
@@ -60,6 +61,26 @@ def test_the_server_itself_refuses_a_second_put(location: Location, client: obje
     assert location.create("manifest/1", b"first")
     location.require_exclusive_create()
     location.require_exclusive_create()
+
+
+def test_a_listing_hides_no_file_that_another_process_put_after_it(location: Location, client: object) -> None:
+    location.write("manifest/1", b"1")
+    prefix = location.url.removeprefix(f"s3://{BUCKET}/")
+    for number, look in enumerate((location.read, lambda name: location.create(name, b"2")), 2):
+        assert len(location.names("manifest")) == number - 1
+        client.put_object(Bucket=BUCKET, Key=f"{prefix}/manifest/{number}", Body=b"2")  # type: ignore[attr-defined]
+        # That of create may be our own put, whose first answer got lost.
+        assert look(f"manifest/{number}") in (b"2", True)
+
+
+def test_a_listing_under_way_while_a_file_is_put_hides_it_from_nobody(location: Location) -> None:
+    assert isinstance(location, RemoteLocation)
+    location.write("manifest/1", b"1")
+    system, folder = location.open_file_system()
+    stale = system.ls(f"{folder}/manifest", detail=True)
+    location.write("manifest/2", b"2")
+    system.dircache[f"{folder}/manifest"] = stale
+    assert location.read("manifest/2") == b"2"
 
 
 def test_of_many_rivals_one_wins(location: Location) -> None:
