@@ -112,7 +112,7 @@ def test_full_checkpoints_in_between_let_the_older_runs_go(every: int) -> None:
             driver.check_all()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_held_readers_never_see_anything_but_their_checkpoint(seed: int) -> None:
     driver = Driver(1 + seed % 3, random.Random(seed))
     driver.step()
@@ -182,7 +182,7 @@ def tiers_of(sizes: list[int]) -> float:
     return math.log(sum(sizes) + 8, FAN_IN)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(1, 20), st.sampled_from([1, 100, 10_000, 1_000_000]))
 def test_few_runs_are_live_and_a_row_is_rewritten_few_times(rng: random.Random, history: int, largest: int) -> None:
     sizes = [rng.choice([0, 1, rng.randint(1, largest)]) for _ in range(800)]

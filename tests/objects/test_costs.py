@@ -231,12 +231,12 @@ def test_insertions_cost_few_rows_wherever_they_come(
     target.extend(range(1000))
     space.checkpoint()
     slots = 0
-    for number in range(3000):
+    for number in range(1500):
         target.insert(place(number, len(target)), number)
         if number % each == 0:
             slots += len(written(space)) - 1  # Without the length.
     slots += len(written(space)) - 1
-    assert slots < rows * 3000
+    assert slots < rows * 1500
     assert list(PersistedObjectSpace(space.store).get("l")) == list(target)
 
 

@@ -116,7 +116,7 @@ UNSTABLE = {"sum_f", "avg_f", "variance_f", "sum_f_2"}
 
 @pytest.mark.parametrize("group", ["k", "g, k", ""])
 @pytest.mark.parametrize("capacity", [1, 3])
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_random_epochs(group: str, capacity: int, seed: int) -> None:
     randomness = random.Random(seed)
@@ -166,7 +166,7 @@ def operator(calls: Any, group: str, capacity: int = 10, group_cache: int = 100,
     )
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_append_only_epochs(seed: int) -> None:
     randomness = random.Random(seed)
@@ -179,7 +179,7 @@ def test_append_only_epochs(seed: int) -> None:
         running.recover()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_the_order_of_the_rows_of_an_epoch_does_not_matter(seed: int) -> None:
     """Output and state are the same to the bit, also with a delete before its insert, in other chunks."""

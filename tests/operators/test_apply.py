@@ -60,7 +60,7 @@ def run_of(processor: Any, epochs: list[Any], *, append_only: bool = False, **op
     return pipeline.run_local([{"flights": epoch} for epoch in epochs])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(EDITS, min_size=1, max_size=4), st.randoms(use_true_random=False))
 def test_whatever_changes_the_output_is_that_of_the_rows_that_are_left(epochs: list[Any], random: Random) -> None:
     store, world, log = CheckpointStore(":memory:"), World(), Counter[Any]()
