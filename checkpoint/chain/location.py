@@ -355,7 +355,7 @@ def _keep_no_listings(system: fsspec.AbstractFileSystem) -> None:
 
     Emptying what it keeps before each look would not do: a listing that was under way meanwhile is kept afterwards.
     """
-    kept = getattr(system, "dircache", None)
+    kept: Any = getattr(system, "dircache", None)
     if getattr(kept, "use_listings_cache", False):
         kept.use_listings_cache = False
         system.invalidate_cache()

@@ -122,10 +122,15 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 
 def csv_line(cells: Sequence[Any]) -> str:
-    """Return one line of CSV without its end."""
+    r"""Return one line of CSV without its end.
+
+    >>> csv_line([1, "of two\nlines"])
+    '1,"of two\nlines"'
+    """
     out = io.StringIO()
-    csv.writer(out, lineterminator="").writerow([flat(cell) for cell in cells])
-    return out.getvalue()
+    # Text that breaks a line is quoted only where the writer knows that as the end of a line.
+    csv.writer(out, lineterminator="\r\n").writerow([flat(cell) for cell in cells])
+    return out.getvalue().removesuffix("\r\n")
 
 
 def flat(value: Any) -> Any:
