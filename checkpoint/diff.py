@@ -144,6 +144,7 @@ def run_applying(changes: Iterable[Change], base: Reader) -> Run:
     _require_one_each(run, base)
     _require_all_of(lost, changes, base)
     _hide_remains(run, gained, base)
+    _note_returns(run, gained - index.keys())
     return run
 
 
@@ -219,7 +220,7 @@ class _LaterRuns(_Comparison):
             return object_id in self._owned_before, object_id in self._owned_after
         # The slot that refers to it did not change. Nothing is written to an object that is gone, so what had rows
         # before still exists; what had none either was empty, or came and went between the two states. Only where
-        # objects went, one with rows may be one that was gone before, came back and went again.
+        # objects went, or changes brought some back, one with rows may be one that was gone before.
         had_rows = _has_rows(self._a, object_id) and not self._may_return
         alive = had_rows or object_id in self._alive_after
         return alive, alive
@@ -444,6 +445,15 @@ def _hide_remains(run: Run, gained: set[int], base: Reader) -> None:
         run.metadata += [(object_id, key, None) for key in keys if (object_id, key) not in metadata]
         slots = (item.slot for item in base.items(object_id))
         run.items += [(object_id, slot, None, None) for slot in slots if (object_id, slot) not in items]
+
+
+def _note_returns(run: Run, owned: set[int]) -> None:
+    """Say that objects which others own may have been gone before, as the row of one deletion does.
+
+    Nothing else writes into an object that was gone, and differences rely on that where no object was deleted.
+    """
+    if owned:
+        run.index.append((min(owned), "", None, None))
 
 
 def _payload(value: Payload | IndexEntry | None) -> Payload | None:
