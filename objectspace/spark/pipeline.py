@@ -19,7 +19,7 @@ from objectspace.operators import Stream
 from objectspace.relational import SchemaError, StorageTable, tables
 from objectspace.relational.schema import KeyPart
 from objectspace.spark.added import AddedEpochs
-from objectspace.spark.connect import require_classic
+from objectspace.spark.connect import PipelineElsewhere, require_classic
 from objectspace.spark.epochs import Epochs
 from objectspace.spark.executor import open_shard
 from objectspace.spark.in_driver import Driver
@@ -113,10 +113,12 @@ class Pipeline(Builder):
             op_column: the column that says what a row does: ``+``, ``-``, ``U-`` with the old row, ``U+`` with the new.
 
         Raises:
+            ObjectSpaceError: the rows belong to a Spark Connect session.
             SchemaError: the name is taken, or a column is missing or of a type without a match.
         """
         if not isinstance(schema, DataFrame):
             return super().source(name, schema, key, append_only=bool(append_only))
+        require_classic(schema, "Pipeline.source")
         require_distinct(name, self._declared)
         require_plain_name(name, "source")
         found = keyed_schema(schema, op_column, key)
@@ -181,8 +183,10 @@ class Pipeline(Builder):
             TaskFailedError: a task failed for good; nothing was published.
             CheckpointError: micro-batches are missing or come with other rows, a shard gave no message or several, or
                 the location is the memory of this process.
+            ObjectSpaceError: the rows belong to a Spark Connect session, or to no streaming query.
         Dirties: the location: a run file for each shard that changed, and one manifest.
         """
+        require_classic(rows, "Pipeline.run_epoch")
         require_shared(self.chain.location)
         offsets = offsets_of(rows.sparkSession, self._progress, batch) if self._progress else ""
         position = SourcePosition(_query_id(rows), batch, offsets)
@@ -218,11 +222,13 @@ class Pipeline(Builder):
             frames: the rows by the names of the sources; a source that brings none may be left out.
 
         Raises:
+            ObjectSpaceError: the rows belong to a Spark Connect session.
             SchemaError: there is no such source, or Spark takes two columns of one for one column.
         """
-        for name in frames:
+        for name, frame in frames.items():
             if name not in self._declared:
                 raise SchemaError(f"the pipeline has no source {name!r}: it has {', '.join(self._declared) or 'none'}")
+            require_classic(frame, "Pipeline.micro_batch")
         require_told_apart(list(self._declared.values()))
         return wide(list(self._declared.values()), frames)
 
@@ -268,7 +274,7 @@ class Pipeline(Builder):
         self.driver.shards.release()  # A query that ended unnoticed has left them open.
         self._require_kind(is_built=bool(self._declared))
         rows = self.stream() if stream is None else stream
-        require_classic(rows)
+        require_classic(rows, "Pipeline.start")
         self._progress = os.fspath(checkpoint_location)
         writer = rows.writeStream.foreachBatch(self._each(on_epoch)).option("checkpointLocation", self._progress)
         query = (writer.trigger(**trigger) if trigger else writer).start()
@@ -362,7 +368,7 @@ class Pipeline(Builder):
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
         """Go to an executor as nothing: functions that see a stream take its schema, and not the driver's side."""
-        return (object, ())
+        return (PipelineElsewhere, ())
 
     def _require_kind(self, *, is_built: bool) -> None:
         newest = self.chain.newest

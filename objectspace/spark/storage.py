@@ -12,14 +12,26 @@ import orjson
 from checkpoint import CheckpointError
 from checkpoint.chain import Location, location_at
 from objectspace.errors import ObjectSpaceError
+from objectspace.spark.connect import in_session_folder
 
 PREFIX = "fsspec."
 """What the names of these options begin with; the rest is the name that fsspec knows."""
 
 
 def absolute(path: str) -> str:
-    """Return a path that means the same on every machine and in every process: a URL as it is, another one whole."""
-    return path if "://" in path else os.path.abspath(path)
+    """Return a path that means the same on every machine and in every process: a URL as it is, another one whole.
+
+    Raises:
+        ObjectSpaceError: it is relative to a folder that Spark made for the session, and removes with it.
+    """
+    if "://" in path:
+        return path
+    if not os.path.isabs(path) and in_session_folder():
+        raise ObjectSpaceError(
+            f"location {path!r}: this process of Spark works in a temporary folder of the session, where no other"
+            " session finds what is written: expected an absolute path, or a URL"
+        )
+    return os.path.abspath(path)
 
 
 def require_known(options: Mapping[str, str], known: Sequence[str]) -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from objectspace.errors import ObjectSpaceError
-from objectspace.operators import count
 from objectspace.spark import Operator, Pipeline, shard_expression
 
 SCHEMA = "k string, v long"
@@ -63,18 +61,37 @@ def worked(spark: SparkSession) -> list[list[Any]]:
 
 
 def refusals(spark: SparkSession, root: Path) -> list[str]:
-    """Return what is said to those who would start a pipeline, of declared sources or of operators that were added."""
+    """Return what is said to those who would run a pipeline, by each of the ways to one."""
     stream = spark.readStream.schema(SCHEMA).parquet(str(root / "in"))
     declared, added = Pipeline(root / "declared", shards=2), Pipeline(root / "added", shards=2)
-    declared.source("rows", stream, key=["k"]).group_by("k").agg(n=count()).materialize("counts")
     added.add(Operator("totals", ("k",), print))
-    said = []
-    for pipeline, given in ((declared, None), (added, stream)):
-        try:
-            pipeline.start(given, root / "query")
-        except ObjectSpaceError as error:
-            said.append(str(error))
-    return said
+    ways: list[Callable[[], object]] = [
+        lambda: declared.source("rows", stream, key=["k"]),
+        lambda: added.start(stream, root / "query"),
+        lambda: added.run_epoch(spark.range(1), 0),
+    ]
+    return [refusal(way) for way in ways]
+
+
+def in_foreach_batch(spark: SparkSession, root: Path) -> str:
+    """Return what the query says whose micro-batches are to go through a pipeline on the server."""
+    pipeline = Pipeline(root / "each", shards=2)
+    stream = spark.readStream.schema(SCHEMA).parquet(str(root / "in")).writeStream.foreachBatch(pipeline.run_epoch)
+    return refusal(stream.option("checkpointLocation", str(root / "query")).start().awaitTermination)
+
+
+def relative(spark: SparkSession) -> str:
+    """Return what is said to a relative path."""
+    return refusal(spark.read.format("objectspace").options(table="t").load("space").collect)
+
+
+def refusal(way: Callable[[], object]) -> str:
+    """Return what is raised, by the library or by Spark for it."""
+    try:
+        way()
+    except Exception as error:
+        return str(error)
+    return "nothing was raised"
 
 
 def main() -> None:
@@ -92,6 +109,8 @@ def main() -> None:
                 "changes": changes(spark, root),
                 "worked": worked(spark),
                 "refusals": refusals(spark, root),
+                "in_foreach_batch": in_foreach_batch(spark, root),
+                "relative": relative(spark),
             }
         )
     )
