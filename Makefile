@@ -4,6 +4,10 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 COMMA := ,
 
+# The tests start many processes: without its bytecode each would compile the library, and output is as users have it.
+export PYTHONDONTWRITEBYTECODE :=
+export PYTHONUNBUFFERED :=
+
 .PHONY: demo test check lint types wheel crash crash-spark bench bench-quick bench-objects bench-kvt bench-relational bench-operators bench-nexmark bench-spark clean
 
 demo: $(VENV)/.demo
