@@ -8,7 +8,7 @@ COMMA := ,
 export PYTHONDONTWRITEBYTECODE :=
 export PYTHONUNBUFFERED :=
 
-.PHONY: demo test check lint types wheel crash crash-spark bench bench-quick bench-objects bench-kvt bench-relational bench-operators bench-nexmark bench-spark clean
+.PHONY: demo test test-slow check lint types wheel crash crash-spark bench bench-quick bench-objects bench-kvt bench-relational bench-operators bench-nexmark bench-spark clean
 
 demo: $(VENV)/.demo
 	@$(PY) -m objectspace.spark.demo
@@ -16,6 +16,10 @@ demo: $(VENV)/.demo
 # One process has the tests that wait for Spark, another all the rest.
 test: $(VENV)/.dev
 	@$(PY) -m pytest --numprocesses=2
+
+# With the tests that take long.
+test-slow: $(VENV)/.dev
+	@$(PY) -m pytest --numprocesses=2 --slow
 
 check: lint types wheel test
 

@@ -10,13 +10,31 @@ from xdist.scheduler import LoadFileScheduling
 
 from tests.tally import TALLY
 
-settings.register_profile("suite", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("suite", max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 
 
+SLOW = "slow: takes long, and adds histories to what quick tests show; only with --slow or --crash"
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let ``--crash`` ask for the faults at full scale."""
+    """Let ``--crash`` ask for the faults at full scale, and ``--slow`` for the tests that take long."""
     parser.addoption("--crash", action="store_true", help="try every fault, and kill many more processes")
+    parser.addoption("--slow", action="store_true", help="run the tests that take long as well")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the mark of the tests that take long."""
+    config.addinivalue_line("markers", SLOW)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the tests that take long to those who ask for them."""
+    if config.getoption("slow") or config.getoption("crash"):
+        return
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    config.hook.pytest_deselected(items=slow)
+    items[:] = [item for item in items if item not in slow]
 
 
 class SparkBesideTheRest(LoadFileScheduling):  # type: ignore[misc]

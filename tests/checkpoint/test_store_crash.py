@@ -61,7 +61,7 @@ def assert_goes_on(path: Path, acknowledged: int, allowed: set[int]) -> None:
         store.verify()
 
 
-STEP = 3
+STEP = 7
 """One statement in so many of what takes hundreds fails in turn, unless all are asked for."""
 
 
@@ -87,20 +87,21 @@ def test_checkpoints_and_merges_survive_every_crash_point(
         shutil.rmtree(path.parent)
         points += 1
     print(f"{points} crash points tried: {some_fault}")
-    assert points > 40
+    assert points > 15
     assert acknowledged == DUE + 3
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=str)
-def test_creating_a_store_survives_every_crash_point(tmp_path: Path, inject: Inject, fault: dict[str, Any]) -> None:
+def test_creating_a_store_survives_every_crash_point(
+    tmp_path: Path, inject: Inject, some_fault: dict[str, Any]
+) -> None:
     path = tmp_path / "state.db"
     points = 0
-    for _ in crash_points(inject, fault, lambda: quick_store(path).close()):
+    for _ in crash_points(inject, some_fault, lambda: quick_store(path).close()):
         assert_goes_on(path, 0, {0})
         for file in tmp_path.iterdir():
             file.unlink()
         points += 1
-    print(f"{points} crash points tried: {fault}")
+    print(f"{points} crash points tried: {some_fault}")
     assert points > 5
 
 

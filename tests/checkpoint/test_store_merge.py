@@ -28,8 +28,10 @@ from tests.checkpoint.store_helpers import (
     values_in,
 )
 
+FROM_MEMORY = pytest.param(recent.MOST_ROWS, id="from memory", marks=pytest.mark.slow)
 
-@pytest.fixture(params=[30, recent.MOST_ROWS], ids=["from either", "from memory"], autouse=True)
+
+@pytest.fixture(params=[pytest.param(30, id="from either"), FROM_MEMORY], autouse=True)
 def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let runs be merged from memory alone, or now from memory and now from the disk."""
     monkeypatch.setattr(recent, "MOST_ROWS", request.param)
@@ -240,7 +242,7 @@ def test_a_thousand_retained_checkpoints_are_read_through_few_runs() -> None:
     assert {number: count for number, count in rows if number in written} == written
 
 
-@pytest.mark.parametrize(("rows", "times"), [(1_000, 32), (5_000, 16)])
+@pytest.mark.parametrize(("rows", "times"), [(1_000, 32), pytest.param(5_000, 16, marks=pytest.mark.slow)])
 def test_rows_that_replace_all_others_again_and_again_are_soon_merged(rows: int, times: int) -> None:
     store = quick_store(":memory:", history=1)
     for number in range(100):
@@ -249,6 +251,7 @@ def test_rows_that_replace_all_others_again_and_again_are_soon_merged(rows: int,
     assert store.verify()
 
 
+@pytest.mark.slow
 def test_what_only_grows_is_not_merged_with_all_that_was_there() -> None:
     store = quick_store(":memory:", history=1)
     before = store.database.conn.total_changes
@@ -355,7 +358,7 @@ def test_what_comes_and_goes_beside_a_large_state_does_not_pile_up(newest_first:
     assert store.verify()
 
 
-@pytest.mark.parametrize("rows", [1, 100, 1_000])
+@pytest.mark.parametrize("rows", [1, 100, pytest.param(1_000, marks=pytest.mark.slow)])
 def test_runs_stay_few_also_where_each_checkpoint_is_made_by_a_process_of_its_own(rows: int, tmp_path: Path) -> None:
     state = dict.fromkeys(range(20_000), 0)
     most = 0

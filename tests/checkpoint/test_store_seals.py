@@ -56,7 +56,7 @@ def faults(path: Path, sealed: seals.Sealed) -> Iterator[tuple[str, Any, Any]]:
     connection.row_factory = sqlite3.Row
     rows = connection.execute(f"SELECT * FROM {sealed.table} ORDER BY {sealed.key}").fetchall()
     connection.close()
-    for row in [*rows[:2], rows[FULL_AT - 1 if len(rows) > FULL_AT else -1], *rows[-2:]]:
+    for row in [rows[0], rows[FULL_AT - 1 if len(rows) > FULL_AT else -1], rows[-1]]:
         for name in sealed.columns[1:]:
             for other in others(name, row[name]):
                 yield name, row[sealed.key], other
@@ -105,7 +105,7 @@ def test_every_wrong_cell_of_a_record_is_found_does_no_harm_and_is_put_right(
             assert store.verify() == len(expected)
         tried += 1
         TALLY["cells and rows changed"] += 1
-    assert tried > 30
+    assert tried > 20
 
 
 def test_a_false_full_checkpoint_lets_nothing_be_deleted(sound: Path, tmp_path: Path) -> None:

@@ -231,12 +231,12 @@ def test_insertions_cost_few_rows_wherever_they_come(
     target.extend(range(1000))
     space.checkpoint()
     slots = 0
-    for number in range(1500):
+    for number in range(600):
         target.insert(place(number, len(target)), number)
         if number % each == 0:
             slots += len(written(space)) - 1  # Without the length.
     slots += len(written(space)) - 1
-    assert slots < rows * 1500
+    assert slots < rows * 600
     assert list(PersistedObjectSpace(space.store).get("l")) == list(target)
 
 
@@ -247,13 +247,13 @@ def test_insertions_into_a_linked_list_cost_few_rows(
     target = space.create_linked_list("l")
     node = [target.add_last(number) for number in range(100)][50]
     space.checkpoint()
-    for number in range(2000):
+    for number in range(800):
         node = (target.add_before if is_before(number) else target.add_after)(node, number)
     slots = len(written(space))
-    for number in range(2000):
+    for number in range(800):
         node = (target.add_before if is_before(number) else target.add_after)(node, number)
         slots += len(written(space)) - 1
-    assert slots < 3 * 4000
+    assert slots < 3 * 1600
     space._check()
     assert list(PersistedObjectSpace(space.store).get("l")) == list(target)
 

@@ -62,7 +62,7 @@ def test_dedup_gives_the_first_row_of_each_key(seed: int) -> None:
     assert results[0] == results[1]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_filter_and_project_give_what_a_batch_gives(seed: int) -> None:
     randomness = random.Random(seed)

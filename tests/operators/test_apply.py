@@ -77,6 +77,7 @@ def test_whatever_changes_the_output_is_that_of_the_rows_that_are_left(epochs: l
     store.close()
 
 
+@pytest.mark.slow
 def test_it_survives_every_crash_point() -> None:
     events = [
         {"a": [("+", (1, "x", 5, 0)), ("+", (2, "y", 7, 0))]},

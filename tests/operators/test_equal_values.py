@@ -158,7 +158,7 @@ def logs_of(
 
 
 @pytest.mark.parametrize("name", UNARY)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(kind=st.sampled_from([*SPELLINGS][1:]), history=edits(rows), refusals=st.lists(st.integers(0, 14), max_size=2))
 def test_an_operator_takes_equal_values_for_one(name: str, kind: str, history: list[Any], refusals: list[int]) -> None:
     events = [("input", event[1]) if isinstance(event, tuple) else event for event in history]
@@ -169,7 +169,7 @@ def test_an_operator_takes_equal_values_for_one(name: str, kind: str, history: l
 
 
 @pytest.mark.parametrize("name", BINARY)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(kind=st.sampled_from([*SPELLINGS][1:]), history=edits(rows))
 def test_a_join_takes_equal_values_for_one(name: str, kind: str, history: list[Any]) -> None:
     plain, spelled = logs_of(

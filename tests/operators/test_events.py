@@ -98,7 +98,7 @@ def by_time(times: list[int], duration: int, shift: int) -> list[list[int]]:
     return [numbers for numbers in lists if numbers]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(values=numbers, recoveries=recoveries, count=st.integers(1, 4), every=st.integers(1, 5))
 def test_buffers_by_count(values: list[int], recoveries: set[int], count: int, every: int) -> None:
     out, player = played(lambda: Buffer(count=count, skip=every), [*values, ended], recoveries)
@@ -106,7 +106,7 @@ def test_buffers_by_count(values: list[int], recoveries: set[int], count: int, e
     assert list(player.space) == ["op/ended"]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(times=timed, recoveries=recoveries, duration=st.integers(1, 6), shift=st.integers(1, 7))
 def test_buffers_by_time(times: list[int], recoveries: set[int], duration: int, shift: int) -> None:
     out, _ = played(lambda: Buffer(duration=duration, shift=shift), [*at_times(times), ended], recoveries)
@@ -130,7 +130,7 @@ def test_a_buffer_by_count_and_time_gives_what_comes_first() -> None:
     assert (buffer.on_time(32), buffer.on_time(33)) == ([], [[30]])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(values=numbers, recoveries=recoveries, count=st.integers(0, 4))
 def test_take_where_select_average(values: list[int], recoveries: set[int], count: int) -> None:
     def make() -> EventOperator:
@@ -142,7 +142,7 @@ def test_take_where_select_average(values: list[int], recoveries: set[int], coun
     assert list(player.space) == ["op/ended"]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(events=fed, recoveries=recoveries)
 def test_operators_of_several_inputs(events: list[tuple[int, int]], recoveries: set[int]) -> None:
     feed: list[Any] = [lambda op, s=s, v=v: op.on_next(v, source=s) for s, v in events]
@@ -158,7 +158,7 @@ def test_operators_of_several_inputs(events: list[tuple[int, int]], recoveries: 
     assert zipped == list(zip(*([v for s, v in events if s == source] for source in range(3)), strict=False))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(events=fed, recoveries=recoveries)
 def test_select_many_and_group_by(events: list[tuple[int, int]], recoveries: set[int]) -> None:
     begins: list[Any] = [0, 1, 1]
@@ -187,7 +187,7 @@ def test_a_key_without_a_hash_is_refused_and_leaves_nothing(make: Make) -> None:
     assert list(player.operator._keys) == []  # type: ignore[attr-defined]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(values=numbers, recoveries=recoveries, count=st.integers(1, 3), every=st.integers(1, 4))
 def test_windows(values: list[int], recoveries: set[int], count: int, every: int) -> None:
     make = lambda: Window(count, lambda number: Average(), every)  # noqa: E731
@@ -195,7 +195,7 @@ def test_windows(values: list[int], recoveries: set[int], count: int, every: int
     assert out == [sum(window) / len(window) for window in buffered(values, count, every)]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(times=timed, recoveries=recoveries, duration=st.integers(1, 6), shift=st.integers(1, 7), limit=st.integers(1, 3))
 def test_windows_by_time(times: list[int], recoveries: set[int], duration: int, shift: int, limit: int) -> None:
     make = lambda: Window(None, lambda number: Chain(Take(limit), Buffer(count=9)), duration=duration, shift=shift)  # noqa: E731
@@ -206,7 +206,7 @@ def test_windows_by_time(times: list[int], recoveries: set[int], duration: int, 
     assert list(player.space) == ["op/ended"]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(times=timed, recoveries=recoveries)
 def test_windows_by_count_and_time_are_the_buffers(times: list[int], recoveries: set[int]) -> None:
     events = at_times(times)

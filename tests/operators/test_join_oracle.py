@@ -37,7 +37,7 @@ top_row = st.tuples(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(history=edits(joined_row), safe=st.booleans(), condition=st.sampled_from([None, ("v", "<", "w")]))
 def test_a_join_is_the_join_of_what_is_there(kind: Any, history: list[Any], safe: bool, condition: Any) -> None:
     run = History(
@@ -50,7 +50,7 @@ def test_a_join_is_the_join_of_what_is_there(kind: Any, history: list[Any], safe
     assert run.output == rows_of(join_query(kind, on), **sides)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     history=edits(top_row),
     limit=st.integers(0, 3),

@@ -31,7 +31,7 @@ def sides(run: History) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(history=timely_edits(timed_row, 9), bounds=st.tuples(bound, bound))
 def test_an_interval_join_forgets_nothing_that_counts(kind: Any, history: list[Any], bounds: Any) -> None:
     lower, upper = sorted(bounds) if None not in bounds else bounds
@@ -46,7 +46,7 @@ def test_an_interval_join_forgets_nothing_that_counts(kind: Any, history: list[A
 
 
 @pytest.mark.parametrize("kind", TEMPORAL_KINDS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(history=timely_edits(timed_row, 7))
 def test_a_temporal_join_is_an_asof_join_once_all_is_promised(kind: Any, history: list[Any]) -> None:
     # The time of a right row is its number, so no two versions have one time.

@@ -105,7 +105,7 @@ def timely(batches: list[dict[str, Rows]]) -> Timely:
 
 
 @pytest.mark.parametrize("how", KINDS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(batches=BATCHES, recoveries=RECOVERIES)
 def test_a_join_within_an_interval(how: str, batches: list[dict[str, Rows]], recoveries: set[int]) -> None:
     def build(streams: dict[str, Stream]) -> Stream:
@@ -118,7 +118,7 @@ def test_a_join_within_an_interval(how: str, batches: list[dict[str, Rows]], rec
     assert Counter(run.rows("result")) == timely(batches).answer(sql)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(batches=BATCHES, recoveries=RECOVERIES, how=st.sampled_from(["inner", "left"]))
 def test_a_join_as_of_a_time(batches: list[dict[str, Rows]], recoveries: set[int], how: str) -> None:
     def build(streams: dict[str, Stream]) -> Stream:
@@ -133,7 +133,7 @@ def test_a_join_as_of_a_time(batches: list[dict[str, Rows]], recoveries: set[int
 
 
 @pytest.mark.parametrize("how", KINDS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(batches=BATCHES, recoveries=RECOVERIES)
 def test_watermarks_clean_a_join_of_windows_and_close_the_windows_behind_it(
     how: str, batches: list[dict[str, Rows]], recoveries: set[int]
@@ -161,7 +161,7 @@ def test_watermarks_clean_a_join_of_windows_and_close_the_windows_behind_it(
         assert len(run.space.get(table.name)) == len(list(table.scan())), "what is hidden is gone as well"
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(batches=BATCHES, recoveries=RECOVERIES)
 def test_watermarks_clean_the_first_rows_of_windows_and_pass_tables(
     batches: list[dict[str, Rows]], recoveries: set[int]

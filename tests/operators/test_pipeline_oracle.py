@@ -82,14 +82,14 @@ SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("step", UNARY, ids=lambda step: step[1][:60])
-@settings(SETTINGS, max_examples=6)
+@settings(SETTINGS, max_examples=4)
 @given(history=HISTORY, leaf=st.sampled_from(LEAVES))
 def test_each_operator_gives_what_its_query_gives(oracle: Oracle, step: Any, history: Any, leaf: Tree) -> None:
     check(oracle, on(step, leaf), *history)
 
 
 @pytest.mark.parametrize("pair", BINARY, ids=lambda pair: pair[1][:60])
-@settings(SETTINGS, max_examples=7)
+@settings(SETTINGS, max_examples=4)
 @given(history=HISTORY, left=st.sampled_from(LEAVES), right=st.sampled_from(LEAVES))
 def test_each_join_and_union_gives_what_its_query_gives(
     oracle: Oracle, pair: Any, history: Any, left: Tree, right: Tree
@@ -97,19 +97,19 @@ def test_each_join_and_union_gives_what_its_query_gives(
     check(oracle, over(pair, left, right), *history)
 
 
-@settings(SETTINGS, max_examples=30)
+@settings(SETTINGS, max_examples=12)
 @given(tree=trees(3), history=HISTORY)
 def test_random_trees_three_deep_give_what_their_query_gives(oracle: Oracle, tree: Tree, history: Any) -> None:
     check(oracle, tree, *history)
 
 
-@settings(SETTINGS, max_examples=20)
+@settings(SETTINGS, max_examples=8)
 @given(tree=trees(2), history=HISTORY)
 def test_random_trees_over_sources_that_only_grow(oracle: Oracle, tree: Tree, history: Any) -> None:
     check(oracle, tree, *history, append_only=True)
 
 
-@settings(SETTINGS, max_examples=20)
+@settings(SETTINGS, max_examples=8)
 @given(tree=trees(2), history=HISTORY, chance=st.randoms(use_true_random=False))
 def test_the_order_of_the_rows_of_an_epoch_does_not_matter(tree: Tree, history: Any, chance: Random) -> None:
     world = World()

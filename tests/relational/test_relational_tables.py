@@ -105,7 +105,7 @@ def keys_of(rows: Any) -> list[int]:
 @pytest.mark.parametrize("schema", [ONE_KEY, ROUTED_KEY], ids=["plain", "distributed"])
 def test_a_scan_that_is_open_at_a_barrier_goes_on_after_its_last_key(schema: TableSchema, reverse: bool) -> None:
     table, present, epoch = StateTable(VolatileObjectSpace(), "t", schema), set[int](), 0
-    for sealed, written, later, taken in product(SUBSETS, SUBSETS, SUBSETS, [0, 1]):
+    for sealed, written, later, taken in product(SUBSETS, SUBSETS, SUBSETS[::2], [0, 1]):
         change_to(table, present, sealed)
         table.commit(epoch := epoch + 1)
         change_to(table, sealed, written)

@@ -50,7 +50,7 @@ def make_pipeline(tmp_path: Path) -> Callable[..., Pipeline]:
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def batches(spark: SparkSession) -> list[DataFrame]:
     """Three micro-batches of (key, value)."""
     return [

@@ -49,6 +49,7 @@ def step(driver: Driver, frames: Frames, number: int, changes: Any) -> None:
 
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(EDITS, min_size=1, max_size=4), st.randoms(use_true_random=False))
+@pytest.mark.slow
 def test_retried_tasks_and_other_shards_change_nothing(epochs: list[Any], random: Random) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         frames, world, shards = Frames(random).installed(patch), World(), random.randint(1, 4)

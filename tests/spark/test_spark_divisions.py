@@ -112,7 +112,7 @@ def test_every_machine_finds_the_same_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("write", [write_image, write_image_beside])
-@pytest.mark.parametrize("changes", [0, 2])
+@pytest.mark.parametrize("changes", [pytest.param(0, marks=pytest.mark.slow), 2])
 def test_an_image_takes_the_place_of_a_division(tmp_path: Path, write: Write, changes: int) -> None:
     publish(tmp_path, 2, filled(2))
     rescale(tmp_path / "space", 3, keyed=KEYED)
@@ -333,7 +333,7 @@ def test_the_tool_reads_what_was_rescaled(tmp_path: Path) -> None:
     assert rows(tmp_path, "fresh") == rows(tmp_path, "cache")
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))])
 def test_random_histories_of_rescales(tmp_path: Path, seed: int) -> None:
     """Edits, rescales, images, collections and new machines in any order, beside a plain dictionary."""
     rng = Random(seed)

@@ -73,7 +73,7 @@ def by_time(streams: dict[str, Stream]) -> None:
     both.on_window_close().agg(n=count()).materialize("united")
 
 
-@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("shards", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_joins_by_time_give_what_they_give_in_one_process(shards: int, tmp_path: Path) -> None:
     """The watermark of a side that brings nothing in an epoch reaches the join all the same."""
     epochs: list[list[Any]] = [

@@ -233,6 +233,7 @@ def test_what_is_flushed_in_between_makes_no_difference(
     assert state(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_many_shards_need_few_open_files(tmp_path: Path) -> None:
     publish(tmp_path, 2, filled(2))
     before = state(tmp_path)
@@ -295,6 +296,7 @@ def test_little_is_divided_between_two_flushes(
     assert max(written) <= 1_000 + 10_000 // 50 + 1
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dividing, "_FLUSH_SLOTS", 1_000)
     monkeypatch.setattr(dividing, "_CACHE_SLOTS", 2_000)

@@ -141,6 +141,7 @@ def keeps_nothing(batches: Iterator[pa.RecordBatch], space: PersistedObjectSpace
     """Stands for code of users."""
 
 
+@pytest.mark.slow
 def test_a_query_feeds_the_operators_that_it_has_fed(
     spark: SparkSession, tmp_path: Path, query: Callable[[str], None]
 ) -> None:
@@ -161,6 +162,7 @@ def test_a_query_feeds_the_operators_that_it_has_fed(
         adding(tmp_path, three).run_epoch(rows, 2)
 
 
+@pytest.mark.slow
 def test_code_of_users_keeps_the_key_by_which_its_rows_are_routed(
     spark: SparkSession, tmp_path: Path, query: Callable[[str], None]
 ) -> None:

@@ -13,17 +13,17 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from objectspace import PersistedObjectSpace, SpacePart
 from objectspace.errors import ObjectSpaceError
 from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
 from objectspace.relational import Column, StateTable, TableSchema
 from objectspace.spark import Operator, Pipeline
-from objectspace.spark.source import SpaceReader
+from objectspace.spark.source import ObjectSpaceSource, SpaceReader
 from objectspace.spark.subject import Subject
 
-from .spark_helpers import SHARDS
+from .spark_helpers import QUERY_ID, SHARDS
 
 SCHEMA = TableSchema([Column("k", "string"), Column("total", "int64")], ["k"])
 
@@ -43,14 +43,16 @@ def keep_totals(batches: Iterator[pa.RecordBatch], space: PersistedObjectSpace) 
             last.put(row["key"].encode(), str(row["value"]).encode(), key_family="f")
 
 
-@pytest.fixture
-def location(
-    tmp_path: Path, batches: list[DataFrame], make_pipeline: Callable[..., Pipeline], query: Callable[[str], None]
-) -> str:
-    pipeline = make_pipeline(Operator("totals", ("key",), keep_totals))
+@pytest.fixture(scope="module")
+def location(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, batches: list[DataFrame]) -> str:
+    """A space of three epochs, which all tests of this module read."""
+    place = tmp_path_factory.mktemp("read")
+    pipeline = Pipeline(place / "space", SHARDS, cache=place / "cache")
+    pipeline.add(Operator("totals", ("key",), keep_totals))
+    spark.sparkContext.setLocalProperty(QUERY_ID, "read")
     for number, batch in enumerate(batches):
         pipeline.run_epoch(batch, number)
-    return str(tmp_path / "space")
+    return str(place / "space")
 
 
 def sums(batches: list[DataFrame]) -> dict[str, int]:
@@ -228,9 +230,14 @@ def test_sparse_arrays_and_tensors_give_their_places_and_elements(tmp_path: Path
         ({"table": "totals", "operator": "other"}, "there is no operator 'other': expected the option operator"),
     ],
 )
-def test_bad_options(spark: SparkSession, location: str, options: dict[str, str], message: str) -> None:
-    with pytest.raises(PySparkException, match=message):
-        load(spark, location, **options).collect()
+def test_bad_options(location: str, options: dict[str, str], message: str) -> None:
+    with pytest.raises(ObjectSpaceError, match=message):
+        ObjectSpaceSource({"path": location, **options}).schema()
+
+
+def test_bad_options_are_told_through_spark(spark: SparkSession, location: str) -> None:
+    with pytest.raises(PySparkException, match="there is no option 'epcoh': expected epoch"):
+        load(spark, location, table="totals", epcoh="1").collect()
 
 
 @pytest.fixture
@@ -257,15 +264,19 @@ def test_a_schema_that_is_given_says_which_columns_and_types(spark: SparkSession
     reader = spark.read.format("objectspace").options(table="t", epoch=1)
     found = reader.schema("n int, k string").load(str(typed)).orderBy("k").collect()
     assert [tuple(row) for row in found] == [(1, "a"), (None, "b")]
-    for schema, message in [
-        ("k string, x long", "no column 'x'"),
-        ("k long", "column 'k': it is string, and the schema of the read says int64"),
+    with pytest.raises(PySparkException, match="no column 'x'"):
+        reader.schema("k string, x long").load(str(typed)).collect()
+
+
+def test_a_schema_that_does_not_fit_is_refused(typed: Path) -> None:
+    for field, message in [
+        (StructField("x", LongType()), "no column 'x'"),
+        (StructField("k", LongType()), "column 'k': it is string, and the schema of the read says int64"),
+        (StructField("n", LongType(), nullable=False), "column 'n': it holds NULL"),
     ]:
-        with pytest.raises(PySparkException, match=message):
-            reader.schema(schema).load(str(typed)).collect()
-    strict = StructType([StructField("k", StringType(), False), StructField("n", LongType(), False)])
-    with pytest.raises(PySparkException, match="column 'n': it holds NULL"):
-        reader.schema(strict).load(str(typed)).collect()
+        reader = SpaceReader(Subject.of({"path": str(typed), "table": "t"}), StructType([field]))
+        with pytest.raises(ObjectSpaceError, match=message):
+            list(reader.read(reader.partitions()[0]))
 
 
 def test_the_feed_of_a_file_passes_over_epochs_that_it_has_not(spark: SparkSession, tmp_path: Path) -> None:

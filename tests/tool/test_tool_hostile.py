@@ -128,7 +128,7 @@ WORDS = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(command=st.sampled_from([name for name in ORDER if name != "top"]), words=st.lists(WORDS, max_size=5))
 def test_any_arguments(tool: Tool, store: Path, tmp_path: Path, command: str, words: list[str]) -> None:
     # In a folder of its own: words may be names of files that are written.
@@ -139,7 +139,7 @@ def test_any_arguments(tool: Tool, store: Path, tmp_path: Path, command: str, wo
     assert found.exit_code in (0, 1, 2), (words, found.output)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     place=st.integers(0, 22_000),
     data=st.binary(min_size=1, max_size=64),
