@@ -1,4 +1,4 @@
-"""The scenarios of joins and top-n for :mod:`benchmarks.operators`. Two events of ten are retractions."""
+"""The scenarios of joins and top-n for :mod:`benchmarks.operators`. Two events of ten are retractions, if any are."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from benchmarks.durable import (
     Scenario,
     Step,
     chunks_of,
+    pieces,
     run_bytewax,
     run_operator,
     run_whole,
@@ -148,7 +149,7 @@ class Best(StatefulBatchLogic[Any, Any, Any]):
         return dict(self.rows)
 
 
-def plain_top(*, is_grouped: bool) -> tuple[Any, Step]:
+def plain_top(logic: type[Best], *, is_grouped: bool) -> tuple[Any, Step]:
     """Return the state and the step of a top-n on dictionaries."""
     groups: dict[int, Best] = {}
     state: dict[int, Any] = {}
@@ -159,9 +160,10 @@ def plain_top(*, is_grouped: bool) -> tuple[Any, Step]:
             by_group.setdefault(row[0] if is_grouped else 0, []).append((op, row))
         for group in by_group:
             if group not in groups:
-                groups[group] = Best(None)
-                state[group] = groups[group].rows
-        return sum(len(groups[group].on_batch(found)[0]) for group, found in by_group.items())
+                groups[group] = logic(None)
+        given = sum(len(groups[group].on_batch(found)[0]) for group, found in by_group.items())
+        state.update({group: groups[group].rows for group in by_group})
+        return given
 
     return state, step
 
@@ -173,6 +175,27 @@ def top_n(events: int) -> Scenario:
     return _tops(f"the first {LIMIT} of {events:,} events", partial(TopN, SCHEMA, ["v desc"], LIMIT), given, flat)
 
 
+class Growing(Best):
+    """The first rows of one key where nothing is ever taken back: no others are kept."""
+
+    def on_batch(self, values: list[Change]) -> Any:
+        """Take rows, and return those that leave or enter the first."""
+        before = self.first
+        self.first = first([*before, *(row for _, row in values)])
+        self.rows = {row[2]: row for row in self.first}
+        return list(set(before) ^ set(self.first)), StatefulBatchLogic.RETAIN
+
+
+def top_of_growing(events: int) -> Scenario:
+    """Return the scenario of the first rows of a stream that only grows."""
+    source = random.Random(7)
+    rows: list[Change] = [("+", (0, source.randrange(10**9), number)) for number in range(events)]
+    given: list[Batch] = [("input", piece) for piece in pieces(rows, CHUNK)]
+    make = partial(TopN, SCHEMA, ["v desc"], LIMIT, append_only=True)
+    title = f"the first {LIMIT} of {events:,} events that only come"
+    return _tops(title, make, given, [("all", change) for change in rows], Growing)
+
+
 def group_top(events: int) -> Scenario:
     """Return the scenario of the first rows of each group."""
     given = changes(events, GROUPS, ("input",))
@@ -181,13 +204,13 @@ def group_top(events: int) -> Scenario:
     return _tops(title, partial(GroupTopN, SCHEMA, ["k"], ["v desc"], LIMIT), given, flat)
 
 
-def _tops(title: str, make: Any, given: list[Batch], flat: list[Any]) -> Scenario:
+def _tops(title: str, make: Any, given: list[Batch], flat: list[Any], logic: type[Best] = Best) -> Scenario:
     return Scenario(
         title,
         sum(len(rows) for _, rows in given),
         {
             make.func.__name__: partial(run_operator, make, chunks_of(SCHEMA, given)),
-            BY_HAND: partial(run_whole, partial(plain_top, is_grouped=make.func is GroupTopN), given),
-            RIVAL: partial(run_bytewax, Best, flat),
+            BY_HAND: partial(run_whole, partial(plain_top, logic, is_grouped=make.func is GroupTopN), given),
+            RIVAL: partial(run_bytewax, logic, flat),
         },
     )

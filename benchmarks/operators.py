@@ -30,7 +30,7 @@ from benchmarks.durable import (
     run_bytewax,
     run_operator,
 )
-from benchmarks.joins import group_top, hash_join, top_n
+from benchmarks.joins import group_top, hash_join, top_n, top_of_growing
 from benchmarks.timing import machine
 from objectspace.operators import AggCall, HashAgg
 from objectspace.relational import Column, TableSchema
@@ -142,6 +142,7 @@ SCENARIOS: dict[str, Callable[[int], Scenario]] = {
     "hash_agg_extremes": hash_agg_extremes,
     "hash_join": hash_join,
     "top_n": top_n,
+    "top_of_growing": top_of_growing,
     "group_top_n": group_top,
 }
 """Each takes a number of events."""

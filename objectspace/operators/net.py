@@ -28,6 +28,8 @@ def net_changes(chunk: Chunk) -> list[tuple[Op, Row]]:
 
     Time: O(rows).
     """
+    if set(chunk.ops) == {"+"}:
+        return list(zip(chunk.ops, chunk.values))
     keys = dictionary_keys(chunk.schema, chunk.schema.key_places)(chunk.values)
     plain = zip(map(_PLAIN.__getitem__, chunk.ops), chunk.values)
     times = Counter(keys)

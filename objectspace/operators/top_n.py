@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from operator import gt, lt
 from typing import Any
 
 from objectspace.operators.base import Operator, column_names, no_collection
@@ -25,6 +26,9 @@ Rows = dict[bytes, Row]
 Difference = tuple[list[Row], list[tuple[Row, Row]], list[Row]]
 """The rows that left, the old and new rows of those that changed, and the rows that are new."""
 
+COMPARED = frozenset(["int16", "int32", "int64", "float64", "string", "date"])
+"""Types whose values Python compares as their keys do, where neither is NaN, which it never finds worse."""
+
 CACHE_GROUPS = 10_000
 """How many windows stay in memory unless the operator is told otherwise."""
 
@@ -42,7 +46,8 @@ class Window:
         is_whole: whether the group has no others.
 
     >>> window = Window(2, {}, is_whole=True)
-    >>> for key in (b"c", b"a", b"b"): window.change("+", key, (key.decode(),))
+    >>> [window.change("+", key, (key.decode(),)) for key in (b"c", b"a", b"b")]
+    [None, None, ('c',)]
     >>> window.keys, window.is_whole
     ([b'a', b'b'], False)
     """
@@ -52,14 +57,14 @@ class Window:
     def __init__(self, capacity: int, rows: Rows, *, is_whole: bool) -> None:
         self.capacity, self.is_whole, self.keys, self.rows = capacity, is_whole, list(rows), rows
 
-    def change(self, op: Op, key: bytes, row: Row) -> None:
-        """Take a change into account; one after what is known of a group that is not whole is passed over.
+    def change(self, op: Op, key: bytes, row: Row) -> Row | None:
+        """Take a change into account, and return the row that has no room; one after what is known has none.
 
         Time: O(log capacity).
         """
         keys = self.keys
         if not self.is_whole and (not keys or key > keys[-1]):
-            return
+            return row
         place = bisect_left(keys, key)
         if key in self.rows:
             del keys[place], self.rows[key]
@@ -67,13 +72,14 @@ class Window:
             keys.insert(place, key)
             self.rows[key] = row
             if len(keys) > self.capacity:
-                del self.rows[keys.pop()]
                 self.is_whole = False
+                return self.rows.pop(keys.pop())
+        return None
 
     def between(self, start: int, stop: int) -> Rows:
         """Return the rows from one place up to but without another."""
-        rows = self.rows
-        return {key: rows[key] for key in self.keys[start:stop]}
+        keys = self.keys[start:stop]
+        return dict(zip(keys, map(self.rows.__getitem__, keys)))
 
 
 class GroupTopN(Operator):
@@ -144,6 +150,7 @@ class GroupTopN(Operator):
         if append_only:
             # What no window holds is in no table: ties are dropped only after it is known which they are.
             self._capacity = sys.maxsize if with_ties else self._needed
+        self._first_column = self._compared(order_by)
         self._windows: dict[Any, Window] = {}
         self._groups_of = dictionary_keys(schema, self._group_places)
         self._is_whole: bool | None = None
@@ -170,26 +177,30 @@ class GroupTopN(Operator):
             SchemaMismatchError: the chunk has other columns.
             InconsistentOperationError: the input was said to be append-only, and a row is retracted.
 
-        Time: O(rows · log n + groups touched · (offset + limit)). Dirties: one slot a row.
+        Time: O(rows · log n + groups touched · (offset + limit)); O(1) for a row of an append-only input that comes
+        after the first ones by the first column of the order. Dirties: one slot a row, of an append-only input a row
+        that enters the result or leaves it.
         """
         self._check_open()
-        changes = net_changes(taken(self._output, chunk))
-        if self._append_only:
-            refuse_retractions(self, Chunk(self._output, [op for op, _ in changes], [row for _, row in changes]))
+        chunk = taken(self._output, chunk)
+        changes = self._grown(chunk) if self._append_only else net_changes(chunk)
         rows = [row for _, row in changes]
         groups = self._groups_of(rows)
         members = dict(zip(groups, rows))
         windows = {group: self._window(group, row) for group, row in members.items()}
         keys = self._rows.write_rows([(op == "+", row) for op, row in changes])
-        kept = {group: dict(window.rows) for group, window in windows.items()} if self._append_only else {}
         before: dict[Any, Rows] = {}
+        surplus: list[Row] = []
         for group, key, (op, row) in zip(groups, keys, changes):
             window = windows[group]
             if group not in before and self._reaches(window, key, row):
                 before[group] = self._result(window)
-            window.change(op, key, row)
+            out = window.change(op, key, row)
+            if out is not None:
+                surplus.append(out)
         if self._append_only:
-            self._evict(kept, windows, zip(groups, keys, changes))
+            surplus += [row for group in set(groups) for row in self._untied(windows[group])]
+            self._rows.write_rows([(False, row) for row in surplus])
         found = [
             _difference(old, self._settled(group, windows[group], members[group]), self._output.equal)
             for group, old in before.items()
@@ -224,6 +235,39 @@ class GroupTopN(Operator):
         last = keys[needed - 1]
         return key <= last or (self.with_ties and self._order_of(row) == self._order_of(window.rows[last]))
 
+    def _grown(self, chunk: Chunk) -> list[tuple[Op, Row]]:
+        """Return the changes of an input that only grows, without the rows that come after all first ones."""
+        rows = chunk.values
+        if set(chunk.ops) != {"+"}:
+            changes = net_changes(chunk)
+            rows = [row for _, row in changes]
+            refuse_retractions(self, Chunk(self._output, [op for op, _ in changes], rows))
+        try:
+            near = self._near(rows) if self._needed else []
+        except TypeError:
+            near = rows  # The table says which value is none of its column.
+        return [("+", row) for row in near]
+
+    def _near(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """Return the rows that may be among the first of their groups: of most it takes one comparison."""
+        place, is_worse = self._first_column
+        if place is None:
+            return rows
+        if self._group_places:
+            groups = self._groups_of(rows)
+            last = {group: self._bound(group, place) for group in set(groups) & self._windows.keys()}
+            bounds = map(last.get, groups)
+            return [row for row, bound in zip(rows, bounds) if bound is None or _is_near(row[place], bound, is_worse)]
+        bound = self._bound((), place) if () in self._windows else None
+        if bound is None:
+            return rows
+        return [row for row in rows if (value := row[place]) is None or not is_worse(value, bound)]
+
+    def _bound(self, group: Any, place: int) -> Any:
+        """Return the value of the last one of the first rows of a group; ``None`` where it has not so many."""
+        window = self._windows[group]
+        return window.rows[window.keys[self._needed - 1]][place] if len(window.keys) >= self._needed else None
+
     def _emitted(self, changes: list[Difference]) -> list[Chunk]:
         # What leaves one group may come in another: it leaves first.
         gone = [("-", row) for one in changes for row in one[0]]
@@ -231,6 +275,13 @@ class GroupTopN(Operator):
         pairs = [entry for one in changes for old, now in one[1] for entry in (("U-", old), ("U+", now))]
         found: list[Any] = gone + pairs + new
         return [Chunk(self._output, [op for op, _ in found], [row for _, row in found])] if found else []
+
+    def _compared(self, order_by: Sequence[KeyPart]) -> tuple[int | None, Callable[[Any, Any], bool]]:
+        """Return the place of the first column of the order, where Python compares its values so, and what is worse."""
+        order = TableSchema(self._output.columns, list(order_by)).primary_key
+        if not order or self._output.column(order[0][0]).type.kind not in COMPARED:
+            return None, gt
+        return self._output.place_of(order[0][0]), lt if order[0][1].descending else gt
 
     @property
     def _rows(self) -> StateTable:
@@ -289,18 +340,13 @@ class GroupTopN(Operator):
         last, tied = (window.rows[window.keys[place]] for place in (-1, self.limit - 1))
         return self._order_of(last) != self._order_of(tied)
 
-    def _evict(
-        self, before: dict[Any, Rows], windows: dict[Any, Window], changes: Iterable[tuple[Any, bytes, tuple[Op, Row]]]
-    ) -> None:
-        """Forget rows that can never be among the first again."""
-        for group, key, (_, row) in changes:
-            before[group][key] = row
-        if self.with_ties:
-            for window in windows.values():
-                window.rows = self._result(window)
-                window.keys = list(window.rows)
-        gone = [row for group, rows in before.items() for key, row in rows.items() if key not in windows[group].rows]
-        self._rows.write_rows([(False, row) for row in gone])
+    def _untied(self, window: Window) -> list[Row]:
+        """Return what a window without an end has after the last one and what is tied with it, and forget that."""
+        if not self.with_ties:
+            return []
+        rows, window.rows = window.rows, self._result(window)
+        window.keys = list(window.rows)
+        return [row for key, row in rows.items() if key not in window.rows]
 
     def _result(self, window: Window) -> Rows:
         if not self.with_ties or len(window.keys) <= self.limit or not self.limit:
@@ -363,9 +409,14 @@ def _rest(schema: TableSchema, group_key: Sequence[str], order_by: Sequence[KeyP
     return (name for name, _ in schema.primary_key if name not in known)
 
 
+def _is_near(value: Any, bound: Any, is_worse: Callable[[Any, Any], bool]) -> bool:
+    return value is None or not is_worse(value, bound)
+
+
 def _difference(before: Rows, after: Rows, equal: Equal) -> Difference:
     if before == after:
         return [], [], []
-    gone = [row for key, row in before.items() if key not in after]
-    changed = [(before[key], row) for key, row in after.items() if key in before and not equal(before[key], row)]
-    return gone, changed, [row for key, row in after.items() if key not in before]
+    both = [(old, after[key]) for key, old in before.items() if key in after]
+    changed = [(old, new) for old, new in both if old is not new and not equal(old, new)]
+    gone, new = sorted(before.keys() - after.keys()), sorted(after.keys() - before.keys())
+    return [before[key] for key in gone], changed, [after[key] for key in new]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkpoint import CheckpointStore
-from objectspace import PersistedObjectSpace
+from objectspace import PersistedObjectSpace, VolatileObjectSpace
 from objectspace.operators import GroupTopN
 from objectspace.operators.top_n import SPARE
 from objectspace.relational import Chunk, Column, TableSchema
@@ -125,3 +125,37 @@ def test_only_first_rows_are_kept_of_a_stream_that_only_grows() -> None:
     beside.step([(0, 4), (0, 5)], [])
     beside.end(2, restarts=False)
     assert len(beside.space.get("top/rows")) == 3
+
+
+KINDS = {
+    "int64": st.integers(-3, 3),
+    "float64": st.sampled_from([float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1.5]),
+    "string": st.sampled_from(["", "a", "b", "\x00", "\uffff", "\U0001f600"]),
+    "bool": st.booleans(),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("order", ["v", "v desc", "v desc nulls first", "v asc nulls last"])
+@pytest.mark.parametrize("groups", [["g"], []])
+@given(data=st.data())
+def test_a_stream_that_only_grows_has_the_first_rows_of_any(
+    kind: str, order: str, groups: list[str], data: st.DataObject
+) -> None:
+    name, _, rest = order.partition(" ")
+    columns = [Column("g", "int64"), Column("v", kind, nullable=True), Column("id", "int64")]
+    schema, shown = TableSchema(columns, ["id"]), []
+    chunks = data.draw(
+        st.lists(st.lists(st.tuples(st.integers(0, 1), st.none() | KINDS[kind]), max_size=6), max_size=4)
+    )
+    for append_only in (False, True):
+        top = GroupTopN(schema, groups, [(name, rest or "asc")], 2, 1, append_only=append_only)
+        top.open(VolatileObjectSpace(), "top")
+        found: list[Any] = []
+        for number, values in enumerate(chunks):
+            rows = [("+", (*pair, 10 * number + place)) for place, pair in enumerate(values)]
+            for chunk in top.process(Chunk.from_rows(schema, rows)):
+                for op, row in chunk.rows():
+                    found.append(repr(row)) if is_insert(op) else found.remove(repr(row))
+        shown.append(sorted(found))
+    assert shown[0] == shown[1]
