@@ -15,7 +15,6 @@ from objectspace.operators.chunks import refuse_retractions, taken
 from objectspace.operators.net import net_changes
 from objectspace.relational import Chunk, SchemaError, StateTable, TableSchema
 from objectspace.relational.chunk import Op
-from objectspace.relational.equality import Equal
 from objectspace.relational.schema import KeyPart, Row
 from objectspace.relational.watermarks import is_below
 from objectspace.space import ObjectSpace
@@ -46,8 +45,11 @@ class Window:
         is_whole: whether the group has no others.
 
     >>> window = Window(2, {}, is_whole=True)
-    >>> [window.change("+", key, (key.decode(),)) for key in (b"c", b"a", b"b")]
+    >>> left = {}
+    >>> [window.change("+", key, (key.decode(),), left) for key in (b"c", b"a", b"b")]
     [None, None, ('c',)]
+    >>> left
+    {b'c': ('c',)}
     >>> window.keys, window.is_whole
     ([b'a', b'b'], False)
     """
@@ -57,8 +59,14 @@ class Window:
     def __init__(self, capacity: int, rows: Rows, *, is_whole: bool) -> None:
         self.capacity, self.is_whole, self.keys, self.rows = capacity, is_whole, list(rows), rows
 
-    def change(self, op: Op, key: bytes, row: Row) -> Row | None:
+    def change(self, op: Op, key: bytes, row: Row, left: Rows) -> Row | None:
         """Take a change into account, and return the row that has no room; one after what is known has none.
+
+        Args:
+            op: ``+`` or ``-``.
+            key: the key of the row.
+            row: the row.
+            left: where the rows that leave are noted; what is there for a key stays.
 
         Time: O(log capacity).
         """
@@ -67,19 +75,18 @@ class Window:
             return row
         place = bisect_left(keys, key)
         if key in self.rows:
-            del keys[place], self.rows[key]
+            del keys[place]
+            left.setdefault(key, self.rows.pop(key))
         if op == "+":
             keys.insert(place, key)
             self.rows[key] = row
             if len(keys) > self.capacity:
                 self.is_whole = False
-                return self.rows.pop(keys.pop())
+                last = keys.pop()
+                out = self.rows.pop(last)
+                left.setdefault(last, out)
+                return out
         return None
-
-    def between(self, start: int, stop: int) -> Rows:
-        """Return the rows from one place up to but without another."""
-        keys = self.keys[start:stop]
-        return dict(zip(keys, map(self.rows.__getitem__, keys)))
 
 
 class GroupTopN(Operator):
@@ -189,20 +196,21 @@ class GroupTopN(Operator):
         members = dict(zip(groups, rows))
         windows = {group: self._window(group, row) for group, row in members.items()}
         keys = self._rows.write_rows([(op == "+", row) for op, row in changes])
-        before: dict[Any, Rows] = {}
+        before: dict[Any, list[bytes]] = {}
+        left: Rows = {}
         surplus: list[Row] = []
         for group, key, (op, row) in zip(groups, keys, changes):
             window = windows[group]
             if group not in before and self._reaches(window, key, row):
                 before[group] = self._result(window)
-            out = window.change(op, key, row)
+            out = window.change(op, key, row, left)
             if out is not None:
                 surplus.append(out)
         if self._append_only:
-            surplus += [row for group in set(groups) for row in self._untied(windows[group])]
+            surplus += [row for group in set(groups) for row in self._untied(windows[group], left)]
             self._rows.write_rows([(False, row) for row in surplus])
         found = [
-            _difference(old, self._settled(group, windows[group], members[group]), self._output.equal)
+            self._difference(old, windows[group], self._settled(group, windows[group], members[group]), left)
             for group, old in before.items()
         ]
         self._let_go()
@@ -326,11 +334,11 @@ class GroupTopN(Operator):
                     break
         return Window(max(self._capacity, len(first)), {self._key(row): row for row in first}, is_whole=is_whole)
 
-    def _settled(self, group: Any, window: Window, row: Row) -> Rows:
-        """Return the result of the group of a row, reading on where the window does not tell it."""
+    def _settled(self, group: Any, window: Window, row: Row) -> Window:
+        """Return the window of the group of a row, reading on where it does not tell the result."""
         if not window.is_whole and not self._tells_result(window):
             window = self._windows[group] = self._read(row)
-        return self._result(window)
+        return window
 
     def _tells_result(self, window: Window) -> bool:
         if len(window.keys) < self._needed:
@@ -340,21 +348,36 @@ class GroupTopN(Operator):
         last, tied = (window.rows[window.keys[place]] for place in (-1, self.limit - 1))
         return self._order_of(last) != self._order_of(tied)
 
-    def _untied(self, window: Window) -> list[Row]:
+    def _untied(self, window: Window, left: Rows) -> list[Row]:
         """Return what a window without an end has after the last one and what is tied with it, and forget that."""
         if not self.with_ties:
             return []
-        rows, window.rows = window.rows, self._result(window)
-        window.keys = list(window.rows)
-        return [row for key, row in rows.items() if key not in window.rows]
+        result = self._result(window)
+        gone, window.keys = window.keys[len(result) :], result
+        rows = [window.rows.pop(key) for key in gone]
+        for key, row in zip(gone, rows):
+            left.setdefault(key, row)
+        return rows
 
-    def _result(self, window: Window) -> Rows:
+    def _difference(self, old: list[bytes], before: Window, after: Window, left: Rows) -> Difference:
+        """Return how a result changed: its keys before, the windows, and the rows that left the one before."""
+        new = self._result(after)
+        if old == new and left.keys().isdisjoint(old):
+            return [], [], []
+        stayed = set(new).intersection(old)
+        gone = [left[key] if key in left else before.rows[key] for key in old if key not in stayed]
+        pairs = [(left[key], after.rows[key]) for key in new if key in stayed and key in left]
+        changed = [(was, now) for was, now in pairs if not self._output.equal(was, now)]
+        return gone, changed, [after.rows[key] for key in new if key not in stayed]
+
+    def _result(self, window: Window) -> list[bytes]:
+        """Return the keys of the result of a group."""
         if not self.with_ties or len(window.keys) <= self.limit or not self.limit:
-            return window.between(self.offset, self._needed)
+            return window.keys[self.offset : self._needed]
         tied, stop = self._order_of(window.rows[window.keys[self.limit - 1]]), self.limit
         while stop < len(window.keys) and self._order_of(window.rows[window.keys[stop]]) == tied:
             stop += 1
-        return window.between(0, stop)
+        return window.keys[:stop]
 
     def _key(self, row: Row) -> bytes:
         return self._state_schema.key_encoder.encode(self._state_schema.key_of(row))
@@ -411,12 +434,3 @@ def _rest(schema: TableSchema, group_key: Sequence[str], order_by: Sequence[KeyP
 
 def _is_near(value: Any, bound: Any, is_worse: Callable[[Any, Any], bool]) -> bool:
     return value is None or not is_worse(value, bound)
-
-
-def _difference(before: Rows, after: Rows, equal: Equal) -> Difference:
-    if before == after:
-        return [], [], []
-    both = [(old, after[key]) for key, old in before.items() if key in after]
-    changed = [(old, new) for old, new in both if old is not new and not equal(old, new)]
-    gone, new = sorted(before.keys() - after.keys()), sorted(after.keys() - before.keys())
-    return [before[key] for key in gone], changed, [after[key] for key in new]
