@@ -31,9 +31,17 @@ _PORTION_ROWS = 4096
 
 Progress = Callable[[int, int], None]
 
+BESIDE = ("", "-wal", "-shm", "-journal", ".lock", ".owner")
+"""What the name of a file that is used as a store, and of what may lie beside it, ends with."""
+
 
 def fork(
-    session: Session, path: Path, number: int, progress: Progress = lambda done, total: None, origin: str | None = None
+    session: Session,
+    path: Path,
+    number: int,
+    progress: Progress = lambda done, total: None,
+    origin: str | None = None,
+    finish: Callable[[Path], object] = lambda staged: None,
 ) -> None:
     """Write the checkpoints up to ``number`` into a new store file, which appears whole or not at all.
 
@@ -43,6 +51,7 @@ def fork(
         number: the newest checkpoint of the fork, 0 for an empty store.
         progress: is told how many rows were copied, and how many are to be copied in all.
         origin: what the fork shall say that it was made of; this store by default.
+        finish: is given the path of the copy before it appears, may open it as a store, and closes it again.
 
     Raises:
         CheckpointError: the file exists, its folder does not, or it cannot be written.
@@ -52,13 +61,15 @@ def fork(
     staged = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
     try:
         _write(session, staged, number, progress, origin)
+        finish(staged)
+        _require_no_log(staged, path)
         _publish(staged, path)
     except sqlite3.Error as error:
         raise CheckpointError(f"{path} cannot be written (SQLite says: {error}): see to its disk, try again") from error
     except OSError as error:
         raise CheckpointError(f"{path} cannot be written ({error.strerror}): see to its disk, try again") from error
     finally:
-        for end in ("", "-wal", "-shm", "-journal"):
+        for end in BESIDE:
             with suppress(OSError):
                 staged.with_name(staged.name + end).unlink(missing_ok=True)
 
@@ -72,6 +83,15 @@ def _require_absent(path: Path) -> None:
     for taken in (path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-journal")):
         if os.path.lexists(taken):
             raise CheckpointError(f"{taken} exists: a fork overwrites nothing; name another file, or remove it first")
+
+
+def _require_no_log(staged: Path, path: Path) -> None:
+    """Refuse a copy of which something lies in its log still: only the file itself gets the name."""
+    log = staged.with_name(staged.name + "-wal")
+    if log.exists() and log.stat().st_size:
+        raise CheckpointError(
+            f"{path} cannot be written (its log could not be copied into it): see to its disk, try again"
+        )
 
 
 def _write(session: Session, staged: Path, number: int, progress: Progress, origin: str | None) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from checkpoint.fork import BESIDE
 from checkpoint.lock import owner_of
 from checkpoint.store import CheckpointStore
 from checkpoint.tool import printing
@@ -136,10 +137,11 @@ def _writer(path: Path) -> str:
 
 
 def _leftovers(path: Path, advice: list[str]) -> list[str]:
-    """Return the temporary files that forks which were cut off have left beside a store."""
+    """Return the temporary files that copies which were cut off have left beside a store."""
     found = [
         str(one)
-        for one in path.parent.glob(".*.tmp")
+        for end in BESIDE
+        for one in path.parent.glob(f".*.tmp{end}")
         if one.is_file() and time.time() - one.stat().st_mtime > _OLD_SECONDS
     ]
     if found:

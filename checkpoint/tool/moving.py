@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,13 @@ from typing import Any
 import click
 
 from checkpoint.errors import CheckpointError
+from checkpoint.fork import fork as copy_store
 from checkpoint.store import CheckpointStore
 from checkpoint.tool import printing
 from checkpoint.tool.command import cli, json_option, takes_source
 from checkpoint.tool.content import State
 from checkpoint.tool.selecting import require_found, selection
-from checkpoint.tool.source import Source, find, find_epoch, remove_store
+from checkpoint.tool.source import Source, find, find_epoch
 
 
 def takes_copy(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -72,8 +74,7 @@ def _restore_store(source: Source, target: str, checkpoint: str | None, names: t
         epoch = epoch_of(store, checkpoint)
         state = State(store.reader(epoch=epoch))
         require_found(names, {name for name in names if name in state}, state.names())
-        store.fork(target, epoch, show)
-    return epoch, _reduce(target, names)
+        return epoch, _restore_from(store, target, epoch, names, show)
 
 
 def _restore_shard(source: Source, target: str, checkpoint: str | None, names: tuple[str, ...]) -> tuple[int, int]:
@@ -87,26 +88,52 @@ def _restore_shard(source: Source, target: str, checkpoint: str | None, names: t
         if part.readers[0].newest == 0:
             raise CheckpointError(f"{part.operator}/{part.shard} holds nothing at epoch {epoch}: choose a later one")
         origin = f"{source.path} ({part.operator}/{part.shard})"
-        part.store.fork(target, part.store.checkpoints()[-1].epoch, origin=origin)
-    return epoch, _reduce(target, names)
+        with printing.progress("copying") as show:
+            objects = _restore_from(part.store, target, part.store.checkpoints()[-1].epoch, names, show, origin)
+    return epoch, objects
 
 
-def _reduce(target: str, names: tuple[str, ...], *, has_history: bool = False) -> int:
-    """Leave just some objects in a new store, and return how many objects these are.
+def _restore_from(
+    store: CheckpointStore,
+    target: str,
+    epoch: int,
+    names: tuple[str, ...],
+    show: printing.Show,
+    origin: str | None = None,
+) -> int:
+    """Write the state at an epoch into a new store, which appears whole or not at all; return how many objects it has.
 
-    Where that fails there is no new store.
+    What the state does not hold any more, or shall not hold, is in no file that bears the name of the new store.
+    """
+    objects = 0
+
+    def _finish(staged: Path) -> None:
+        nonlocal objects
+        objects = _reduce(staged, target, names, show)
+
+    copy_store(store._session, Path(target), store.reader(epoch=epoch).newest, show, origin, _finish)
+    return objects
+
+
+def _reduce(staged: Path, target: str, names: tuple[str, ...], show: printing.Show | None) -> int:
+    """Leave just some objects in a copy that has not its own name yet, and return how many objects these are.
+
+    Args:
+        staged: where it lies.
+        target: the name that it shall have.
+        names: the objects, all where none is named.
+        show: is told how far the history is merged; None to keep it.
     """
     try:
-        with CheckpointStore(target) as new, printing.progress("merging") as show:
+        with CheckpointStore(staged) as new:
             others, _ = selection(State(new.reader()), names)
             if not others.is_empty():
                 new.append(others)
-            if not has_history:
+            if show is not None:
                 new.compact(show)
             return len(new.reader().index())
-    except BaseException:
-        remove_store(target)
-        raise
+    except CheckpointError as error:
+        raise type(error)(str(error).replace(os.path.abspath(staged), target)) from error
 
 
 def epoch_of(store: CheckpointStore, checkpoint: str | None) -> int:
@@ -164,12 +191,18 @@ def fork(source: Source, target: str, checkpoint: str | None, names: tuple[str, 
         epoch = epoch_of(store, checkpoint)
         state = State(store.reader(epoch=epoch))
         require_found(names, {name for name in names if name in state}, state.names())
-        store.fork(target, epoch, show)
-    if names:
-        _reduce(target, names, has_history=True)
+        _fork_store(store, target, epoch, names, show)
     size = Path(target).stat().st_size
     text = f"{target}: a fork of {source.path} at epoch {epoch}, {printing.size(size)}"
     printing.emit(is_json, {"target": target, "epoch": epoch, "bytes": size}, text)
+
+
+def _fork_store(store: CheckpointStore, target: str, epoch: int, names: tuple[str, ...], show: printing.Show) -> None:
+    def _finish(staged: Path) -> None:
+        if names:
+            _reduce(staged, target, names, None)
+
+    copy_store(store._session, Path(target), store.reader(epoch=epoch).newest, show, None, _finish)
 
 
 def _fork_space(source: Source, target: str, checkpoint: str | None, names: tuple[str, ...], is_json: bool) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -73,6 +75,77 @@ def test_a_fork_of_some_objects_that_fails_is_not_there(
     monkeypatch.setattr(checkpoint.tool.moving, "selection", _fail)
     assert tool("fork", store, tmp_path / "fork.db", "--object", "counts").exit_code == 2
     assert not list(tmp_path.glob("fork.db*"))
+
+
+KILLED = """
+import os, signal, sys
+from checkpoint import CheckpointStore
+from checkpoint.tool.command import main
+
+setattr(CheckpointStore, sys.argv.pop(1), lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        ("append", ["restore", "{}", "new.db", "--object", "counts"]),
+        ("append", ["fork", "{}", "new.db", "--object", "counts"]),
+        ("compact", ["restore", "{}", "new.db"]),
+        ("compact", ["restore", "{}", "new.db", "--shard", "1"]),
+    ],
+)
+def test_a_copy_that_is_killed_before_it_is_reduced_is_not_there(
+    tool: Tool, store: Path, location: Path, tmp_path: Path, step: str, words: list[str]
+) -> None:
+    folder = tmp_path / "new"
+    folder.mkdir()
+    words = [word.replace("{}", str(location if "--shard" in words else store)) for word in words]
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, step, *words],
+        cwd=folder,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        check=False,
+    )
+    left = sorted(path.name for path in folder.iterdir())
+    assert (killed.returncode, bool(left)) == (-signal.SIGKILL, True)
+    assert all(name.startswith(".new.db.") and ".tmp" in name for name in left)
+    monday = tool("restore", store, folder / "monday.db")
+    assert monday.exit_code == 0
+    for name in left:
+        os.utime(folder / name, (0, 0))
+    listed = json.loads(tool("doctor", folder / "monday.db", "--json").output)["leftovers"]
+    assert sorted(Path(path).name for path in listed) == left
+    again = subprocess.run([sys.executable, "-m", "checkpoint", *words], cwd=folder, check=False)
+    assert again.returncode == 0
+    if "--object" in words:
+        found = [json.loads(line)["name"] for line in tool("ls", folder / "new.db", "--json").output.splitlines()]
+        assert found == [words[-1]]
+
+
+def test_a_copy_whose_log_cannot_be_copied_into_it_does_not_appear(
+    tool: Tool, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def _leave_log(staged: Path, *_: object) -> None:
+        staged.with_name(f"{staged.name}-wal").write_bytes(b"what the file lacks")
+
+    monkeypatch.setattr(checkpoint.tool.moving, "_reduce", _leave_log)
+    found = tool("fork", store, tmp_path / "fork.db", "--object", "counts")
+    assert (found.exit_code, "its log could not be copied into it" in found.stderr) == (2, True)
+    assert not list(tmp_path.glob("*fork.db*"))
+
+
+def test_a_copy_that_cannot_be_reduced_is_named_as_it_was_to_be(
+    tool: Tool, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def _fail(store: CheckpointStore, *_: object) -> None:
+        raise CheckpointError(f"{store.path}: no space is left")
+
+    monkeypatch.setattr(CheckpointStore, "append", _fail)
+    found = tool("restore", store, tmp_path / "new.db", "--object", "counts")
+    assert (found.exit_code, found.stderr) == (2, f"error: {tmp_path / 'new.db'}: no space is left\n")
+    assert not list(tmp_path.glob("*new.db*"))
 
 
 def test_a_new_store_that_somebody_else_has_made_meanwhile_stays(tmp_path: Path) -> None:
