@@ -17,7 +17,7 @@ from checkpoint.tool import printing
 from checkpoint.tool.command import cli, json_option, takes_source
 from checkpoint.tool.content import State
 from checkpoint.tool.show import Contents
-from checkpoint.tool.source import Source, find, find_epoch
+from checkpoint.tool.source import HeldSource, Source, find, find_epoch
 
 STDERR = 2
 """The descriptor to which the output of the command goes: that of the tool itself can be piped on."""
@@ -50,8 +50,9 @@ def bisect(
 
     The fork is a store file, of a space a folder with a space; it is made anew for each trial and removed afterwards,
     and not at all where the command has no {}. With --input the command reads what one object holds, a line for each
-    entry as `checkpoint show --format json` prints it, and nothing where there is no such object yet. The output of the
-    command goes to standard error. Put -- before it.
+    entry as `checkpoint show --format json` prints it, and nothing where there is no such object yet. A store that is
+    being written is read as it was when the search began. The output of the command goes to standard error. Put --
+    before it.
 
     \b
     Examples:
@@ -65,9 +66,9 @@ def bisect(
         found = _search(span, _Trial(source, command, fork, name))
     else:
         with source.open() as store:
-            span = _span(store, good, bad)
-            _require_known(source, name, span)
-            trial = _Trial(source, command, lambda step, path: store.fork(path, step.epoch), name)
+            span, held = _span(store, good, bad), HeldSource(source.path, store=store)
+            _require_known(held, name, span)
+            trial = _Trial(held, command, lambda step, path: store.fork(path, step.epoch), name)
             found = _search(span, trial)
     text = f"checkpoint {found.number}, epoch {found.epoch}, of {found.time} is the first at which the command fails"
     see = f"checkpoint diff {source.path} {found.parent} {found.number}"

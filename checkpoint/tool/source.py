@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
@@ -186,6 +186,22 @@ class Source:
             raise CheckpointError(f"{self.path!r} does not exist: {hint}")
         if Path(self.path).stat().st_size == 0:
             raise CheckpointError(f"{self.path} is empty: it is no store")
+
+
+@dataclass(frozen=True)
+class HeldSource(Source):
+    """A store file that stays open: all that is read of it is of one snapshot, whatever its writer merges meanwhile.
+
+    Args:
+        store: the store, opened for reading; who gives it closes it.
+    """
+
+    store: CheckpointStore = field(kw_only=True)
+
+    @contextmanager
+    def open(self) -> Iterator[CheckpointStore]:
+        """Give the store."""
+        yield self.store
 
 
 @contextmanager

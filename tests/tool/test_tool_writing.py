@@ -226,6 +226,15 @@ def test_bisect_gives_an_object_as_json(tool: Tool, store: Path) -> None:
     assert (unknown.exit_code, "did you mean 'counts'?" in unknown.stderr) == (2, True)
 
 
+def test_bisect_reads_what_its_command_or_a_writer_merges_meanwhile(tool: Tool, store: Path) -> None:
+    check = (
+        "import json, subprocess, sys; subprocess.run([sys.executable, '-m', 'checkpoint', 'compact', sys.argv[1]]);"
+    )
+    check += " sys.exit('alice' not in [json.loads(line)['key'] for line in sys.stdin])"
+    found = tool("bisect", store, "--input", "counts", "--json", "--", sys.executable, "-c", check, store)
+    assert (found.exit_code, json.loads(found.stdout)["epoch"]) == (0, 50)
+
+
 def test_bisect_refuses_a_good_checkpoint_whose_rows_were_merged(tool: Tool, store: Path) -> None:
     assert tool("prune", store, "--keep", 3).exit_code == 0
     assert tool("compact", store).exit_code == 0
