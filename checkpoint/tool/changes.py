@@ -266,6 +266,7 @@ def apply(source: Source, patch: str, dry_run: bool, is_json: bool) -> None:
       checkpoint apply state.db fix.jsonl --dry-run
       checkpoint apply state.db fix.jsonl
     """
+    source.require_file()
     with Path(patch).open("rb") as file:
         changes = list(changes_of(file))
     _apply(source, changes, dry_run, is_json)

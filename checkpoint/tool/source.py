@@ -93,7 +93,7 @@ class Source:
         Raises:
             CheckpointError: this is a space, whose shards only a pipeline writes; or the file cannot be written.
         """
-        self.require_file("restore it into a file first")
+        self.require_file()
         with CheckpointStore(self.path) as store:
             yield store
 
@@ -166,7 +166,7 @@ class Source:
         for part in self.parts(None):
             yield part.store
 
-    def require_file(self, instead: str = "name an operator and a shard of it") -> None:
+    def require_file(self, instead: str = "restore it into a file first") -> None:
         """Refuse what is no store file.
 
         Args:

@@ -20,6 +20,7 @@ from checkpoint.lock import WriterLock
 from checkpoint.tool.patch import BEGINNING
 from checkpoint.tool.source import remove_unused
 from objectspace import PersistedObjectSpace
+from tests.chain.chain_helpers import OPERATOR
 from tests.tool.conftest import Tool
 
 LARGE = 2**70
@@ -51,6 +52,21 @@ def test_an_owned_object_that_was_deleted_since_is_not_undone(tool: Tool, tmp_pa
         space.checkpoint()
     refused = tool("revert", path, "2")
     assert (refused.exit_code, "something else has changed it since" in refused.output) == (2, True)
+
+
+@pytest.mark.parametrize("chosen", [(), ("--shard", 0), ("--operator", OPERATOR, "--shard", 1)])
+def test_a_rehearsal_refuses_a_space_as_the_work_does(
+    tool: Tool, location: Path, tmp_path: Path, chosen: tuple[object, ...]
+) -> None:
+    shard, patch = tmp_path / "shard.db", tmp_path / "p.jsonl"
+    assert tool("restore", location, shard, "--shard", 0).exit_code == 0
+    with PersistedObjectSpace.open(shard) as space:
+        space.create_value("new", 1)
+        space.checkpoint()
+    assert tool("diff", shard, "--patch", patch).exit_code == 1
+    work, rehearsal = (tool("apply", location, patch, *chosen, *dry) for dry in ((), ("--dry-run",)))
+    assert (work.exit_code, "which only a pipeline writes: restore it" in work.stderr) == (2, True)
+    assert (rehearsal.exit_code, rehearsal.output) == (2, work.output)
 
 
 def test_a_rehearsal_describes_a_tensor_by_its_id(tool: Tool, tmp_path: Path) -> None:
