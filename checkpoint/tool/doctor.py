@@ -14,6 +14,7 @@ import click
 
 from checkpoint.fork import BESIDE
 from checkpoint.lock import owner_of
+from checkpoint.session import LOG_BYTES
 from checkpoint.store import CheckpointStore
 from checkpoint.tool import printing
 from checkpoint.tool.command import TROUBLE, cli, json_option, takes_source
@@ -27,6 +28,9 @@ FIXED = (3, 51, 3)
 
 _MANY_RUNS = 192
 """A store leaves up to 128 large runs as they are that replace nothing, and some dozens of others."""
+
+_FRAME_BYTES = 24
+"""What a log has of each page beside the page itself."""
 
 _LONG_LINEAGE, _OLD_SECONDS = 1024, 86_400
 
@@ -115,9 +119,22 @@ def _journal(path: Path) -> str:
         return "wal" if file.read(20)[18:] == b"\2\2" else "rollback"
 
 
+def _most_log_bytes(file_bytes: int, page_bytes: int) -> int:
+    """Return how long a log may be that no snapshot holds back.
+
+    A store copies it when it is longer than LOG_BYTES; by then one commit more may have changed every page of the file.
+    A read at that moment puts it off until as much has come again. The log keeps a length of LOG_BYTES when it begins
+    anew, so that it may well be longer than a small file.
+    """
+    return 2 * LOG_BYTES + file_bytes // page_bytes * (page_bytes + _FRAME_BYTES)
+
+
 def _advise(path: str, facts: Facts, advice: list[str]) -> None:
-    if facts["log bytes"] > max(facts["bytes"], 2**20):
-        advice.append("the write-ahead log is larger than the file: a reader holds an old snapshot; close it")
+    if facts["log bytes"] > _most_log_bytes(facts["bytes"], facts["page bytes"]):
+        advice.append(
+            "the write-ahead log goes on growing, as it cannot be copied into the file: a reader holds an old snapshot;"
+            " refresh or close it"
+        )
     if facts["live runs"] > _MANY_RUNS:
         advice.append(f"{facts['live runs']} live runs make reads slow: run `checkpoint compact {path}`")
     if facts["pages"] > 1000 and facts["unused pages"] > facts["pages"] / 2:

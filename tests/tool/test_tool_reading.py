@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint import CheckpointKind
+from checkpoint import CheckpointKind, CheckpointStore
 from objectspace import PersistedObjectSpace
 from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
 from objectspace.relational import Column, StateTable, TableSchema
@@ -123,6 +123,35 @@ def test_blame_names_nothing_that_was_gone_before_a_full_checkpoint(tool: Tool, 
     rows = [json.loads(line) for line in tool("blame", path, "counts", "--json").output.splitlines()]
     assert [(row["number"], row["key"], row["value"]) for row in rows] == [(2, "b", 2), (3, "c", 3)]
     assert "no key 'a'" in tool("blame", path, "counts[a]").output
+
+
+def written_over(space: PersistedObjectSpace, mebibytes: int) -> None:
+    """Write so much into one value, a MiB at a time."""
+    value = space.get("v")
+    for number in range(mebibytes):
+        value.value = str(number % 10) * 2**20
+        space.checkpoint()
+
+
+def test_doctor_tells_a_log_that_a_snapshot_holds_back_from_one_that_is_long(tool: Tool, tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with PersistedObjectSpace.open(path) as space:
+        space.store.configure(history=1)
+        space.create_value("v", "")
+        space.checkpoint()
+        space.store.compact()
+        with CheckpointStore(path, read_only=True):
+            written_over(space, 3)
+            found = tool("doctor", path, "--json")
+            facts = json.loads(found.output)
+            assert facts["log bytes"] > 2**20 > facts["bytes"]
+            assert (found.exit_code, facts["advice"]) == (0, [])  # It is not due to be copied yet.
+            written_over(space, 12)
+            found = tool("doctor", path)
+            assert (found.exit_code, "a reader holds an old snapshot" in found.output) == (2, True)
+        written_over(space, 2)  # The first of them copies the log, the second begins it anew.
+        found = tool("doctor", path)
+        assert (found.exit_code, "old snapshot" in found.output) == (0, False)
 
 
 def test_verify_and_doctor(tool: Tool, store: Path) -> None:
