@@ -12,6 +12,8 @@ from tempfile import TemporaryDirectory
 import click
 
 from checkpoint.errors import CheckpointError
+from checkpoint.fork import fork as fork_store
+from checkpoint.record import CheckpointRecord
 from checkpoint.store import CheckpointStore
 from checkpoint.tool import printing
 from checkpoint.tool.command import cli, json_option, takes_source
@@ -36,9 +38,15 @@ class _Step:
     parent: int
 
 
+_BEGINNING = _Step(0, 0, "", 0)
+"""The empty state before the first checkpoint."""
+
+
 @cli.command(context_settings={"ignore_unknown_options": True})
 @takes_source
-@click.option("--good", help="A checkpoint at which it is known to succeed; the oldest that can be read by default.")
+@click.option(
+    "--good", help="A checkpoint at which it is known to succeed, 0 for the empty state; by default the oldest to read."
+)
 @click.option("--bad", help="One at which it fails; the newest by default.")
 @click.option("--input", "name", help="The object that the command is given as lines of JSON on standard input.")
 @json_option
@@ -63,31 +71,34 @@ def bisect(
     if source.is_location:
         span, fork = _span_of_space(source, good, bad), _fork_of_space(source)
         _require_known(source, name, span)
-        found = _search(span, _Trial(source, command, fork, name))
+        good_step, found = _search(span, _Trial(source, command, fork, name))
     else:
         with source.open() as store:
             span, held = _span(store, good, bad), HeldSource(source.path, store=store)
             _require_known(held, name, span)
-            trial = _Trial(held, command, lambda step, path: store.fork(path, step.epoch), name)
-            found = _search(span, trial)
+            trial = _Trial(held, command, lambda step, path: fork_store(store._session, path, step.number), name)
+            good_step, found = _search(span, trial)
     text = f"checkpoint {found.number}, epoch {found.epoch}, of {found.time} is the first at which the command fails"
-    see = f"checkpoint diff {source.path} {found.parent} {found.number}"
+    see = f"checkpoint diff {source.path} {good_step.number} {found.number}"
     fields = {"number": found.number, "epoch": found.epoch, "time": found.time, "parent": found.parent}
     printing.emit(is_json, fields, f"{text}\nsee: {see}")
 
 
 def _span(store: CheckpointStore, good: str | None, bad: str | None) -> list[_Step]:
     records = [record for record in store.checkpoints() if record.run_slots is not None]
-    first = find(store, good) if good is not None else next(iter(records), None)
-    last = find(store, bad)
-    if first is None or last is None or first.number >= last.number:
+    steps = [_Step(record.number, record.epoch, record.time, record.parent or 0) for record in records]
+    first = _number(find(store, good)) if good is not None else steps[0].number if steps else 0
+    last = _number(find(store, bad))
+    if first >= last:
         raise _no_span()
-    store.reader(first.number)  # refuses one whose rows were merged
-    return [
-        _Step(record.number, record.epoch, record.time, record.parent or 0)
-        for record in records
-        if first.number <= record.number <= last.number
-    ]
+    if not first:
+        steps.insert(0, _BEGINNING)
+    store.reader(first or last)  # refuses one whose rows were merged
+    return [step for step in steps if first <= step.number <= last]
+
+
+def _number(record: CheckpointRecord | None) -> int:
+    return 0 if record is None else record.number
 
 
 def _require_known(source: Source, name: str | None, span: Sequence[_Step]) -> None:
@@ -109,10 +120,11 @@ def _span_of_space(source: Source, good: str | None, bad: str | None) -> list[_S
     chain = source.chain
     first = find_epoch(chain, good) if good is not None else chain.first_epoch
     last = find_epoch(chain, bad)
-    if not 0 < first < last:
+    if not first < last:
         raise _no_span()
-    manifests = map(chain.manifest, range(first, last + 1))
-    return [_Step(manifest.epoch, manifest.epoch, manifest.time, manifest.base) for manifest in manifests]
+    manifests = map(chain.manifest, range(max(first, chain.first_epoch), last + 1))
+    steps = [_Step(manifest.epoch, manifest.epoch, manifest.time, manifest.base) for manifest in manifests]
+    return steps if first else [_BEGINNING, *steps]
 
 
 Fork = Callable[[_Step, Path], object]
@@ -120,18 +132,28 @@ Fork = Callable[[_Step, Path], object]
 
 
 def _fork_of_space(source: Source) -> Fork:
+    from checkpoint.chain import Chain, location_at
     from checkpoint.tool.copying import restore_space
 
     def _fork(step: _Step, path: Path) -> None:
+        if not step.number:
+            Chain.open_or_create(location_at(str(path)), source.chain.shards_at(step.number))
+            return
         shards = source.shards([step.epoch])
         restore_space(source.chain, str(path), step.epoch, shards, (), lambda done, total: None, may_be_empty=True)
 
     return _fork
 
 
-def _search(span: Sequence[_Step], succeeds: Callable[[_Step], bool]) -> _Step:
+def _search(span: Sequence[_Step], succeeds: Callable[[_Step], bool]) -> tuple[_Step, _Step]:
+    """Return the last step tried at which the command succeeds, and the first one at which it fails."""
     if not succeeds(span[0]):
-        raise CheckpointError(f"the command fails at checkpoint {span[0].number} already: give a --good one")
+        number = span[0].number
+        raise CheckpointError(
+            f"the command fails at checkpoint {number} already: give a --good one, 0 for the state before the first"
+            if number
+            else "the command fails at the empty state before the first checkpoint already: see to the command"
+        )
     if succeeds(span[-1]):
         raise CheckpointError(f"the command succeeds at checkpoint {span[-1].number}: give a --bad one")
     low, high = 0, len(span) - 1
@@ -141,7 +163,7 @@ def _search(span: Sequence[_Step], succeeds: Callable[[_Step], bool]) -> _Step:
             low = middle
         else:
             high = middle
-    return span[high]
+    return span[low], span[high]
 
 
 @dataclass(frozen=True)

@@ -235,6 +235,48 @@ def test_bisect_reads_what_its_command_or_a_writer_merges_meanwhile(tool: Tool, 
     assert (found.exit_code, json.loads(found.stdout)["epoch"]) == (0, 50)
 
 
+@pytest.mark.parametrize("given", [["--input", "bad"], []])
+def test_bisect_finds_the_first_checkpoint_from_the_empty_state(tool: Tool, tmp_path: Path, given: list[str]) -> None:
+    path = tmp_path / "state.db"
+    with PersistedObjectSpace.open(path) as space:
+        space.create_value("bad", True)
+        for _ in range(3):
+            space.checkpoint()
+    read = "'true' in sys.stdin.read()" if given else "bool(PersistedObjectSpace.open(sys.argv[1]))"
+    check = [
+        sys.executable,
+        "-c",
+        f"import sys; from objectspace import *; sys.exit({read})",
+        *([] if given else ["{}"]),
+    ]
+    without = tool("bisect", path, *given, "--", *check)
+    assert (without.exit_code, "give a --good one, 0 for the state before the first" in without.stderr) == (2, True)
+    found = tool("bisect", path, "--good", 0, *given, "--", *check)
+    assert (found.exit_code, "\ncheckpoint 1, epoch 1" in found.output) == (0, True)
+    assert found.output.endswith(f"see: checkpoint diff {path} 0 1\n")
+    always = tool("bisect", path, "--good", 0, "--", "false")
+    assert (always.exit_code, "fails at the empty state" in always.stderr) == (2, True)
+    assert tool("bisect", path, "--good", 0, "--bad", 0, "--", "true").exit_code == 2
+
+
+def test_bisect_from_the_empty_state_over_checkpoints_that_were_merged(tool: Tool, store: Path) -> None:
+    assert tool("prune", store, "--keep", 3).exit_code == 0
+    found = tool("bisect", store, "--good", 0, "--input", "events", "--json", "--", "sh", "-c", "! grep -q .")
+    assert found.exit_code == 0
+    assert f"checkpoint {json.loads(found.stdout)['number']}: fails" in found.stderr
+    see = tool("bisect", store, "--good", 0, "--input", "events", "--", "sh", "-c", "! grep -q .").stdout.split("see: ")
+    assert tool(*see[1].split()[1:]).exit_code == 1
+
+
+@pytest.mark.parametrize("given", [["--input", "counts"], []])
+def test_bisect_of_a_space_from_the_empty_state(tool: Tool, location: Path, given: list[str]) -> None:
+    show = [sys.executable, "-m", "checkpoint", "ls", "{}", "--json"]
+    check = ["! grep -q ."] if given else ['! "$@" | grep -q counts', "sh", *show]
+    found = tool("bisect", location, "--good", 0, *given, "--", "sh", "-c", *check)
+    assert (found.exit_code, found.stdout.startswith("checkpoint 1, epoch 1")) == (0, True), found.output
+    assert found.output.endswith(f"see: checkpoint diff {location} 0 1\n")
+
+
 def test_bisect_refuses_a_good_checkpoint_whose_rows_were_merged(tool: Tool, store: Path) -> None:
     assert tool("prune", store, "--keep", 3).exit_code == 0
     assert tool("compact", store).exit_code == 0
