@@ -22,7 +22,7 @@ from checkpoint import schema, seals
 from checkpoint.errors import CheckpointError
 from checkpoint.inherited import note_opened
 from checkpoint.run_rows import NUMBERED
-from checkpoint.session import PAGE_BYTES, Session
+from checkpoint.session import PAGE_BYTES, Session, lacks_room
 
 ORIGIN = "forked_from"
 """The setting of a fork that says what it was made of: JSON with ``path``, ``number``, ``epoch`` and ``time``."""
@@ -64,10 +64,10 @@ def fork(
         finish(staged)
         _require_no_log(staged, path)
         _publish(staged, path)
-    except sqlite3.Error as error:
-        raise CheckpointError(f"{path} cannot be written (SQLite says: {error}): see to its disk, try again") from error
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be written ({error.strerror}): see to its disk, try again") from error
+    except (sqlite3.Error, OSError) as error:
+        said = error.strerror if isinstance(error, OSError) else f"SQLite says: {error}"
+        advice = "no space is left: free some" if lacks_room(error, path.parent) else "see to its disk"
+        raise CheckpointError(f"{path} cannot be written ({said}): {advice}, try again") from error
     finally:
         for end in BESIDE:
             with suppress(OSError):

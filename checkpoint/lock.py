@@ -12,6 +12,9 @@ from filelock import FileLock, Timeout
 
 from checkpoint.errors import CheckpointError, StoreLockedError
 
+READ_ONLY = ", or open the store with read_only=True"
+"""What a program may do where it cannot write; it is no option of the command-line tool."""
+
 _CLOSING = "closing"
 """What the note of the owner says where the lock is let go of soon."""
 
@@ -37,13 +40,11 @@ class WriterLock:
         try:
             self._lock.acquire(timeout=0)
         except Timeout:
-            raise StoreLockedError(
-                f"{path} is being written by {_named_with_advice(target)}, or open the store with read_only=True"
-            ) from None
+            raise StoreLockedError(f"{path} is being written by {_named_with_advice(target)}{READ_ONLY}") from None
         except OSError as error:
             raise CheckpointError(
-                f"{path} cannot be locked for writing ({error.strerror}): check the permissions of its folder, or open"
-                " it with read_only=True"
+                f"{path} cannot be locked for writing ({error.strerror}): check the permissions of its"
+                f" folder{READ_ONLY}"
             ) from error
         self._tell({})
 

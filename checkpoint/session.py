@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,8 +27,14 @@ SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 LOG_BYTES = 4 << 20
 """How far the write-ahead log grows before it is copied into the file, and how long it stays on the disk."""
 
+REOPEN = ", then call reopen()"
+"""What a program does when it has seen to the cause of a failure; the command-line tool has another way to say it."""
+
 _CACHE_KIB = 64 * 1024
 _SMALLEST = 512
+_ROOM_BYTES = 64 << 10
+"""Where less is left, SQLite may not get the 32 KiB by which the index of a log grows."""
+
 _BUSY_SECONDS = 5
 _HOLD_SECONDS = 0.01
 """How long reads in quick succession are one transaction: a thousand of them."""
@@ -355,8 +362,8 @@ class Session:
         """
         if self._failure is not None:
             raise StoreFailedError(
-                f"{self.path} failed ({self._failure}) and takes no writes until it is opened again: see to its disk,"
-                " then call reopen() on the store"
+                f"{self.path} failed ({self._failure}) and takes no writes until it is opened again: see to its"
+                f" disk{REOPEN}"
             ) from self._failure
 
     def distrust(self, error: Exception) -> None:
@@ -374,6 +381,8 @@ class Session:
         kind, advice = _ADVICE.get(_code(error), (CheckpointError, "the store could not do it"))
         if "no such table" in str(error) or "no such column" in str(error) or "decode" in str(error):
             kind, advice = _ADVICE[sqlite3.SQLITE_CORRUPT]
+        if kind is StoreFailedError and not self.in_memory and lacks_room(error, Path(self.path).parent):
+            advice = f"no space is left: free some{REOPEN}"
         return kind(f"{self.path}: {advice} (SQLite says: {error})")
 
     def _holding(self) -> sqlite3.Connection:
@@ -563,6 +572,22 @@ def _look_into(path: Path) -> None:
         connection.close()
 
 
+def lacks_room(error: Exception, folder: Path) -> bool:
+    """Tell whether an error came because a disk is full: SQLite calls it one of the disk where its index cannot grow.
+
+    Args:
+        error: what was raised when a file was to be written.
+        folder: where that file lies.
+    """
+    if _code(error) == sqlite3.SQLITE_FULL or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+        return True
+    from shutil import disk_usage  # on demand: it brings in what packs files, and few ever meet a full disk
+
+    with suppress(OSError):
+        return _code(error) == sqlite3.SQLITE_IOERR and disk_usage(folder).free < _ROOM_BYTES
+    return False
+
+
 def _code(error: Exception) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
@@ -572,7 +597,7 @@ _CLOSED = "the file cannot be opened or written: check that it exists, and the p
 _ADVICE: dict[int, tuple[type[CheckpointError], str]] = {
     sqlite3.SQLITE_NOTADB: (CorruptStoreError, "its first page is damaged: restore it from a copy"),
     sqlite3.SQLITE_CORRUPT: (CorruptStoreError, _DAMAGED),
-    sqlite3.SQLITE_IOERR: (StoreFailedError, "the file system failed: see to the disk, then call reopen()"),
+    sqlite3.SQLITE_IOERR: (StoreFailedError, f"the file system failed: see to the disk{REOPEN}"),
     sqlite3.SQLITE_FULL: (CheckpointError, "no space is left: free some and try again; nothing was written"),
     sqlite3.SQLITE_BUSY: (StoreLockedError, "another program is writing to the file: try again when it has finished"),
     sqlite3.SQLITE_CANTOPEN: (CheckpointError, _CLOSED),

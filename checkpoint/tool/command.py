@@ -21,6 +21,8 @@ import click
 import orjson
 
 from checkpoint.errors import CheckpointError
+from checkpoint.lock import READ_ONLY
+from checkpoint.session import REOPEN
 from checkpoint.tool import printing
 from checkpoint.tool.source import Source
 
@@ -208,11 +210,18 @@ def _opened_for(target: Path, staged: Path) -> BinaryIO:
 
 
 def _worded(error: BaseException) -> str:
-    """Return what an error says; one of the operating system without its number."""
+    """Return what an error says; one of the operating system without its number, ours with the advice of a command."""
     if isinstance(error, OSError) and error.strerror:
         what = error.strerror[:1].lower() + error.strerror[1:]
         return what if error.filename is None else f"{error.filename}: {what}"
-    return str(error) or type(error).__name__
+    text = str(error) or type(error).__name__
+    for in_programs, in_commands in _ADVICE.items():
+        text = text.replace(in_programs, in_commands)
+    return text
+
+
+_ADVICE = {REOPEN: ", then run it again", READ_ONLY: ""}
+"""What the library advises that only a program can do, and what is said in its place."""
 
 
 def _collected_meanwhile(source: Source | None) -> str | None:
@@ -235,7 +244,7 @@ def _damage_of(path: str) -> str | None:
         with source.open() as store:
             store.verify()
     except (CheckpointError, sqlite3.Error) as error:
-        return str(error)
+        return _worded(error)
     except Exception as error:
         return f"{path} is damaged ({type(error).__name__}: {error}): see `checkpoint repair`"
     return None
