@@ -153,11 +153,13 @@ def _source(path: str, operator: str | None, shard: int | None) -> Source:
 
 
 def require_folder(target: str) -> None:
-    """Refuse a new file in a folder that there is not, before anything is read.
+    """Refuse a new file in a folder that there is not, or at a URL, before anything is read.
 
     Raises:
-        CheckpointError: the folder does not exist.
+        CheckpointError: the folder does not exist, or the target is a URL.
     """
+    if "://" in target:
+        raise CheckpointError(f"{target} is a URL: what is written is a file; give a path")
     folder = Path(target).parent
     if not folder.is_dir():
         raise CheckpointError(f"{target} cannot be written: the folder {folder} does not exist")
@@ -188,25 +190,40 @@ def replacing(target: Path) -> Iterator[BinaryIO]:
     """
     path = target.resolve()
     if path.exists() and not path.is_file():
-        with path.open("wb") as file:
+        with said_of(target, path), path.open("wb") as file:
             yield file
         return
     staged = path.with_name(f".{uuid4().hex}.tmp")
     try:
-        with _opened_for(target, staged) as file:
-            yield file
-        os.replace(staged, path)
+        with said_of(target, staged):
+            with staged.open("xb") as file:
+                yield file
+            os.replace(staged, path)
     finally:
         with suppress(OSError):
             staged.unlink(missing_ok=True)
 
 
-def _opened_for(target: Path, staged: Path) -> BinaryIO:
-    """Open a new file; what fails is said of the one that it is for."""
+@contextmanager
+def said_of(target: Path, staged: Path) -> Iterator[None]:
+    """Say what fails with a file of the one that it is for; errors of writing name none.
+
+    Args:
+        target: the path that was given.
+        staged: the file that is written in its place.
+
+    Raises:
+        OSError: it failed, of the target.
+        CheckpointError: SQLite failed, which wrote it.
+    """
     try:
-        return staged.open("xb")
+        yield
     except OSError as error:
-        raise OSError(error.errno, error.strerror, str(target)) from None
+        if error.errno is None or error.filename not in (None, str(staged)):
+            raise
+        raise OSError(error.errno, os.strerror(error.errno), str(target)) from error
+    except sqlite3.Error as error:
+        raise CheckpointError(f"{target} cannot be written (SQLite says: {error})") from error
 
 
 def _worded(error: BaseException) -> str:

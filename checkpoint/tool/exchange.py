@@ -16,7 +16,7 @@ import click
 from checkpoint.errors import CheckpointError
 from checkpoint.tool import printing
 from checkpoint.tool.arrow import arrow, batches
-from checkpoint.tool.command import cli, json_option, name_argument, require_folder, takes_source
+from checkpoint.tool.command import cli, json_option, name_argument, require_folder, said_of, takes_source
 from checkpoint.tool.show import Contents, Row, split_epoch
 from checkpoint.tool.source import Source
 
@@ -58,10 +58,10 @@ def export(source: Source, name: str, target: str, checkpoint: str | None, is_js
     contents = Contents(source, name, checkpoint)
     staged = Path(target).with_name(f".{uuid4().hex}.tmp")
     try:
-        with printing.progress("rows") as show:
+        with said_of(Path(target), staged), printing.progress("rows") as show:
             rows = printing.watched(contents.rows(), show, contents.length)
             count = WRITERS[kind](staged, contents, rows)
-        _publish(staged, Path(target))
+            _publish(staged, Path(target))
     finally:
         for end in ("", "-wal", "-shm", "-journal"):
             with suppress(OSError):

@@ -7,6 +7,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from checkpoint import CheckpointStore, session
+from checkpoint.tool.exchange import WRITERS
 from tests.checkpoint.store_helpers import Fault, FaultyConnection
 from tests.tool.conftest import Tool
 
@@ -85,3 +87,77 @@ def test_no_command_advises_an_option_that_there_is_not(
     monkeypatch.setattr("filelock.FileLock.acquire", _refuse)
     found = tool(*words)
     assert found.stderr.endswith("(Read-only file system): check the permissions of its folder\n")
+
+
+class FullFile(BytesIO):
+    """A file on a disk that is full."""
+
+    def write(self, _: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("words", [["report", "{}"], ["diff", "{}", "--patch"], ["export", "{}", "counts"]])
+def test_what_a_full_disk_does_not_take_is_named(
+    tool: Tool, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    opened, target = Path.open, tmp_path / "new.jsonl"
+
+    def _open(path: Path, *args: Any, **options: Any) -> Any:
+        return FullFile() if path.suffix == ".tmp" else opened(path, *args, **options)
+
+    monkeypatch.setattr(Path, "open", _open)
+    found = tool(*(word.replace("{}", str(store)) for word in words), target)
+    assert (found.exit_code, found.stderr) == (2, f"error: {target}: no space left on device\n")
+    assert not target.exists()
+
+
+FULL = OSError(errno.ENOSPC, "Error writing bytes to file. Detail: [errno 28] No space left on device")
+"""As pyarrow says it."""
+
+
+@pytest.mark.parametrize(
+    ("ending", "error", "said"),
+    [
+        ("csv", OSError(errno.ENOSPC, "No space left on device"), ": no space left on device"),
+        ("parquet", FULL, ": no space left on device"),
+        (
+            "sqlite",
+            sqlite3.OperationalError("database or disk is full"),
+            " cannot be written (SQLite says: database or disk is full)",
+        ),
+    ],
+)
+def test_an_export_that_a_full_disk_does_not_take_is_named(
+    tool: Tool, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, error: Exception, said: str
+) -> None:
+    def _fail(path: Path, *_: object) -> int:
+        path.write_bytes(b"the beginning")
+        raise error
+
+    monkeypatch.setitem(WRITERS, ending, _fail)
+    target = tmp_path / f"orders.{ending}"
+    found = tool("export", store, "orders", target)
+    assert (found.exit_code, found.stderr) == (2, f"error: {target}{said}\n")
+    assert not list(tmp_path.glob(".*.tmp"))
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "arrow", "db"])
+def test_an_export_into_a_folder_that_takes_no_files_names_its_target(tool: Tool, store: Path, ending: str) -> None:
+    target = f"/proc/orders.{ending}"  # where nobody can make a file, not even root
+    found = tool("export", store, "orders", target)
+    assert (found.exit_code, found.stderr.startswith(f"error: {target}")) == (2, True), found.stderr
+    assert ".tmp" not in found.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["export", "{}", "counts", "s3://bucket/counts.csv"],
+        ["report", "{}", "s3://bucket/report.html"],
+        ["diff", "{}", "--patch", "s3://bucket/patch.jsonl"],
+    ],
+)
+def test_a_file_is_not_written_to_a_url(tool: Tool, store: Path, words: list[str]) -> None:
+    found = tool(*(word.replace("{}", str(store)) for word in words))
+    said = f"error: {words[-1]} is a URL: what is written is a file; give a path\n"
+    assert (found.exit_code, found.stderr) == (2, said)
