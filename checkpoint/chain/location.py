@@ -282,7 +282,9 @@ class RemoteLocation(Location):
         with _explained(self, "read", name):
             try:
                 return bytes(system.cat_file(f"{folder}/{name}"))
-            except FileNotFoundError:
+            except FileNotFoundError as error:
+                if _lacks_bucket(error):
+                    raise
                 return None
 
     def names(self, folder: str) -> list[str]:
@@ -348,6 +350,12 @@ class RemoteLocation(Location):
 
 def _protocols(system: fsspec.AbstractFileSystem) -> tuple[str, ...]:
     return (system.protocol,) if isinstance(system.protocol, str) else tuple(system.protocol)
+
+
+def _lacks_bucket(error: FileNotFoundError) -> bool:
+    """Tell whether a file of S3 is not there because its bucket is not: a wrong name, and no place for a space."""
+    answer: Any = getattr(error.__cause__, "response", None)
+    return isinstance(answer, dict) and answer.get("Error", {}).get("Code") == "NoSuchBucket"
 
 
 def _keep_no_listings(system: fsspec.AbstractFileSystem) -> None:

@@ -133,3 +133,10 @@ def test_damage_and_absence_are_named(location: Location, publish: Publisher, en
     assert (location.read(run.file), location.modified(run.file)) == (None, None)
     with pytest.raises(CheckpointError, match="check the location and the rights to it"):
         Chain.open_or_create(at(endpoint, f"s3://no-such-bucket-{uuid4().hex}/space"), 1)
+
+
+def test_a_bucket_that_does_not_exist_is_told_from_a_place_without_a_space(endpoint: str, location: Location) -> None:
+    with pytest.raises(CheckpointError, match="no space here"):
+        Chain.open(location)
+    with pytest.raises(CheckpointError, match=r"no-such-bucket/x: .*The specified bucket does not exist"):
+        Chain.open(at(endpoint, "s3://no-such-bucket/x"))
