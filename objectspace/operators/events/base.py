@@ -208,6 +208,10 @@ class Chain(EventOperator):
     Args:
         stages: the operators, from the first to the last.
 
+    Raises:
+        TypeError: one of them is no operator.
+        ValueError: there is none.
+
     >>> from objectspace import VolatileObjectSpace
     >>> from objectspace.operators.events import Average, Take, Where
     >>> chain = Chain(Where(lambda x: x % 2 == 1), Take(3), Average())
@@ -220,6 +224,7 @@ class Chain(EventOperator):
         super().__init__()
         if not stages:
             raise ValueError("a chain has at least one operator")
+        _check_stages(stages)
         self._stages: Sequence[EventOperator] = stages
         self.inputs = stages[0].inputs  # type: ignore[misc]  # of this chain
 
@@ -295,6 +300,24 @@ class Chain(EventOperator):
         if is_over:
             self._end()
         return values
+
+
+def _check_stages(stages: Sequence[Any]) -> None:
+    for place, stage in enumerate(stages):
+        if not isinstance(stage, EventOperator):
+            hint = "Chain(*stages) takes them from a list" if isinstance(stage, list | tuple) else "such as Take(5)"
+            raise TypeError(f"operator {place} of a chain is {told(stage)}: expected an operator; {hint}")
+
+
+def told(value: Any) -> str:
+    """Return in a few words what somebody gave where an operator is expected."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if isinstance(value, EventOperator):
+        return f"an operator {type(value).__name__}"
+    if isinstance(value, list | tuple):
+        return f"a {type(value).__name__} of {len(value)}"
+    return f"{value!r:.80}"
 
 
 def _has_inner(operator: EventOperator) -> bool:

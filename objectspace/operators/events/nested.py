@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from operator import methodcaller
-from typing import Any
+from typing import Any, ClassVar
 
-from objectspace.operators.events.base import Chain, EventOperator, Hand, attempt, complete, flush, handing
+from objectspace.operators.events.base import Chain, EventOperator, Hand, attempt, complete, flush, handing, told
 
 Make = Callable[..., EventOperator]
 
@@ -17,38 +17,88 @@ OPEN_INNER = 10_000
 
 
 class Nested(EventOperator):
-    """Keeps the inner sequences by number, with their keys; an inner one is opened when it is touched."""
+    """Keeps the inner sequences by number, with their keys; an inner one is opened when it is touched.
+
+    Its operator is made when it begins, so that what begins one that cannot be made is refused.
+    """
+
+    _made_of: ClassVar[str] = "key"
+    """What ``make`` is called with, in a word."""
 
     def __init__(self, make: Make) -> None:
         super().__init__()
         self._make = make
+        self._opened: dict[int, Chain] = {}
+        self._unopened: dict[int, Chain] = {}
 
     def _create(self) -> None:
         self._keys = self._object("dictionary", "inner")
         self._following = self._object("value", "following", 0)
 
     def _resume(self) -> None:
-        self._opened: dict[int, EventOperator] = {}
+        self._opened, self._unopened = {}, {}
         self._numbers: dict[Any, dict[int, None]] = {}
         self._timed: dict[int, None] | None = None
         for number, key in self._keys.items():
             self._numbers.setdefault(_one_nan(key), {})[number] = None
 
     def _delete_more(self) -> None:
+        """Delete the inner sequences; what belongs to those whose operators cannot be made is found by its name."""
         for number in list(self._keys):
-            self._inner(number).delete()
-        self._opened, self._numbers = {}, {}
+            if self._can_make(number):
+                self._inner(number).delete()
+            else:
+                for name in self._names_of(number):
+                    self._space.delete(name)
+        self._opened, self._unopened = {}, {}
+        self._numbers = {}
+
+    def _can_make(self, number: int) -> bool:
+        """Tell whether the operator of an inner sequence can be made."""
+        try:
+            self._opened.get(number) or self._made(number, self._keys[number])
+        except Exception:
+            return False
+        return True
+
+    def _names_of(self, number: int) -> list[str]:
+        """Return the names of all objects of an inner sequence. Time: O(objects of the space)."""
+        return [name for name in self._space if name.startswith(f"{self.name}/{number}/")]
 
     def _start(self, key: Any) -> int:
         number: int = self._following.value
         self._of(key)  # What is no key is refused before anything is changed.
-        is_timed = self._timed is not None and self._make(key).takes_time
+        inner = self._made(number, key)
+        is_timed = self._timed is not None and inner.takes_time
         self._following.value = number + 1
         self._keys[number] = key
         self._numbers.setdefault(_one_nan(key), {})[number] = None
         if self._timed is not None and is_timed:
             self._timed[number] = None
+        self._keep(self._unopened, number, inner)
         return number
+
+    def _made(self, number: int, key: Any) -> Chain:
+        """Return the operator of an inner sequence, which was made when it began, or is made now.
+
+        Raises:
+            TypeError: what ``make`` returns is no operator.
+        """
+        if number in self._unopened:
+            return self._unopened[number]
+        made = self._make(key)
+        if not isinstance(made, EventOperator):
+            raise TypeError(f"{self._of_make(key)} {told(made)}: expected an operator, such as Average()")
+        return made if isinstance(made, Chain) else Chain(made)
+
+    def _of_make(self, key: Any) -> str:
+        return f"{type(self).__name__} {self.name!r}: make returned for the {self._made_of} {key!r:.80}"
+
+    def _keep(self, kept: dict[int, Chain], number: int, inner: Chain) -> None:
+        """Keep an operator in memory, and let the oldest go where there are many."""
+        kept[number] = inner
+        if len(kept) > OPEN_INNER:
+            kept.pop(next(iter(kept)))
 
     def _take_back(self, numbers: list[int]) -> None:
         """Undo the beginning of the last inner sequences, none of which has taken anything."""
@@ -61,8 +111,14 @@ class Nested(EventOperator):
             self._following.value = numbers[0]
 
     def _takes_time(self, number: int) -> bool:
-        """Tell whether time alone can change anything in an inner sequence, which need not be opened for it."""
-        return (self._opened.get(number) or self._make(self._keys[number])).takes_time
+        """Tell whether an inner sequence wants to hear of the time; it need not be opened for it.
+
+        One that cannot be made hears of it too: what raises is said with the time, and the others hear of theirs.
+        """
+        try:
+            return (self._opened.get(number) or self._made(number, self._keys[number])).takes_time
+        except Exception:
+            return True
 
     def _of(self, key: Any) -> list[int]:
         """Return the numbers of the inner sequences of a key."""
@@ -74,14 +130,12 @@ class Nested(EventOperator):
                 " text or a tuple of them"
             ) from None
 
-    def _inner(self, number: int) -> EventOperator:
+    def _inner(self, number: int) -> Chain:
         if number not in self._opened:
-            made = self._make(self._keys[number])
-            inner = made if isinstance(made, Chain) else Chain(made)
+            inner = self._made(number, self._keys[number])
             inner.open(self._space, f"{self.name}/{number}")
-            self._opened[number] = inner
-            if len(self._opened) > OPEN_INNER:
-                del self._opened[next(iter(self._opened))]
+            self._unopened.pop(number, None)
+            self._keep(self._opened, number, inner)
         return self._opened[number]
 
     def _drop(self, number: int) -> None:
@@ -91,6 +145,7 @@ class Nested(EventOperator):
 
     def _forget(self, number: int) -> None:
         self._opened.pop(number, None)
+        self._unopened.pop(number, None)
         key = _one_nan(self._keys.pop(number))
         del self._numbers[key][number]
         if not self._numbers[key]:
@@ -117,21 +172,24 @@ class Nested(EventOperator):
     def _tell_all(self, errors: list[Exception], at: float) -> list[Any]:
         """Tell the inner sequences that wait for it what time it is."""
         if self._timed is None:
-            try:
-                self._timed = dict.fromkeys(number for number in self._keys if self._takes_time(number))
-            except Exception as error:
-                errors.append(error)
-        return [one for number in list(self._timed or ()) for one in self._tell(errors, number, at)]
+            self._timed = dict.fromkeys(number for number in self._keys if self._takes_time(number))
+        return [one for number in list(self._timed) for one in self._tell(errors, number, at)]
 
     def _tell(self, errors: list[Exception], number: int, at: float) -> list[Any]:
         return self._shown(self._keys[number], self._ask(errors, number, methodcaller("on_time", at)))
 
     def _close(self, errors: list[Exception], number: int) -> list[Any]:
-        """End an inner sequence; one that raises then stays, to be ended again."""
+        """End an inner sequence; one that raises then stays, to be ended again.
+
+        One that cannot be made and has no objects ends: it has taken nothing, and nothing is lost.
+        """
         known = len(errors)
         out = self._shown(self._keys[number], self._ask(errors, number, complete))
-        if len(errors) == known and number in self._keys:
+        if number in self._keys and len(errors) == known:
             self._drop(number)
+        elif number in self._keys and number not in self._opened and not self._names_of(number):
+            del errors[known:]
+            self._forget(number)
         return out
 
     def _close_all(self) -> list[Any]:
@@ -156,7 +214,7 @@ class SelectMany(Nested):
     length, the counter, and the objects of the new inner sequence; a value of an inner one what that one dirties.
 
     Args:
-        make: returns the operator of a new inner sequence for its key.
+        make: called with the value, returns the operator of its inner sequence.
 
     >>> from objectspace import VolatileObjectSpace
     >>> from objectspace.operators.events import Average, Take
@@ -165,6 +223,8 @@ class SelectMany(Nested):
     >>> chain.on_next("x"), [chain.on_inner("x", n) for n in (1, 2, 3)]
     ([], [[1.0], [1.5], []])
     """
+
+    _made_of: ClassVar[str] = "value"
 
     def _create(self) -> None:
         super()._create()
@@ -215,7 +275,14 @@ class GroupBy(Nested):
 
     Args:
         key: the function of a value that gives its key.
-        make: returns the operator of the inner sequence of a key.
+        make: called with a key, returns the operator of its inner sequence.
+
+    >>> from objectspace import VolatileObjectSpace
+    >>> from objectspace.operators.events import Average
+    >>> means = GroupBy(lambda n: n % 2, lambda key: Average(running=True))
+    >>> means.open(VolatileObjectSpace(), "means")
+    >>> [out for n in (1, 2, 5) for out in means.on_next(n)]
+    [(1, 1.0), (0, 2.0), (1, 3.0)]
     """
 
     def __init__(self, key: Callable[[Any], Any], make: Make) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from objectspace.operators.events.base import Hand, flush, handing
 from objectspace.operators.events.buffer import check_lengths
@@ -24,7 +24,7 @@ class Window(Nested):
 
     Args:
         count: how many values a window has, ``None`` for any number.
-        make: returns the operator of a window, from its number.
+        make: called with the number of a window, counted from 0, returns its operator.
         skip: how many values after one window the next begins; ``count`` by default.
         duration: how long a window lasts, in the unit of the times that come with the values.
         shift: how long after one window the next begins; ``duration`` by default.
@@ -41,6 +41,8 @@ class Window(Nested):
     >>> [out for at in (0, 20, 40, 70) for out in means.on_next(at, at=at)], means.on_completed()
     ([20.0], [55.0, 70.0])
     """
+
+    _made_of: ClassVar[str] = "number"
 
     def __init__(
         self,

@@ -1,0 +1,184 @@
+"""The operators of groups, windows and inner sequences: what makes them, and what is no operator or another's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from checkpoint import CheckpointStore
+from objectspace import PersistedObjectSpace, VolatileObjectSpace
+from objectspace.operators.events import (
+    Average,
+    Buffer,
+    Chain,
+    EventOperator,
+    GroupBy,
+    SelectMany,
+    Take,
+    Window,
+)
+
+Making = Callable[[Any], Any]
+
+GROUPS: list[Callable[[Making], EventOperator]] = [
+    lambda make: GroupBy(lambda value: value, make),
+    lambda make: Window(1, make),
+    lambda make: Window(None, make, duration=10, shift=5),
+    lambda make: Window(2, make, duration=10),
+    lambda make: SelectMany(make),
+]
+"""Operators that call a function for the first value."""
+
+
+def opened(operator: Any, space: Any = None) -> Any:
+    operator.open(VolatileObjectSpace() if space is None else space, "op")
+    return operator
+
+
+def failing(*failures: Any) -> Making:
+    """Return a function that returns these values, or raises them, in turn, and then operators."""
+    left = list(failures)
+
+    def _make(key: Any) -> Any:
+        found = left.pop(0) if left else Buffer(count=1)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    return _make
+
+
+def raising(key: Any) -> EventOperator:
+    raise ZeroDivisionError(f"no operator for {key}")
+
+
+def contents(space: Any) -> dict[str, str]:
+    return {name: str(space.get(name)) for name in space}
+
+
+# When it is made ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("around", GROUPS)
+def test_a_value_whose_operator_cannot_be_made_is_refused_and_can_be_given_again(around: Any) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    operator = opened(around(failing(ZeroDivisionError("first"))), space)
+    space.checkpoint()
+    before = contents(space)
+    with pytest.raises(ZeroDivisionError, match="first"):
+        operator.on_next(0, at=1)
+    assert contents(space) == before
+    assert space.checkpoint().slots == 0
+    operator.on_next(0, at=2)
+    assert len(operator._keys) <= 1
+    assert operator._following.value == 1
+
+
+def test_a_value_that_begins_a_window_that_cannot_be_made_is_taken_by_no_other_window_either() -> None:
+    window = opened(Window(2, failing(Buffer(count=9), ZeroDivisionError("second")), 1))
+    assert window.on_next(1) == []
+    with pytest.raises(ZeroDivisionError, match="second"):
+        window.on_next(2)
+    assert [window.on_next(2), window.on_completed()] == [[[2], [1, 2]], []]
+
+
+def test_the_mean_of_the_good_sequences_comes_beside_one_that_was_refused() -> None:
+    chain = opened(Chain(SelectMany(lambda x: Take(10 // x)), Average()))
+    chain.on_next(2)
+    with pytest.raises(ZeroDivisionError):
+        chain.on_next(0)
+    assert [chain.on_inner(2, 8.0), chain.on_inner(2, 4.0), chain.on_completed()] == [[], [], []]
+    assert chain.on_inner_completed(2) == [6.0]
+
+
+def test_the_operator_of_an_inner_sequence_is_made_once() -> None:
+    made: list[Any] = []
+    many = opened(SelectMany(lambda x: made.append(x) or Buffer(duration=9)))  # type: ignore[func-returns-value]
+    many.on_time(0)
+    for value in "ab":
+        many.on_next(value, at=1)
+        many.on_inner(value, 1, at=2)
+    assert (made, many.on_time(20)) == (["a", "b"], [[1], [1]])
+
+
+def many_left(make: Making, values: str = "ab", touched: str = "") -> tuple[Any, SelectMany]:
+    """Return a space with inner sequences, some of which have taken a value, and an operator of another function."""
+    store = CheckpointStore(":memory:")
+    space = PersistedObjectSpace(store)
+    many = opened(SelectMany(lambda key: Buffer(count=9)), space)
+    for value in values:
+        many.on_next(value)
+    for value in touched:
+        many.on_inner(value, 1)
+    space.checkpoint()
+    space.close()
+    space = PersistedObjectSpace(store)
+    return space, opened(SelectMany(make), space)
+
+
+def test_inner_sequences_in_a_space_that_can_be_made_no_more_can_be_ended() -> None:
+    space, many = many_left(raising)
+    with pytest.raises(ZeroDivisionError):
+        many.on_inner("a", 5)
+    assert [many.on_inner_completed("a"), many.on_completed(), many.has_ended] == [[], [], False]
+    assert [many.on_inner_completed("b"), many.has_ended, list(space)] == [[], True, ["op/ended"]]
+
+
+def test_an_inner_sequence_that_holds_a_value_ends_when_it_can_be_made_again() -> None:
+    _, many = many_left(failing(ZeroDivisionError("not yet"), Buffer(count=9)), "a", touched="a")
+    with pytest.raises(ZeroDivisionError, match="not yet"):
+        many.on_inner_completed("a")
+    assert many.on_inner_completed("a") == [[1]]
+
+
+def test_what_can_be_made_no_more_is_deleted() -> None:
+    space, many = many_left(raising, touched="b")
+    assert len(space) == 4
+    many.delete()
+    assert list(space) == []
+
+
+def test_time_reaches_the_other_inner_sequences_beside_one_that_can_be_made_no_more() -> None:
+    heard: list[float] = []
+
+    class Timed(Take):
+        def _tick(self, at: float) -> list[Any]:
+            heard.append(at)
+            return []
+
+    _, many = many_left(lambda key: raising(key) if key == "a" else Timed(9))
+    with pytest.raises(ZeroDivisionError, match="no operator for a"):
+        many.on_time(20)
+    assert (heard, many.on_inner_completed("a"), list(many._keys.values())) == ([20], [], ["b"])
+
+
+# What it is made by ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("around", GROUPS)
+@pytest.mark.parametrize(
+    ("found", "told"), [(None, "None"), ([Take(1)], "a list of 1"), (Average, "the class Average"), ("text", "'text'")]
+)
+def test_what_is_made_and_is_no_operator_is_refused_before_anything_is_taken(
+    around: Any, found: Any, told: str
+) -> None:
+    operator = opened(around(failing(found)))
+    with pytest.raises(TypeError, match=rf"'op': make returned for the \w+ 0 {told}.*: expected an operator, such as"):
+        operator.on_next(0, at=1)
+    assert (len(operator._keys), operator._following.value) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("stages", "words"),
+    [
+        ([[Take(1), Average()]], r"operator 0 of a chain is a list of 2: expected an operator; Chain\(\*stages\)"),
+        ([Take(1), None], "operator 1 of a chain is None: expected an operator; such as"),
+        ([Take(1), Average], "operator 1 of a chain is the class Average: expected an operator"),
+        ([len], "operator 0 of a chain is <built-in function len>: expected an operator"),
+    ],
+)
+def test_what_is_no_operator_is_refused_in_a_chain(stages: list[Any], words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        Chain(*stages)
