@@ -475,7 +475,7 @@ def test_groups_of_nan_are_one_group_after_recovery_too() -> None:
 
 
 def test_what_cannot_be_a_key_is_named_before_anything_changes() -> None:
-    groups, many = opened(lambda: GroupBy(lambda key: key, Select)), opened(lambda: SelectMany(Select))
+    groups, many = opened(lambda: GroupBy(lambda key: key, any_list)), opened(lambda: SelectMany(any_list))
     for use in (lambda: groups.on_next([1]), lambda: many.on_next([1]), lambda: many.on_inner([1], 2)):  # type: ignore[attr-defined]
         with pytest.raises(TypeError, match="begins no inner sequence"):
             use()
@@ -489,7 +489,7 @@ def test_lengths_that_are_none_are_refused(options: Any) -> None:
     with pytest.raises(ValueError, match="expected a positive"):
         Buffer(**options)
     with pytest.raises(ValueError, match="expected a positive"):
-        Window(options.pop("count", None), Select, **options)
+        Window(options.pop("count", None), any_list, **options)
 
 
 @pytest.mark.parametrize(

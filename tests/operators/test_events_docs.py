@@ -25,7 +25,7 @@ def test_the_page_of_the_events(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     scope = run_blocks("operators_events.md")
-    assert capsys.readouterr().out == "121\n"
+    assert capsys.readouterr().out == "121\n[] [(1, 1.0)]\n[] [(0, 2.0)]\n[2.0] [(1, 2.0)]\n"
     assert crash_everywhere(scope["Distinct"], [1, 1, 2], max_dirty_per_event=1) > 27
 
 

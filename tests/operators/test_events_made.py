@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,8 +14,10 @@ from objectspace.operators.events import (
     Average,
     Buffer,
     Chain,
+    Concat,
     EventOperator,
     GroupBy,
+    Select,
     SelectMany,
     Take,
     Window,
@@ -182,3 +185,36 @@ def test_what_is_made_and_is_no_operator_is_refused_before_anything_is_taken(
 def test_what_is_no_operator_is_refused_in_a_chain(stages: list[Any], words: str) -> None:
     with pytest.raises(TypeError, match=words):
         Chain(*stages)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Window(3, Average), r"Window: make is the class Average: .* such as lambda number: Average\(\)$"),
+        (lambda: GroupBy(len, Average), r"GroupBy: make is the class Average: .* such as lambda key: Average\(\)$"),
+        (lambda: SelectMany(Average), r"SelectMany: make is the class Average: .* lambda value: Average\(\)$"),
+        (lambda: Window(3, Select), r"Window: make is the class Select: .* lambda number: Select\(\.\.\.\)$"),
+        (lambda: Window(3, Concat), r"Window: make is the class Concat: expected a function of the number"),
+        (lambda: Window(3, Average()), "Window: make is an operator Average: expected a function of the number"),  # type: ignore[arg-type]
+        (lambda: GroupBy(len, None), "GroupBy: make is None: expected a function of the key"),  # type: ignore[arg-type]
+        (lambda: Window(3, lambda: Average()), r"Window: make has the parameters \(\): expected a function of the"),
+        (lambda: GroupBy(len, lambda key, n: Take(n)), r"GroupBy: make has the parameters \(key, n\): expected a"),
+        (lambda: Window(3, partial(Average)), r"Window: make has the parameters \(\*, running.*\): expected"),
+    ],
+)
+def test_what_makes_no_operator_of_a_key_is_refused_in_words(make: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        make()
+
+
+def test_a_function_that_does_not_say_what_it_takes_may_make_operators() -> None:
+    operators = {1: Take(1)}
+    assert opened(GroupBy(lambda value: value, operators.get)).on_next(1) == [(1, 1)]  # type: ignore[arg-type]
+    assert opened(Window(1, lambda *numbers: Average())).on_next(4) == [4.0]
+
+
+def test_what_could_take_a_key_for_a_setting_takes_it_by_name_alone() -> None:
+    with pytest.raises(TypeError, match="positional argument"):
+        Average(1)  # type: ignore[misc]
+    with pytest.raises(TypeError, match="positional argument"):
+        Buffer(1, 1, 1)  # type: ignore[misc]

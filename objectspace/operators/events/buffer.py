@@ -44,6 +44,7 @@ class Buffer(EventOperator):
         self,
         count: int | None = None,
         skip: int | None = None,
+        *,
         duration: float | None = None,
         shift: float | None = None,
     ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from operator import methodcaller
@@ -27,6 +28,7 @@ class Nested(EventOperator):
 
     def __init__(self, make: Make) -> None:
         super().__init__()
+        _check_make(type(self).__name__, make, self._made_of)
         self._make = make
         self._opened: dict[int, Chain] = {}
         self._unopened: dict[int, Chain] = {}
@@ -216,6 +218,9 @@ class SelectMany(Nested):
     Args:
         make: called with the value, returns the operator of its inner sequence.
 
+    Raises:
+        TypeError: ``make`` is no function of the value.
+
     >>> from objectspace import VolatileObjectSpace
     >>> from objectspace.operators.events import Average, Take
     >>> chain = Chain(SelectMany(lambda x: Take(2)), Average(running=True))
@@ -277,6 +282,9 @@ class GroupBy(Nested):
         key: the function of a value that gives its key.
         make: called with a key, returns the operator of its inner sequence.
 
+    Raises:
+        TypeError: ``make`` is no function of the key.
+
     >>> from objectspace import VolatileObjectSpace
     >>> from objectspace.operators.events import Average
     >>> means = GroupBy(lambda n: n % 2, lambda key: Average(running=True))
@@ -311,6 +319,34 @@ class GroupBy(Nested):
 
     def _shown(self, key: Any, out: list[Any]) -> list[Any]:
         return [(key, value) for value in out]
+
+
+def _check_make(kind: str, make: Any, what: str) -> None:
+    """Refuse what cannot be called with the key of an inner sequence, and a class, which takes it for a setting."""
+    expected = f"expected a function of the {what} that returns an operator, such as lambda {what}: {_example(make)}"
+    if isinstance(make, type) or not callable(make):
+        raise TypeError(f"{kind}: make is {told(make)}: {expected}")
+    try:
+        signature = inspect.signature(make)
+    except (TypeError, ValueError):
+        return  # There are functions of C that do not say.
+    if not _takes(signature, None):
+        parameters = signature.replace(return_annotation=inspect.Signature.empty)
+        raise TypeError(f"{kind}: make has the parameters {parameters}: {expected}")
+
+
+def _example(make: Any) -> str:
+    if not isinstance(make, type) or not issubclass(make, EventOperator):
+        return "Average()"
+    return f"{make.__name__}({'' if _takes(inspect.signature(make)) else '...'})"
+
+
+def _takes(signature: inspect.Signature, *arguments: Any) -> bool:
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        return False
+    return True
 
 
 def _one_nan(key: Any) -> Any:

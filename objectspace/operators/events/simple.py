@@ -76,7 +76,7 @@ class Average(EventOperator):
         running: whether to give the mean so far after each value.
     """
 
-    def __init__(self, running: bool = False) -> None:
+    def __init__(self, *, running: bool = False) -> None:
         super().__init__()
         self._is_running = running
 

@@ -30,6 +30,7 @@ class Window(Nested):
         shift: how long after one window the next begins; ``duration`` by default.
 
     Raises:
+        TypeError: ``make`` is no function of the number.
         ValueError: there is neither count nor duration, a number is not positive, or skip and shift do not fit them.
 
     Source: Rx's Window, as Nuqleon keeps its state.
