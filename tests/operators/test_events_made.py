@@ -20,6 +20,7 @@ from objectspace.operators.events import (
     Select,
     SelectMany,
     Take,
+    Where,
     Window,
 )
 
@@ -218,3 +219,65 @@ def test_what_could_take_a_key_for_a_setting_takes_it_by_name_alone() -> None:
         Average(1)  # type: ignore[misc]
     with pytest.raises(TypeError, match="positional argument"):
         Buffer(1, 1, 1)  # type: ignore[misc]
+
+
+# Whose it is ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("around", [GROUPS[0], lambda make: Window(2, make, 1), GROUPS[-1]])
+@pytest.mark.parametrize("wrapped", [lambda one: one, Chain, lambda one: Chain(Where(bool), Chain(one))])
+def test_one_operator_for_two_groups_is_refused_before_anything_is_taken(around: Any, wrapped: Any) -> None:
+    one = Buffer(count=9)
+    operator = opened(around(lambda key: wrapped(one)))
+    operator.on_next(1)
+    before = contents(operator._space)
+    with pytest.raises(
+        ValueError, match=r"'op': make returned for the \w+ \d one that is open as 'op/0/.*Buffer': exp"
+    ):
+        operator.on_next(2)
+    assert contents(operator._space) == before
+
+
+def test_an_operator_that_is_open_elsewhere_is_no_group() -> None:
+    one = opened(Buffer(count=2))
+    groups = opened(GroupBy(lambda value: value, lambda key: one), one._space)
+    with pytest.raises(ValueError, match="one that is open as 'op': expected a new operator each time"):
+        groups.on_next(1)
+    one.delete()
+    assert [groups.on_next(1), groups.on_next(1)] == [[], [(1, [1, 1])]]
+
+
+def test_operators_that_are_kept_for_their_groups_are_used_again() -> None:
+    kept = {key: Buffer(count=2) for key in (0, 1)}
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    groups = GroupBy(lambda value: value % 2, lambda key: Chain(kept[key], Take(1)))
+    opened(groups, space)
+    assert [groups.on_next(n) for n in (1, 3, 5, 2)] == [[], [(1, [1, 3])], [], []]  # A group that has begun anew.
+    space.rollback()
+    opened(groups, space)
+    assert [groups.on_next(n) for n in (2, 4, 1)] == [[], [(0, [2, 4])], []]
+    assert groups.on_completed() == [(1, [1])]
+
+
+def test_operators_of_a_space_that_is_closed_are_used_again() -> None:
+    one, store = Buffer(count=2), CheckpointStore(":memory:")
+    for expected in ([], [("k", [1, 1])]):
+        space = PersistedObjectSpace(store)
+        assert opened(GroupBy(lambda value: "k", lambda key: one), space).on_next(1) == expected
+        space.checkpoint()
+        space.close()
+
+
+def test_operators_that_wait_in_great_numbers_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("objectspace.operators.events.nested.OPEN_INNER", 2)
+    kept = [Buffer(count=2) for _ in range(5)]
+    many = opened(SelectMany(kept.__getitem__))
+    for key in range(5):
+        many.on_next(key)
+    assert [many.on_inner(key, n) for n in (0, 1) for key in range(5)] == [[]] * 5 + [[[0, 1]]] * 5
+
+
+def test_one_operator_is_in_a_chain_once() -> None:
+    one = Take(2)
+    with pytest.raises(ValueError, match="operator 1 of a chain is an operator Take that is in it already"):
+        Chain(one, one)

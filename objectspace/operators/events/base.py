@@ -37,6 +37,9 @@ class EventOperator(ABC):
     inputs: ClassVar[int] = 1
     """How many inputs it has; the inputs are numbered from 0."""
 
+    _claimed: tuple[ObjectSpace, str] | None = None
+    """The space and the name for which its objects are, until they are deleted or it is let go."""
+
     def __init__(self) -> None:
         self._space: ObjectSpace
         self.name = ""
@@ -51,6 +54,7 @@ class EventOperator(ABC):
         Raises:
             WrongKindError: an object of that name is of another kind.
         """
+        self._claim(space, name)
         self._space, self.name, self._owned, self._held = space, name, [], []
         if f"{name}/{_HELD}" in space:
             self._held = self._object("value", _HELD).value
@@ -113,7 +117,7 @@ class EventOperator(ABC):
         for name in self._owned:
             if name in self._space:
                 self._space.delete(name)
-        self._owned = []
+        self._owned, self._claimed = [], None
 
     def _create(self) -> None:  # noqa: B027 -- not every operator has objects
         """Create the objects, or find them again."""
@@ -144,8 +148,22 @@ class EventOperator(ABC):
     def _end(self) -> None:
         """End for good: delete all objects, and leave one that says so."""
         self.delete()
+        self._claim(self._space, self.name)
         self.has_ended = True
         self._object("value", _ENDED, True)
+
+    def _claim(self, space: ObjectSpace, name: str) -> None:
+        """Note for whom the operator is: it is nobody else's until it is let go."""
+        self._claimed = space, name
+
+    def _let_go(self) -> None:
+        """Note that nobody uses the operator any more; its objects stay."""
+        self._claimed = None
+
+    def _claimed_by_another(self, space: ObjectSpace, name: str) -> str | None:
+        """Return the name under which somebody else uses the operator, ``None`` where nobody does."""
+        its_space, its_name = self._claimed or (space, name)
+        return None if its_space._closed or (its_space is space and its_name == name) else its_name
 
     def _object(self, kind: str, role: str, *arguments: Any, **options: Any) -> Any:
         """Return an object of the operator by its role, created where there is none."""
@@ -210,7 +228,7 @@ class Chain(EventOperator):
 
     Raises:
         TypeError: one of them is no operator.
-        ValueError: there is none.
+        ValueError: there is none, or one is there twice.
 
     >>> from objectspace import VolatileObjectSpace
     >>> from objectspace.operators.events import Average, Take, Where
@@ -246,8 +264,26 @@ class Chain(EventOperator):
         return self._inner("on_inner_completed", key, at, hand=flush if at is None else handing(at), at=at)
 
     def _create(self) -> None:
-        for place, stage in enumerate(self._stages):
-            stage.open(self._space, f"{self.name}/{place}.{type(stage).__name__}")
+        for stage, name in self._named(self.name):
+            stage.open(self._space, name)
+
+    def _named(self, name: str) -> list[tuple[EventOperator, str]]:
+        """Return the operators, each with its name in a chain of some name."""
+        return [(stage, f"{name}/{place}.{type(stage).__name__}") for place, stage in enumerate(self._stages)]
+
+    def _claim(self, space: ObjectSpace, name: str) -> None:
+        super()._claim(space, name)
+        for stage, its_name in self._named(name):
+            stage._claim(space, its_name)
+
+    def _let_go(self) -> None:
+        super()._let_go()
+        for stage in self._stages:
+            stage._let_go()
+
+    def _claimed_by_another(self, space: ObjectSpace, name: str) -> str | None:
+        found = [stage._claimed_by_another(space, its_name) for stage, its_name in self._named(name)]
+        return next((one for one in [super()._claimed_by_another(space, name), *found] if one is not None), None)
 
     def delete(self) -> None:
         """Delete the objects of all operators, and what says that the chain has ended."""
@@ -307,6 +343,8 @@ def _check_stages(stages: Sequence[Any]) -> None:
         if not isinstance(stage, EventOperator):
             hint = "Chain(*stages) takes them from a list" if isinstance(stage, list | tuple) else "such as Take(5)"
             raise TypeError(f"operator {place} of a chain is {told(stage)}: expected an operator; {hint}")
+        if any(stage is other for other in stages[:place]):
+            raise ValueError(f"operator {place} of a chain is {told(stage)} that is in it already: make one a place")
 
 
 def told(value: Any) -> str:

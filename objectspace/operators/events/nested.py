@@ -38,11 +38,20 @@ class Nested(EventOperator):
         self._following = self._object("value", "following", 0)
 
     def _resume(self) -> None:
-        self._opened, self._unopened = {}, {}
+        self._let_go_inner()
         self._numbers: dict[Any, dict[int, None]] = {}
         self._timed: dict[int, None] | None = None
         for number, key in self._keys.items():
             self._numbers.setdefault(_one_nan(key), {})[number] = None
+
+    def _let_go(self) -> None:
+        super()._let_go()
+        self._let_go_inner()
+
+    def _let_go_inner(self) -> None:
+        for inner in (*self._opened.values(), *self._unopened.values()):
+            inner._let_go()
+        self._opened, self._unopened = {}, {}
 
     def _delete_more(self) -> None:
         """Delete the inner sequences; what belongs to those whose operators cannot be made is found by its name."""
@@ -52,7 +61,7 @@ class Nested(EventOperator):
             else:
                 for name in self._names_of(number):
                     self._space.delete(name)
-        self._opened, self._unopened = {}, {}
+        self._let_go_inner()
         self._numbers = {}
 
     def _can_make(self, number: int) -> bool:
@@ -77,6 +86,7 @@ class Nested(EventOperator):
         self._numbers.setdefault(_one_nan(key), {})[number] = None
         if self._timed is not None and is_timed:
             self._timed[number] = None
+        inner._claim(self._space, f"{self.name}/{number}")
         self._keep(self._unopened, number, inner)
         return number
 
@@ -85,13 +95,18 @@ class Nested(EventOperator):
 
         Raises:
             TypeError: what ``make`` returns is no operator.
+            ValueError: it is one that is in use elsewhere.
         """
         if number in self._unopened:
             return self._unopened[number]
         made = self._make(key)
         if not isinstance(made, EventOperator):
             raise TypeError(f"{self._of_make(key)} {told(made)}: expected an operator, such as Average()")
-        return made if isinstance(made, Chain) else Chain(made)
+        inner = made if isinstance(made, Chain) else Chain(made)
+        other = inner._claimed_by_another(self._space, f"{self.name}/{number}")
+        if other is not None:
+            raise ValueError(f"{self._of_make(key)} one that is open as {other!r}: expected a new operator each time")
+        return inner
 
     def _of_make(self, key: Any) -> str:
         return f"{type(self).__name__} {self.name!r}: make returned for the {self._made_of} {key!r:.80}"
@@ -100,7 +115,7 @@ class Nested(EventOperator):
         """Keep an operator in memory, and let the oldest go where there are many."""
         kept[number] = inner
         if len(kept) > OPEN_INNER:
-            kept.pop(next(iter(kept)))
+            kept.pop(next(iter(kept)))._let_go()
 
     def _take_back(self, numbers: list[int]) -> None:
         """Undo the beginning of the last inner sequences, none of which has taken anything."""
@@ -147,7 +162,8 @@ class Nested(EventOperator):
 
     def _forget(self, number: int) -> None:
         self._opened.pop(number, None)
-        self._unopened.pop(number, None)
+        if number in self._unopened:
+            self._unopened.pop(number)._let_go()
         key = _one_nan(self._keys.pop(number))
         del self._numbers[key][number]
         if not self._numbers[key]:
@@ -216,7 +232,7 @@ class SelectMany(Nested):
     length, the counter, and the objects of the new inner sequence; a value of an inner one what that one dirties.
 
     Args:
-        make: called with the value, returns the operator of its inner sequence.
+        make: called with the value, returns the operator of its inner sequence: a new one each time.
 
     Raises:
         TypeError: ``make`` is no function of the value.
@@ -280,7 +296,7 @@ class GroupBy(Nested):
 
     Args:
         key: the function of a value that gives its key.
-        make: called with a key, returns the operator of its inner sequence.
+        make: called with a key, returns the operator of its inner sequence: a new one each time.
 
     Raises:
         TypeError: ``make`` is no function of the key.

@@ -24,7 +24,7 @@ class Window(Nested):
 
     Args:
         count: how many values a window has, ``None`` for any number.
-        make: called with the number of a window, counted from 0, returns its operator.
+        make: called with the number of a window, counted from 0, returns its operator: a new one each time.
         skip: how many values after one window the next begins; ``count`` by default.
         duration: how long a window lasts, in the unit of the times that come with the values.
         shift: how long after one window the next begins; ``duration`` by default.
