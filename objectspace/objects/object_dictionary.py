@@ -93,7 +93,8 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
         """Put a new object with these contents in place of what the key has.
 
         Raises:
-            TypeError: the contents are a persisted object, which has a place of its own.
+            TypeError: the contents are a persisted object, which has a place of its own, or no contents of its kind.
+            ValueError: they are no pairs where those are expected.
 
         Time: O(contents). Dirties: one item, and the slots of the new object.
         """
@@ -155,12 +156,31 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
             member = self._make_member(key, self._home.new_id(), fresh=True)
             self._home.touch(member)
         try:
-            _fill(member, contents)
+            _fill(member, self._readable(key, contents))
             refuse_dead(member)  # What the contents come from may have gone back to a checkpoint.
         except BaseException:
             self._bury(member)
             raise
         return member
+
+    def _readable(self, key: K, contents: Any) -> Any:
+        """Return contents that an object of the kind takes; what has no values, or no pairs, is refused in words."""
+        kind = self._member
+        takes_pairs = hasattr(kind, "keys") or hasattr(kind, "assigned")
+        if contents is NOTHING or not (takes_pairs or hasattr(kind, "__iter__")):
+            return contents
+        try:
+            if takes_pairs:
+                return contents if type(contents) is dict else dict(contents)
+            if not hasattr(type(contents), "__iter__"):  # What has it is read once, and not twice.
+                iter(contents)
+        except (TypeError, ValueError) as error:
+            expected = "a mapping or pairs" if takes_pairs else "an iterable of values"
+            raise (ValueError if isinstance(error, ValueError) else TypeError)(
+                f"{self._describe()}, key {key!r:.80}: found {contents!r:.80} for an object of kind {kind.kind}:"
+                f" expected {expected} ({error})"
+            ) from error
+        return contents
 
     def setdefault(self, key: K, default: Any = NOTHING) -> M:
         """Return the object of a key, made with the default contents where there is none.

@@ -96,6 +96,8 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         r"np\.True_ has no place .*: .* is a numpy type: store value\.item",
     ),
     (lambda: sorted_set().add(1j), TypeError, "1j has no place .*: keys of type complex have no total order"),
+    (lambda: groups().get("groups").update(b=5), TypeError, "'groups', key 'b': found 5 for an object of kind List"),
+    (lambda: groups().get("groups").setdefault("b", None), TypeError, "'groups', key 'b': found None"),
     (average_of_text, SchemaError, "'name' is string: expected decimal, float32, float64, int16"),
 ]
 
@@ -104,6 +106,36 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
 def test_a_mistake_is_answered_with_what_to_do(mistake: Callable[[], Any], kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         mistake()
+
+
+@pytest.mark.parametrize("kind", ["list", "queue", "stack", "linked_list", "set", "sorted_set"])
+@pytest.mark.parametrize("contents", [5, None, 0.5])
+def test_what_has_no_values_is_refused_as_an_object_and_changes_nothing(kind: str, contents: Any) -> None:
+    refuses(kind, contents, TypeError, "expected an iterable of values")
+
+
+@pytest.mark.parametrize("kind", ["dictionary", "sorted_dictionary", "sparse_array"])
+@pytest.mark.parametrize(
+    ("contents", "error"),
+    [(5, TypeError), (None, TypeError), ([1], TypeError), ([(1, 2, 3)], ValueError), ("ab", ValueError)],
+)
+def test_what_has_no_pairs_is_refused_as_an_object_and_changes_nothing(
+    kind: str, contents: Any, error: type[Exception]
+) -> None:
+    refuses(kind, contents, error, "expected a mapping or pairs")
+
+
+def refuses(kind: str, contents: Any, error: type[Exception], expected: str) -> None:
+    """Check that contents are refused by name, for a new key and for one that is there, and that nothing changes."""
+    space = PersistedObjectSpace.open(":memory:")
+    groups = space.create_dictionary("groups", of=kind)
+    present = groups.setdefault("there")
+    space.checkpoint()
+    for key in ("new", "there"):
+        with pytest.raises(error, match=rf"'groups', key '{key}': found .* for an object of kind .*: {expected} \("):
+            groups[key] = contents
+    assert (list(groups), groups["there"]) == (["there"], present)
+    assert space.checkpoint().slots == 0
 
 
 @every_kind
