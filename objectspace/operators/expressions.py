@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, Never
 
 from objectspace.operators.bound import ArrowBound, Bound, ExpressionError, NamedRow, RowFunction
 from objectspace.operators.fingerprints import describe
@@ -73,6 +73,12 @@ class Expression:
 
     def __bool__(self) -> bool:
         raise TypeError(f"{self._text} has no truth before it has a row: combine with & | ~, not with and, or, not")
+
+    def __contains__(self, value: object) -> Never:
+        raise TypeError(
+            f"{self._text} has no values before it has a row: write {self._text}.contains(...) for a part of a text, or"
+            " .is_in([...]) for one of some values, not in"
+        )
 
     def __add__(self, other: Any) -> Expression:
         return _arithmetic("+", self, other)

@@ -206,6 +206,8 @@ def test_what_has_no_meaning_is_refused_with_its_name(made: Expression, said: st
 def test_what_python_reads_as_truth_is_refused() -> None:
     with pytest.raises(TypeError, match="has no truth before it has a row"):
         bool(col("i") > 1)
+    with pytest.raises(TypeError, match=r"c has no values before it has a row: write c\.contains\(\.\.\.\) for a part"):
+        "a" in col("c")  # noqa: B015
     with pytest.raises(SchemaError, match="no column type has such values"):
         lit({1, 2})
     with pytest.raises(SchemaError, match="cannot be cast to binary"):
