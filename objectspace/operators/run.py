@@ -128,9 +128,10 @@ class LocalRun:
         if not self._new:
             return
         if self._replayed != self.position:
+            found = f"batches 1 to {self._replayed}" if self._replayed else "no batches"
             raise PipelineChangedError(
-                f"{self._difference()}: found batches 1 to {self._replayed}, but the state has {self.position}: pass"
-                " them all again, from the first one"
+                f"{self._difference()}: found {found}, but the state has {self.position}: pass them all again, from the"
+                " first one"
             )
         assert self._shadow is not None
         new = self._all_new()

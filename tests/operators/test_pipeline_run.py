@@ -398,6 +398,8 @@ def test_what_is_new_needs_the_batches_from_the_first_one(tmp_path: Path) -> Non
     run_local(built(counted), BATCHES, path).close()
     with pytest.raises(PipelineChangedError, match="found batches 1 to 2, but the state has 3: pass"):
         run_local(built(named), BATCHES[:2], path, drop_changed=True)
+    with pytest.raises(PipelineChangedError, match="is new: found no batches, but the state has 3: pass them all"):
+        run_local(built(named), [], path, drop_changed=True)
     run = LocalRun(built(named), path, drop_changed=True)
     with pytest.raises(PipelineChangedError, match="replay batches 1 to 3 first"):
         run.step({})
