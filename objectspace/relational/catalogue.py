@@ -12,6 +12,7 @@ from typing import Any
 
 from objectspace import ObjectSpace
 from objectspace.relational.errors import SchemaError, SchemaMismatchError
+from objectspace.relational.registry import registry_of
 from objectspace.relational.rows import Layout, RowCodec
 from objectspace.relational.schema import TableSchema
 from objectspace.relational.values import checker
@@ -85,13 +86,13 @@ def drop_table(space: ObjectSpace, name: str) -> None:
 
 
 def rename_table(space: ObjectSpace, name: str, new_name: str) -> None:
-    """Give a table another name; open it anew under that one. ``space.rename()`` knows of no schema.
+    """Give a table another name; one that is open has it at once. ``space.rename()`` knows of no schema.
 
     Raises:
         SchemaMismatchError: there is no such table.
         NameInUseError: the new name is taken.
 
-    Time: O(1).
+    Time: O(open tables).
     Dirties: an index row, and the entries of the table in the catalogue.
     """
     record = find_record(space, name)
@@ -100,6 +101,7 @@ def rename_table(space: ObjectSpace, name: str, new_name: str) -> None:
     if WATERMARKS in space and (marks := space.get_dictionary(WATERMARKS).get(name)) is not None:
         space.get_dictionary(WATERMARKS)[new_name] = marks
     _forget(space, name)
+    registry_of(space).renamed(name, new_name)
 
 
 def _forget(space: ObjectSpace, name: str) -> None:

@@ -29,6 +29,9 @@ class OpenTable(Protocol):
     def forget(self) -> None:
         """Drop what is not sealed and read again what is stored."""
 
+    def renamed(self, name: str, new_name: str) -> None:
+        """Take a new name, where the name is its own."""
+
 
 class Registry:
     """The open tables of one space. Those with rows that are not sealed are kept alive.
@@ -77,6 +80,11 @@ class Registry:
         """Drop what no table has sealed."""
         for table in self.open():
             table.forget()
+
+    def renamed(self, name: str, new_name: str) -> None:
+        """Tell the open tables that one of them has another name."""
+        for table in self.open():
+            table.renamed(name, new_name)
 
     def open(self) -> Iterable[OpenTable]:
         """Return the open tables, and forget those that exist no more."""

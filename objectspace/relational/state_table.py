@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
 
@@ -502,6 +503,12 @@ class StateTable:
         self._note_sealed()
         self._epoch = _last_epoch(self._space)
         self._take_over(record_of(self._space, self._rows.name) or self._record)
+
+    def renamed(self, name: str, new_name: str) -> None:
+        """Take a new name, where the name is its own: :func:`rename_table` says so."""
+        if name == self.name:
+            self._record = replace(self._record, name=new_name)
+            self._keys.table = new_name
 
     def __repr__(self) -> str:
         return f"StateTable({self.name!r}, {self.schema})"

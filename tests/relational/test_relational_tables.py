@@ -22,6 +22,7 @@ from objectspace.relational import (
     SchemaMismatchError,
     StateTable,
     TableSchema,
+    VnodeNotOwnedError,
     drop_table,
     rename_table,
     seal_tables,
@@ -458,6 +459,24 @@ def test_a_table_is_renamed_with_its_schema_and_watermarks(is_stored: bool) -> N
     space.checkpoint(epoch=2)
     found = StateTable(space_on(space.store), "new", schema)
     assert (list(found.scan()), found.watermark) == ([(5, 5, 5)], 3)
+
+
+def test_a_table_that_is_open_has_its_new_name_at_once() -> None:
+    space = new_space()
+    by_vnode = TableSchema(ORDERS.columns, ["a"], distribution_key=["a"])
+    table = StateTable(space, "t", by_vnode, "strict", vnodes=[])
+    others = StateTable(space, "t", by_vnode), StateTable(space, "next", ORDERS)
+    rename_table(space, "t", "t2")
+    StateTable(space, "t", ORDERS)
+    assert [table.name, *(other.name for other in others)] == ["t2", "t2", "next"]
+    assert repr(table).startswith("StateTable('t2', ")
+    with pytest.raises(RowError, match="table 't2': "):
+        table.insert_row((1,))
+    with pytest.raises(VnodeNotOwnedError, match="table 't2'"):
+        table.insert_row((1, 1, 1))
+    others[0].insert_row((2, 2, 2))
+    space.checkpoint(epoch=1)
+    assert list(StateTable(space_on(space.store), "t2").scan()) == [(2, 2, 2)]
 
 
 def test_a_rollback_over_a_renaming_takes_the_handles_back() -> None:
