@@ -244,7 +244,7 @@ class Pipeline(Builder):
         Args:
             stream: the rows for operators that were added; nothing where sources are declared.
             checkpoint_location: the folder where Spark keeps how far it has read.
-            trigger: the trigger of the query, such as ``{"availableNow": True}``.
+            trigger: the trigger of the query: ``{"availableNow": True}``, or ``{"processingTime": "10 seconds"}``.
             on_epoch: called after each micro-batch with its number and what ``run_epoch`` returned.
 
         Returns:
@@ -255,7 +255,13 @@ class Pipeline(Builder):
             ObjectSpaceError: the stream belongs to a Spark Connect session.
             PipelineChangedError: the location holds the state of another pipeline.
             SchemaError: there is nothing to run, or two things.
+            TypeError: the trigger is no mapping.
         """
+        if trigger is not None and not isinstance(trigger, Mapping):
+            raise TypeError(
+                f"start(): trigger is {trigger!r:.80}: expected a mapping, such as {{'availableNow': True}} or"
+                " {'processingTime': '10 seconds'}"
+            )
         if checkpoint_location is None:
             raise SchemaError("start() takes a checkpoint_location=: the folder where Spark keeps how far it has read")
         if (stream is None) == bool(self.operators) or (self.operators and self._declared):

@@ -167,6 +167,8 @@ def test_what_cannot_run_is_refused_in_words(spark: SparkSession, tmp_path: Path
         driver("origin").start(checkpoint_location=tmp_path / "progress")
     with pytest.raises(SchemaError, match="takes a checkpoint_location="):
         driver("origin").start()
+    with pytest.raises(TypeError, match=r"trigger is 'availableNow': expected a mapping, such as {'availableNow': Tr"):
+        driver("origin").start(checkpoint_location=tmp_path / "progress", trigger="availableNow")  # type: ignore[arg-type]
     with pytest.raises(SchemaError, match="has no result 'other': it has counts"):
         driver("origin").for_each_epoch("other", print)
     with pytest.raises(SchemaError, match="op_column 'what': the source has the columns op, id"):
