@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from objectspace.operators import Stream
+from objectspace import operators
+from objectspace.operators import Expression, Stream
+from objectspace.operators.agg_call import ARGUMENTS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()
 
@@ -36,3 +38,18 @@ def test_the_table_names_every_method_of_a_stream() -> None:
     assert methods
     for name in methods:
         assert re.search(rf"`[^|]*\b{name}\b", section), name
+
+
+def test_the_page_names_every_method_of_an_expression() -> None:
+    section = PAGE.split("## Expressions\n")[1].split("\n## ")[0]
+    methods = [name for name in vars(Expression) if not name.startswith("_") and name not in ("bind", "is_same")]
+    assert "is_null" in methods
+    for name in methods:
+        assert re.search(rf"\b{name}\(", section), name
+
+
+def test_the_page_names_every_call_of_an_aggregation() -> None:
+    section = PAGE.split("## Streams\n")[1].split("\n## ")[0]
+    for kind in ARGUMENTS:
+        function = next((name for name in (kind, f"{kind}_") if name in operators.__all__), kind)
+        assert f"`{function}`" in section, kind
