@@ -147,15 +147,25 @@ def test_what_can_be_made_no_more_is_deleted() -> None:
 def test_time_reaches_the_other_inner_sequences_beside_one_that_can_be_made_no_more() -> None:
     heard: list[float] = []
 
-    class Timed(Take):
+    class Timed(Buffer):
+        takes_time = True
+
         def _tick(self, at: float) -> list[Any]:
             heard.append(at)
             return []
 
-    _, many = many_left(lambda key: raising(key) if key == "a" else Timed(9))
+    _, many = many_left(lambda key: raising(key) if key == "a" else Timed(count=9))
+    assert [many.on_time(20), many.on_next("c", at=21), many.on_inner_completed("a", at=22)] == [[], [], []]
+    assert (heard, list(many._keys.values())) == ([20, 21, 22, 22], ["b", "c"])
+    _, many = many_left(lambda key: raising(key) if key == "a" else Timed(count=9), touched="a")
     with pytest.raises(ZeroDivisionError, match="no operator for a"):
-        many.on_time(20)
-    assert (heard, many.on_inner_completed("a"), list(many._keys.values())) == ([20], [], ["b"])
+        many.on_time(30)
+    assert heard[4:] == [30]
+
+
+def test_time_reaches_an_inner_sequence_that_could_not_be_made_when_it_was_first_heard_of() -> None:
+    _, many = many_left(failing(ZeroDivisionError("not yet"), Buffer(duration=9)), "a")
+    assert [many.on_time(1), many.on_inner("a", 5, at=2), many.on_time(20)] == [[], [], [[5]]]
 
 
 # What it is made by ---------------------------------------------------------------------------------------------------

@@ -130,12 +130,12 @@ class Nested(EventOperator):
     def _takes_time(self, number: int) -> bool:
         """Tell whether an inner sequence wants to hear of the time; it need not be opened for it.
 
-        One that cannot be made hears of it too: what raises is said with the time, and the others hear of theirs.
+        One that cannot be made hears of it where it has objects: what raises is said beside what the others give.
         """
         try:
             return (self._opened.get(number) or self._made(number, self._keys[number])).takes_time
         except Exception:
-            return True
+            return bool(self._names_of(number))
 
     def _of(self, key: Any) -> list[int]:
         """Return the numbers of the inner sequences of a key."""
@@ -153,6 +153,8 @@ class Nested(EventOperator):
             inner.open(self._space, f"{self.name}/{number}")
             self._unopened.pop(number, None)
             self._keep(self._opened, number, inner)
+            if self._timed is not None and inner.takes_time:
+                self._timed[number] = None
         return self._opened[number]
 
     def _drop(self, number: int) -> None:
