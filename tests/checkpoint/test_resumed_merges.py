@@ -38,6 +38,7 @@ def is_noted(path: Path, numbers: range) -> int:
     raise AssertionError("no merge is being checked")
 
 
+@pytest.mark.slow
 def test_processes_of_one_checkpoint_each_merge_what_one_process_would(tmp_path: Path) -> None:
     state: dict[int, int] = {}
     most = most_checked = 0

@@ -214,6 +214,7 @@ def test_what_a_join_by_time_cannot_do_is_refused() -> None:
         streams["a"].join(prices, on="k", as_of=("t", "t"))
 
 
+@pytest.mark.slow
 def test_joins_by_time_survive_every_crash_point() -> None:
     pipeline = Pipeline()
     streams = timed(pipeline)

@@ -106,6 +106,7 @@ def test_a_task_that_fails_for_good_publishes_nothing(make_pipeline: MakePipelin
     assert kept(pipeline) == expected(batches[:2])
 
 
+@pytest.mark.slow
 def test_an_operator_that_makes_a_checkpoint_of_its_own_is_refused(
     make_pipeline: MakePipeline, batches: list[DataFrame]
 ) -> None:

@@ -71,6 +71,7 @@ def test_sources_may_be_declared_in_another_order(spark: SparkSession, tmp_path:
         run(of_files(spark, files, "zab"), tmp_path / "progress")
 
 
+@pytest.mark.slow
 def test_a_running_aggregate_of_another_key_or_other_measures_is_refused(
     spark: SparkSession, tmp_path: Path, query: Callable[[str], None]
 ) -> None:

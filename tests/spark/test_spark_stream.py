@@ -106,6 +106,7 @@ def test_an_older_checkpoint_of_spark_is_noticed(
     assert make_pipeline().chain.epoch == 2
 
 
+@pytest.mark.slow
 def test_the_demo_survives_its_kill_and_starts_afresh(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "objectspace.spark.demo", "--location", str(tmp_path / "demo")]
     command += ["--first", "30", "--days", "15"]
