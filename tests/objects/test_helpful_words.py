@@ -111,7 +111,7 @@ def test_a_mistake_is_answered_with_what_to_do(mistake: Callable[[], Any], kind:
 @pytest.mark.parametrize("kind", ["list", "queue", "stack", "linked_list", "set", "sorted_set"])
 @pytest.mark.parametrize("contents", [5, None, 0.5])
 def test_what_has_no_values_is_refused_as_an_object_and_changes_nothing(kind: str, contents: Any) -> None:
-    refuses(kind, contents, TypeError, "expected an iterable of values")
+    assert refuses(kind, contents, TypeError, "expected an iterable of values")
 
 
 @pytest.mark.parametrize("kind", ["dictionary", "sorted_dictionary", "sparse_array"])
@@ -122,11 +122,11 @@ def test_what_has_no_values_is_refused_as_an_object_and_changes_nothing(kind: st
 def test_what_has_no_pairs_is_refused_as_an_object_and_changes_nothing(
     kind: str, contents: Any, error: type[Exception]
 ) -> None:
-    refuses(kind, contents, error, "expected a mapping or pairs")
+    assert refuses(kind, contents, error, "expected a mapping or pairs")
 
 
-def refuses(kind: str, contents: Any, error: type[Exception], expected: str) -> None:
-    """Check that contents are refused by name, for a new key and for one that is there, and that nothing changes."""
+def refuses(kind: str, contents: Any, error: type[Exception], expected: str) -> bool:
+    """Tell whether contents that are refused by name, for a new key and for one that is there, change nothing."""
     space = PersistedObjectSpace.open(":memory:")
     groups = space.create_dictionary("groups", of=kind)
     present = groups.setdefault("there")
@@ -134,8 +134,7 @@ def refuses(kind: str, contents: Any, error: type[Exception], expected: str) -> 
     for key in ("new", "there"):
         with pytest.raises(error, match=rf"'groups', key '{key}': found .* for an object of kind .*: {expected} \("):
             groups[key] = contents
-    assert (list(groups), groups["there"]) == (["there"], present)
-    assert space.checkpoint().slots == 0
+    return (list(groups), groups["there"], space.checkpoint().slots) == (["there"], present, 0)
 
 
 @every_kind
