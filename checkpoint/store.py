@@ -249,6 +249,7 @@ class CheckpointStore:
         epoch: int | None = None,
         progress: retention.Progress = retention.silent,
         origin: str | None = None,
+        finish: Callable[[Path], object] = lambda staged: None,
     ) -> None:
         """Write an independent store file as of an epoch, with the checkpoints before it.
 
@@ -259,6 +260,7 @@ class CheckpointStore:
             epoch: the newest epoch of the fork; the newest of this store by default.
             progress: is called with the rows copied and those to copy in all.
             origin: what the fork says that it was made of; the path of this store by default.
+            finish: is given the path of the copy before it appears, may open it as a store, and closes it again.
 
         Raises:
             UnknownCheckpointError: no checkpoint has this epoch, or it was merged.
@@ -267,7 +269,7 @@ class CheckpointStore:
         Dirties: the new file.
         """
         with self._mutex:
-            fork(self._session, Path(path), self.reader(epoch=epoch).newest, progress, origin)
+            fork(self._session, Path(path), self.reader(epoch=epoch).newest, progress, origin, finish)
 
     def holds(self, number: int, run: Run, *, is_whole: bool = False) -> bool:
         """Tell whether checkpoint ``number`` is durable and holds just the rows of ``run``.

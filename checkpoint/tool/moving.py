@@ -10,7 +10,6 @@ from typing import Any
 import click
 
 from checkpoint.errors import CheckpointError
-from checkpoint.fork import fork as copy_store
 from checkpoint.store import CheckpointStore
 from checkpoint.tool import printing
 from checkpoint.tool.command import cli, json_option, takes_source
@@ -111,7 +110,7 @@ def _restore_from(
         nonlocal objects
         objects = _reduce(staged, target, names, show)
 
-    copy_store(store._session, Path(target), store.reader(epoch=epoch).newest, show, origin, _finish)
+    store.fork(target, epoch, show, origin, _finish)
     return objects
 
 
@@ -202,7 +201,7 @@ def _fork_store(store: CheckpointStore, target: str, epoch: int, names: tuple[st
         if names:
             _reduce(staged, target, names, None)
 
-    copy_store(store._session, Path(target), store.reader(epoch=epoch).newest, show, None, _finish)
+    store.fork(target, epoch, show, finish=_finish)
 
 
 def _fork_space(source: Source, target: str, checkpoint: str | None, names: tuple[str, ...], is_json: bool) -> None:

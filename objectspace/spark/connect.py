@@ -33,7 +33,7 @@ def require_classic(rows: object, place: str) -> None:
 def in_session_folder() -> bool:
     """Tell whether the working folder of this process is one that Spark made for a session, and removes with it.
 
-    Spark gives such a folder to the workers of every session of Spark Connect, and of a classic one with artifacts.
+    Spark gives such a folder to the workers of every session of Spark Connect.
     """
     return os.environ.get("SPARK_JOB_ARTIFACT_UUID", "default") != "default"
 
