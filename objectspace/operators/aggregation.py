@@ -121,13 +121,14 @@ class Aggregation(Operator):
         """Add rows to their groups, one by one."""
         masks = [[test(row) for _, row in pairs] for test in self._filters]
         touched = self._touch(pairs)
+        noted = [group.ordered for group in touched]
         for number in self._noted[0]:
-            self._ordered[number].note_all(number, pairs, touched)
-        for adds, notes, noted, mask in zip(self._adds[1:], self._notes[1:], self._noted[1:], masks, strict=True):
+            self._ordered[number].note_all(number, pairs, noted)
+        for adds, notes, numbers, mask in zip(self._adds[1:], self._notes[1:], self._noted[1:], masks, strict=True):
             kept = [(*pair, group) for pair, group, keep in zip(pairs, touched, mask, strict=True) if keep]
             add_rows(adds, notes, kept)
-            for number in noted:
-                self._ordered[number].note_all(number, [pair[:2] for pair in kept], [pair[2] for pair in kept])
+            for number in numbers:
+                self._ordered[number].note_all(number, [pair[:2] for pair in kept], [pair[2].ordered for pair in kept])
 
     def kept_as(self, column: str) -> str | None:
         """Return the name that a column of the input has in the output: of a group column the same."""

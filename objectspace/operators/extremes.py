@@ -25,6 +25,9 @@ Entry = tuple[bytes, Any]
 Changes = dict[bytes, list[Any]]
 """By key and arguments: how often a row came more than it went, and the row."""
 
+Noted = dict[int, Changes]
+"""By the number of a call: what an epoch did to the rows of one group."""
+
 
 class Head:
     """The first rows of a group, as many as fit.
@@ -61,6 +64,13 @@ class Head:
         if len(self.entries) > self.capacity:
             self.entries.pop()
             self.is_whole = False
+
+    def fill(self, entries: list[Entry]) -> None:
+        """Take the rows of a group that had none, in any order."""
+        if len(entries) > 1:
+            entries.sort(key=_key_of)
+        self.is_whole = len(entries) <= self.capacity
+        self.entries = entries if self.is_whole else entries[: self.capacity]
 
     def remove(self, key: bytes) -> None:
         """Take into account that a row is gone.
@@ -123,22 +133,25 @@ class OrderedCall:
         else:
             found[0] += sign
 
-    def note_all(self, number: int, pairs: Sequence[Any], groups: Sequence[Any]) -> None:
-        """Note that many rows of groups came or went: the same as :meth:`note` for each, and quicker. Time: O(rows)."""
+    def note_all(self, number: int, pairs: Sequence[Any], groups: Sequence[Noted]) -> None:
+        """Note that many rows came or went, each with what is noted of its group: quicker than :meth:`note` for each.
+
+        Time: O(rows).
+        """
         triples = zip(pairs, groups)
         if self._drops_null:
             triples = ((pair, group) for pair, group in triples if pair[1][self.argument] is not None)  # type: ignore[assignment]
         found = list(triples)
         if len(self.places) < 2 or self._others[0] or not found:
             for (op, row), group in found:
-                self.note(group.ordered.setdefault(number, {}), row, _sign(op))
+                self.note(group.setdefault(number, {}), row, _sign(op))
             return
         kept = list(map(itemgetter(*self.places), [row for (_, row), _ in found]))
         keys = self._encode_all([[row[place] for row in kept] for place in self.schema.key_places])
         for ((op, _), group), key, row in zip(found, keys, kept):
-            changes = group.ordered.get(number)
+            changes = group.get(number)
             if changes is None:
-                group.ordered[number] = {key: [_sign(op), key, row]}
+                group[number] = {key: [_sign(op), key, row]}
             elif key in changes:
                 changes[key][0] += _sign(op)
             else:
@@ -166,6 +179,9 @@ class OrderedCall:
 
     def apply(self, head: Head, changes: Changes) -> None:
         """Take the changes of a group over into its cache."""
+        if head.is_whole and not head.entries:
+            head.fill([(key, self._value_of(row)) for times, key, row in changes.values() if times > 0])
+            return
         for times, key, _ in changes.values():
             if times < 0:
                 head.remove(key)

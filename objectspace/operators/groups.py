@@ -7,7 +7,7 @@ from typing import Any
 
 from objectspace.operators.accumulators import Add
 from objectspace.operators.distinct import Counted, DistinctColumn
-from objectspace.operators.extremes import Changes, Head, OrderedCall
+from objectspace.operators.extremes import Head, Noted, OrderedCall
 
 
 class Touched:
@@ -22,7 +22,7 @@ class Touched:
 
     def __init__(self, group: tuple[Any, ...], cells: list[Any]) -> None:
         self.group, self.cells = group, cells
-        self.ordered: dict[int, Changes] = {}
+        self.ordered: Noted = {}
         self.counted: dict[int, Counted] = {}
         self.writes: dict[int, list[Any]] = {}
 
@@ -71,6 +71,18 @@ def distinct_note(column: DistinctColumn, place: int, number: int) -> Callable[[
         column.note(touched.counted.setdefault(place, {}), row, number, sign)
 
     return _note
+
+
+def joined_notes(one: Noted | None, other: Noted) -> Noted:
+    """Return what two lists of an epoch did to the rows of one group; neither of them is changed."""
+    if not one:
+        return other
+    found = {number: {key: list(change) for key, change in changes.items()} for number, changes in one.items()}
+    for number, changes in other.items():
+        known = found.setdefault(number, {})
+        for key, (times, *row) in changes.items():
+            known[key] = [times + (known[key][0] if key in known else 0), *row]
+    return found
 
 
 def same(group: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -1,7 +1,12 @@
-"""Groups whose calls keep values only: they are added up and settled column by column, not group by group."""
+"""Groups that are added up and settled column by column, not group by group.
+
+It takes calls that keep values, and calls in order that show one row, such as minima and maxima that can be taken back:
+of those only what is known of the first rows of a group is looked at group by group.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import compress, repeat
 from operator import add, eq, itemgetter
@@ -11,7 +16,8 @@ from objectspace.operators.aggregation import Aggregation
 from objectspace.operators.base import no_collection
 from objectspace.operators.canonical import is_plain
 from objectspace.operators.chunks import check_chunk, refuse_retractions
-from objectspace.operators.groups import same
+from objectspace.operators.extremes import Changes, Head, Noted, OrderedCall
+from objectspace.operators.groups import joined_notes, same
 from objectspace.operators.vectorised import FEWEST, Folder, can_fold
 from objectspace.relational import Chunk, InconsistentOperationError
 from objectspace.relational.equality import Equal
@@ -20,25 +26,27 @@ HELD = 100_000
 """How many rows wait to be added up at once."""
 
 Cells = Sequence[Any]
-Group = tuple[Any, Any]
-"""The cells of a group and the row that it shows."""
+Group = tuple[Any, Any, Any]
+"""The cells of a group, the row that it shows, and what is known of its first rows by calls in order."""
 
-ABSENT: Group = (None, None)
+ABSENT: Group = (None, None, None)
 """A group that is not there."""
 
 
 class ValueGroups(Aggregation):
-    """An aggregation by group that goes the short way where no call keeps rows in order or counts distinct values."""
+    """An aggregation by group that goes the short way where no call shows all rows of a group or counts values."""
 
     def _forget(self) -> None:
         super()._forget()
         self._held_ops: list[Any] = []
         self._held_rows: list[Any] = []
         self._folded: dict[Any, Cells] = {}
+        self._noted_rows: defaultdict[Any, Noted] = defaultdict(dict)
 
     def _plan_groups(self) -> None:
         super()._plan_groups()
-        self._is_short = not self._ordered and not self._distinct
+        self._is_short = not self._distinct and not any(ordered.is_listed for ordered in self._ordered.values())
+        self._shown_from = len(self.group_key)
         self._is_plain = all(is_plain(self.input.columns[place].type) for place in self._key_places)
         folds = self._is_short and can_fold(self.input, self._key_places, self._accumulators)
         self._folder = Folder(self.input, self._key_places, self._accumulators) if folds else None
@@ -46,7 +54,7 @@ class ValueGroups(Aggregation):
     @property
     def passes_over_stream_keys(self) -> bool:
         """Whether the rows of its input count the same whatever their stream keys are: where all calls only add up."""
-        return self.append_only and self._folder is not None
+        return self.append_only and self._folder is not None and not self._ordered
 
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
         """Take some changes of the input; the output waits for the barrier. Time: O(rows of the chunk)."""
@@ -74,10 +82,21 @@ class ValueGroups(Aggregation):
         self._held_ops, self._held_rows = [], []
         if folded is None:
             self._take(list(zip(ops, rows)))
-        elif self._folded:
+            return
+        if self._folded:
             self._join(self._folded, folded.items())
         else:
             self._folded = folded
+        if self._ordered:
+            self._note_rows(list(zip(ops, rows)))
+
+    def _note_rows(self, pairs: list[Any]) -> None:
+        """Note the rows that were added up for the calls in order."""
+        noted = list(map(self._noted_rows.__getitem__, [self._key_of(row) for _, row in pairs]))
+        for test, numbers in zip([None, *self._filters], self._noted):
+            kept = [True] * len(pairs) if test is None else [test(row) for _, row in pairs] if numbers else []
+            for number in numbers:
+                self._ordered[number].note_all(number, list(compress(pairs, kept)), list(compress(noted, kept)))
 
     def _join(self, folded: dict[Any, Cells], more: Iterable[tuple[Any, Cells]]) -> None:
         merges = self._merges
@@ -93,29 +112,49 @@ class ValueGroups(Aggregation):
         self._join(found, ((key, touched.cells) for key, touched in self._touched.items()))
         return found
 
+    def _epoch_notes(self, keys: Sequence[Any]) -> list[Noted]:
+        """Return what the epoch did to the rows of each group, apart from what is kept of it.
+
+        Raises:
+            InconsistentOperationError: a row came or went twice.
+        """
+        noted = [self._noted_rows.get(key, _NOTHING) for key in keys]
+        if self._touched:
+            noted = [
+                joined_notes(known, self._touched[key].ordered) if key in self._touched else known
+                for key, known in zip(keys, noted)
+            ]
+        for found in noted:
+            for number, changes in found.items():
+                self._ordered[number].check(changes)
+        return noted
+
     def _flush(self) -> list[Chunk]:
         if not self._is_short:
             return super()._flush()
         self._fold()
         ops, rows = self._settle_columns(self._epoch())
         self._folded, self._touched = {}, {}
+        self._noted_rows = defaultdict(dict)
         self._evict()
         return self._emitted(ops, rows)
 
     def _settle_columns(self, changes: dict[Any, Cells]) -> tuple[list[Any], list[Any]]:
         """Settle the groups that changed, and return what they show."""
         keys = self._in_order(changes)
+        noted = self._epoch_notes(keys) if self._ordered else []
         groups, is_whole = self._groups(keys), self._is_whole
         olds = self._olds(keys, groups)
         # What is known lacks these groups until they are back: a barrier that is refused leaves it incomplete.
         self._is_whole = False
         zero = tuple(self._zero)
-        before = [zero if old is None else old for old, _ in olds]
+        before = [zero if old is None else old for old, _, _ in olds]
         after = self._merged(before, [changes[key] for key in keys])
         self._check_rows(groups, after)
-        shown = self._shown_rows(groups, after)
-        self._write(groups, olds, after)
-        found = list(zip(after, shown))
+        results = self._results_of(groups, after)
+        heads = self._answer_all(groups, olds, noted, results)
+        found = list(zip(after, self._shown_rows(groups, results), heads))
+        self._write(groups, olds, found)
         self._known.update([(key, group) for key, group in zip(keys, found) if group[0][0]])
         self._is_whole = is_whole
         return _changes(olds, found, self._output.equal)
@@ -140,9 +179,12 @@ class ValueGroups(Aggregation):
         rows = self._table.get_rows([groups[place] for place in unknown])
         stored = [(place, row) for place, row in zip(unknown, rows) if row is not None]
         cells = [self._loaded_cells(row[len(self._keys) :]) for _, row in stored]
-        shown = self._shown_rows([groups[place] for place, _ in stored], cells) if cells else []
-        for (place, _), *old in zip(stored, cells, shown):
-            olds[place] = (old[0], old[1])
+        found = [groups[place] for place, _ in stored]
+        results = self._results_of(found, cells)
+        for at, number in enumerate(self._kept_results, len(self._keys) + len(self._loads)):
+            results[number] = [row[at] for _, row in stored]
+        for (place, _), *old in zip(stored, cells, self._shown_rows(found, results)):
+            olds[place] = (old[0], old[1], None)
         return olds
 
     def _loaded_cells(self, values: Sequence[Any]) -> Cells:
@@ -165,47 +207,93 @@ class ValueGroups(Aggregation):
             if cells[0] < 0:
                 raise InconsistentOperationError(f"group {self._shown(group)}: more rows were retracted than came")
 
-    def _shown_rows(self, groups: list[tuple[Any, ...]], cells: list[Cells]) -> list[tuple[Any, ...]]:
-        """Return the rows of the output for the cells of groups."""
-        results = [list(map(result, cells)) for result in self._results if result is not None]
+    def _results_of(self, groups: list[tuple[Any, ...]], cells: list[Cells]) -> list[list[Any]]:
+        """Return for each call its results for the cells of groups; of calls in order nothing yet."""
+        results = [[] if result is None else list(map(result, cells)) for result in self._results]
         for place, is_bounded in enumerate(self._bounded):
             there = [value for value in results[place] if value is not None] if is_bounded else []
             if there and not (min(there) >= -(2**63) and max(there) < 2**63):
-                for group, row in zip(groups, zip(*results)):
-                    self._check_results(group, row)
+                for number, group in enumerate(groups):
+                    self._check_results(group, [column[number] if column else None for column in results])
+        return results
+
+    def _answer_all(
+        self, groups: list[tuple[Any, ...]], olds: list[Group], noted: list[Noted], results: list[list[Any]]
+    ) -> Iterable[Any]:
+        """Write the rows of calls in order, add their results, and return what is known of the first rows of groups."""
+        if not self._ordered:
+            return repeat(None)
+        columns = []
+        for at, (number, ordered) in enumerate(self._ordered.items()):
+            changes = [found.get(number) for found in noted]
+            ordered.write(filter(None, changes))
+            heads = [None if old[2] is None else old[2][at] for old in olds]
+            shown = [None if old[1] is None else old[1][self._shown_from + number] for old in olds]
+            is_new = [old is ABSENT for old in olds]
+            found = [_answered(ordered, *group) for group in zip(groups, heads, shown, is_new, changes)]
+            results[number] = [answer for _, answer in found]
+            columns.append([head for head, _ in found])
+        return zip(*columns)
+
+    def _shown_rows(self, groups: list[tuple[Any, ...]], results: list[list[Any]]) -> list[tuple[Any, ...]]:
+        """Return the rows of the output for the results of groups."""
+        if not groups:
+            return []
         shown = groups if self._shown_group is same else map(self._shown_group, groups)
         if len(self._keys) == 1:
             return list(zip(map(_first, shown), *results))
         return list(zip(*zip(*shown), *results))
 
-    def _write(self, groups: list[tuple[Any, ...]], olds: list[Group], after: list[Cells]) -> None:
+    def _write(self, groups: list[tuple[Any, ...]], olds: list[Group], news: list[Group]) -> None:
         """Write the rows of the state that changed."""
-        stored = after
-        if self._has_dumps:
+        rows = list(map(add, groups, self._state_columns(news)))
+        if self._ordered:
+            are_other = [new[0][0] and new[:2] != old[:2] for new, old in zip(news, olds)]
+        else:
+            are_other = [new[0] and new != old for (new, _, _), (old, _, _) in zip(news, olds)]
+        self._table.insert_rows(rows if all(are_other) else list(compress(rows, are_other)))
+        gone = [place for place, new in enumerate(news) if not new[0][0] and olds[place] is not ABSENT]
+        stored = self._state_columns([olds[place] for place in gone])
+        for place, row in zip(gone, stored):
+            self._table.delete_row((*groups[place], *row))
+
+    def _state_columns(self, found: list[Group]) -> Sequence[Any]:
+        """Return of groups what the state has beside the group columns: their cells, and results that it keeps."""
+        stored: Sequence[Any] = [cells for cells, _, _ in found]
+        if self._has_dumps and found:
             columns = [
-                values if dump is None else list(map(dump, values)) for dump, values in zip(self._dumps, zip(*after))
+                values if dump is None else list(map(dump, values)) for dump, values in zip(self._dumps, zip(*stored))
             ]
             stored = list(zip(*columns))
-        rows = list(map(add, groups, stored))
-        are_other = [new[0] and new != old[0] for new, old in zip(after, olds)]
-        self._table.insert_rows(rows if all(are_other) else list(compress(rows, are_other)))
-        if all(map(_first, after)):
-            return
-        for group, (old, _), new in zip(groups, olds, after):
-            if old is not None and not new[0]:
-                row = [cell if dump is None else dump(cell) for dump, cell in zip(self._dumps, old)]
-                self._table.delete_row((*group, *row))
+        if not self._kept_results:
+            return stored
+        places = [self._shown_from + number for number in self._kept_results]
+        return [(*cells, *[shown[place] for place in places]) for cells, (_, shown, _) in zip(stored, found)]
 
+
+_NOTHING: Noted = {}
 
 _first = itemgetter(0)
 
 
-def _changes(olds: list[Group], news: list[tuple[Cells, tuple[Any, ...]]], equal: Equal) -> tuple[list[Any], list[Any]]:
+def _answered(
+    ordered: OrderedCall, group: tuple[Any, ...], head: Head | None, shown: Any, is_new: bool, changes: Changes | None
+) -> tuple[Head | None, Any]:
+    """Return what is known of the first rows of a group after its changes, and the result of the call."""
+    if not changes:
+        return head, shown
+    if head is None:
+        head = ordered.head(group, shown, is_new=is_new)
+    ordered.apply(head, changes)
+    return head, head.entries[0][1] if head.entries else ordered.first(head, group)
+
+
+def _changes(olds: list[Group], news: list[Group], equal: Equal) -> tuple[list[Any], list[Any]]:
     """Return the change of each group: an insert, a delete, a pair, or nothing."""
     may_be_equal = equal is not eq
     ops: list[Any] = []
     rows: list[Any] = []
-    for (old, before), (new, shown) in zip(olds, news):
+    for (old, before, _), (new, shown, _) in zip(olds, news):
         if old is None:
             if new[0]:
                 ops.append("+")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from objectspace.operators import AggCall, HashAgg, Pipeline, count, value_groups
 from objectspace.operators.accumulators import Accumulator
+from objectspace.operators.aggregation import Aggregation
 from objectspace.operators.vectorised import FEWEST, Folder, can_fold
 from objectspace.relational import DataType
 from tests.operators.agg_oracle import Log, Running, permuted
@@ -28,16 +29,31 @@ SUMS = {
 
 EXTREMES = {"min(v)": AggCall("min", "v"), "max(s)": AggCall("max", "s"), "max(v)": AggCall("max", "v")}
 
+ORDER = "ORDER BY o DESC NULLS LAST, id"
 
-def outcome(seed: int, group: str, calls: Any, *, append_only: bool, held: int) -> tuple[Any, Any]:
-    """Return the outputs and the state after some epochs; rows are added up at once where ``held`` is not 0."""
+FIRST_ROWS = {
+    **EXTREMES,
+    "min(v) FILTER (v > 2)": AggCall("min", "v", filter=("v", ">", 2)),
+    f"first(v {ORDER})": AggCall("first_value", "v", order_by=["o desc"]),
+    f"last(v {ORDER})": AggCall("last_value", "v", order_by=["o desc"]),
+}
+
+BY_GROUP, BY_COLUMN, AT_ONCE, MIXED = (0, 10**9), (10**9, 10**9), (1, 10**9), (5, 7)
+"""The fewest rows that are added up at once, and how many wait for it; 0 where each group is settled by itself."""
+
+
+def outcome(seed: int, group: str, calls: Any, *, append_only: bool, way: tuple[int, int]) -> tuple[Any, Any]:
+    """Return the outputs and the state after some epochs."""
+    fewest, held = way
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(value_groups, "FEWEST", 1 if held else 10**9)
-        patch.setattr(value_groups, "HELD", held or 10**9)
+        patch.setattr(value_groups, "FEWEST", fewest)
+        patch.setattr(value_groups, "HELD", held)
+        if way == BY_GROUP:
+            patch.setattr(value_groups, "can_fold", lambda *given: False)
+            patch.setattr(value_groups.ValueGroups, "_flush", Aggregation._flush)
         randomness = random.Random(seed)
-        running = Running(
-            lambda: HashAgg(SCHEMA, group.split(", "), list(calls.values()), append_only=append_only, group_cache=2)
-        )
+        given = {"append_only": append_only, "group_cache": seed % 3, "extreme_cache": 1 + seed % 2}
+        running = Running(lambda: HashAgg(SCHEMA, group.split(", "), list(calls.values()), **given))
         log = Log(make_row, randomness)
         outputs = []
         for _ in range(3):
@@ -53,12 +69,14 @@ def outcome(seed: int, group: str, calls: Any, *, append_only: bool, held: int) 
 
 
 @pytest.mark.parametrize("group", ["k", "g, b", "g"])
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 10**6), append_only=st.booleans())
 def test_at_once_is_one_by_one(group: str, seed: int, append_only: bool) -> None:
-    calls = {**SUMS, **EXTREMES} if append_only else SUMS
-    slow, quick, mixed = (outcome(seed, group, calls, append_only=append_only, held=held) for held in (0, 1000, 7))
-    assert slow == quick == mixed
+    calls = {**SUMS, **(EXTREMES if append_only else FIRST_ROWS)}
+    expected, *found = (
+        outcome(seed, group, calls, append_only=append_only, way=way) for way in (BY_GROUP, BY_COLUMN, AT_ONCE, MIXED)
+    )
+    assert found == [expected] * 3
 
 
 def test_a_sum_that_may_leave_64_bits_is_added_one_by_one() -> None:
