@@ -200,7 +200,16 @@ def _line(change: Change, key: Any, old: Any, new: Any) -> str:
         return f"object {printing.plain(str(names))}"
     if change.table is Table.ITEM and change.kind in SETS:
         return printing.key(key)
-    return f"{'' if change.table is Table.ITEM else 'its '}{printing.key(key)} = {_shown(change, old, new)}"
+    if change.table is Table.ITEM:
+        return f"{printing.key(key)} = {_shown(change, old, new)}"
+    if key == "length" and list in (type(old), type(new)):
+        return f"its length = {_shown(change, *map(_counted, (old, new)))}"
+    return f"its {printing.key(key)} = {_shown(change, old, new)}"
+
+
+def _counted(length: Any) -> Any:
+    """Return in words how long a container is that also keeps the rank of its next slot, where that is another one."""
+    return f"{length[0]} (the next slot has rank {length[1]})" if isinstance(length, list) else length
 
 
 def _shown(change: Change, old: Any, new: Any) -> str:

@@ -44,6 +44,7 @@ Row = dict[str, Any]
     show_default=True,
     help="json: a line each; arrow: an Arrow IPC stream.",
 )
+@json_option
 def show(
     source: Source,
     name: str,
@@ -52,6 +53,7 @@ def show(
     upper: str | None,
     conditions: tuple[str, ...],
     shape: str,
+    is_json: bool,
 ) -> None:
     """Show what an object holds, as its kind reads; NAME may be NAME@EPOCH.
 
@@ -62,11 +64,12 @@ def show(
     \b
     Examples:
       checkpoint show state.db counts
-      checkpoint show state.db counts@12 --format json
+      checkpoint show state.db counts@12 --json
       checkpoint show state.db events --from 100 --to 120
       checkpoint show state.db orders --where carrier=UA --where 'delay>60'
       checkpoint show state.db orders -n 0 --format arrow > orders.arrow
     """
+    shape = _shape(shape, is_json=is_json)
     name, point = split_epoch(source, name)
     contents = Contents(source, name, point, conditions, lower, upper)
     found = contents.rows()
@@ -84,6 +87,14 @@ def show(
     # Whether more rows fulfil conditions, or lie in other shards, may take long to find out.
     if limit and contents.given >= limit and (conditions or source.is_location or next(found, None) is not None):
         _say_limit(limit)
+
+
+def _shape(shape: str, *, is_json: bool) -> str:
+    """Return the shape of the rows that ``--format`` and ``--json`` ask for together."""
+    asked = click.get_current_context().get_parameter_source("shape") is not ParameterSource.DEFAULT
+    if is_json and asked and shape != "json":
+        raise click.UsageError(f"--json and --format {shape} ask for two shapes: give one of them")
+    return "json" if is_json else shape
 
 
 def _say_limit(limit: int) -> None:

@@ -218,7 +218,7 @@ def test_every_installed_command_prints_json(installed: Path, store: Path, folde
     words = arguments_of(command, store, folder)
     if command == "bisect":
         words = [command, str(store), "--input", "counts", "--", "grep", "-q", "alice"]
-    words[2:2] = ["--format", "json"] if command == "show" else ["--json"]
+    words[2:2] = ["--json"]
     if command == "apply":
         CliRunner().invoke(cli, ["revert", str(store), "HEAD"])
     found = subprocess.run([installed, *words], capture_output=True, text=True, check=False)

@@ -52,6 +52,7 @@ def test_ls(tool: Tool, store: Path) -> None:
         (["counts"], ["counts = Dictionary of 1", "bob = -7"]),
         (["counts@20"], ["counts = Dictionary of 2", "alice = 1", "bob = -2"]),
         (["events", "-n", "1", "--format", "json"], ['{"key":0,"value":{"n":1}}']),
+        (["events", "-n", "1", "--json"], ['{"key":0,"value":{"n":1}}']),
         (["events", "--from", "5", "--format", "csv"], ["key,value", '5,"{""n"":6}"', '6,"{""n"":7}"']),
         (["lists"], ["lists = Dictionary of 1", "x = [1,2]"]),
         (["orders", "--where", "item=item 3"], ["orders = Table of 7", "id  item", " 3  item 3"]),
@@ -61,6 +62,12 @@ def test_ls(tool: Tool, store: Path) -> None:
 def test_show(tool: Tool, store: Path, arguments: list[str], expected: list[str]) -> None:
     found = tool("show", store, *arguments)
     assert (found.exit_code, lines(found.output)) == (0, expected)
+
+
+def test_rows_have_one_shape(tool: Tool, store: Path) -> None:
+    found = tool("show", store, "counts", "--json", "--format", "csv")
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert "--json and --format csv ask for two shapes" in found.stderr
 
 
 def test_csv_has_what_is_stored(tool: Tool, tmp_path: Path) -> None:
@@ -92,7 +99,7 @@ def test_diff(tool: Tool, store: Path) -> None:
     assert found.exit_code == 1
     assert lines(found.output) == [
         "counts (Dictionary)",
-        "  ~ its length = 2 → [1,2]",
+        "  ~ its length = 2 → 1 (the next slot has rank 2)",
         "  - alice = 1",
         "  ~ bob = -4 → -5",
     ]
