@@ -10,6 +10,7 @@ from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Context, Decimal
+from functools import lru_cache
 from typing import Any
 
 from objectspace.relational.types import DataType
@@ -287,7 +288,13 @@ def form_test(kinds: Sequence[tuple[DataType, bool]]) -> tuple[Callable[[Any], b
     for place, (kind, nullable) in enumerate(kinds):
         test = _FORMS.get(kind.kind, "False").format(f"row[{place}]")
         tests.append(f"(row[{place}] is None or {test})" if nullable else test)
-    test, names = " and ".join(tests), {"date": date, "datetime": datetime}
+    return _compiled(" and ".join(tests))
+
+
+@lru_cache(maxsize=512)
+def _compiled(test: str) -> tuple[Callable[[Any], bool], Callable[[Any], bool]]:
+    """Return functions of a test of a row, compiled once: a pipeline makes the same schemas again and again."""
+    names = {"date": date, "datetime": datetime}
     # One loop in one expression: a call for each row would cost more than the test.
     return eval(f"lambda row: {test}", names), eval(f"lambda rows: all([{test} for row in rows])", names)
 

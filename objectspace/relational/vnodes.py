@@ -45,7 +45,8 @@ class VnodeBitmap:
         if isinstance(vnodes, str | bytes) or not isinstance(vnodes, Iterable):
             raise ValueError(f"vnodes are whole numbers, such as range(64): found {vnodes!r:.80}")
         for vnode in vnodes:
-            if not isinstance(vnode, SupportsIndex) or not 0 <= index(vnode) <= LAST_VNODE:
+            # An int is told from the rest first: a test by a protocol is slow, and every opening of a table makes 256.
+            if not isinstance(vnode, (int, SupportsIndex)) or not 0 <= index(vnode) <= LAST_VNODE:
                 raise ValueError(f"a vnode is 0 to {LAST_VNODE}: found {vnode!r:.80}")
             self.bits |= 1 << index(vnode)
 
