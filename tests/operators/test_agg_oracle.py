@@ -21,6 +21,9 @@ SCHEMA = schema_of(
     key=["id"],
 )  # fmt: skip
 
+CONNECTION = duckdb.connect()
+"""One for all answers: to connect takes far longer than to answer."""
+
 ORDER = "ORDER BY o DESC NULLS LAST, id"
 
 CALLS = {
@@ -80,15 +83,15 @@ def make_row(key: int, randomness: random.Random) -> tuple[Any, ...]:
 
 def in_duckdb(rows: list[Any], calls: Any, group: str) -> list[Any]:
     """Return what DuckDB answers over rows."""
-    with duckdb.connect() as database:
-        database.execute(
-            "CREATE TABLE t (k TEXT, g BIGINT, v BIGINT, f DOUBLE, d DECIMAL(18,3),"
-            " s TEXT, b BOOL, o BIGINT, id BIGINT)"
-        )
-        if rows:
-            database.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
-        by = f" GROUP BY {group}" if group else ""
-        return database.execute(f"SELECT {', '.join([*filter(None, [group]), *calls])} FROM t{by}").fetchall()
+    CONNECTION.execute(
+        "CREATE OR REPLACE TABLE t (k TEXT, g BIGINT, v BIGINT, f DOUBLE, d DECIMAL(18,3),"
+        " s TEXT, b BOOL, o BIGINT, id BIGINT)"
+    )
+    if rows:
+        places = ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?, ?)"] * len(rows))
+        CONNECTION.execute(f"INSERT INTO t VALUES {places}", [cell for row in rows for cell in row])
+    by = f" GROUP BY {group}" if group else ""
+    return CONNECTION.execute(f"SELECT {', '.join([*filter(None, [group]), *calls])} FROM t{by}").fetchall()
 
 
 def same(mine: Any, theirs: Any) -> bool:
@@ -115,10 +118,9 @@ UNSTABLE = {"sum_f", "avg_f", "variance_f", "sum_f_2"}
 
 
 @pytest.mark.parametrize("group", ["k", "g, k", ""])
-@pytest.mark.parametrize("capacity", [1, 3])
-@settings(max_examples=6, deadline=None)
-@given(seed=st.integers(0, 10**6))
-def test_random_epochs(group: str, capacity: int, seed: int) -> None:
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 10**6), capacity=st.sampled_from([1, 3]))
+def test_random_epochs(group: str, seed: int, capacity: int) -> None:
     randomness = random.Random(seed)
     calls = dict(randomness.sample(sorted(CALLS.items(), key=lambda item: item[0]), 8))
     running = Running(lambda: operator(calls, group, capacity, group_cache=randomness.choice([0, 2, 100])))
