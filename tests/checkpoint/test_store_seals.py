@@ -18,6 +18,9 @@ from tests.tally import TALLY
 
 EPOCHS, FULL_AT = 60, 4
 
+CELLS = 40
+"""About so many cells of a table are wrong in turn, unless all are asked for."""
+
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -89,10 +92,11 @@ def edit(path: Path, statement: str) -> None:
 
 @pytest.mark.parametrize("sealed", seals.TABLES, ids=lambda sealed: sealed.table)
 def test_every_wrong_cell_of_a_record_is_found_does_no_harm_and_is_put_right(
-    sound: Path, tmp_path: Path, sealed: seals.Sealed
+    sound: Path, tmp_path: Path, sealed: seals.Sealed, at_scale: bool
 ) -> None:
     expected, copy, tried = contents(sound), tmp_path / "copy.db", 0
-    for fault in faults(sound, sealed):
+    wrong = list(faults(sound, sealed))
+    for fault in wrong[:: 1 if at_scale else max(1, len(wrong) // CELLS)]:
         if not damaged(sound, copy, sealed, fault):
             continue
         with quick_store(copy) as store:
