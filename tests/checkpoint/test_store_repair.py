@@ -244,7 +244,7 @@ TABLES = (
     ("state_item", "object, slot, value, rank"),
 )
 
-STEP = 8
+STEP = 20
 """One statement in so many of a repair fails in turn, unless all are asked for: it takes hundreds."""
 
 

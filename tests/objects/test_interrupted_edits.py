@@ -18,7 +18,7 @@ COUNT = 60
 """How many slots an object has: more than are cleared one by one."""
 
 FEW_SLOTS = 40
-STEP = 61
+STEP = 151
 """An interruption comes at each so many-th line; at each one where the faults are asked for at full scale."""
 
 Edit = Callable[[Any], object]
