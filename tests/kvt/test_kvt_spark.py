@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from objectspace.kvt import partition_of, partition_sql
 from objectspace.spark import quiet_session
 
-KEYS = 100_000
+KEYS = 20_000
 ALPHABET = "abz\x00\u00e9\u4e2d\U0001f600"
 
 

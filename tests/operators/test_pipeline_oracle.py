@@ -97,7 +97,7 @@ def test_each_join_and_union_gives_what_its_query_gives(
     check(oracle, over(pair, left, right), *history)
 
 
-@settings(SETTINGS, max_examples=12)
+@settings(SETTINGS, max_examples=8)
 @given(tree=trees(3), history=HISTORY)
 def test_random_trees_three_deep_give_what_their_query_gives(oracle: Oracle, tree: Tree, history: Any) -> None:
     check(oracle, tree, *history)
