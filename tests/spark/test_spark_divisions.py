@@ -333,7 +333,7 @@ def test_the_tool_reads_what_was_rescaled(tmp_path: Path) -> None:
     assert rows(tmp_path, "fresh") == rows(tmp_path, "cache")
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (0, 2, 3, 4, 5))])
 def test_random_histories_of_rescales(tmp_path: Path, seed: int) -> None:
     """Edits, rescales, images, collections and new machines in any order, beside a plain dictionary."""
     rng = Random(seed)

@@ -84,7 +84,7 @@ def test_storage_that_fails_at_any_operation(
     whole = shutil.copytree(tmp_path / "space", tmp_path / "whole")
     points = 0
     # A task reads a run and writes one; where it is tried again it finds what it has read in its cache.
-    for at in range(1, 100, 1 if at_scale else 4) if place is OnDriver else (1, 2) if at_scale else (2,):
+    for at in range(1, 100, 1 if at_scale else 8) if place is OnDriver else (1, 2) if at_scale else (2,):
         faulty = place(space, at, late=at % 2 == 0, lasting=at % 3 == 0)
         try:
             attempt(faulty, tmp_path / f"cache {at}", batches[1], 1)

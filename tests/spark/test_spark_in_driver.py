@@ -159,7 +159,7 @@ def build(pipeline: Any, streams: dict[str, Any]) -> None:
     totals.top_n(2, order_by=["n desc", "k"]).materialize("busiest")
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))])
 def test_places_taken_in_turn_give_one_state(seed: int, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The driver goes on with what it holds only where nobody else has worked meanwhile."""
     caplog.set_level(logging.INFO, "objectspace.spark")

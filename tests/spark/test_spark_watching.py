@@ -124,7 +124,7 @@ class Silent:
 def test_a_task_that_ends_without_a_message_is_told_in_words(
     stream: DataFrame, tmp_path: Path, kills: bool, told: str
 ) -> None:
-    pipeline = Pipeline(tmp_path / "space", 2, cache=tmp_path / "cache")
+    pipeline = Pipeline(tmp_path / "space", 1, cache=tmp_path / "cache")
     pipeline.add(Operator("silent", ("k",), Silent(kills=kills)))
     query = pipeline.start(stream, tmp_path / "query", {"availableNow": True})
     with pytest.raises(TaskFailedError, match=f"operator silent, epoch 1: .*{told}") as failed:
