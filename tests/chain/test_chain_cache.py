@@ -242,12 +242,12 @@ def test_a_forked_child_leaves_the_cache_of_its_parent_alone(
 
 
 def test_reading_an_older_epoch_leaves_the_newer_cache(chain: Chain, publish: Publisher, tmp_path: Path) -> None:
-    for number in range(40):
+    for number in range(15):
         publish(chain, {"a": number})
         assert _open(chain, tmp_path) == {"a": str(number)}
     (kept,) = _files(tmp_path)
     before = kept.read_bytes()
-    for epoch in range(39, 0, -1):
+    for epoch in range(14, 0, -1):
         assert _open(chain, tmp_path, epoch) == {"a": str(epoch - 1)}
     assert _files(tmp_path) == [kept]
     assert kept.read_bytes() == before

@@ -17,7 +17,7 @@ from tests.checkpoint.store_helpers import FULL, image_of, quick_store, retained
 from tests.checkpoint.world import World, store_of
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.randoms(use_true_random=False), st.sampled_from([1, 3, 60]), st.integers(2, 40))
 def test_a_difference_leads_from_any_checkpoint_to_any_other(rng: random.Random, history: int, count: int) -> None:
     world = World(rng)

@@ -27,7 +27,7 @@ from tests.checkpoint.store_helpers import (
 from tests.checkpoint.world import World, store_of
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.randoms(use_true_random=False), st.sampled_from([1, 4, 100]))
 def test_what_is_kept_or_held_shows_what_it_showed(rng: random.Random, history: int) -> None:
     world = World(rng)

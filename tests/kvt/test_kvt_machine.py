@@ -180,4 +180,4 @@ def modification(member: Any, version: KeyVersion) -> Any:
 
 
 TestTable = TableMachine.TestCase
-TestTable.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestTable.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)

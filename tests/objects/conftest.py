@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 SOAK = bool(os.environ.get("OBJECTSPACE_SOAK"))
 
 settings.register_profile(
-    "objects", deadline=None, max_examples=40, stateful_step_count=50, suppress_health_check=list(HealthCheck)
+    "objects", deadline=None, max_examples=20, stateful_step_count=50, suppress_health_check=list(HealthCheck)
 )
 settings.register_profile("soak", settings.get_profile("objects"), max_examples=12500)
 settings.load_profile("soak" if SOAK else "objects")

@@ -205,4 +205,4 @@ def sql(rows: dict[Key, tuple[Any, ...]], lower: Any, upper: Any) -> list[tuple[
 
 
 TestTable = TableMachine.TestCase
-TestTable.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestTable.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
