@@ -171,13 +171,13 @@ def test_images_collections_and_caches_of_any_age_go_together(
 
 def test_a_shard_that_changes_no_more_keeps_no_manifest(publish: Publisher, tmp_path: Path) -> None:
     chain = Chain.open_or_create(location_at(tmp_path / "space"), 2)
-    for number in range(300):
+    for number in range(150):
         publish(chain, {"a": number}, {"b": number} if number < 3 else {}, full_after=16)
         if number == 5:
             assert content(chain, tmp_path / "old", shard=1) == {"b": "2"}
     assert chain.newest is not None
     assert (len(chain.newest.starts(OPERATOR, 1)), chain.newest.format) == (3, 2)
-    assert chain.newest.lineage[OPERATOR][1] > 300 - CARRY_AFTER
+    assert chain.newest.lineage[OPERATOR][1] > 150 - CARRY_AFTER
     chain.collect(grace_seconds=0, keep_epochs=4)
     assert len(chain.location.names("manifest")) <= CARRY_AFTER + 4
     opened = Chain.open(chain.location)

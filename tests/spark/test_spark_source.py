@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from datetime import time
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +58,14 @@ def location(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, batc
 
 def sums(batches: list[DataFrame]) -> dict[str, int]:
     found: dict[str, int] = {}
-    for batch in batches:
-        for row in batch.collect():
-            found[row.key] = found.get(row.key, 0) + row.value
+    for row in (row for batch in batches for row in _rows(batch)):
+        found[row.key] = found.get(row.key, 0) + row.value
     return found
+
+
+@cache
+def _rows(batch: DataFrame) -> list[Any]:
+    return batch.collect()
 
 
 def load(spark: SparkSession, path: Any, **options: Any) -> DataFrame:

@@ -595,6 +595,14 @@ def space_of(folder: Path, operators: dict[str, str], shards: int = 1) -> Path:
     return folder / "space"
 
 
+@pytest.fixture(scope="module")
+def of_operators(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A space whose objects begin with names of operators."""
+    stored = ("a/late", "b/late", "longest/longest", "trouble/given/$output", "worst/table")
+    folder = tmp_path_factory.mktemp("operators")
+    return space_of(folder, {f"o{number}": one for number, one in enumerate(stored)})
+
+
 def test_an_object_of_several_operators_is_refused_before_anything_is_shown(tool: Tool, tmp_path: Path) -> None:
     space = space_of(tmp_path, {"alpha": "counts", "beta": "counts"})
     for limit in (0, 3):
@@ -629,11 +637,15 @@ def test_where_all_shards_were_looked_at_the_count_is_that_of_all(tool: Tool, tm
     ids=" ".join,
 )
 def test_a_name_without_its_operator_is_answered_with_whole_ones(
-    tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], name: str, meant: str
+    tool: Tool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    of_operators: Path,
+    command: tuple[str, ...],
+    name: str,
+    meant: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    stored = ("a/late", "b/late", "longest/longest", "trouble/given/$output", "worst/table")
-    space = space_of(tmp_path, {f"o{number}": one for number, one in enumerate(stored)})
     first, *rest = (argument.replace("{}", name) for argument in command)
-    found = tool(first, space, *rest)
+    found = tool(first, of_operators, *rest)
     assert (found.exit_code, found.stderr) == (2, f"error: there is no object {name!r}: did you mean {meant}?\n")
