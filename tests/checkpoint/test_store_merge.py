@@ -362,7 +362,7 @@ def test_what_comes_and_goes_beside_a_large_state_does_not_pile_up(newest_first:
 def test_runs_stay_few_also_where_each_checkpoint_is_made_by_a_process_of_its_own(rows: int, tmp_path: Path) -> None:
     state = dict.fromkeys(range(20_000), 0)
     most = 0
-    for number in range(200):
+    for number in range(140):
         with quick_store(tmp_path / "state.db", history=1) as store:
             edits = dict.fromkeys(random.Random(number).sample(range(20_000), rows), number) if number else state
             store.append(run_of(edits))

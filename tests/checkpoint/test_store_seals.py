@@ -18,7 +18,7 @@ from tests.tally import TALLY
 
 EPOCHS, FULL_AT = 60, 4
 
-CELLS = 40
+CELLS = 30
 """About so many cells of a table are wrong in turn, unless all are asked for."""
 
 
