@@ -36,7 +36,7 @@ def applied(log: Counter[Any], chunk: Chunk, columns: tuple[str, ...]) -> None:
     assert all(number >= 0 for number in log.values())
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(1, 4), trees(3), st.lists(EDITS, min_size=1, max_size=3), st.randoms(use_true_random=False))
 def test_a_random_plan_equals_the_batch_query(
     oracle: Oracle, shards: int, tree: Tree, epochs: list[Any], random: Random
