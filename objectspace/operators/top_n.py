@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
-from operator import gt, lt
+from itertools import compress, islice, repeat
+from operator import gt, itemgetter, lt, ne, not_
 from typing import Any
 
 from objectspace.operators.base import Operator, column_names, no_collection
@@ -266,10 +266,25 @@ class GroupTopN(Operator):
             last = {group: self._bound(group, place) for group in set(groups) & self._windows.keys()}
             bounds = map(last.get, groups)
             return [row for row, bound in zip(rows, bounds) if bound is None or _is_near(row[place], bound, is_worse)]
+        values = list(map(itemgetter(place), rows))
         bound = self._bound((), place) if () in self._windows else None
         if bound is None:
+            bound = self._bound_among(values)
+        if bound is None:
             return rows
-        return [row for row in rows if (value := row[place]) is None or not is_worse(value, bound)]
+        try:
+            return list(compress(rows, map(not_, map(is_worse, values, repeat(bound)))))
+        except TypeError:  # There are NULLs among them.
+            return [row for row, value in zip(rows, values) if _is_near(value, bound, is_worse)]
+
+    def _bound_among(self, values: Sequence[Any]) -> Any:
+        """Return the value of the last one of the first rows where there were no others; ``None`` of too few values.
+
+        Python gives NaN no place, so with one there is no telling.
+        """
+        if len(values) <= self._needed or any(map(ne, values, values)):
+            return None
+        return sorted(values, reverse=self._first_column[1] is lt)[self._needed - 1]
 
     def _bound(self, group: Any, place: int) -> Any:
         """Return the value of the last one of the first rows of a group; ``None`` where it has not so many."""
