@@ -8,43 +8,102 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import fsspec
 from pyspark.sql import SparkSession
+
+from checkpoint import CheckpointError
+from checkpoint.chain import location_at
 
 _HEAD_LINES = 2
 """The version of the log, and what Spark notes of the micro-batch besides: when it was planned, and its settings."""
+
+_FILE_SCHEME = re.compile("^file:(//)?")
 
 _LOG_OFFSET = re.compile(r'"logOffset":(\d+)')
 """A source of files counts the entries of a log of its own, which says what files these are."""
 
 
-def offsets_of(spark: SparkSession, checkpoint: str, batch: int) -> str:
+Files = Callable[[str], str | None]
+"""Gives the text of a file in the folder where Spark keeps how far a query has read, ``None`` where there is none."""
+
+
+def offsets_of(files: Files, batch: int) -> str:
     """Return what tells the rows of a micro-batch from those of any other; nothing where Spark has noted nothing.
 
     Args:
-        spark: the session.
-        checkpoint: the folder where Spark keeps how far a query has read.
+        files: the files where Spark keeps how far a query has read.
         batch: the number of the micro-batch.
     """
-    noted = _read(spark, checkpoint, f"offsets/{batch}")
+    return _digest(_noted(files, batch))
+
+
+def files_of(spark: SparkSession, checkpoint: str) -> Files:
+    """Return how Spark itself reads a folder: it decides where a name leads.
+
+    Args:
+        spark: the session.
+        checkpoint: the folder, as it was given to the query.
+    """
+    return partial(_read, spark, checkpoint)
+
+
+def files_without_spark(checkpoint: str, space: str, storage: Mapping[str, Any]) -> Files:
+    """Return how a process that has no Spark reads a folder; where it cannot, the folder is as if it were empty.
+
+    A folder of another file system than that of the space is not tried: what it must know only Spark has been told.
+
+    Args:
+        checkpoint: the folder, as it was given to the query; empty where that is not known.
+        space: the location of the space.
+        storage: what fsspec passes to the file system of the space.
+    """
+    path = _FILE_SCHEME.sub("", checkpoint)  # Spark takes a path as it is spelt, and %20 for no blank
+    is_known = "://" not in path or _file_system(path) is _file_system(space)
+
+    def _found(name: str) -> str | None:
+        with suppress(CheckpointError):
+            data = location_at(path, storage).read(name) if path and is_known else None
+            return None if data is None else data.decode()
+        return None
+
+    return _found
+
+
+def _file_system(url: str) -> type | None:
+    """Return what fsspec opens a URL with; ``None`` where that is not installed."""
+    with suppress(ImportError, ValueError):
+        return fsspec.get_filesystem_class(url.partition("://")[0] if "://" in url else "file")  # type: ignore[no-any-return]
+    return None
+
+
+def _noted(files: Files, batch: int) -> list[str | None]:
+    """Return what Spark has noted of the rows of a micro-batch: where it ends, and the files that this stands for.
+
+    It is empty where Spark has noted nothing, and of a file that is gone ``None``.
+    """
+    noted = files(f"offsets/{batch}")
     if noted is None:
-        return ""
+        return []
     sources = noted.splitlines()[_HEAD_LINES:]
-    digest = hashlib.blake2b("\n".join(sources).encode(), digest_size=16)
-    for text in _file_logs(spark, checkpoint, sources):
-        digest.update(text.encode())
-    return digest.hexdigest()
+    return ["\n".join(sources), *_file_logs(files, sources)]
 
 
-def _file_logs(spark: SparkSession, checkpoint: str, sources: list[str]) -> Iterator[str]:
+def _digest(noted: Sequence[str | None]) -> str:
+    return hashlib.blake2b("".join(text or "" for text in noted).encode(), digest_size=16).hexdigest() if noted else ""
+
+
+def _file_logs(files: Files, sources: Sequence[str]) -> Iterator[str | None]:
     for number, offset in enumerate(sources):
         found = _LOG_OFFSET.search(offset)
         if found is not None:
             entry = f"sources/{number}/{found[1]}"
-            yield _read(spark, checkpoint, entry) or _read(spark, checkpoint, f"{entry}.compact") or ""
+            yield files(entry) or files(f"{entry}.compact")
 
 
 def _read(spark: SparkSession, checkpoint: str, name: str) -> str | None:

@@ -32,7 +32,7 @@ from objectspace.spark.inputs import (
     require_told_apart,
     wide,
 )
-from objectspace.spark.offsets import offsets_of
+from objectspace.spark.offsets import files_of, offsets_of
 from objectspace.spark.operator import Operator
 from objectspace.spark.placement import DRIVER_ROWS
 from objectspace.spark.progress import EpochProgress
@@ -188,7 +188,7 @@ class Pipeline(Builder):
         """
         require_classic(rows, "Pipeline.run_epoch")
         require_shared(self.chain.location)
-        offsets = offsets_of(rows.sparkSession, self._progress, batch) if self._progress else ""
+        offsets = offsets_of(files_of(rows.sparkSession, self._progress), batch) if self._progress else ""
         position = SourcePosition(_query_id(rows), batch, offsets)
         manifest = self._begun().run(rows, position)
         if manifest is not None:

@@ -23,6 +23,7 @@ from objectspace.operators.division.keyed import KeyedBy
 from objectspace.relational import Chunk, TableSchema
 from objectspace.spark.executor import current_shard, open_shard, save_shard
 from objectspace.spark.handover import router, settled, together
+from objectspace.spark.offsets import files_without_spark, offsets_of
 from objectspace.spark.routes import note_keyed, require_kind
 from objectspace.spark.stages import Exit
 from objectspace.spark.storage import absolute, require_known, shared_location, storage_options
@@ -63,6 +64,7 @@ class Target:
             later micro-batch stays, and of several in one micro-batch the greatest as text.
         shards: the number of shards; that of the space by default.
         retention: what is kept of the space.
+        checkpoint: the folder where Spark keeps how far the stream was read; empty where that is not known.
         storage: what fsspec passes to the file system of a URL; it may be secret, and is not shown.
     """
 
@@ -73,6 +75,7 @@ class Target:
     versions: tuple[str, ...]
     shards: int | None
     retention: Retention
+    checkpoint: str = ""
     storage: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)
 
     @classmethod
@@ -95,6 +98,7 @@ class Target:
             _names(options.get("version")),
             shards,
             Retention(epochs, every=epochs),
+            options.get("checkpointLocation") or "",
             storage_options(options),
         )
 
@@ -106,6 +110,11 @@ class Target:
         """
         location = shared_location(self.path, self.storage)
         return Chain.open(location) if self.shards is None else Chain.open_or_create(location, self.shards)
+
+    def position(self, query: str, batch: int) -> SourcePosition:
+        """Return which rows a micro-batch has."""
+        files = files_without_spark(self.checkpoint, self.path, self.storage)
+        return SourcePosition(query, batch, offsets_of(files, batch))
 
     def schema(self, rows: StructType) -> TableSchema:
         """Return the schema of the table.
@@ -173,15 +182,17 @@ class TableWriter(DataSourceStreamArrowWriter):
 
         Raises:
             FencedError: another driver has published this epoch.
-            CheckpointError: a shard is missing.
+            CheckpointError: a shard is missing, or the micro-batch was committed with other rows.
+            ObjectSpaceError: the micro-batch comes again, and is not the last one.
         """
         written = [one for one in messages if isinstance(one, Written)]
         saved = [ShardSaved.from_json(one.saved) for one in written if one.saved is not None]
         chain = self._target.chain()
         if not saved:
             self._require_last(chain, written, batchId)
+        if not written:
             return
-        plan = chain.begin(SourcePosition(written[0].query, batchId), [self._target.table])
+        plan = chain.begin(self._target.position(written[0].query, batchId), [self._target.table])
         if plan is None:
             return
         if {one.epoch for one in written} != {plan.epoch}:

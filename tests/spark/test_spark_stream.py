@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from checkpoint import CheckpointError
 from checkpoint.chain import Manifest
 from objectspace.spark import Pipeline
-from objectspace.spark.offsets import offsets_of
+from objectspace.spark.offsets import files_of, files_without_spark, offsets_of
 
 from .spark_helpers import expected, kept
 
@@ -86,8 +86,11 @@ def test_the_offsets_of_a_batch_are_found_however_its_folder_is_spelled(
     place = jvm.org.apache.hadoop.fs.Path(named)
     system = place.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
     assert system.exists(place), "it is no folder of Spark's"
-    assert offsets_of(spark, named, 7) == offsets_of(spark, str(folder), 7) != ""
-    assert offsets_of(spark, named, 8) == ""
+    found = offsets_of(files_of(spark, named), 7)
+    assert found == offsets_of(files_of(spark, str(folder)), 7) != ""
+    assert offsets_of(files_of(spark, named), 8) == ""
+    if spelling != "a relative path":
+        assert offsets_of(files_without_spark(named, "s3://bucket/space", {}), 7) == found, "without Spark"
 
 
 def test_an_older_checkpoint_of_spark_is_noticed(

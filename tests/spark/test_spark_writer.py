@@ -97,6 +97,32 @@ def test_an_older_copy_of_the_checkpoint_of_a_stream_is_refused(spark: SparkSess
     assert kept(spark, tmp_path) == [(f"k{n}", n) for n in range(3)]
 
 
+def test_the_last_batch_of_a_stream_that_comes_again_with_other_rows_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    for number in range(2):
+        add_file(tmp_path / "in", number, [("+", f"k{number}", number)])
+        stream = spark.readStream.schema(SCHEMA).parquet(str(tmp_path / "in"))
+        routed = stream.repartitionById(2, shard_expression(stream.schema, ["k"], 2))
+        write(routed, tmp_path)
+    for folder in ("commits", "offsets"):
+        for file in (tmp_path / "ck" / folder).glob("*1*"):
+            file.unlink()  # As after a loss of power.
+    add_file(tmp_path / "in", 2, [("+", "k2", 2)])
+    with pytest.raises(StreamingQueryException, match="batch 1 again, with other rows than those that epoch 2 holds"):
+        write(routed, tmp_path)
+    assert kept(spark, tmp_path) == [("k0", 0), ("k1", 1)]
+
+
+def test_the_checkpoint_of_a_stream_is_looked_at_where_it_can_be(tmp_path: Path) -> None:
+    options = {"path": "s3://bucket/space", "table": "t", "key": "k"}
+    noted = location_at("memory://ck")
+    noted.write("offsets/3", b"v1\n{}\n7")
+    for place, space in (("memory://ck", "memory://space"), ("memory://ck", "s3://bucket"), ("", "memory://space")):
+        known = Target.of({**options, "path": space, "checkpointLocation": place}).position("q", 3).offsets
+        assert bool(known) == (place == "memory://ck" and space == "memory://space")
+
+
 @pytest.mark.parametrize("turn", [1, -1])
 def test_the_row_with_the_greatest_version_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turn: int) -> None:
     monkeypatch.setenv("OBJECTSPACE_CACHE", str(tmp_path / "cache"))
