@@ -271,7 +271,7 @@ class Chain:
 
         Raises:
             CheckpointError: micro-batches between the last committed one and this one are missing from the space, or
-                this one was committed with other rows, or is no whole number.
+                this one was committed with other rows, or follows one that was, or is no whole number.
         """
         if type(source.batch) is not int or source.batch < 0:
             raise CheckpointError(
@@ -285,6 +285,8 @@ class Chain:
             return None
         if source.batch > (-1 if last is None else last) + 1:
             raise self._missing_batches(source, last)
+        if last is not None:
+            self._require_same_history(source, last)
         read = {name: self.operator_plan(name, base, full_after, cache) for name in operators}
         plans = {name: replace(plan, makes_epoch=True) for name, plan in read.items()}
         return EpochPlan(base, source, plans)
@@ -466,9 +468,7 @@ class Chain:
 
     def _require_same_rows(self, source: SourcePosition, last: int) -> None:
         """Refuse a micro-batch that comes again with other rows, or of which nobody knows any more what rows it had."""
-        self._floor = max([self._floor, *epochs_in(self.location, FLOORS)])
-        kept = map(self.manifest, range(self._epoch, self._floor - 1, -1))
-        known = next((one for one in kept if one.source == source), None)
+        known = self._made_by(source)
         if known is None and source.offsets and source.batch < last:
             # Spark gives but its last micro-batch again.
             raise CheckpointError(
@@ -483,6 +483,25 @@ class Chain:
                 f" rows than those that epoch {known.epoch} holds: if an older copy of Spark's checkpoint was put back,"
                 " put the newest one there, or start a new query from the input that the space has not seen"
             )
+
+    def _require_same_history(self, source: SourcePosition, last: int) -> None:
+        """Refuse a micro-batch that follows another one than the space: after going back numbers are given again."""
+        known = self._made_by(SourcePosition(source.query, last)) if source.before else None
+        if known is not None and known.source.offsets not in ("", source.before):
+            raise CheckpointError(
+                f"space at {self.location.url}: query {source.query} comes with batch {source.batch}, and its batch"
+                f" {last} has other rows than the one that epoch {known.epoch} holds: Spark's checkpoint belongs to"
+                " another history than the space, as where one of them was put back or forked alone: put the matching"
+                " one there, or start a new query from the input that the space has not seen"
+            )
+
+    def _made_by(self, source: SourcePosition) -> Manifest | None:
+        """Return the newest epoch that is kept of a micro-batch, as a rule the newest of all."""
+        if self.newest is not None and self.newest.source == source:
+            return self.newest
+        self._floor = max([self._floor, *epochs_in(self.location, FLOORS)])
+        kept = map(self.manifest, range(self._epoch, self._floor - 1, -1))
+        return next((one for one in kept if one.source == source), None)
 
     def _step(self, epoch: int, wanted: int) -> Manifest:
         """Return the manifest of an epoch that is part of the lineages of a wanted one, which is the same or later."""

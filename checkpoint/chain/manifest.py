@@ -90,11 +90,13 @@ class SourcePosition:
         query: the id of the query, the same after a restart from its checkpoint.
         batch: the number of the micro-batch, counted by the query from 0.
         offsets: what tells its rows from those of another micro-batch; empty where that is not known.
+        before: the same of the micro-batch before it, as the query knows it; no manifest holds that.
     """
 
     query: str
     batch: int
     offsets: str = field(default="", compare=False)
+    before: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,9 @@ class Manifest:
 
     def to_json(self) -> builtins.bytes:
         """Return the file of the manifest."""
-        return seal(asdict(self))
+        values = asdict(self)
+        del values["source"]["before"]
+        return seal(values)
 
     @classmethod
     def from_json(cls, data: builtins.bytes, place: str) -> Self:

@@ -43,6 +43,17 @@ def offsets_of(files: Files, batch: int) -> str:
     return _digest(_noted(files, batch))
 
 
+def offsets_before(files: Files, batch: int) -> str:
+    """Return the same of the micro-batch before; nothing where Spark has purged any of it.
+
+    Args:
+        files: the files where Spark keeps how far a query has read.
+        batch: the number of the micro-batch after it.
+    """
+    noted = _noted(files, batch - 1)
+    return "" if None in noted else _digest(noted)
+
+
 def files_of(spark: SparkSession, checkpoint: str) -> Files:
     """Return how Spark itself reads a folder: it decides where a name leads.
 

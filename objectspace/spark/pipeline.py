@@ -32,7 +32,7 @@ from objectspace.spark.inputs import (
     require_told_apart,
     wide,
 )
-from objectspace.spark.offsets import files_of, offsets_of
+from objectspace.spark.offsets import files_of, offsets_before, offsets_of
 from objectspace.spark.operator import Operator
 from objectspace.spark.placement import DRIVER_ROWS
 from objectspace.spark.progress import EpochProgress
@@ -188,9 +188,7 @@ class Pipeline(Builder):
         """
         require_classic(rows, "Pipeline.run_epoch")
         require_shared(self.chain.location)
-        offsets = offsets_of(files_of(rows.sparkSession, self._progress), batch) if self._progress else ""
-        position = SourcePosition(_query_id(rows), batch, offsets)
-        manifest = self._begun().run(rows, position)
+        manifest = self._begun().run(rows, self._position(rows, batch))
         if manifest is not None:
             progress = EpochProgress.of(manifest)
             self._watch.progress.append(progress)
@@ -375,6 +373,14 @@ class Pipeline(Builder):
     def __reduce__(self) -> tuple[type, tuple[()]]:
         """Go to an executor as nothing: functions that see a stream take its schema, and not the driver's side."""
         return (PipelineElsewhere, ())
+
+    def _position(self, rows: DataFrame, batch: int) -> SourcePosition:
+        if not self._progress:
+            return SourcePosition(_query_id(rows), batch)
+        files = files_of(rows.sparkSession, self._progress)
+        # Once the query has made an epoch in this process, it and the space are of one history.
+        before = "" if self._watch.progress else offsets_before(files, batch)
+        return SourcePosition(_query_id(rows), batch, offsets_of(files, batch), before)
 
     def _require_kind(self, *, is_built: bool) -> None:
         newest = self.chain.newest

@@ -23,7 +23,7 @@ from objectspace.operators.division.keyed import KeyedBy
 from objectspace.relational import Chunk, TableSchema
 from objectspace.spark.executor import current_shard, open_shard, save_shard
 from objectspace.spark.handover import router, settled, together
-from objectspace.spark.offsets import files_without_spark, offsets_of
+from objectspace.spark.offsets import files_without_spark, offsets_before, offsets_of
 from objectspace.spark.routes import note_keyed, require_kind
 from objectspace.spark.stages import Exit
 from objectspace.spark.storage import absolute, require_known, shared_location, storage_options
@@ -112,9 +112,9 @@ class Target:
         return Chain.open(location) if self.shards is None else Chain.open_or_create(location, self.shards)
 
     def position(self, query: str, batch: int) -> SourcePosition:
-        """Return which rows a micro-batch has."""
+        """Return which rows a micro-batch has, and which it follows."""
         files = files_without_spark(self.checkpoint, self.path, self.storage)
-        return SourcePosition(query, batch, offsets_of(files, batch))
+        return SourcePosition(query, batch, offsets_of(files, batch), offsets_before(files, batch))
 
     def schema(self, rows: StructType) -> TableSchema:
         """Return the schema of the table.

@@ -91,6 +91,32 @@ def test_a_committed_batch_that_comes_with_other_rows_is_refused(location: Locat
         again.begin(SourcePosition("q", 1, "second"), [OPERATOR])
 
 
+def test_a_batch_that_follows_another_one_than_the_space_is_refused(location: Location) -> None:
+    chain = Chain.open_or_create(location, 1)
+    batches = [("q", 0, ""), ("q", 1, "one"), ("other", 0, "zero"), ("q", 2, "two"), ("other", 1, "one")]
+    for query, batch, offsets in batches:
+        plan = chain.begin(SourcePosition(query, batch, offsets), [OPERATOR])
+        assert plan is not None
+        chain.publish(plan, {OPERATOR: [ShardSaved(OPERATOR, 0, None)]})
+    again = Chain.open(location)
+    assert again.newest is not None
+    assert b"before" not in again.newest.to_json()
+    for query, batch, before in (("q", 3, "two"), ("q", 3, ""), ("other", 2, "one")):
+        assert again.begin(SourcePosition(query, batch, "any", before), [OPERATOR]) is not None
+    with pytest.raises(
+        CheckpointError, match="batch 3, and its batch 2 has other rows than the one that epoch 4 holds"
+    ):
+        again.begin(SourcePosition("q", 3, "any", "two of another history"), [OPERATOR])
+    chain.collect(grace_seconds=0, keep_epochs=1)
+    assert Chain.open(location).begin(SourcePosition("q", 3, "any", "any"), [OPERATOR]) is not None, "not kept"
+
+
+def test_a_batch_that_follows_one_whose_rows_nobody_noted_is_taken(location: Location, publish: Publisher) -> None:
+    chain = Chain.open_or_create(location, 1)
+    publish(chain, {"a": 1})
+    assert chain.begin(SourcePosition("q", 1, "one", "zero"), [OPERATOR]) is not None
+
+
 def test_a_batch_whose_epoch_is_not_kept_any_more_is_refused(location: Location) -> None:
     chain = Chain.open_or_create(location, 1)
     for batch in range(30):

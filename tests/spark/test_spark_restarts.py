@@ -236,8 +236,8 @@ def test_a_space_and_its_query_go_back_together(spark: SparkSession, tmp_path: P
             file.unlink()
     put(files, "a", [(3, 1000)])
 
-    def forked() -> Pipeline:
-        pipeline = Pipeline(again / "space", 2, cache=tmp_path / "cache")
+    def forked(space: Path = again / "space") -> Pipeline:
+        pipeline = Pipeline(space, 2, cache=tmp_path / "cache")
         one_by_one = spark.readStream.schema(ROWS).option("maxFilesPerTrigger", 1).parquet(str(files))
         pipeline.source("a", one_by_one, key=["id"]).agg(n=count(), all=sum_("v")).materialize("of_a")
         return pipeline
@@ -249,3 +249,16 @@ def test_a_space_and_its_query_go_back_together(spark: SparkSession, tmp_path: P
     run(back, again / "progress")
     assert back.rows("of_a") == [(4, 1111)]
     assert back.status().epoch == 2, "what the query had taken comes as one micro-batch, with the next file"
+    # Now both lines have a batch 1; that of the original has a file, that of the fork three.
+    fork[-2:] = [str(again / "first"), "@2"]
+    subprocess.run(fork, check=True, capture_output=True)
+    for file in [*(progress / "offsets").glob("*2*"), *(progress / "commits").glob("*2*")]:
+        file.unlink()
+    put(files, "a", [(4, 10000)])
+    shutil.copytree(again / "progress", again / "other")
+    for space, crossed in ((again / "space", progress), (again / "first", again / "other")):
+        with pytest.raises(CheckpointError, match=r"batch 1 has other rows .* belongs to another history than the"):
+            run(forked(space), crossed)
+    run(forked(), again / "progress")
+    run(forked(again / "first"), progress)
+    assert back.rows("of_a") == forked(again / "first").rows("of_a") == [(5, 11111)]

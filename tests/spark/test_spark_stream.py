@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from checkpoint import CheckpointError
 from checkpoint.chain import Manifest
 from objectspace.spark import Pipeline
-from objectspace.spark.offsets import files_of, files_without_spark, offsets_of
+from objectspace.spark.offsets import files_of, files_without_spark, offsets_before, offsets_of
 
 from .spark_helpers import expected, kept
 
@@ -91,6 +91,14 @@ def test_the_offsets_of_a_batch_are_found_however_its_folder_is_spelled(
     assert offsets_of(files_of(spark, named), 8) == ""
     if spelling != "a relative path":
         assert offsets_of(files_without_spark(named, "s3://bucket/space", {}), 7) == found, "without Spark"
+
+
+def test_what_came_before_a_batch_is_known_as_long_as_all_of_it_is_kept() -> None:
+    noted = {"offsets/7": 'v1\n{}\n{"logOffset":3}\n5', "sources/0/3": "a", "offsets/8": 'v1\n{}\n{"logOffset":4}\n6'}
+    assert offsets_before(noted.get, 8) == offsets_of(noted.get, 7) != offsets_of(noted.get, 8)
+    assert offsets_before({**noted, "sources/0/3": "b"}.get, 8) != offsets_of(noted.get, 7)
+    del noted["sources/0/3"]
+    assert (offsets_before(noted.get, 8), offsets_before(noted.get, 0)) == ("", "")
 
 
 def test_an_older_checkpoint_of_spark_is_noticed(
