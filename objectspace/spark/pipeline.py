@@ -135,7 +135,8 @@ class Pipeline(Builder):
         """Have a function called with the changes of a result, epoch by epoch.
 
         It runs in the driver after the epoch is published. After a crash it may be called again, for the same epoch
-        with the same changes: so what it does must be idempotent by the epoch. It is not called where nothing changed.
+        with the same changes: so what it does must be idempotent, by the incarnation and the epoch. It is not called
+        where nothing changed.
 
         Args:
             result: the name of what was materialised or sunk, or the stream that ``sink`` or ``materialize`` returned.
@@ -284,6 +285,14 @@ class Pipeline(Builder):
         query = (writer.trigger(**trigger) if trigger else writer).start()
         self._query = PipelineQuery(query, self._watch, self.driver.shards.release)
         return self._query
+
+    @property
+    def incarnation(self) -> str:
+        """The UUID of the space, which a fork or one that is made anew does not have.
+
+        The numbers of epochs are given again there: with it a sink tells them from those that it has applied.
+        """
+        return self.chain.incarnation
 
     def progress(self) -> list[EpochProgress]:
         """Return what the last epochs of this process did, at most a hundred, oldest first."""

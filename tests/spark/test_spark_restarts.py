@@ -16,6 +16,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from checkpoint import CheckpointError
+from checkpoint.chain import Chain, location_at
+from checkpoint.tool.copying import fork_space
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators import PipelineChangedError, count, sum_
@@ -262,3 +264,28 @@ def test_a_space_and_its_query_go_back_together(spark: SparkSession, tmp_path: P
     run(forked(), again / "progress")
     run(forked(again / "first"), progress)
     assert back.rows("of_a") == forked(again / "first").rows("of_a") == [(5, 11111)]
+
+
+def test_a_sink_takes_the_epochs_of_a_fork(spark: SparkSession, tmp_path: Path, query: Callable[[str], None]) -> None:
+    """What it has applied of a number of an epoch is not what the fork gives under that number."""
+    applied: dict[tuple[str, int], list[Any]] = {}
+
+    def feed(space: str, batch: int, row: tuple[int, int]) -> None:
+        pipeline = Pipeline(tmp_path / space, 1, cache=tmp_path / "cache")
+        pipeline.source("s", spark.createDataFrame([], ROWS), key=["id"]).materialize("r")
+
+        def note(changes: DataFrame, epoch: int) -> None:
+            applied.setdefault((pipeline.incarnation, epoch), [tuple(one) for one in changes.collect()])
+
+        pipeline.for_each_epoch("r", note)
+        pipeline.run_epoch(spark.createDataFrame([row], ROWS), batch)
+
+    feed("space", 0, (1, 1))
+    feed("space", 1, (2, 666))
+    fork_space(Chain.open(location_at(tmp_path / "space")), str(tmp_path / "again"), 1, (), lambda done, total: None)
+    feed("again", 1, (2, 2))
+    assert [(epoch, rows) for (_, epoch), rows in applied.items()] == [
+        (1, [("+", 1, 1)]),
+        (2, [("+", 2, 666)]),
+        (2, [("+", 2, 2)]),
+    ]
