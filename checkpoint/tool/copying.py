@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -63,7 +64,7 @@ def fork_space(chain: Chain, target: str, epoch: int, names: Sequence[str], show
     first = first_needed(kept[0])
     older = [chain._step(number, kept[0].epoch) for number in range(first, kept[0].epoch)]
     runs = list(needed_runs(chain.location, kept, older).values())
-    with _founded(target) as location:
+    with _founded(target, chain.location) as location:
         for done, run in enumerate(runs):
             show(done, len(runs))
             location.write(run.file, _read(chain.location, run))
@@ -155,7 +156,7 @@ def restore_space(
     found: set[str] = set()
     known: set[str] = set()
     objects = 0
-    with _founded(target) as location:
+    with _founded(target, chain.location) as location:
         for done, (operator, shard) in enumerate(shards):
             show(done, len(shards))
             steps = chain.lineage(operator, shard, epoch)
@@ -220,13 +221,18 @@ class _Noting(Rehearsal):
 
 
 @contextmanager
-def _founded(target: str) -> Iterator[Location]:
+def _founded(target: str, source: Location) -> Iterator[Location]:
     """Give the location of a new space; where that fails, none of its files is left behind.
 
     Raises:
-        CheckpointError: something is there already.
+        CheckpointError: something is there already, or it lies inside of the space that is copied.
     """
     location = _Noting(location_at(target))
+    if f"{_whole(location)}/".startswith(f"{_whole(source)}/") and _whole(location) != _whole(source):
+        raise CheckpointError(
+            f"{target} lies inside of the space at {source.url}, which has nothing but its own files: whoever removes"
+            " or copies the one takes the other along: name another location"
+        )
     folders = (RUNS, MANIFESTS, FLOORS)
     if {*location.names("")} - {*folders, PROBE} or any(map(location.names, folders)):
         raise CheckpointError(f"{target} exists: a copy overwrites nothing; name another location")
@@ -236,6 +242,11 @@ def _founded(target: str) -> Iterator[Location]:
     except BaseException:
         location.remove_made()
         raise
+
+
+def _whole(location: Location) -> str:
+    """Return the address of a location without the links of file systems."""
+    return location.url if "://" in location.url else os.path.realpath(location.url)
 
 
 def _found(location: Location, space: SpaceFile) -> None:

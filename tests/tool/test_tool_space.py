@@ -175,6 +175,16 @@ def test_a_forked_space_goes_on(tool: Tool, long_space: Path, tmp_path: Path) ->
     assert state(tool, long_space) == expected(30)
 
 
+@pytest.mark.parametrize("command", ["fork", "restore"])
+def test_a_copy_does_not_lie_inside_of_the_space(tool: Tool, long_space: Path, tmp_path: Path, command: str) -> None:
+    (tmp_path / "link").symlink_to(long_space)
+    for inner in (long_space / "inner", tmp_path / "link" / "run" / "inner"):
+        refused = tool(command, long_space, inner)
+        assert (refused.exit_code, "lies inside of the space at" in refused.stderr) == (2, True)
+        assert not inner.exists()
+    assert tool(command, long_space, f"{long_space}-beside").exit_code == 0
+
+
 def test_a_fork_of_a_space_whose_first_epochs_are_gone(tool: Tool, long_space: Path, tmp_path: Path) -> None:
     assert tool("gc", long_space, "--grace", 0, "--keep-epochs", 4).exit_code == 0
     assert tool("fork", long_space, tmp_path / "fork", 28).exit_code == 0
