@@ -270,13 +270,20 @@ class Chain:
             cache: the folder of the local caches, or None for the default of the machine.
 
         Raises:
-            CheckpointError: micro-batches between the last committed one and this one are missing from the space, or
-                this one was committed with other rows, or follows one that was, or is no whole number.
+            CheckpointError: the space is a copy of only some objects of another one; or micro-batches between the last
+                committed one and this one are missing from the space, or this one was committed with other rows, or
+                follows one that was, or is no whole number.
         """
         if type(source.batch) is not int or source.batch < 0:
             raise CheckpointError(
                 f"space at {self.location.url}: query {source.query} comes with batch {source.batch!r}: expected a"
                 " whole number from 0 on"
+            )
+        if self.newest is not None and self.newest.partial:
+            raise CheckpointError(
+                f"space at {self.location.url}: it is a copy of only some objects of another space, made by"
+                " `checkpoint fork` or `restore` with --object or --operator: it can be read, but what goes on"
+                " there would begin the others at nothing: copy the space as a whole, or run this at another location"
             )
         base = self._epoch
         last = self.manifest(base).committed.get(source.query) if base else None
@@ -533,6 +540,7 @@ class Chain:
             publisher=str(uuid4()),
             time=datetime.now(UTC).isoformat(timespec="milliseconds"),
             metrics=metrics,
+            partial=before is not None and before.partial,
         )
         return replace(manifest, format=manifest.own_format)
 

@@ -18,8 +18,11 @@ import orjson
 from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.run import CheckpointKind
 
-FORMAT_VERSION = 3
-"""The newest format of manifests that this version reads: that of those that name divisions."""
+FORMAT_VERSION = 4
+"""The newest format of manifests that this version reads: that of those of partial copies."""
+
+DIVIDED_FORMAT = 3
+"""That of manifests that name divisions."""
 
 CARRIED_FORMAT = 2
 """That of manifests some of whose lineages begin with several runs, or with an image of an older epoch."""
@@ -118,6 +121,7 @@ class Manifest:
         metrics: figures about the epoch, such as rows and seconds.
         images: the runs with which lineages begin that do not begin with a full run of an epoch: an image that was made
             beside the epochs, or what there is of a shard that changes seldom.
+        partial: whether it is of a copy of only some objects of another space, from which nothing goes on.
         format: the version of the format.
     """
 
@@ -133,6 +137,7 @@ class Manifest:
     time: str
     metrics: dict[str, float] = field(default_factory=dict)
     images: tuple[AcceptedRun, ...] = ()
+    partial: bool = False
     format: int = PLAIN_FORMAT
 
     @property
@@ -159,8 +164,10 @@ class Manifest:
     @property
     def own_format(self) -> int:
         """The oldest format that says what it says."""
-        if any(run.is_division for run in self.files):
+        if self.partial:
             return FORMAT_VERSION
+        if any(run.is_division for run in self.files):
+            return DIVIDED_FORMAT
         return PLAIN_FORMAT if self._is_plain else CARRIED_FORMAT
 
     @property
@@ -189,6 +196,8 @@ class Manifest:
         """Return the file of the manifest."""
         values = asdict(self)
         del values["source"]["before"]
+        if not self.partial:
+            del values["partial"]  # which older versions do not know
         return seal(values)
 
     @classmethod
@@ -226,8 +235,8 @@ class Manifest:
             known = all(type(begin) is int and 0 <= begin <= self.epoch for begin in begins)
             if len(begins) != self.shards or not known:
                 raise ValueError(f"{self.shards} shards of {operator!r} begin with the epochs {begins}")
-        if self.format != self.own_format:
-            raise ValueError(f"it has format {self.format}, and lineages as of another one")
+        if type(self.partial) is not bool or self.format != self.own_format:
+            raise ValueError(f"it has format {self.format}, and says what is of another one")
         for run in self.files:
             # Whoever copies a space writes the file under this name.
             if run.shard not in range(self.shards) or not _RUN_FILE.fullmatch(run.file):

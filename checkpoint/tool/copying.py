@@ -11,7 +11,7 @@ from uuid import uuid4
 from checkpoint.chain import AcceptedRun, Chain, Lineage, Location, Manifest, SpaceFile, location_at, write_run
 from checkpoint.chain.collect import FLOORS, MANIFESTS, RUNS, file_name, first_needed, needed_runs, raise_floor
 from checkpoint.chain.location import PROBE
-from checkpoint.chain.manifest import PLAIN_FORMAT, seal
+from checkpoint.chain.manifest import seal
 from checkpoint.chain.runfile import checksum, write_pages
 from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.run import Run
@@ -51,7 +51,8 @@ def fork_space(chain: Chain, target: str, epoch: int, names: Sequence[str], show
         chain: the space.
         target: the new location.
         epoch: its newest epoch.
-        names: the objects to keep, all where none is named: one more epoch deletes the others.
+        names: the objects to keep, all where none is named: one more epoch deletes the others, and no pipeline goes on
+            from it.
         show: is told how many files were copied.
 
     Raises:
@@ -75,7 +76,7 @@ def fork_space(chain: Chain, target: str, epoch: int, names: Sequence[str], show
             _put(location, replace(manifest, incarnation=space.incarnation))
         if deletions:
             last = [write_run(location, run, *place, epoch + 1) for place, run in deletions.items()]
-            step = replace(kept[-1], epoch=epoch + 1, base=epoch, runs=tuple(last), metrics={})
+            step = replace(kept[-1], epoch=epoch + 1, base=epoch, runs=tuple(last), metrics={}, partial=True)
             kept.append(replace(step, incarnation=space.incarnation, format=step.own_format))
             _put(location, kept[-1])
             runs += last
@@ -143,7 +144,7 @@ def restore_space(
         target: the new location.
         epoch: the epoch, which the copy keeps as its number.
         shards: the shards to write; the others are empty.
-        names: the objects to write; all where none is named.
+        names: the objects to write; all where none is named. No pipeline goes on where any are left out.
         show: is told how many shards were written.
         may_be_empty: whether to write a space also of shards that hold nothing yet.
 
@@ -156,6 +157,12 @@ def restore_space(
     found: set[str] = set()
     known: set[str] = set()
     objects = 0
+    before = chain.manifest(epoch)
+    is_partial = before.partial or any(
+        begin and (operator, shard) not in shards
+        for operator, begins in before.lineage.items()
+        for shard, begin in enumerate(begins)
+    )
     with _founded(target, chain.location) as location:
         for done, (operator, shard) in enumerate(shards):
             show(done, len(shards))
@@ -168,6 +175,7 @@ def restore_space(
                 found, known = found | chosen, known | state.names()
                 if not others.is_empty():
                     store.append(others)
+                    is_partial = True
                 reader = store.reader()
                 objects += len(reader.index())
                 runs.append(write_pages(location, reader.image_pages(), operator, shard, epoch))
@@ -178,8 +186,9 @@ def restore_space(
         space = SpaceFile(str(uuid4()), count)
         if epoch > 1:
             raise_floor(location, epoch, space.incarnation)
-        like = replace(chain.manifest(epoch), incarnation=space.incarnation, base=epoch - 1, format=PLAIN_FORMAT)
-        _put(location, replace(like, runs=tuple(runs), images=(), lineage=lineage))
+        like = replace(before, incarnation=space.incarnation, base=epoch - 1, partial=is_partial)
+        made = replace(like, runs=tuple(runs), images=(), lineage=lineage)
+        _put(location, replace(made, format=made.own_format))
         _found(location, space)
     return Copied(1, len(runs), sum(run.file_bytes for run in runs), objects)
 

@@ -39,7 +39,7 @@ def restore(source: Source, target: str, checkpoint: str | None, names: tuple[st
 
     TARGET is a new store file. Of a space it is a new location, with just this epoch; with --shard (and --operator,
     where there are several) one shard becomes a store file. A table keeps its schema, a key-value table its catalogue
-    entry.
+    entry. A pipeline can go on from a space that is restored whole, and not from only some objects or operators of it.
 
     \b
     Examples:
@@ -174,7 +174,8 @@ def fork(source: Source, target: str, checkpoint: str | None, names: tuple[str, 
     """Write an independent copy as of a checkpoint, with the history before it.
 
     TARGET is a new store file, of a space a new location: all shards are copied, and a pipeline can go on there. With
-    --object one more checkpoint deletes the other objects; those before it stay as they were.
+    --object one more checkpoint deletes the other objects; those before it stay as they were. Such a space can be read,
+    and no pipeline goes on there.
 
     \b
     Examples:

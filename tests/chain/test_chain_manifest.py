@@ -385,7 +385,7 @@ def test_what_no_epoch_is_like_is_refused(location: Location, publish: Publisher
         Chain.open(location)
 
 
-@pytest.mark.parametrize(("name", "newest"), [("space.json", 1), ("manifest/000000000001.json", 3)])
+@pytest.mark.parametrize(("name", "newest"), [("space.json", 1), ("manifest/000000000001.json", 4)])
 def test_a_newer_format_is_refused(location: Location, publish: Publisher, name: str, newest: int) -> None:
     publish(Chain.open_or_create(location, 1), {"a": 1})
     values = orjson.loads(location.read(name) or b"")

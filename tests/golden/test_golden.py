@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from checkpoint import CheckpointStore, seals
-from checkpoint.chain import Chain, decode_run, location_at
+from checkpoint import CheckpointError, CheckpointStore, seals
+from checkpoint.chain import Chain, SourcePosition, decode_run, location_at
 from objectspace import PersistedObjectSpace
-from tests.golden import chain_1, chain_2, chain_3, format_1, format_2, format_3, format_4, format_5, run_2
+from tests.golden import chain_1, chain_2, chain_3, chain_4, format_1, format_2, format_3, format_4, format_5, run_2
 
 STATES = {10: format_1.FIRST, 20: format_1.SECOND, 30: format_1.SECOND}
 
@@ -216,6 +216,17 @@ def test_the_golden_chain_of_format_3_is_divided_as_ever(tmp_path: Path) -> None
             assert found["ordered"] == found["table"] == sorted(texts.items())
         digests = [chain_3.digest_of(plan, shard) for shard in range(manifest.shards)]
         assert digests == chain_3.DIGESTS.get(manifest.epoch, digests)
+
+
+def test_the_golden_chain_of_format_4_is_read_and_nothing_goes_on_from_it(tmp_path: Path) -> None:
+    chain = Chain.open(location_at(chain_4.PATH))
+    assert [manifest.format for manifest in chain.manifests()] == [4]
+    plan = chain.operator_plan(chain_3.OPERATOR, cache=str(tmp_path))
+    for shard in range(chain.shards):
+        wanted = chain_3.expected(chain_4.EPOCH, chain.shards, shard)
+        assert chain_4.contents(plan, shard) == {chain_4.NAME: wanted}
+    with pytest.raises(CheckpointError, match="it is a copy of only some objects of another space"):
+        chain.begin(SourcePosition("golden", 2), [chain_3.OPERATOR])
 
 
 def test_the_golden_run_file_of_format_2_is_read() -> None:

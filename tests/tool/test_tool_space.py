@@ -622,6 +622,35 @@ def test_an_object_of_several_operators_is_refused_before_anything_is_shown(tool
     assert tool("show", space, "counts", "--operator", "beta").exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("arguments", "is_whole"),
+    [
+        *((("fork",), True), (("fork", "--object", "counts", "--object", "others"), True)),
+        *((("fork", "--object", "counts"), False), (("restore",), True), (("restore", "--object", "counts"), False)),
+        (("restore", "--operator", "alpha"), False),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_nothing_goes_on_from_a_copy_of_some_objects(
+    tool: Tool, tmp_path: Path, arguments: tuple[str, ...], is_whole: bool
+) -> None:
+    space = space_of(tmp_path, {"alpha": "counts", "beta": "others"})
+    command, *rest = arguments
+    assert tool(command, space, tmp_path / "copy", *rest).exit_code == 0
+    assert tool("fork", tmp_path / "copy", tmp_path / "again").exit_code == 0
+    for copy in (tmp_path / "copy", tmp_path / "again"):
+        assert tool("show", copy, "counts").output.startswith("counts = Dictionary of 20")
+        chain = Chain.open(location_at(copy))
+        assert chain.newest is not None
+        assert chain.newest.partial != is_whole
+        if is_whole:
+            assert (chain.newest.format, b"partial" in chain.newest.to_json()) == (1, False), "older versions read it"
+            assert chain.begin(SourcePosition("q", 1), ["alpha", "beta"]) is not None
+        for query, batch in () if is_whole else (("q", 0), ("q", 1), ("another", 0)):
+            with pytest.raises(CheckpointError, match="a copy of only some objects of another space, made by"):
+                chain.begin(SourcePosition(query, batch), ["alpha", "beta"])
+
+
 def test_where_all_shards_were_looked_at_the_count_is_that_of_all(tool: Tool, tmp_path: Path) -> None:
     space = space_of(tmp_path, {"alpha": "counts", "beta": "others"}, shards=2)
     for limit in (0, 3):
