@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Self
@@ -84,7 +85,7 @@ class Chain:
         self.space = space
         self._manifests: dict[int, Manifest] = {}
         self._epoch, self._floor = 0, 1
-        self.refresh()
+        self._look()
 
     @classmethod
     def open(cls, location: Location) -> Self:
@@ -172,24 +173,40 @@ class Chain:
         return self.manifest(self._epoch) if self._epoch else None
 
     def fresh(self) -> Chain:
-        """Return a chain that knows the newest epochs, for reading beside this one.
+        """Return a chain that knows the newest epochs of what is there now, for reading beside this one.
 
         A driver publishes what follows the epochs that it has seen itself; whoever shows its state, in another thread
-        even, must not make it see more.
+        even, must not make it see more. A reader has no such place: where the space was replaced, by an older copy say,
+        it reads what is there, and nothing that is known of the other one.
 
         Raises:
-            CheckpointError: the location cannot be read.
+            CheckpointError: the location cannot be read, or holds no space any more.
+            CorruptStoreError: a file of the space is damaged.
         """
-        chain = Chain(self.location, self.space)
-        chain._manifests = dict(self._manifests)
+        known = dict(self._manifests)  # Before the look, and whole: another thread may add to it.
+        chain = Chain.open(self.location)
+        last = max(known, default=0)
+        if chain.incarnation == self.incarnation and chain.first_epoch <= last <= chain.epoch:
+            with suppress(UnknownCheckpointError):  # It was collected meanwhile.
+                if chain.manifest(last).publisher == known[last].publisher:
+                    chain._manifests.update(known)
         return chain
 
     def refresh(self) -> None:
         """Look for epochs that others have published: a driver does so before its first, and never after.
 
         Raises:
+            FencedError: the space was replaced under this chain, which stays as it was.
             CheckpointError: the location cannot be read.
+            CorruptStoreError: a file of the space is damaged.
         """
+        last = max(self._manifests, default=0)
+        self._require_own(last)
+        self._look()
+        if last < self._floor:
+            self._manifests.clear()  # Nothing tells any more whether they are those that led to what is there.
+
+    def _look(self) -> None:
         # The floor is read first: if it rises in between, the manifests below it are missed as those of gone epochs.
         self._floor = max(epochs_in(self.location, FLOORS), default=1)
         self._epoch = max(epochs_in(self.location, MANIFESTS), default=0)
@@ -596,7 +613,10 @@ class Chain:
         return False
 
     def _require_own(self, base: int) -> None:
-        """Refuse to publish where the space is not the one any more whose epochs this chain knows.
+        """Refuse to go on where the space is not the one any more whose epochs this chain knows.
+
+        Args:
+            base: the epoch whose manifest, which is known, must be there as well; 0 for none.
 
         Raises:
             FencedError: it was removed, made anew, or replaced by an older copy or a fork; nothing was published.
@@ -614,13 +634,13 @@ class Chain:
                 return  # It was collected: epochs have gone on.
             raise self._replaced(f"{file} is gone, which the next epoch builds upon: an older copy was put back")
         publisher = unseal(below, f"{file} of {self.location.url}", FORMAT_VERSION).get("publisher")
-        if publisher != self.manifest(base).publisher:
+        if publisher != self._step(base, base).publisher:
             raise self._replaced(f"{file} is another one than the next epoch builds upon: an older copy was put back")
 
     def _replaced(self, what: str) -> FencedError:
         return FencedError(
-            f"space at {self.location.url}: {what} under this driver, which must stop: nothing was published; start it"
-            " again, with the checkpoint that belongs to what is there now"
+            f"space at {self.location.url}: {what} under this driver, which must stop: nothing was published; open the"
+            " space anew (make the Pipeline anew), with the checkpoint that belongs to what is there now"
         )
 
     def _read(self, epoch: int, wanted: int) -> Manifest:

@@ -251,6 +251,7 @@ class Pipeline(Builder):
 
         Raises:
             CheckpointError: the location cannot be read.
+            FencedError: the space was replaced under this pipeline, which must be made anew.
             ObjectSpaceError: the stream belongs to a Spark Connect session.
             PipelineChangedError: the location holds the state of another pipeline.
             SchemaError: there is nothing to run, or two things.
@@ -299,10 +300,10 @@ class Pipeline(Builder):
         return list(self._watch.progress)
 
     def status(self) -> Status:
-        """Return how the pipeline stands.
+        """Return how the pipeline stands; of a space that was replaced, what is there now.
 
         Raises:
-            CheckpointError: the location cannot be read.
+            CheckpointError: the location cannot be read, or holds no space any more.
         """
         chain = self.chain.fresh()
         newest, error = chain.newest, self._watch.error

@@ -215,6 +215,61 @@ def test_a_driver_whose_space_became_an_older_copy_is_fenced(tmp_path: Path, pub
     assert [run.epoch for run in Chain.open(location).lineage(OPERATOR, 0)] == [*range(1, more + 3)]
 
 
+@pytest.mark.parametrize("more", [0, 2, 3])
+def test_a_chain_from_before_an_older_copy_mixes_no_histories(tmp_path: Path, publish: Publisher, more: int) -> None:
+    location = location_at(tmp_path / "space")
+    first = Chain.open_or_create(location, 1)
+    publish(first, {"a": 0})
+    shutil.copytree(tmp_path / "space", tmp_path / "copy")
+    for number in range(2):
+        publish(first, {"a": number})
+    replace_space(tmp_path / "space", tmp_path / "copy")
+    second = Chain.open(location)
+    for number in range(more):
+        publish(second, {"b": number})
+    what = "is another one" if more >= 2 else "is gone"
+    with pytest.raises(FencedError, match=rf"manifest/000000000003\.json {what}.*make the Pipeline anew"):
+        first.refresh()
+    found = first.fresh()
+    assert found.newest == second.newest
+    assert found.lineage(OPERATOR, 0) == second.lineage(OPERATOR, 0)
+    assert first.epoch == 3, "the fence of a driver stays where it was"
+
+
+@pytest.mark.parametrize("epochs", [0, 1, 3])
+def test_a_chain_from_before_a_space_was_made_anew_reads_the_new_one(
+    tmp_path: Path, publish: Publisher, epochs: int
+) -> None:
+    location = location_at(tmp_path / "space")
+    first = Chain.open_or_create(location, 1)
+    publish(first, {"a": 0})
+    shutil.rmtree(tmp_path / "space")
+    with pytest.raises(CheckpointError, match="no space here"):
+        first.fresh()
+    second = Chain.open_or_create(location, 1)
+    for number in range(epochs):
+        publish(second, {"b": number})
+    with pytest.raises(FencedError, match=r"space\.json names the incarnation .*make the Pipeline anew"):
+        first.refresh()
+    found = first.fresh()
+    assert (found.incarnation, found.newest) == (second.incarnation, second.newest)
+
+
+def test_a_chain_whose_epochs_were_collected_goes_on_with_those_that_are_kept(
+    location: Location, publish: Publisher
+) -> None:
+    driver = Chain.open_or_create(location, 1)
+    publish(driver, {"a": 0})
+    slept = Chain.open(location)
+    assert slept.newest == driver.newest
+    for number in range(3):
+        publish(driver, {"a": number}, full_after=0)
+    driver.collect(grace_seconds=0, keep_epochs=1)
+    assert slept.fresh().newest == driver.newest
+    slept.refresh()
+    assert slept.newest == driver.newest
+
+
 def test_nothing_is_published_unless_every_shard_has_one_message(location: Location) -> None:
     chain = Chain.open_or_create(location, 3)
     plan = chain.begin(SourcePosition("q", 0), [OPERATOR])

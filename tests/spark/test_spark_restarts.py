@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from checkpoint import CheckpointError
 from checkpoint.chain import Chain, location_at
 from checkpoint.tool.copying import fork_space
+from checkpoint import CheckpointError, FencedError
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators import PipelineChangedError, count, sum_
@@ -289,3 +289,27 @@ def test_a_sink_takes_the_epochs_of_a_fork(spark: SparkSession, tmp_path: Path, 
         (2, [("+", 2, 666)]),
         (2, [("+", 2, 2)]),
     ]
+
+
+def test_a_pipeline_whose_space_is_put_back_reads_what_is_there_and_feeds_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    files, places = tmp_path / "in", ("space", "progress")
+    put(files, "a", [(1, 1)])
+    run(of_files(spark, files, "a"), tmp_path / "progress")
+    for place in places:
+        shutil.copytree(tmp_path / place, tmp_path / "copy" / place)
+    put(files, "a", [(2, 10)])
+    board = of_files(spark, files, "a")
+    run(board, tmp_path / "progress")
+    assert (board.status().epoch, board.rows("of_a")) == (2, [(2, 11)])
+    for place in places:
+        shutil.rmtree(tmp_path / place)
+        shutil.move(tmp_path / "copy" / place, tmp_path / place)
+    (files / "a-1.parquet").unlink()
+    put(files, "a", [(3, 100)])
+    run(of_files(spark, files, "a"), tmp_path / "progress")
+    assert (board.status().epoch, board.rows("of_a")) == (2, [(2, 101)])
+    with pytest.raises(FencedError, match=r"json is another one .*: an older copy was put back .*make the Pipeline"):
+        run(board, tmp_path / "progress")
+    run(of_files(spark, files, "a"), tmp_path / "progress")
