@@ -77,7 +77,8 @@ def fork_space(chain: Chain, target: str, epoch: int, names: Sequence[str], show
         if deletions:
             last = [write_run(location, run, *place, epoch + 1) for place, run in deletions.items()]
             step = replace(kept[-1], epoch=epoch + 1, base=epoch, runs=tuple(last), metrics={}, partial=True)
-            kept.append(replace(step, incarnation=space.incarnation, format=step.own_format))
+            own = replace(step, incarnation=space.incarnation, publisher=str(uuid4()))
+            kept.append(replace(own, format=own.own_format))
             _put(location, kept[-1])
             runs += last
         _found(location, space)
@@ -187,6 +188,9 @@ def restore_space(
         if epoch > 1:
             raise_floor(location, epoch, space.incarnation)
         like = replace(before, incarnation=space.incarnation, base=epoch - 1, partial=is_partial)
+        if is_partial:
+            # Whoever follows the epoch must not take a part of it for the whole.
+            like = replace(like, publisher=str(uuid4()))
         made = replace(like, runs=tuple(runs), images=(), lineage=lineage)
         _put(location, replace(made, format=made.own_format))
         _found(location, space)

@@ -23,7 +23,9 @@ from pyspark.sql.types import StructType
 
 from objectspace.errors import ObjectSpaceError
 from objectspace.spark.forms import conforming
+from objectspace.spark.history import Seen
 from objectspace.spark.pushdown import Bounds, bounds_of
+from objectspace.spark.spans import Span
 from objectspace.spark.subject import Subject
 from objectspace.spark.writer import TableWriter, Target, number_of
 
@@ -37,15 +39,24 @@ class ShardPartition(InputPartition):
 
     Args:
         shard: its number.
-        first: of a change feed, the first epoch that is read.
-        last: the last epoch that is read.
-        is_whole: of a change feed, whether the first epoch gives all rows that are there.
+        epoch: the epoch that is read.
     """
 
     shard: int
-    first: int
-    last: int
-    is_whole: bool = False
+    epoch: int
+
+
+@dataclass
+class ChangesPartition(InputPartition):
+    """The part of a change feed that one shard gives.
+
+    Args:
+        shard: its number.
+        span: the epochs that are read.
+    """
+
+    shard: int
+    span: Span
 
 
 class ObjectSpaceSource(DataSource):
@@ -133,7 +144,7 @@ class SpaceReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Return a partition for each shard."""
         epoch = self._subject.epoch or 0
-        return [ShardPartition(shard, 0, epoch) for shard in range(self._subject.shards(epoch))]
+        return [ShardPartition(shard, epoch) for shard in range(self._subject.shards(epoch))]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Yield what a shard holds.
@@ -141,7 +152,7 @@ class SpaceReader(DataSourceReader):
         Raises:
             ObjectSpaceError: it does not fit the schema of the read.
         """
-        found = self._subject.batches(partition.shard, partition.last, self._bounds)
+        found = self._subject.batches(partition.shard, partition.epoch, self._bounds)
         return map(conforming(self._schema, f"{self._subject.kind} {self._subject.name!r}"), found)
 
 
@@ -162,6 +173,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads what changed in a table, epoch by epoch.
 
     What it gives adds up to the table. Where the first epochs were collected, the oldest that is kept gives all rows.
+    Its offsets have the mark of their epoch, so that it goes on in no other history than the one that it has read.
     """
 
     def __init__(self, subject: Subject, most: int) -> None:
@@ -172,29 +184,40 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Note the newest epoch: that is where the stream ends."""
         self._until = self._subject.epochs()[1]
 
-    def initialOffset(self) -> dict[str, int]:
+    def initialOffset(self) -> dict[str, Any]:
         """Return the position before the first epoch."""
-        return {"epoch": 0}
+        return Seen(0).offset()
 
-    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
-        """Return the newest epoch, or as many further as one trigger takes; never one before the start."""
-        seen, (oldest, newest) = start["epoch"], self._subject.epochs()
-        newest = newest if self._until is None else min(newest, self._until)
-        return {"epoch": max(seen, min(newest, max(seen, oldest - 1) + self._most))}
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
+        """Return the newest epoch, or as many further as one trigger takes; the start where there is none behind it.
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        Raises:
+            CheckpointError: what the stream has read was replaced, by an older state or by something made anew.
+        Time: O(1) small files.
+        """
+        seen, history = Seen.of(start), self._subject.history()
+        history.require(seen)
+        newest = history.newest if self._until is None else min(history.newest, self._until)
+        last = min(newest, max(seen.epoch, history.oldest - 1) + self._most)
+        return history.seen(last).offset() if last > seen.epoch else start
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return a partition for each shard, of each span of epochs that have the same shards.
 
         Raises:
+            CheckpointError: as ``latestOffset``.
             UnknownCheckpointError: epochs that the stream has not seen yet were collected.
         """
         return [
-            ShardPartition(shard, span.first, span.last, span.is_whole)
-            for span in self._subject.spans(start["epoch"], end["epoch"])
+            ChangesPartition(shard, span)
+            for span in self._subject.spans(Seen.of(start), Seen.of(end))
             for shard in range(span.shards)
         ]
 
     def read(self, partition: Any) -> Iterator[tuple[Any, ...]]:
-        """Yield the changes of a shard."""
-        span = partition.first, partition.last
-        return self._subject.changes(partition.shard, *span, is_whole=partition.is_whole)
+        """Yield the changes of a shard.
+
+        Raises:
+            CheckpointError: as ``latestOffset``.
+        """
+        return self._subject.changes(partition.shard, partition.span)

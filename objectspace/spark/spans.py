@@ -18,12 +18,14 @@ class Span:
         last: the last one.
         shards: the number of shards in all of them, and before the first.
         is_whole: whether the first gives all rows that are there, because what was before is gone.
+        mark: what tells the last one from an epoch of another history; empty where it was not looked at.
     """
 
     first: int
     last: int
     shards: int
     is_whole: bool = False
+    mark: str = ""
 
 
 def spans_of(chain: Chain, after: int, last: int) -> Iterator[Span]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import islice, product, takewhile
+from functools import partial
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from objectspace.kvt.catalogue import NAME as CATALOGUE
 from objectspace.operators.apply import OUTPUT
 from objectspace.relational import StorageTable, TableSchema, tables
 from objectspace.relational.arrow import array_of
+from objectspace.spark.history import History, Seen, kept_records
 from objectspace.spark.pushdown import Bounds
 from objectspace.spark.spans import Span, require_kept, spans_of
 from objectspace.spark.storage import absolute, require_known, shared_location, storage_options
@@ -104,11 +106,12 @@ class Subject:
 
     def epochs(self) -> tuple[int, int]:
         """Return the oldest epoch from which on all can be read, and the newest."""
-        if not self.is_file:
-            chain = self._chain()
-            return chain.first_epoch, chain.epoch
-        kept = self._kept_in_file()
-        return (kept.first, kept.last) if kept else (1, 0)
+        history = self.history()
+        return history.oldest, history.newest
+
+    def history(self) -> History:
+        """Return the epochs that there are now, with what tells them from those of another history."""
+        return History.of_file(self.path) if self.is_file else History.of_space(self._chain())
 
     @contextmanager
     def open(self, shard: int, epoch: int | None = None) -> Iterator[CheckpointStore]:
@@ -241,47 +244,54 @@ class Subject:
             elif (found := self.object_in(space)) is not None:
                 yield from _batched(((shard, *pair) for pair in _pairs(space.get(found))), _OBJECT_ARROW)
 
-    def spans(self, after: int, last: int) -> Iterator[Span]:
-        """Yield the epochs after one up to another, so that each has one number of shards.
-
-        Raises:
-            UnknownCheckpointError: epochs that the reader has not seen yet were collected.
-        """
-        if not self.is_file:
-            return spans_of(self._chain(), after, last)
-        kept = self._kept_in_file()
-        if kept is None or last <= after:
-            return iter(())
-        require_kept(f"store {self.path}", after, last, kept.first)
-        begins = after < kept.first
-        return iter(
-            [replace(kept, first=kept.first if begins else after + 1, last=last, is_whole=begins and kept.is_whole)]
-        )
-
-    def changes(self, shard: int, first: int, last: int, *, is_whole: bool = False) -> Iterator[tuple[Any, ...]]:
-        """Yield (op, epoch, values of the columns) of each row that changed in the epochs from first to last.
+    def spans(self, start: Seen, end: Seen) -> list[Span]:
+        """Return the epochs after one up to another, cut so that each span has one number of shards.
 
         Args:
-            shard: the number of the shard, which is the same one in all these epochs and the one before.
-            first: the first epoch.
-            last: the last epoch.
-            is_whole: whether all rows that are there at the first epoch count as new.
+            start: what the reader has seen.
+            end: the last epoch to read.
 
         Raises:
+            CheckpointError: what the reader has seen, or was to read, is of another history than what is there.
+            UnknownCheckpointError: epochs that the reader has not seen yet were collected.
+        """
+        if end.epoch <= start.epoch:
+            return []
+        if self.is_file:
+            history, found = History.of_file(self.path), self._spans_of_file
+        else:
+            chain = self._chain()
+            history, found = History.of_space(chain), partial(spans_of, chain)
+        for known in (start, end):
+            history.require(known)
+        return [replace(span, mark=history.seen(span.last).mark) for span in found(start.epoch, end.epoch)]
+
+    def _spans_of_file(self, after: int, last: int) -> Iterator[Span]:
+        kept = kept_records(self.path)
+        if not kept:
+            return
+        oldest = kept[0].epoch
+        require_kept(f"store {self.path}", after, last, oldest)
+        begins = after < oldest
+        yield Span(oldest if begins else after + 1, last, 1, is_whole=begins and kept[0].number > 1)
+
+    def changes(self, shard: int, span: Span) -> Iterator[tuple[Any, ...]]:
+        """Yield (op, epoch, values of the columns) of each row of a shard that changed in the epochs of a span.
+
+        Raises:
+            CheckpointError: the epochs are of another history than those that the span was made of.
             UnknownCheckpointError: the epoch before the first is not kept any more.
             CorruptStoreError: a run file is missing or damaged.
         Time: O(rows of the runs of these epochs), and what the cache of the machine lacks before them.
         """
+        last = Seen(span.last, span.mark)
         if self.is_file:
-            return self._changes_of_file(first, last, is_whole=is_whole)
-        return self._changes_of_shard(shard, first if is_whole else first - 1, last, is_whole=is_whole)
-
-    def _kept_in_file(self) -> Span | None:
-        """Return the epochs of a store file from which on all can be read, ``None`` where it has none."""
-        with CheckpointStore(self.path, read_only=True) as store:
-            backwards = reversed(store.checkpoints())
-        kept = list(takewhile(lambda one: one.run_slots is not None, backwards))
-        return Span(kept[-1].epoch, kept[0].epoch, 1, is_whole=kept[-1].number > 1) if kept else None
+            History.of_file(self.path).require(last)
+            return self._changes_of_file(span.first, span.last, is_whole=span.is_whole)
+        chain = self._chain()
+        History.of_space(chain).require(last)
+        before = span.first if span.is_whole else span.first - 1
+        return self._changes_of_shard(chain, shard, before, span.last, is_whole=span.is_whole)
 
     def _changes_of_file(self, first: int, last: int, *, is_whole: bool) -> Iterator[tuple[Any, ...]]:
         with self.open(0) as store:
@@ -291,8 +301,9 @@ class Subject:
                 if first + is_whole <= record.epoch <= last:
                     yield from self._changes_at(store, record.epoch)
 
-    def _changes_of_shard(self, shard: int, before: int, last: int, *, is_whole: bool) -> Iterator[tuple[Any, ...]]:
-        chain = self._chain()
+    def _changes_of_shard(
+        self, chain: Chain, shard: int, before: int, last: int, *, is_whole: bool
+    ) -> Iterator[tuple[Any, ...]]:
         operator = self._operator(chain)
         # Caches of its own: a feed and a pipeline on one machine would wait for each other, and be at other epochs.
         plan = chain.operator_plan(operator, before, cache=str(cache_root() / "feeds"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -10,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from checkpoint import CheckpointStore, UnknownCheckpointError
+from checkpoint import CheckpointError, CheckpointStore, UnknownCheckpointError
 from checkpoint.chain import AcceptedRun, Chain, SourcePosition, location_at, write_image
 from checkpoint.chain.manifest import seal
-from checkpoint.tool.copying import fork_space
+from checkpoint.tool.copying import fork_space, restore_space
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.relational import Column, StateTable, TableSchema
@@ -61,6 +62,10 @@ class Space:
 
     def reader(self, most: int = 1000) -> ChangeReader:
         return ChangeReader(Subject.of({"path": self.path, "table": "t"}), most)
+
+    def latest(self, start: dict[str, Any], most: int = 1000) -> dict[str, Any]:
+        """Return the offset that a trigger of a feed that comes from another one reads up to."""
+        return self.reader(most).latestOffset(start, None)
 
     def read(self, start: int, end: int) -> list[Change]:
         """Return the changes of the epochs after one up to another."""
@@ -170,7 +175,7 @@ def test_epochs_from_before_a_rescale_are_read_with_their_shards(space: Space) -
     space.rescale(4)
     space.epoch({"a": None}, shards=4)
     reader = space.reader()
-    spans = [(part.shard, part.first, part.last) for part in reader.partitions({"epoch": 0}, {"epoch": 3})]
+    spans = [(part.shard, part.span.first, part.span.last) for part in reader.partitions({"epoch": 0}, {"epoch": 3})]
     assert spans == [(0, 1, 1), *((shard, 3, 3) for shard in range(4))]
     assert space.read(0, 1) == [("+", 1, "a", 1), ("+", 1, "b", 2), ("+", 1, "c", 3)]
     assert space.read(1, 3) == [("-", 3, "a", 1)]
@@ -207,7 +212,7 @@ def test_a_feed_that_begins_after_a_collection_begins_with_all_rows(space: Space
     with_image(space)
     chain = space.epoch({"c": 7})
     chain.collect(grace_seconds=0, keep_epochs=2)
-    assert space.reader(most=1).latestOffset({"epoch": 0}, None) == {"epoch": 5}
+    assert space.latest({"epoch": 0}, most=1)["epoch"] == 5
     assert space.read(0, 5) == [("+", 5, "b", 1), ("+", 5, "c", 2), ("+", 5, "d", 3), ("+", 5, "e", 4)]
     assert net(space.read(0, 6)) == space.rows
     assert space.read(5, 6) == [("U-", 6, "c", 2), ("U+", 6, "c", 7)]
@@ -219,9 +224,9 @@ def test_a_feed_that_begins_after_a_collection_begins_with_all_rows(space: Space
 def test_a_restart_goes_on_from_its_start(space: Space) -> None:
     for number in range(5):
         space.epoch({"a": number})
-    assert space.reader(most=2).latestOffset({"epoch": 0}, None) == {"epoch": 2}
-    assert space.reader(most=2).latestOffset({"epoch": 4}, None) == {"epoch": 5}
-    assert space.reader(most=2).latestOffset({"epoch": 5}, None) == {"epoch": 5}
+    assert space.latest({"epoch": 0}, most=2)["epoch"] == 2
+    assert space.latest({"epoch": 4}, most=2)["epoch"] == 5
+    assert space.latest({"epoch": 5}, most=2)["epoch"] == 5
     assert space.read(5, 5) == []
 
 
@@ -278,3 +283,148 @@ def test_the_feed_of_a_file_begins_with_what_the_file_still_has(tmp_path: Path) 
         UnknownCheckpointError, match=rf"comes from epoch 1, and the oldest that is kept is {oldest}: start"
     ):
         read(1, 30)
+
+
+def put_back(copy: Path, place: str) -> None:
+    """Put a copy of a space, or of a store file, in its place."""
+    if copy.is_dir():
+        shutil.rmtree(place)
+        shutil.copytree(copy, place)
+    else:
+        shutil.copy(copy, place)
+
+
+@pytest.mark.parametrize(("more", "found"), [(0, "the newest epoch is 1"), (2, "epoch 3 has"), (4, "epoch 3 has")])
+@pytest.mark.parametrize("is_anew", [False, True])
+def test_a_feed_goes_on_in_no_other_history(
+    space: Space, tmp_path: Path, more: int, found: str, *, is_anew: bool
+) -> None:
+    space.epoch({"a": 1})
+    shutil.copytree(space.path, tmp_path / "older")
+    space.epoch({"b": 2})
+    seen = space.latest({"epoch": 0}, most=3)
+    space.epoch({"c": 3})
+    after = space.latest(seen)
+    shutil.copytree(space.path, tmp_path / "whole")
+    put_back(tmp_path / "older", space.path)
+    if is_anew:
+        shutil.rmtree(space.path)
+        space.epoch({"x": 0})
+    for number in range(more):
+        space.epoch({f"n{number}": number})
+    again = pytest.raises(
+        CheckpointError,
+        match=f"{space.path}: the change feed comes from epoch 3: expected .*mark {after['history']}"
+        f", found that {found}.*put back what it has followed, or start the feed anew, with another checkpointLoc",
+    )
+    with again:
+        space.latest(after)
+    for start, end in ((seen, after), (after, {"epoch": 5})):
+        with pytest.raises(CheckpointError, match=r"the change feed comes from epoch [23]"):
+            space.reader().partitions(start, end)
+    put_back(tmp_path / "whole", space.path)
+    assert space.latest(after) == after
+    space.rows = {"a": 1, "b": 2, "c": 3}
+    space.epoch({"d": 4})
+    assert space.latest(after)["epoch"] == 4
+
+
+def test_a_feed_that_has_read_nothing_has_no_history(space: Space) -> None:
+    Chain.open_or_create(location_at(space.path), 1)
+    start = space.reader().initialOffset()
+    assert (start, space.latest(start)) == ({"epoch": 0}, {"epoch": 0})
+    shutil.rmtree(space.path)
+    space.epoch({"a": 1})
+    assert space.latest(start) == space.latest(start)
+    assert space.latest(start)["epoch"] == 1
+
+
+def test_an_offset_of_an_earlier_version_says_only_that_its_epoch_must_be_there(space: Space) -> None:
+    for number in range(3):
+        space.epoch({"a": number})
+    assert space.latest({"epoch": 3}) == {"epoch": 3}
+    assert space.latest({"epoch": 2}).keys() == {"epoch", "history"}
+    with pytest.raises(
+        CheckpointError, match=r"comes from epoch 4: expected that epoch, found that the newest .* is 3"
+    ):
+        space.latest({"epoch": 4})
+
+
+def test_a_feed_whose_epoch_was_collected_goes_on_while_it_has_nothing_to_read(space: Space) -> None:
+    space.epoch({"a": 1})
+    reader = space.reader()
+    reader.prepareForTriggerAvailableNow()
+    seen = space.latest({"epoch": 0})
+    chain = [space.epoch({"a": number}, full_after=0) for number in range(3)][-1]
+    chain.collect(grace_seconds=0, keep_epochs=1)
+    assert reader.latestOffset(seen, None) == seen
+    with pytest.raises(UnknownCheckpointError, match="the oldest that is kept is 4: start the feed anew"):
+        space.reader().partitions(seen, space.latest(seen))
+
+
+@pytest.mark.parametrize("is_fork", [True, False])
+@pytest.mark.parametrize("names", [(), ("t",)])
+def test_a_feed_goes_on_in_a_copy_that_has_what_it_has_read(
+    space: Space, tmp_path: Path, names: tuple[str, ...], *, is_fork: bool
+) -> None:
+    for number in range(3):
+        space.epoch({f"k{number}": number})
+    chain, copy = Chain.open(location_at(space.path)), tmp_path / "copy"
+    seen, later = space.latest({"epoch": 0}, most=2), space.latest({"epoch": 0})
+    if is_fork:
+        fork_space(chain, str(copy), 2, names, lambda done, total: None)
+    else:
+        restore_space(chain, str(copy), 2, [(OPERATOR, 0)], names, lambda done, total: None)
+    put_back(copy, space.path)
+    del space.rows["k2"]
+    with pytest.raises(CheckpointError, match=r"comes from epoch 3: expected that epoch with the mark .* the newest"):
+        space.latest(later)
+    if names and not is_fork:
+        with pytest.raises(CheckpointError, match="found that epoch 2 has the mark"):
+            space.latest(seen)
+        return
+    space.epoch({"new": 9, "k0": None})
+    with pytest.raises(CheckpointError, match="found that epoch 3 has the mark"):
+        space.latest(later)
+    end = space.latest(seen)
+    changes = [row for part in space.reader().partitions(seen, end) for row in space.reader().read(part)]
+    assert sorted(changes) == [("+", 3, "new", 9), ("-", 3, "k0", 0)]
+
+
+def test_a_task_reads_the_history_that_its_epochs_were_planned_in(space: Space, tmp_path: Path) -> None:
+    space.epoch({"a": 1})
+    shutil.copytree(space.path, tmp_path / "older")
+    space.epoch({"b": 2})
+    [part] = space.reader().partitions({"epoch": 0}, {"epoch": 2})
+    put_back(tmp_path / "older", space.path)
+    space.epoch({"c": 3})
+    with pytest.raises(CheckpointError, match=r"comes from epoch 2: expected .* found that epoch 2 has the mark"):
+        list(space.reader().read(part))
+
+
+def test_the_feed_of_a_file_goes_on_in_no_other_history(tmp_path: Path) -> None:
+    path = str(tmp_path / "state.db")
+
+    def write(key: str, epoch: int) -> None:
+        with PersistedObjectSpace(CheckpointStore(path)) as space:
+            StateTable(space, "t", SCHEMA).insert_row((key, epoch))
+            space.checkpoint(epoch=epoch)
+            space.store.close()
+
+    def latest(start: dict[str, Any], most: int = 1000) -> dict[str, Any]:
+        return ChangeReader(Subject.of({"path": path, "table": "t"}), most).latestOffset(start, None)
+
+    write("a", 10)
+    shutil.copy(path, tmp_path / "older.db")
+    between = latest({"epoch": 0}, most=15)
+    write("b", 20)
+    seen = latest({"epoch": 0})
+    assert (between["epoch"], latest(between), latest(seen)) == (10, seen, seen)
+    put_back(tmp_path / "older.db", path)
+    assert latest(between) == between
+    with pytest.raises(CheckpointError, match=r"state\.db: .* from epoch 20: expected .* the newest epoch is 10: what"):
+        latest(seen)
+    write("c", 20)
+    with pytest.raises(CheckpointError, match=r"comes from epoch 20: expected .* found that epoch 20 has the mark"):
+        latest(seen)
+    assert latest(between)["epoch"] == 20

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from checkpoint import CheckpointError, FencedError
 from checkpoint.chain import Chain, location_at
 from checkpoint.tool.copying import fork_space
-from checkpoint import CheckpointError, FencedError
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators import PipelineChangedError, count, sum_

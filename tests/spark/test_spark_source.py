@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Callable, Iterator
 from datetime import time
 from decimal import Decimal
@@ -16,12 +17,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
+from checkpoint.chain import Chain, location_at
+from checkpoint.tool.copying import fork_space
 from objectspace import PersistedObjectSpace, SpacePart
 from objectspace.errors import ObjectSpaceError
 from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
 from objectspace.relational import Column, StateTable, TableSchema
 from objectspace.spark import Operator, Pipeline
 from objectspace.spark.source import ObjectSpaceSource, SpaceReader
+from objectspace.spark.spans import Span
 from objectspace.spark.subject import Subject
 
 from .spark_helpers import QUERY_ID, SHARDS
@@ -195,6 +199,32 @@ def test_a_feed_of_what_is_there_ends_when_it_has_given_all(
     assert {row.epoch for row in spark.table("one_by_one").select("epoch").distinct().collect()} == {1, 2, 3}
 
 
+def test_a_feed_whose_space_was_put_back_ends_with_an_error(spark: SparkSession, location: str, tmp_path: Path) -> None:
+    space, newer = tmp_path / "space", Chain.open(location_at(location))
+    followed: set[int] = set()
+
+    def follow() -> None:
+        options = {"table": "totals", "changes": "true", "maxEpochsPerTrigger": "2"}
+        feed = spark.readStream.format("objectspace").options(**options).load(str(space))
+        writer = feed.writeStream.foreachBatch(lambda rows, _: followed.update(row.epoch for row in rows.collect()))
+        writer.option("checkpointLocation", str(tmp_path / "feed")).trigger(
+            availableNow=True
+        ).start().awaitTermination()
+
+    shutil.copytree(location, space)
+    follow()
+    assert followed == {1, 2, 3}
+    shutil.rmtree(space)
+    fork_space(newer, str(space), 2, (), lambda done, total: None)
+    with pytest.raises(PySparkException, match=r"comes from epoch 3: expected .* found that the newest epoch is 2"):
+        follow()
+    shutil.rmtree(space)
+    fork_space(newer, str(space), 3, (), lambda done, total: None)
+    followed.clear()
+    follow()
+    assert not followed
+
+
 def test_sparse_arrays_and_tensors_give_their_places_and_elements(tmp_path: Path) -> None:
     with PersistedObjectSpace.open(tmp_path / "state.db") as space:
         space.create_sparse_array("sparse", default=0)[10**12] = 7
@@ -291,7 +321,7 @@ def test_the_feed_of_a_file_passes_over_epochs_that_it_has_not(spark: SparkSessi
             table.insert_row((f"k{epoch}", epoch))
             space.checkpoint(epoch=epoch)
     subject = Subject.of({"path": str(tmp_path / "state.db"), "table": "t"})
-    assert list(subject.changes(0, 1, 10)) == [("+", 7, "k7", 7), ("+", 10, "k10", 10)]
+    assert list(subject.changes(0, Span(1, 10, 1))) == [("+", 7, "k7", 7), ("+", 10, "k10", 10)]
 
 
 def test_what_several_operators_of_a_file_have_is_read_of_the_one_that_is_named(tmp_path: Path) -> None:

@@ -1,0 +1,117 @@
+"""Which history a change feed follows: the mark of an epoch tells it from one of the same number in another history."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any, Self
+
+from checkpoint import CheckpointError, CheckpointStore, UnknownCheckpointError
+from checkpoint.chain import Chain
+from checkpoint.record import CheckpointRecord
+
+
+@dataclass(frozen=True)
+class Seen:
+    """How far a feed has come: what Spark keeps of it as an offset.
+
+    Args:
+        epoch: the newest epoch that it has read, 0 where it begins.
+        mark: the mark of that epoch, empty where nothing is known of it, as in offsets of earlier versions.
+    """
+
+    epoch: int
+    mark: str = ""
+
+    @classmethod
+    def of(cls, offset: dict[str, Any]) -> Self:
+        """Return what an offset says."""
+        return cls(offset["epoch"], offset.get("history", ""))
+
+    def offset(self) -> dict[str, Any]:
+        """Return the offset that says it."""
+        return {"epoch": self.epoch, "history": self.mark} if self.mark else {"epoch": self.epoch}
+
+
+@dataclass(frozen=True)
+class History:
+    """The epochs that a space or a store file has now.
+
+    Args:
+        place: how an error calls it.
+        oldest: the oldest epoch from which on all can be read.
+        newest: the newest epoch, 0 where there is none.
+        mark_of: returns the mark of an epoch from the oldest to the newest.
+    """
+
+    place: str
+    oldest: int
+    newest: int
+    mark_of: Callable[[int], str]
+
+    @classmethod
+    def of_space(cls, chain: Chain) -> Self:
+        """Return the history of a space.
+
+        Its marks say who published an epoch. A fork keeps that, so that a feed may go on from one in the place of the
+        space, as long as it has read no epoch that the fork does not have.
+        """
+        place = f"space at {chain.location.url}"
+        return cls(place, chain.first_epoch, chain.epoch, lambda epoch: chain.manifest(epoch).publisher)
+
+    @classmethod
+    def of_file(cls, path: str) -> Self:
+        """Return the history of a store file."""
+        kept = kept_records(path)
+        oldest, newest = (kept[0].epoch, kept[-1].epoch) if kept else (1, 0)
+
+        def mark_of(epoch: int) -> str:
+            # Epochs of a file may have gaps, and a trigger may end in one.
+            last = [record for record in kept if record.epoch <= epoch][-1]
+            return hashlib.blake2b(f"{last.epoch} {last.time} {last.digest}".encode(), digest_size=16).hexdigest()
+
+        return cls(f"store {path}", oldest, newest, mark_of)
+
+    def seen(self, epoch: int) -> Seen:
+        """Return an epoch with its mark; of one that is not kept any more nothing is known.
+
+        Raises:
+            CheckpointError: its manifest cannot be read.
+        """
+        if not self.oldest <= epoch <= self.newest:
+            return Seen(epoch)
+        try:
+            return Seen(epoch, self.mark_of(epoch))
+        except UnknownCheckpointError:
+            return Seen(epoch)  # It was collected since the look.
+
+    def require(self, seen: Seen) -> None:
+        """Make sure that an epoch is the one that a feed has read, as far as both are known.
+
+        Raises:
+            CheckpointError: it is not there, or is the one of another history; or its manifest cannot be read.
+        """
+        if not seen.epoch:
+            return
+        if seen.epoch > self.newest:
+            raise self._another(seen, f"the newest epoch is {self.newest}" if self.newest else "there is no epoch yet")
+        found = self.seen(seen.epoch).mark if seen.mark else ""
+        if found and found != seen.mark:
+            raise self._another(seen, f"epoch {seen.epoch} has the mark {found}")
+
+    def _another(self, seen: Seen, found: str) -> CheckpointError:
+        expected = f" with the mark {seen.mark}" if seen.mark else ""
+        return CheckpointError(
+            f"{self.place}: the change feed comes from epoch {seen.epoch}: expected that epoch{expected}, found that"
+            f" {found}: what it has read was replaced, by an older state or by something made anew: put back what it"
+            " has followed, or start the feed anew, with another checkpointLocation: it then begins with all rows"
+        )
+
+
+def kept_records(path: str) -> list[CheckpointRecord]:
+    """Return the checkpoints of a store file from which on all can be read, oldest first."""
+    with CheckpointStore(path, read_only=True) as store:
+        backwards = reversed(store.checkpoints())
+    return list(takewhile(lambda one: one.run_slots is not None, backwards))[::-1]
