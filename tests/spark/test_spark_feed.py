@@ -428,3 +428,20 @@ def test_the_feed_of_a_file_goes_on_in_no_other_history(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"comes from epoch 20: expected .* found that epoch 20 has the mark"):
         latest(seen)
     assert latest(between)["epoch"] == 20
+
+
+def test_the_epoch_in_which_a_fork_lets_objects_go_is_its_own(space: Space, tmp_path: Path) -> None:
+    space.epoch({"a": 1})
+    chain = Chain.open(location_at(space.path))
+    plan = chain.begin(SourcePosition("q", 1), [OPERATOR], cache=str(tmp_path / "cache"))
+    assert plan is not None
+    with open_shard(plan.operators[OPERATOR], 0) as opened:
+        opened.create_dictionary("other")["x"] = 1
+        chain.publish(plan, {OPERATOR: [save_shard(plan.operators[OPERATOR], opened, 0)]})
+    marks = []
+    for name in ("one", "two"):
+        fork_space(chain, str(tmp_path / name), 2, ["other"], lambda done, total: None)
+        fork = Chain.open(location_at(tmp_path / name))
+        assert fork.manifest(2).publisher == chain.manifest(2).publisher
+        marks.append(fork.manifest(3).publisher)
+    assert len({chain.manifest(2).publisher, *marks}) == 3
