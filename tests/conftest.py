@@ -29,7 +29,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the tests that take long to those who ask for them."""
+    """Leave the tests that take long to those who ask for them; those that wait for Spark begin at once."""
+    items.sort(key=lambda item: "spark" not in item.path.name)
     if config.getoption("slow") or config.getoption("crash"):
         return
     slow = [item for item in items if item.get_closest_marker("slow")]
