@@ -68,7 +68,7 @@ class History:
         oldest, newest = (kept[0].epoch, kept[-1].epoch) if kept else (1, 0)
 
         def mark_of(epoch: int) -> str:
-            # Epochs of a file may have gaps, and a trigger may end in one.
+            """Return the mark of the last checkpoint up to an epoch: those of a file may have gaps."""
             last = [record for record in kept if record.epoch <= epoch][-1]
             return hashlib.blake2b(f"{last.epoch} {last.time} {last.digest}".encode(), digest_size=16).hexdigest()
 
