@@ -196,18 +196,24 @@ def test_a_driver_whose_space_was_made_anew_is_fenced(tmp_path: Path, publish: P
     assert Chain.open(location).newest == second.newest
 
 
-@pytest.mark.parametrize("more", [0, 2])
-def test_a_driver_whose_space_became_an_older_copy_is_fenced(tmp_path: Path, publish: Publisher, more: int) -> None:
-    location = location_at(tmp_path / "space")
+def put_back(folder: Path, publish: Publisher, more: int) -> tuple[Location, Chain, Chain]:
+    """Return a location where a copy from epoch 1 was put back, a chain that had seen epoch 3, and one that went on."""
+    location = location_at(folder / "space")
     first = Chain.open_or_create(location, 1)
     publish(first, {"a": 0})
-    shutil.copytree(tmp_path / "space", tmp_path / "copy")
+    shutil.copytree(folder / "space", folder / "copy")
     for number in range(2):
         publish(first, {"a": number})
-    replace_space(tmp_path / "space", tmp_path / "copy")
+    replace_space(folder / "space", folder / "copy")
     second = Chain.open(location)
     for number in range(more):
         publish(second, {"b": number})
+    return location, first, second
+
+
+@pytest.mark.parametrize("more", [0, 2])
+def test_a_driver_whose_space_became_an_older_copy_is_fenced(tmp_path: Path, publish: Publisher, more: int) -> None:
+    location, first, second = put_back(tmp_path, publish, more)
     what = "is another one than the next epoch builds upon" if more else "is gone, which the next epoch builds upon"
     with pytest.raises(FencedError, match=rf"manifest/000000000003\.json {what}: an older copy was put back"):
         publish(first, {"a": 2})
@@ -217,16 +223,7 @@ def test_a_driver_whose_space_became_an_older_copy_is_fenced(tmp_path: Path, pub
 
 @pytest.mark.parametrize("more", [0, 2, 3])
 def test_a_chain_from_before_an_older_copy_mixes_no_histories(tmp_path: Path, publish: Publisher, more: int) -> None:
-    location = location_at(tmp_path / "space")
-    first = Chain.open_or_create(location, 1)
-    publish(first, {"a": 0})
-    shutil.copytree(tmp_path / "space", tmp_path / "copy")
-    for number in range(2):
-        publish(first, {"a": number})
-    replace_space(tmp_path / "space", tmp_path / "copy")
-    second = Chain.open(location)
-    for number in range(more):
-        publish(second, {"b": number})
+    _, first, second = put_back(tmp_path, publish, more)
     what = "is another one" if more >= 2 else "is gone"
     with pytest.raises(FencedError, match=rf"manifest/000000000003\.json {what}.*make the Pipeline anew"):
         first.refresh()
