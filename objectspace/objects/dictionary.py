@@ -40,6 +40,7 @@ class Dictionary(dict[K, V], KeyedObject):
     ``d[k] = v``, ``setdefault`` 1 item; for a new key also the length
     ``update``                   1 item a key that changes
     ``del d[k]``, ``pop``        1 item and the length
+    ``discard_many``             1 item a key that was there, and the length
     ``clear``                    the items up to 32, then 2 index rows whatever the size
     ============================ =======================================================
 
@@ -149,6 +150,19 @@ class Dictionary(dict[K, V], KeyedObject):
         Time: O(keys · log n), or O(stored slots) where they are many of those stored.
         """
         return self._table.read_all(keys, default)
+
+    def discard_many(self, keys: Iterable[K]) -> None:
+        """Remove those of some keys that are there: quicker than one by one.
+
+        Raises:
+            TypeError: a key is not hashable; nothing is removed then.
+
+        Time: O(keys). Dirties: one item a key that is removed, and the length.
+        """
+        unwanted = list(dict.fromkeys(keys))  # It may run any code while it is read.
+        refuse_dead(self)
+        self._close()
+        self._table.delete_all(unwanted)
 
     def _update(self, changes: dict[Any, Any]) -> None:
         dict.update(self, changes)

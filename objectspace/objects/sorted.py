@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from fractions import Fraction
-from itertools import dropwhile, repeat
+from itertools import chain, dropwhile, repeat
 from operator import ge, gt, itemgetter, le, lt
 from typing import Any, NoReturn
 
@@ -17,6 +17,7 @@ from objectspace import keys
 from objectspace.keys import INT64_MAX, INT64_MIN
 from objectspace.objects import scans
 from objectspace.objects.base import ABSENT
+from objectspace.objects.columns import ALONE
 from objectspace.objects.keyed import KeyedObject
 from objectspace.objects.variants import is_cold
 
@@ -41,7 +42,8 @@ class SortedObject(KeyedObject):
     """
 
     _sorted: SortedList | None
-    """The keys in order, without those of ``_unsorted``; ``None`` where they must be ordered anew, and in a change."""
+    """The keys in order, as they were before ``_unsorted`` came and ``_removed`` went; ``None`` where they must be
+    ordered anew, and in a change."""
     _in_slot_order: bool
     _changes = 0
     """How often keys came or went: an iteration over those in memory goes on as long as this is the same."""
@@ -52,22 +54,37 @@ class SortedObject(KeyedObject):
     def _start_order(self) -> None:
         """Begin with no key in memory."""
         self._changes += 1
-        self._sorted, self._in_slot_order, self._sample = None, True, ABSENT
-        self._unsorted: list[Any] = []
+        self._in_slot_order, self._sample = True, ABSENT
+        self._forget_order()
         self._simple: type | None = None
+
+    def _forget_order(self) -> None:
+        """Have the keys ordered anew when their order is asked for."""
+        self._sorted = None
+        self._unsorted: list[Any] = []
+        self._removed: list[Any] = []
 
     @property
     def _order(self) -> SortedList:
-        """The keys in order; those that were added lately are sorted in only now, all at once."""
-        if self._sorted is None or self._unsorted:
+        """The keys in order; those that came or went lately are sorted in or out only now, all at once."""
+        if self._sorted is None or self._unsorted or self._removed:
             order, self._sorted = self._sorted, None
             if order is not None:
-                order.update(self._unsorted)
+                self._bring_up(order)
             if order is None or len(order) != len(self._table.live):  # An edit was interrupted in its midst.
                 order = _in_order(self._table.live)
-            self._sorted, self._unsorted = order, []
+            self._sorted, self._unsorted, self._removed = order, [], []
             return order
         return self._sorted
+
+    def _bring_up(self, order: SortedList) -> None:
+        """Bring an order up to date: a key that went may have come back."""
+        new = self._unsorted
+        if self._removed:
+            for key in self._removed:
+                order.discard(key)
+            new = [key for key in dict.fromkeys(chain(self._removed, new)) if key in self._table.live]
+        order.update(new)
 
     def _warm(self) -> type:
         warm = super()._warm()
@@ -89,13 +106,13 @@ class SortedObject(KeyedObject):
         return length if self._in_slot_order else {**length, "order": "memory"}
 
     def _load_whole(self) -> None:
-        self._sorted, self._unsorted = None, []
+        self._forget_order()
         super()._load_whole()
 
     def _shrink(self, *, gently: bool) -> None:
         if self._in_slot_order and self._can_shrink(gently):
             self._table.shrink()
-            self._sorted, self._unsorted = None, []
+            self._forget_order()
 
     def _put(self, key: Any, value: Any) -> None:
         """Set the value of a key that may be new."""
@@ -197,6 +214,17 @@ class SortedObject(KeyedObject):
                 return value
         self._sorted = order
         return value
+
+    def _take_all(self, unwanted: list[Any]) -> None:
+        """Remove those of many keys that are there; their order is looked at when it is asked for."""
+        order, self._sorted = self._sorted, None
+        self._changes += self._table.delete_all(unwanted) > 0
+        self._removed += unwanted
+        is_worth = order is not None and len(self._removed) + len(self._unsorted) <= len(self._table.live)
+        if is_worth and ALONE.issuperset(map(type, unwanted)):
+            self._sorted = order
+        else:
+            self._forget_order()
 
     def _empty(self) -> None:
         self._sorted = None

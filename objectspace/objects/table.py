@@ -91,13 +91,17 @@ class SlotTable:
         if self.complete:
             return list(map(_get, repeat(self.live), wanted, repeat(default)))
         found: list[Any] = []
-        step = max(limits.FETCH_SLOTS, self.owner._home.cache_slots // limits.FETCH_ROOM)
+        step = self._fetched_at_once()
         for start in range(0, len(wanted), step):
             part = wanted[start : start + step]
             with self.owner._home.mutex:
                 self.fetch(part)
                 found += map(_get, repeat(self.live), part, repeat(default))
         return found
+
+    def _fetched_at_once(self) -> int:
+        """Return how many slots may be read together."""
+        return max(limits.FETCH_SLOTS, int(self.owner._home.cache_slots) // limits.FETCH_ROOM)
 
     def fetch(self, wanted: Collection[Any]) -> None:
         """Read those of some keys that are not in memory: what is not there then is not stored either.
@@ -260,6 +264,53 @@ class SlotTable:
             return self._delete(key)
         with self.owner._home.mutex:
             return self._delete(key)
+
+    def delete_all(self, unwanted: Sequence[Any]) -> int:
+        """Remove those of many keys that are there, and return how many they were."""
+        self.expect(len(unwanted))
+        before, step = len(self), self._fetched_at_once()
+        for start in range(0, len(unwanted), step):
+            part = unwanted[start : start + step]
+            with self.owner._home.mutex:
+                self.fetch(part)
+                if not self._tell_themselves(part):
+                    for key in part:
+                        self._delete(key)
+                elif not dict.keys(self.live).isdisjoint(part):
+                    self.owner._home.touch(self.owner)
+                    self._delete_loaded(part)
+        return before - len(self)
+
+    def _tell_themselves(self, some: Sequence[Any]) -> bool:
+        """Tell whether some keys are equal to none of another type, and are stored as what they are."""
+        if self.owner._fresh or self.is_mixed or self.places is not None:
+            return False
+        kinds = set(map(type, some))
+        return kinds <= {bytes} or are_slots(some) or (self.ranks is not None and kinds <= ALONE)
+
+    def _delete_loaded(self, unwanted: Sequence[Any]) -> None:
+        """Do what :meth:`_delete` does for those of many keys that are in memory.
+
+        The number of slots is set right at last, so that an interruption is seen.
+        """
+        live, edits, gone, prints, removed = self.live, self.edits, self.gone, self.prints, 0
+        for key in unwanted:
+            value = _drop(live, key, ABSENT)
+            if value is ABSENT:
+                continue
+            removed += 1
+            if key in edits:
+                stored = edits[key]
+            else:
+                stored = value if type(value) in ATOMS else Fingerprint(prints.get(key, -1))
+            if stored is not ABSENT:
+                gone[key] = stored
+            edits.pop(key, None)
+            if prints:
+                prints.pop(key, None)
+            if self.ranks is not None:
+                self.ranks.pop(key, None)
+        self.count -= removed
 
     def drop(self, key: Any, old: Any) -> None:
         """Note that a key, whose value was ``old``, was removed from memory."""

@@ -37,9 +37,7 @@ class RowStore:
 
     def remove_all(self, keys: Sequence[bytes]) -> None:
         """Remove rows where they are. Time: O(log n) a row. Dirties: one item a row, and the length."""
-        self._rows.get_many(keys)  # Those that are not in memory are read together.
-        for key in keys:
-            self._rows.pop(key, None)
+        self._rows.discard_many(keys)
 
     def between(self, start: bytes, end: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, str]]:
         """Return an iterator over (key, text) from ``start`` up to but without ``end``; an empty end is no end.

@@ -75,6 +75,7 @@ OF_DICTIONARIES: list[Edit] = [
     in_turn(lambda d: d.update({1: -1, 600: 2}), lambda d: d.update({key: -key for key in range(20, 90)})),
     in_turn(each(lambda d, key: d.__setitem__(key, key + 1), 45), lambda d: d.pop(3), lambda d: d.setdefault(900, 1)),
     in_turn(lambda d: d.pop(9), lambda d: d.__setitem__(9, 9), lambda d: d.__setitem__(901, 1), lambda d: d.pop(901)),
+    in_turn(lambda d: d.update({5: 6, 800: 7}), lambda d: d.discard_many([*range(3, 20), 50, 700, 800, 5])),
     lambda d: d.clear(),
 ]
 OF_SETS: list[Edit] = [
@@ -89,6 +90,7 @@ EDITS: dict[str, list[Edit]] = {
     "raw": [
         in_turn(lambda d: d.__setitem__(b"005", "x"), lambda d: d.__setitem__(b"9", "x"), lambda d: d.pop(b"006")),
         lambda d: d.update({b"%03d" % key: "y" for key in range(50, 70)}),
+        in_turn(lambda d: d.update({b"005": "z", b"9": "z"}), lambda d: d.discard_many([b"005", b"9", b"007", b"x"])),
     ],
     "set": OF_SETS,
     "sorted_set": OF_SETS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 import pytest
+from sortedcontainers import SortedDict
 
 from objectspace import EmptyError, PersistedObjectSpace, UnencodableValueError
 from objectspace.objects import limits
@@ -351,6 +353,43 @@ def test_a_raw_dictionary_puts_back_what_it_can_store(space: PersistedObjectSpac
         with pytest.raises(error, match="is raw"):
             raw.put_removed(key, value)
     assert raw.copy() == {b"k": "v"}
+
+
+@pytest.mark.parametrize("kind", ["dictionary", "sorted_dictionary"])
+def test_what_is_discarded_together_is_gone_alone(space: PersistedObjectSpace, kind: str) -> None:
+    dictionary: Any = getattr(space, f"create_{kind}")("numbers_by_key")
+    dictionary.update({key: str(key) for key in range(2000)})
+    space.checkpoint()
+    space.rollback()
+    dictionary.update({5: "new", 2001: "new"})
+    dictionary.discard_many(number for number in [5, 7, 7, 2001, 9999, 7.0])
+    dictionary[7] = "back"
+    assert space.checkpoint().slots == 2
+    space.rollback()
+    expected = {key: str(key) for key in range(2000) if key != 5} | {7: "back"}
+    assert (dictionary.copy(), len(dictionary)) == (expected, len(expected))
+    with pytest.raises(TypeError, match="unhashable"):
+        dictionary.discard_many([8, []])
+    assert dictionary[8] == "8"
+
+
+def test_the_order_of_keys_outlives_what_is_discarded(space: PersistedObjectSpace) -> None:
+    dictionary, model = space.create_sorted_dictionary("by_key"), SortedDict()
+    chance = random.Random(3)
+    for number in range(80):
+        some = [chance.randrange(300) for _ in range(chance.randrange(60))]
+        if chance.random() < 0.5:
+            dictionary.update(dict.fromkeys(some, number))
+            model.update(dict.fromkeys(some, number))
+        else:
+            dictionary.discard_many(some)
+            for key in some:
+                model.pop(key, None)
+        if number % 5 == 0:
+            assert list(dictionary.items()) == list(model.items())
+        if number % 7 == 0:
+            space.checkpoint()
+            dictionary._check()
 
 
 SET_OPERATORS = [or_, and_, sub, xor, ior, iand, isub, ixor]

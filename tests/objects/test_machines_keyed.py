@@ -70,6 +70,13 @@ class Mapping(ObjectMachine):
         expected = [self.model.get(key, "absent") for key in wanted]
         assert shape(self.handle.get_many(wanted, "absent")) == shape(expected)
 
+    @rule(data=st.data(), is_long=st.booleans())
+    def discard_many(self, data: Any, is_long: bool) -> None:
+        unwanted = data.draw(st.lists(self.keys, max_size=8)) + (list(self.model)[::3] if is_long else [])
+        self.handle.discard_many(unwanted)
+        for key in unwanted:
+            self.model.pop(key, None)
+
     @rule(data=st.data(), value=values)
     def update_any(self, data: Any, value: Any) -> None:
         self.both("update", {key: deepcopy(value) for key in data.draw(st.lists(self.keys, max_size=8))})
