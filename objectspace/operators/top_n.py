@@ -379,11 +379,13 @@ class GroupTopN(Operator):
         new = self._result(after)
         if old == new and left.keys().isdisjoint(old):
             return [], [], []
-        stayed = set(new).intersection(old)
-        gone = [left[key] if key in left else before.rows[key] for key in old if key not in stayed]
-        pairs = [(left[key], after.rows[key]) for key in new if key in stayed and key in left]
+        gone = [left[key] if key in left else before.rows[key] for key in sorted(set(old).difference(new))]
+        come = [after.rows[key] for key in sorted(set(new).difference(old))]
+        if left.keys().isdisjoint(new):
+            return gone, [], come
+        pairs = [(left[key], after.rows[key]) for key in new if key in left and key in old]
         changed = [(was, now) for was, now in pairs if not self._output.equal(was, now)]
-        return gone, changed, [after.rows[key] for key in new if key not in stayed]
+        return gone, changed, come
 
     def _result(self, window: Window) -> list[bytes]:
         """Return the keys of the result of a group."""
