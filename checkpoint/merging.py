@@ -25,7 +25,7 @@ from checkpoint.session import Session
 from checkpoint.tiers import RunNumber, StoredRun
 
 _CHECK_COST, _DELETE_COST = 3, 3
-"""How many rows are checked, or deleted, in the time in which one is copied."""
+"""How many rows are checked, or deleted, in the time in which one is copied; those that are of no use are checked."""
 
 
 class Merge:
@@ -119,13 +119,13 @@ class Merge:
         self, connection: sqlite3.Connection, place: int, pages: Iterator[tuple[int, list[Any]]]
     ) -> Iterator[int]:
         left: list[Any] = []
-        for looked_at, rows in pages:
-            rows = left + rows
+        for looked_at, in_use in pages:
+            rows = left + in_use
             whole = len(rows) // GROUP * GROUP
             self._write(connection, place, rows[:whole])
             left = rows[whole:]
             self.copied += looked_at if place == ITEMS else 0
-            yield 1 + looked_at
+            yield 1 + len(in_use) + (looked_at - len(in_use)) // _CHECK_COST
         self._write(connection, place, left)
         for part, check in self._checks.items():
             self.checking = part

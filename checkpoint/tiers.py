@@ -14,7 +14,8 @@ nothing.
 
 When the rows above the oldest run, the *base*, that may replace others are as many as all others, all become one: so
 what lies in the file stays within a factor of the state. Rows of slots beyond all that were there before replace
-nothing, and count as rows of the base. While the runs are fewer, there may be four times as many.
+nothing, and count as rows of the base; what deleted objects have left counts as replaced. While the runs are fewer,
+there may be four times as many.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from typing import NamedTuple
 RunNumber = float
 """What the rows of a run lie under: the number of a checkpoint (an int), or a little more for a merged run."""
 
-Replacing = Callable[[Sequence[RunNumber]], int]
-"""Returns how many rows of some runs, oldest first, may replace rows of the ones before."""
+Counting = Callable[[Sequence[RunNumber]], int]
+"""Counts rows of some runs, oldest first."""
 
 FAN_IN = 24
 """How many neighbouring runs of a tier are merged into one."""
@@ -150,7 +151,8 @@ class RunMap:
         self,
         young: int,
         busy: Collection[RunNumber] = (),
-        replacing: Replacing | None = None,
+        replacing: Counting | None = None,
+        deserted: Counting | None = None,
     ) -> tuple[RunNumber, ...]:
         """Return the neighbouring runs to merge next, oldest first; nothing where reads visit few runs already.
 
@@ -159,12 +161,13 @@ class RunMap:
             busy: runs that are not to be merged: they already are being.
             replacing: tells how many rows of some runs may replace rows of the ones before; all but those of the first
                 by default.
+            deserted: tells how many others are of objects that were deleted since; none by default.
 
         Time: O(live runs).
         """
         apart = 0
         for stretch in _stretches(self.live[:-young], busy):
-            group, standing = self._group(stretch, replacing or self._above_first)
+            group, standing = self._group(stretch, replacing or self._above_first, deserted or _none)
             if group:
                 return group
             apart += standing
@@ -258,15 +261,17 @@ class RunMap:
         position = bisect_right(self._fulls, number)
         return self._fulls[position - 1] if position else 0
 
-    def _group(self, stretch: Sequence[RunNumber], replacing: Replacing) -> tuple[tuple[RunNumber, ...], int]:
+    def _group(
+        self, stretch: Sequence[RunNumber], replacing: Counting, deserted: Counting
+    ) -> tuple[tuple[RunNumber, ...], int]:
         """Return what is to be merged of a stretch, and how many runs stay as they are although they are a crowd.
 
         It is all of it with the base, or neighbours of a tier, or nothing.
         """
         if len(stretch) < FAN_IN:
-            is_due = self.rows(stretch) >= _MANY_ROWS and self._is_outgrown(stretch, _TIMES, replacing)
+            is_due = self.rows(stretch) >= _MANY_ROWS and self._is_outgrown(stretch, _TIMES, replacing, deserted)
             return tuple(stretch) if is_due else (), 0
-        if self._is_outgrown(stretch, 1, replacing):
+        if self._is_outgrown(stretch, 1, replacing, deserted):
             return tuple(stretch), 0
         apart = 0
         for low, high in _tiers([self._by_number[run].slots for run in stretch]):
@@ -277,7 +282,7 @@ class RunMap:
                 apart += FAN_IN
         return (), apart
 
-    def _is_apart(self, crowd: Sequence[RunNumber], replacing: Replacing) -> bool:
+    def _is_apart(self, crowd: Sequence[RunNumber], replacing: Counting) -> bool:
         """Tell whether merging neighbours would bring next to nothing: large ones, that hardly replace each other.
 
         The second is asked only where the first is so.
@@ -286,20 +291,28 @@ class RunMap:
             return False
         return replacing(crowd) * FEW_OF <= self.rows(crowd)
 
-    def _is_outgrown(self, stretch: Sequence[RunNumber], times: int, replacing: Replacing) -> bool:
-        """Tell whether a stretch has the base, and its rows that may replace others are so many times as many as these.
+    def _is_outgrown(self, stretch: Sequence[RunNumber], times: int, replacing: Counting, deserted: Counting) -> bool:
+        """Tell whether a stretch has the base, and its rows that are of no use may be so many times as many as others.
 
-        The second count is asked only where all rows above the base are many.
+        These are the ones that were replaced, and those of deleted objects; the first are counted only where all rows
+        above the base are many.
         """
         rows, base = self.rows(stretch), self.rows(stretch[:1])
-        if stretch[:1] != self.live[:1] or rows - base < times * base:
+        if stretch[:1] != self.live[:1]:
+            return False
+        left = deserted(stretch) if rows >= _LARGE_ROWS else 0
+        if rows - base + left < times * (base - left):
             return False
         most = _MOST_TIMES_LARGE if base >= _LARGE_ROWS else _MOST_TIMES
         replaced = rows - base if rows - base >= most * base else replacing(stretch)
-        return replaced >= times * (rows - replaced)
+        return replaced + left >= times * (rows - replaced - left)
 
     def _above_first(self, runs: Sequence[RunNumber]) -> int:
         return self.rows(runs[1:])
+
+
+def _none(runs: Sequence[RunNumber]) -> int:
+    return 0
 
 
 def is_own(run: RunNumber) -> bool:

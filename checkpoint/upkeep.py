@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from checkpoint.catalogue import Catalogue, note_dropped, note_gone, note_merging
+from checkpoint.deserted import Deserted
 from checkpoint.errors import CorruptStoreError
 from checkpoint.growth import Growth
 from checkpoint.merging import Merge, delete_rows
@@ -68,6 +69,7 @@ class Upkeep:
         self.damage: list[CorruptStoreError] = []
         self._session, self._runs = session, catalogue.runs
         self._growth = Growth(session, lambda run: self._runs[run].slots)
+        self._deserted = Deserted(session)
         self._recent = RecentRuns()
         self._merges = [self._merge(run, parts) for run, parts in catalogue.merging.items()]
         self._dropped = list(catalogue.dropped)
@@ -189,6 +191,7 @@ class Upkeep:
         if unneeded:
             self._runs.dropped(unneeded)
             self._growth.keep(self._runs)
+            self._deserted.keep(self._runs)
         if finished or unneeded:
             self._recent.keep(self._runs.live)
         return bool(finished)
@@ -207,7 +210,7 @@ class Upkeep:
         """Return the runs to merge next; it is asked for before the transaction in which they are begun, and in it."""
         asked = self._runs.live, young, self._busy()
         if self._asked != asked:
-            self._group = self._runs.due(young, asked[-1], self._growth.replaced)
+            self._group = self._runs.due(young, asked[-1], self._growth.replaced, self._deserted.rows)
             self._asked = asked
         return self._group
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -27,6 +28,14 @@ from tests.checkpoint.store_helpers import (
     run_of,
     values_in,
 )
+
+FILL: dict[str, Callable[[Any], object]] = {
+    "list": lambda large: large.extend(range(6_000)),
+    "queue": lambda large: [large.enqueue(number) for number in range(6_000)] + [large.dequeue() for _ in range(900)],
+    "stack": lambda large: [large.push(number) for number in range(6_000)],
+    "dictionary": lambda large: large.update(dict.fromkeys(range(6_000), 0)),
+    "sorted_set": lambda large: large.update(range(6_000)),
+}
 
 FROM_MEMORY = pytest.param(recent.MOST_ROWS, id="from memory", marks=pytest.mark.slow)
 
@@ -249,6 +258,37 @@ def test_rows_that_replace_all_others_again_and_again_are_soon_merged(rows: int,
         store.append(run_of(dict.fromkeys(range(rows), number)))
         assert store.database["state_item"].count <= times * rows
     assert store.verify()
+
+
+@pytest.mark.parametrize("kept", [0, 5_000])
+@pytest.mark.parametrize("kind", ["list", "queue", "stack", "dictionary", "sorted_set"])
+def test_what_a_deleted_object_leaves_goes_with_the_next_checkpoints(kind: str, kept: int) -> None:
+    store = quick_store(":memory:", history=1)
+    space = PersistedObjectSpace(store)
+    space.create_list("kept").extend(range(kept))
+    small = space.create_dictionary("small")
+    space.checkpoint()
+    FILL[kind](getattr(space, f"create_{kind}")("large"))
+    space.checkpoint()
+    space.delete("large")
+    for number in range(200):
+        small[number % 7] = number
+        space.checkpoint()
+    assert store.database["state_item"].count < kept + 500
+    assert store.verify()
+
+
+def test_a_deletion_of_what_a_damaged_length_belongs_to_is_saved() -> None:
+    store = quick_store(":memory:", history=1)
+    space = PersistedObjectSpace(store)
+    space.create_list("large").extend(range(5_000))
+    space.checkpoint()
+    store.database["state_metadata"].update((1, 1, "length"), {"value": "["})
+    space.delete("large")
+    for number in range(40):
+        space.get_or_create_value("small").value = number
+        space.checkpoint()
+    assert space.get_value("small").value == 39
 
 
 @pytest.mark.slow
