@@ -188,11 +188,12 @@ def replacing(target: Path) -> Iterator[BinaryIO]:
 
     What is no file, a pipe or a terminal, is written to as it is.
     """
-    path = target.resolve()
-    if path.exists() and not path.is_file():
-        with said_of(target, path), path.open("wb") as file:
+    if target.exists() and not target.is_file():
+        # Under its own name: what the link of an open pipe leads to, as /dev/stdout does, has no path.
+        with said_of(target, target), target.open("wb") as file:
             yield file
         return
+    path = target.resolve()
     staged = path.with_name(f".{uuid4().hex}.tmp")
     try:
         with said_of(target, staged):

@@ -113,6 +113,13 @@ def test_a_pipe_that_closes_early(tmp_path: Path) -> None:
         assert running.wait() == 0
 
 
+def test_a_patch_goes_into_a_pipe(tool: Tool, store: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "checkpoint", "diff", str(store), "4", "7", "--patch", "/dev/stdout"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert tool("diff", store, 4, 7, "--patch", tmp_path / "p.jsonl").exit_code == done.returncode == 1
+    assert done.stdout == (tmp_path / "p.jsonl").read_text()
+
+
 def big(path: Path, slots: int) -> None:
     with PersistedObjectSpace.open(path) as space:
         numbers = space.create_list("big")
