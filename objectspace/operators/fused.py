@@ -42,7 +42,7 @@ class PipelineOperator(Operator):
         super().__init__()
         self.pipeline, self.plan = pipeline, pipeline.plan()
         self.sides = tuple(pipeline.sources)  # type: ignore[misc]  # Each pipeline has sides of its own.
-        self._graph = Graph(self.plan, {node: node.make() for node in self.plan.nodes if node.make is not None})
+        self._graph = Graph(self.plan, {node: node.make() for node in self.plan.at_work if node.make is not None})
 
     @property
     def schema(self) -> TableSchema:
@@ -83,7 +83,8 @@ class PipelineOperator(Operator):
         if side not in self.pipeline.sources:
             raise SchemaError(f"the pipeline has no source {side!r}: its sources are {', '.join(self.sides)}")
         source = self.pipeline.sources[side]
-        self._graph.push(source, taken(source.schema, chunk))
+        for entrance in self.plan.entrances(source):
+            self._graph.push(entrance, taken(source.schema, chunk))
         return self._taken()
 
     def take(self, batch: Mapping[str, Any], number: int) -> list[Chunk]:
@@ -96,8 +97,11 @@ class PipelineOperator(Operator):
         Raises:
             RowError: a row does not fit its source.
         """
-        chunks = chunks_of(self.pipeline.sources, batch, number, self.plan.in_order)
-        return [made for side, chunk in chunks.items() for made in self.process(chunk, side)]
+        found: list[Chunk] = []
+        for entrance, chunk in chunks_of(self.plan, self.pipeline.sources, batch, number).items():
+            self._graph.push(entrance, chunk)
+            found += self._taken()
+        return found
 
     def barrier(self, epoch: int) -> list[Chunk]:
         """End an epoch in all its operators, and return the changes of the results that were held back.
@@ -106,7 +110,7 @@ class PipelineOperator(Operator):
         again.
         """
         catalogue.note_once(self._space, self.plan, self._under)
-        self._graph.barrier(epoch, self.plan.nodes)
+        self._graph.barrier(epoch, self.plan.at_work)
         return self._taken()
 
     def _forget(self) -> None:

@@ -16,12 +16,15 @@ class Graph:
 
     Args:
         plan: the plan.
-        operators: an operator for each node that has one.
+        operators: an operator for each node at work that has one.
     """
 
     def __init__(self, plan: Plan, operators: Mapping[Node, Operator]) -> None:
         self.plan, self.operators = plan, operators
-        self._readers = {node: list(plan.readers(node)) for node in plan.nodes}
+        self._readers: dict[Node, list[tuple[Node, str]]] = defaultdict(list)
+        for reader in plan.at_work:
+            for side, node in zip(reader.sides, plan.inputs_at_work(reader)):
+                self._readers[node].append((reader, side))
         self._results = set(plan.roots)
         self.output: dict[Node, list[Chunk]] = defaultdict(list)
         self._held: dict[Node, list[tuple[str, Any]]] = defaultdict(list)

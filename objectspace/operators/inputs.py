@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from objectspace.operators.canonical import dictionary_keys
 from objectspace.operators.chunks import Change, unbroken
 from objectspace.operators.net import is_unchanged, net_changes
-from objectspace.operators.plan import Node
+from objectspace.operators.plan import Node, Plan
 from objectspace.operators.sources import ROW_ID
 from objectspace.relational import Chunk, Order, RowError, TableSchema
 from objectspace.relational.chunk import OP_COLUMN, OPS, Op, is_insert
@@ -20,18 +20,17 @@ ROWS_AN_EPOCH = 2**32
 """How many rows without a key a source may bring in one epoch."""
 
 
-def chunks_of(
-    sources: Mapping[str, Node], batch: Mapping[str, Any], number: int, in_order: Collection[Node] = ()
-) -> dict[str, Chunk]:
-    """Return the chunk of each source that brings rows in an epoch.
+def chunks_of(plan: Plan, sources: Mapping[str, Node], batch: Mapping[str, Any], number: int) -> dict[Node, Chunk]:
+    """Return what the sources bring in an epoch: a chunk for each way that the rows of one are taken in.
+
+    Where they are taken as they come they stay so; elsewhere they say together what they say in any order.
 
     Args:
+        plan: the plan, which says how rows are taken.
         sources: the sources by their names.
         batch: their rows by their names: a chunk, Arrow data, a pandas data frame, rows (tuples or mappings), or pairs
             (operation, row).
         number: the number of the batch; with the place of a row it is the key of a row that has none.
-        in_order: the sources of which the rows stay in the order in which they came; those of others say together what
-            they say in any order.
 
     Raises:
         TypeError: the batch is no mapping.
@@ -44,25 +43,32 @@ def chunks_of(
     for name in batch:
         if name not in sources:
             raise RowError(f"the pipeline has no source {name!r}: its sources are {', '.join(sources)}")
-    return {
-        name: _named_chunk(name, node, batch[name], number, node in in_order)
-        for name, node in sources.items()
-        if batch.get(name) is not None
-    }
+    found: dict[Node, Chunk] = {}
+    for name, node in sources.items():
+        if batch.get(name) is not None:
+            try:
+                chunk = _checked(node, batch[name])
+                found |= {entrance: _taken_in(entrance, chunk, number) for entrance in plan.entrances(node)}
+            except RowError as error:
+                raise RowError(f"source {name!r}: {error}") from None
+    return found
 
 
-def _named_chunk(name: str, node: Node, given: Any, number: int, in_order: bool) -> Chunk:
-    numbered = node.schema.names[-1] == ROW_ID and node.schema.primary_key[0][0] == ROW_ID
-    schema = TableSchema(node.schema.columns[:-1]) if numbered else node.schema
-    try:
-        chunk = _chunk(schema, given)
-        if node.append_only:
-            _refuse_retractions(chunk)
-        if numbered:
-            return _numbered(chunk, node.schema, number, in_order=in_order)
-        return unbroken(chunk) if in_order else _ordered(_net(chunk))
-    except RowError as error:
-        raise RowError(f"source {name!r}: {error}") from None
+def _is_numbered(node: Node) -> bool:
+    return node.schema.names[-1] == ROW_ID and node.schema.primary_key[0][0] == ROW_ID
+
+
+def _checked(node: Node, given: Any) -> Chunk:
+    chunk = _chunk(TableSchema(node.schema.columns[:-1]) if _is_numbered(node) else node.schema, given)
+    if node.append_only:
+        _refuse_retractions(chunk)
+    return chunk
+
+
+def _taken_in(node: Node, chunk: Chunk, number: int) -> Chunk:
+    if _is_numbered(node):
+        return _numbered(chunk, node.schema, number, in_order=node.as_it_comes)
+    return unbroken(chunk) if node.as_it_comes else _ordered(_net(chunk))
 
 
 def _chunk(schema: TableSchema, given: Any) -> Chunk:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 from objectspace.operators.base import Operator
@@ -35,6 +36,7 @@ class Node:
         append_only: whether its output has no retractions.
         name: the name that the user gave it.
         takes_order: whether of several rows of one key the later one means something else to it.
+        as_it_comes: whether its rows stay in the order in which they come.
         is_own: whether a user has written it: then its label says nothing, whatever it is.
     """
 
@@ -50,6 +52,7 @@ class Node:
     name: str | None = None
     keeps_state: bool = False
     takes_order: bool = False
+    as_it_comes: bool = False
     is_own: bool = False
 
     @property
@@ -103,6 +106,7 @@ class Plan:
         self.roots = list(roots)
         self.nodes = list(_ordered(self.roots))
         self.names = _named(self.nodes, stored or {})
+        self._as_they_come: dict[Node, Node] = {}
 
     @property
     def stateful(self) -> list[Node]:
@@ -110,13 +114,31 @@ class Plan:
         return [node for node in self.nodes if node.is_stateful]
 
     @cached_property
-    def in_order(self) -> frozenset[Node]:
-        """The sources whose rows count in the order in which they come: an operator that takes order reads them."""
-        found: set[Node] = set()
-        for node in reversed(self.nodes):
-            if node.takes_order or (node in found and not node.is_stateful):
-                found |= set(node.inputs)
-        return frozenset(node for node in found if not node.inputs)
+    def at_work(self) -> list[Node]:
+        """The operators as they work in one process, inputs before readers.
+
+        What takes order has sources of its own, which give their rows as they come. So what another operator gets does
+        not depend on which results there are beside it, and is the same when a result is added or dropped.
+        """
+        return list(_ordered(self.roots, self.inputs_at_work))
+
+    def inputs_at_work(self, node: Node) -> tuple[Node, ...]:
+        """Return where the sides of an operator read from in one process."""
+        return tuple(map(self._as_it_comes, node.inputs)) if node.takes_order else node.inputs
+
+    def entrances(self, source: Node) -> list[Node]:
+        """Return what gives the rows of a source in one process: itself, one that gives them as they come, or both."""
+        return [node for node in self.at_work if node in (source, self._as_they_come.get(source))]
+
+    def _as_it_comes(self, node: Node) -> Node:
+        """Return a node of its own for what has the rows of sources as they come: up to what keeps state."""
+        if node.is_stateful:
+            return node
+        if node not in self._as_they_come:
+            inputs = tuple(map(self._as_it_comes, node.inputs))
+            made = self._as_they_come[node] = replace(node, inputs=inputs, as_it_comes=True)
+            self.names[made] = self.names[node]
+        return self._as_they_come[node]
 
     def readers(self, node: Node) -> Iterator[tuple[Node, str]]:
         """Yield each operator that reads from one, with the side that does; one that reads twice comes twice."""
@@ -175,14 +197,14 @@ class Plan:
             )
 
 
-def _ordered(roots: Iterable[Node]) -> Iterator[Node]:
+def _ordered(roots: Iterable[Node], inputs: Callable[[Node], Iterable[Node]] = attrgetter("inputs")) -> Iterator[Node]:
     """Yield every operator once, inputs before readers."""
     seen: set[int] = set()
 
     def _visit(node: Node) -> Iterator[Node]:
         if id(node) not in seen:
             seen.add(id(node))
-            for source in node.inputs:
+            for source in inputs(node):
                 yield from _visit(source)
             yield node
 

@@ -98,7 +98,7 @@ class LocalRun:
                 f"{self._difference()}: replay batches 1 to {self.position} first; run_local() does it"
             )
         number = self.position + 1
-        chunks = chunks_of(self.pipeline.sources, batch, number, self.plan.in_order)
+        chunks = chunks_of(self.plan, self.pipeline.sources, batch, number)
         return self._run_epoch(chunks, number)
 
     def replay(self, batch: Mapping[str, Any], number: int) -> None:
@@ -109,11 +109,11 @@ class LocalRun:
         """
         if number != self._replayed + 1:
             raise EpochError(f"batch {number} is replayed after batch {self._replayed}: replay all from 1, in order")
-        chunks = chunks_of(self.pipeline.sources, batch, number, self.plan.in_order)
+        chunks = chunks_of(self.plan, self.pipeline.sources, batch, number)
         assert self._shadow is not None
         self._feed(self._shadow, chunks)
         epoch = self.space.store.next_epoch()
-        for node in self.plan.nodes:
+        for node in self.plan.at_work:
             self._shadow.barrier(epoch if node in self._new else number, [node])
         # What is new goes through all its batches in one epoch, which its tables may seal again with each of them.
         registry_of(self.space).forget()
@@ -202,7 +202,7 @@ class LocalRun:
         self._replayed, self._new = 0, () if is_fresh else difference.new
         catalogue.forget(self.space, difference.gone)
         self._has_dropped = bool(difference.gone)
-        operators = self._opened(self.space, self.plan.nodes)
+        operators = self._opened(self.space, self.plan.at_work)
         if is_fresh:
             catalogue.note(self.space, self.plan, difference.new)
         self._shadow = self._made_shadow(operators) if self._new else None
@@ -218,7 +218,7 @@ class LocalRun:
 
     def _made_shadow(self, operators: Mapping[Node, Operator]) -> Graph:
         """Return a graph in which what is stored runs once more, in memory, to feed what is new."""
-        old = self._opened(VolatileObjectSpace(), [node for node in self.plan.nodes if node not in self._new])
+        old = self._opened(VolatileObjectSpace(), [node for node in self.plan.at_work if node not in self._new])
         return Graph(self.plan, {**operators, **old})
 
     def _all_new(self) -> set[Node]:
@@ -232,11 +232,11 @@ class LocalRun:
     def _difference(self) -> str:
         return ", ".join(f"{self.plan.names[node]!r} ({node.describe()}) is new" for node in self._new)
 
-    def _run_epoch(self, chunks: Mapping[str, Chunk], number: int) -> Receipt:
+    def _run_epoch(self, chunks: Mapping[Node, Chunk], number: int) -> Receipt:
         epoch = self.space.store.next_epoch()
         try:
             self._feed(self._graph, chunks)
-            self._graph.barrier(epoch, self.plan.nodes)
+            self._graph.barrier(epoch, self.plan.at_work)
             found = self._graph.taken_output()
             changes = {name: _together(found.get(node, [])) for name, node in self.pipeline.results.items()}
             for name, function in self.pipeline.functions.items():
@@ -256,9 +256,9 @@ class LocalRun:
         self.receipts.append(receipt)
         return receipt
 
-    def _feed(self, graph: Graph, chunks: Mapping[str, Chunk]) -> None:
-        for name, chunk in chunks.items():
-            graph.push(self.pipeline.sources[name], chunk)
+    def _feed(self, graph: Graph, chunks: Mapping[Node, Chunk]) -> None:
+        for node, chunk in chunks.items():
+            graph.push(node, chunk)
 
     def _result(self, name: str) -> Materialize:
         operator = self._graph.operators[self.pipeline.materialized(name)]

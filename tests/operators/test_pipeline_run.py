@@ -455,6 +455,34 @@ def test_what_is_new_goes_through_its_batches_one_after_the_other() -> None:
     assert added.rows("r2") == fresh.rows("r2") == [(20, 1), (30, 1)]
 
 
+@pytest.mark.parametrize(
+    ("key", "batch"),
+    [([], [(0, "a", 2), (0, "a", 1)]), (["id"], [(1, "a", 1), (2, "a", 9), ("-", (2, "a", 9)), (3, "a", 1)])],
+    ids=["numbered", "comes and goes"],
+)
+def test_a_result_that_takes_order_changes_nothing_for_others(key: list[str], batch: list[Any]) -> None:
+    def rows_of(pipeline: Pipeline) -> Stream:
+        return pipeline.source("rows", {"id": "int64", "k": "string", "v": "int64"}, key=key)
+
+    def first(rows: Stream) -> Stream:
+        late = rows.filter(col("id") >= 0).watermark("v", delay=0)
+        found = late.group_by("k").top_n(1, ["id", "k"])
+        found.materialize("top")
+        return found
+
+    def more(pipeline: Pipeline) -> None:
+        rows = rows_of(pipeline)
+        first(rows).group_by("v").agg(n=count()).materialize("by_value")
+        rows.filter(col("id") >= 0).materialize("last", key=["k"], conflict="overwrite")
+
+    space, batches = PersistedObjectSpace(CheckpointStore(":memory:")), [{"rows": batch}, {"rows": [(0, "b", 5)]}]
+    run_local(built(lambda pipeline: first(rows_of(pipeline))), batches, space)
+    run, fresh = run_local(built(more), batches, space), run_local(built(more), batches)
+    for one in (run, fresh):
+        one.step({"rows": [(-1, "b", 5), (-2, "a", 9), (5, "c", 7)]})
+    assert [run.rows(name) for name in run.pipeline.results] == [fresh.rows(name) for name in run.pipeline.results]
+
+
 def test_a_stateless_change_above_an_operator_changes_what_it_reads(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     run_local(built(counted), BATCHES, path).close()
