@@ -28,7 +28,7 @@ OUTPUT = "$output"
 """The role of the table of what was given out, which no object of a user can be called."""
 
 _ROWS_A_KEY = 2**32
-"""How many rows may be added for a key in an epoch."""
+"""How many rows may be added for a key in a batch."""
 
 
 @runtime_checkable
@@ -119,6 +119,7 @@ class Apply(Operator):
         self._output = Output(output) if output.primary_key else None
         self._schema = output if self._output is not None else _numbered(output, key)
         self._pending: list[Chunk] = []
+        self._number: int | None = None
 
     @property
     def schema(self) -> TableSchema:
@@ -136,6 +137,10 @@ class Apply(Operator):
             self._output.open(space, name)
         self._follow_rollbacks(space)
         self._forget()
+
+    def begin_batch(self, batch: int) -> None:
+        """Number the rows that are added by the batch from now on, and not by the epoch."""
+        self._number = batch
 
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
         """Take some changes; the object gets them with the barrier.
@@ -167,7 +172,7 @@ class Apply(Operator):
         made = list(self._made(changes)) if changes else []
         self._forget()
         if self._output is None:
-            return self._added(made, epoch)
+            return self._added(made, epoch if self._number is None else self._number)
         chunk = Chunk(self._returned, [op for op, _ in made], [row for _, row in made])
         return [*self._output.process(chunk), *self._output.barrier(epoch)]
 
@@ -208,13 +213,13 @@ class Apply(Operator):
             raise RowError(f"{self._what}: {error}") from None
         return batch.select(list(self._seen.names)) if self._append_only else batch
 
-    def _added(self, made: list[Change], epoch: int) -> list[Chunk]:
+    def _added(self, made: list[Change], number: int) -> list[Chunk]:
         """Number the rows of each key, so that the numbers do not depend on which keys share a shard."""
         count: Counter[Any] = Counter()
         rows = []
         for _, row in made:
             key = self._out_key_of(row)
-            rows.append((*row, epoch * _ROWS_A_KEY + count[key]))
+            rows.append((*row, number * _ROWS_A_KEY + count[key]))
             count[key] += 1
         return [Chunk(self._schema, ["+"] * len(rows), rows)] if rows else []
 

@@ -60,6 +60,13 @@ class Operator(ABC):
         # After the tables, which are told first of a rollback: what is read of them then is what is stored.
         self._follow_rollbacks(space)
 
+    def begin_batch(self, batch: int) -> None:  # noqa: B027 -- few operators number rows
+        """Say which batch comes next, where a run counts batches.
+
+        A batch that is fed once more has its number again, but the epoch is another one: so rows that an operator
+        numbers go by the batch.
+        """
+
     @abstractmethod
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
         """Take some changes of one input, and return the changes of the output that are known already.

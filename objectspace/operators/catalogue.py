@@ -3,11 +3,15 @@
 They stand in the dictionary ``$operators``: ``{"fingerprint": "9f...", "does": "HashAgg(carrier, count() as n)"}``,
 with what they read under ``reads``, in words, for the messages alone. A pipeline that is an operator itself has a
 dictionary of its own, below its name.
+
+Where a run counts batches, ``repeatable`` says whether a batch that is fed once more gives an operator the rows that it
+gave at first, with the same numbers. It is missing in what earlier versions have stored. They numbered rows that an
+object of a user returned by the epoch, and gave rows as they come to all that reads a source of what takes order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,11 +105,49 @@ def forget(space: ObjectSpace, names: Iterable[str]) -> None:
         del space.get_dictionary(OPERATORS)[name]
 
 
-def note(space: ObjectSpace, plan: Plan, nodes: Iterable[Node], under: str = "") -> None:
-    """Note what some operators do. Dirties: an item for each."""
+def note(space: ObjectSpace, plan: Plan, nodes: Iterable[Node], under: str = "", **more: bool) -> None:
+    """Note what some operators do, and perhaps more of them. Dirties: an item for each."""
     for node in nodes:
-        record = {"fingerprint": node.fingerprint, "does": node.describe(), "reads": node.reads()}
+        record = {"fingerprint": node.fingerprint, "does": node.describe(), "reads": node.reads(), **more}
         space.get_or_create_dictionary(f"{under}{OPERATORS}")[plan.names[node]] = record
+
+
+def unrepeatable(space: ObjectSpace, plan: Plan, difference: Difference, *, is_in_step: bool) -> set[Node]:
+    """Return the stored operators to which a batch that is fed once more may give other rows than it gave at first.
+
+    Args:
+        space: the space.
+        plan: the plan.
+        difference: how the plan differs from what is stored.
+        is_in_step: whether each batch so far has been the epoch of its number.
+    """
+    stored, found = _stored(space), set[Node]()
+    kept = [node for node in plan.stateful if node not in difference.new]
+    early = [node for node in kept if "repeatable" not in stored[plan.names[node]]]
+    mixed = {one for node in early if node.takes_order for one in node.origins()}
+    if any(_took_order(stored[name]) for name in difference.gone):
+        mixed |= {node for node in plan.nodes if not node.inputs}
+    for node in kept:  # Inputs come before readers.
+        is_numbering = node.is_one_of(["Apply"]) and node.append_only
+        unsure = found if node.takes_order else found | mixed
+        is_unsure = (is_numbering and not is_in_step) or not unsure.isdisjoint(node.origins())
+        if is_unsure if node in early else not stored[plan.names[node]]["repeatable"]:
+            found.add(node)
+    return found
+
+
+def note_repeatable(space: ObjectSpace, plan: Plan, unsure: Container[Node]) -> None:
+    """Note which operators are repeatable, where that is not noted yet. Dirties: an item for each, once."""
+    stored = _stored(space)
+    for node in plan.stateful:
+        if "repeatable" not in stored[plan.names[node]]:
+            note(space, plan, [node], repeatable=node not in unsure)
+
+
+def _took_order(record: Mapping[str, Any]) -> bool:
+    """Tell whether an earlier version gave this operator, and others beside it, the rows of sources as they come."""
+    does = record["does"]
+    return "repeatable" not in record and does.startswith("Materialize(") and does != "Materialize(check)"
 
 
 def note_once(space: ObjectSpace, plan: Plan, under: str) -> None:

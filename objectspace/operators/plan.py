@@ -73,6 +73,14 @@ class Node:
         """Return its kind and what it does."""
         return f"{self.label}({self.structure})" if self.structure else self.label
 
+    def origins(self) -> Iterator[Node]:
+        """Yield what its rows come from: the sources and what keeps state, through what keeps none."""
+        for one in self.inputs:
+            if one.inputs and not one.is_stateful:
+                yield from one.origins()
+            else:
+                yield one
+
     def reads(self) -> list[str]:
         """Return in words what its rows come through: the sources and what keeps no state, up to what keeps some."""
         found: list[str] = []

@@ -53,6 +53,7 @@ class LocalRun:
         self.receipts: list[Receipt] = []
         self._changes: dict[str, list[tuple[int, Chunk]]] = {name: [] for name in pipeline.results}
         self._new: tuple[Node, ...] = ()
+        self._unsure: set[Node] = set()
         self._shadow: Graph | None = None
         self._replayed, self._has_dropped = 0, False
         try:
@@ -111,6 +112,8 @@ class LocalRun:
             raise EpochError(f"batch {number} is replayed after batch {self._replayed}: replay all from 1, in order")
         chunks = chunks_of(self.plan, self.pipeline.sources, batch, number)
         assert self._shadow is not None
+        for operator in self._shadow.operators.values():
+            operator.begin_batch(number)
         self._feed(self._shadow, chunks)
         epoch = self.space.store.next_epoch()
         for node in self.plan.at_work:
@@ -139,7 +142,7 @@ class LocalRun:
             if node in new:
                 self._graph.output[node] += chunks
         noted, self._new, self._shadow = self._new, (), None
-        catalogue.note(self.space, self.plan, noted)
+        catalogue.note(self.space, self.plan, noted, repeatable=True)
         self._run_epoch({}, self.position)
 
     def finish_dropping(self) -> None:
@@ -198,15 +201,27 @@ class LocalRun:
                 f"the pipeline is not the one that the state is of: {difference.describe(self.space, self.plan)}; go"
                 " back to the pipeline as it was, or pass drop_changed=True to drop that state"
             )
-        is_fresh = self.position == 0
-        self._replayed, self._new = 0, () if is_fresh else difference.new
+        self._replayed, self._new = 0, () if self.position == 0 else difference.new
+        self._unsure = catalogue.unrepeatable(self.space, self.plan, difference, is_in_step=self.epoch == self.position)
+        self._require_repeatable()
         catalogue.forget(self.space, difference.gone)
         self._has_dropped = bool(difference.gone)
         operators = self._opened(self.space, self.plan.at_work)
-        if is_fresh:
-            catalogue.note(self.space, self.plan, difference.new)
+        if not self._new:
+            catalogue.note(self.space, self.plan, difference.new, repeatable=True)
         self._shadow = self._made_shadow(operators) if self._new else None
         return Graph(self.plan, operators)
+
+    def _require_repeatable(self) -> None:
+        """Make sure that what is new can be fed by the operators that it reads from."""
+        for node in self._new:
+            if found := [repr(self.plan.names[one]) for one in node.origins() if one in self._unsure]:
+                raise PipelineChangedError(
+                    f"{self.plan.names[node]!r} ({node.describe()}) is new, and reads from {', '.join(found)}: its rows"
+                    " were numbered by an earlier version, and batches that are fed once more would give others: go"
+                    " back to the pipeline as it was, or give this one another store, with all batches from the first"
+                    " one"
+                )
 
     def _opened(self, space: ObjectSpace, nodes: Iterable[Node]) -> dict[Node, Operator]:
         found: dict[Node, Operator] = {}
@@ -235,6 +250,9 @@ class LocalRun:
     def _run_epoch(self, chunks: Mapping[Node, Chunk], number: int) -> Receipt:
         epoch = self.space.store.next_epoch()
         try:
+            for node, operator in self._graph.operators.items():
+                if node not in self._unsure:  # They go on with the numbers that they have begun with.
+                    operator.begin_batch(number)
             self._feed(self._graph, chunks)
             self._graph.barrier(epoch, self.plan.at_work)
             found = self._graph.taken_output()
@@ -242,6 +260,7 @@ class LocalRun:
             for name, function in self.pipeline.functions.items():
                 if (changed := changes[name]) is not None:
                     function(epoch, changed)
+            catalogue.note_repeatable(self.space, self.plan, self._unsure)
             self.space.get_or_create_value(POSITION).value = number
             receipt = self.space.checkpoint(epoch=epoch)
         except BaseException:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace, SpacePart, VolatileObjectSpace
 from objectspace.kvt import UTF8, KeyValueTableConfiguration, KeyValueTableManager
-from objectspace.operators import LocalRun, Pipeline, sum_
+from objectspace.operators import LocalRun, Pipeline, count, sum_
 from objectspace.operators.apply import Apply
 from objectspace.relational import Chunk, Column, EpochError, RowError, SchemaError, TableSchema
 from objectspace.testing import crash_everywhere
@@ -328,6 +328,47 @@ def test_an_operator_that_is_new_gets_what_came_before_batch_by_batch() -> None:
     assert run.space.get_list("mine/seen") == [[["+", n, "UA", n]] for n in range(3)]
     assert Chunk(run.plan.roots[1].schema, [], []).schema.names == ("carrier", "delay", "_row")
     store.close()
+
+
+class Delays:
+    """Returns the delay of each row that came."""
+
+    def process(self, batch: Any, space: Any) -> list[Any]:
+        return [(delay,) for delay in batch["delay"].to_pylist()]
+
+
+def grown(stage: int) -> Pipeline:
+    """Build a pipeline that an object of a user is added to, and then a result behind it."""
+    pipeline = Pipeline()
+    flights = pipeline.source("flights", FLIGHTS, key=["id"])
+    flights.materialize("all")
+    if stage:
+        delays = flights.apply(Delays(), "mine", {"delay": "int64"})
+        delays.materialize("added")
+        delays.agg(n=count()).materialize("number")
+        worst = delays.top_n(1, ["delay desc"])
+        worst.materialize("worst")
+    if stage > 1:
+        worst.select("delay").materialize("behind")
+    return pipeline
+
+
+def all_rows(run: LocalRun) -> list[Any]:
+    return [run.rows(name, hidden=True) for name in run.pipeline.results]
+
+
+FOUR = [{"flights": [(n, "UA", 10 * n), (-n, "UA", 10 * n)]} for n in range(1, 5)]
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+def test_added_rows_have_the_numbers_of_their_batches_whenever_what_reads_them_came(batches: int) -> None:
+    store = CheckpointStore(":memory:")
+    for stage in range(3):
+        run = grown(stage).run_local(FOUR[:batches], store)
+        assert all_rows(run) == all_rows(grown(stage).run_local(FOUR[:batches]))
+    run.step(FOUR[batches])
+    assert run.epoch == run.position + 2
+    assert all_rows(run) == all_rows(grown(2).run_local(FOUR[: batches + 1]))
 
 
 def test_one_column_may_be_given_by_its_name() -> None:

@@ -15,12 +15,14 @@ import pytest
 from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace
 from objectspace.operators import (
+    Apply,
     LocalRun,
     Operator,
     Pipeline,
     PipelineChangedError,
     PipelineOperator,
     Stream,
+    catalogue,
     col,
     count,
     max_,
@@ -481,6 +483,69 @@ def test_a_result_that_takes_order_changes_nothing_for_others(key: list[str], ba
     for one in (run, fresh):
         one.step({"rows": [(-1, "b", 5), (-2, "a", 9), (5, "c", 7)]})
     assert [run.rows(name) for name in run.pipeline.results] == [fresh.rows(name) for name in run.pipeline.results]
+
+
+class Delays:
+    """Returns the delay of each row that came."""
+
+    def process(self, batch: Any, space: Any) -> list[Any]:
+        return [(delay,) for delay in batch["delay"].to_pylist()]
+
+
+def applied(pipeline: Pipeline, *names: str) -> None:
+    rows = flights(pipeline)
+    rows.materialize("rows")
+    if names:
+        worst = rows.apply(Delays(), "delays", {"delay": "int64?"}).top_n(1, ["delay desc"])
+        for name in names:
+            worst.select("delay").materialize(name)
+
+
+def beside(pipeline: Pipeline, *names: str) -> None:
+    rows = pipeline.source("flights", FLIGHTS)
+    rows.materialize("last", key=["id"], conflict="overwrite")
+    worst = rows.top_n(1, ["delay desc"])
+    for name in names:
+        worst.select("delay").materialize(name)
+
+
+def named_as(build: Callable[..., None], *names: str) -> Pipeline:
+    return built(lambda pipeline: build(pipeline, *names))
+
+
+def as_an_earlier_version(build: Any, batches: list[Any], *stages: tuple[str, ...]) -> CheckpointStore:
+    """Return a store of stages of a pipeline that does not say how rows were numbered, which was by epochs."""
+    store, note = CheckpointStore(":memory:"), catalogue.note
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Apply, "begin_batch", Operator.begin_batch)
+        patch.setattr(catalogue, "note", lambda *given, repeatable: note(*given))
+        patch.setattr(catalogue, "note_repeatable", lambda *_: None)
+        for names in stages:
+            run_local(named_as(build, *names), batches, store)
+    return store
+
+
+EARLY = [{"flights": [(1, "UA", 90), (2, "B6", 20)]}, {"flights": [(3, "UA", 99)]}]
+MORE: dict[str, Any] = {"flights": [(4, "UA", 100)]}
+
+
+@pytest.mark.parametrize(("build", "stages"), [(applied, [(), ("a",)]), (beside, [("a",)])])
+def test_nothing_new_reads_rows_that_an_earlier_version_has_numbered_otherwise(build: Any, stages: Any) -> None:
+    store = as_an_earlier_version(build, EARLY, *stages)
+    said = r"'b' \(Materialize\) is new, and reads from .*TopN': its rows were numbered by .*another store"
+    for batches in (EARLY, [*EARLY, MORE]):
+        run = run_local(named_as(build, "a"), batches, store)
+        assert run.rows("a") == [(max(row[2] for batch in batches for row in batch["flights"]),)]
+        with pytest.raises(PipelineChangedError, match=said):
+            run_local(named_as(build, "a", "b"), batches, store)
+
+
+def test_a_store_of_an_earlier_version_takes_more_where_its_epochs_are_its_batches() -> None:
+    store = as_an_earlier_version(applied, EARLY, ("a",))
+    for names in ("a", "ab", "abc"):
+        run = run_local(named_as(applied, *names), [*EARLY, MORE], store)
+    run.step({"flights": [(5, "UA", 101)]})
+    assert [run.rows(name) for name in "abc"] == [[(101,)]] * 3
 
 
 def test_a_stateless_change_above_an_operator_changes_what_it_reads(tmp_path: Path) -> None:
