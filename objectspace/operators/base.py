@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 from weakref import WeakMethod
@@ -128,14 +128,7 @@ class Operator(ABC):
 
     def _follow_rollbacks(self, space: ObjectSpace) -> None:
         """Have :meth:`_forget` called after each rollback; the space does not keep the operator for that."""
-        found = WeakMethod(self._forget)
-
-        def _forget() -> None:
-            forget = found()
-            if forget is not None:
-                forget()
-
-        space.on_rollback(_forget)
+        call_after_rollbacks(space, self._forget)
 
     def _forget(self) -> None:  # noqa: B027 -- not every operator has anything in memory
         """Drop what is in memory, and take over what is stored: the space was rolled back."""
@@ -148,6 +141,18 @@ class Operator(ABC):
     def _flush(self) -> list[Chunk]:
         """Return what was held back until the barrier."""
         return []
+
+
+def call_after_rollbacks(space: ObjectSpace, method: Callable[[], None]) -> None:
+    """Have a method called after each rollback of a space, which does not keep its object for that."""
+    found = WeakMethod(method)
+
+    def _call() -> None:
+        called = found()
+        if called is not None:
+            called()
+
+    space.on_rollback(_call)
 
 
 def not_open(operator: object) -> CheckpointProtocolError:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from checkpoint import CheckpointStore, Receipt
 from objectspace.operators import catalogue
-from objectspace.operators.base import Operator
+from objectspace.operators.base import Operator, call_after_rollbacks
 from objectspace.operators.catalogue import PipelineChangedError
 from objectspace.operators.graph import Graph
 from objectspace.operators.inputs import chunks_of
@@ -32,6 +32,9 @@ Row = tuple[Any, ...]
 
 class LocalRun:
     """A pipeline on a store, in this process.
+
+    After a rollback of its space it opens its operators anew, before it reads or writes anything: what it feeds is
+    compared with what the space holds then.
 
     Args:
         pipeline: the pipeline.
@@ -56,12 +59,13 @@ class LocalRun:
         self._unsure: set[Node] = set()
         self._shadow: Graph | None = None
         self._replayed, self._has_dropped = 0, False
+        self._is_rolled_back = False
         try:
-            self.plan = pipeline.plan(catalogue.stored_names(self.space))
             self._graph = self._open()
         except BaseException:
             self.close()
             raise
+        call_after_rollbacks(self.space, self._forget)
 
     @property
     def position(self) -> int:
@@ -77,6 +81,7 @@ class LocalRun:
     @property
     def is_behind(self) -> bool:
         """Whether operators are new to the store, and must be fed what came before."""
+        self._settle()
         return bool(self._new)
 
     def step(self, batch: Mapping[str, Any]) -> Receipt:
@@ -90,14 +95,13 @@ class LocalRun:
 
         Raises:
             RowError: a row does not fit its source; nothing has changed then.
-            PipelineChangedError: operators are new and have not been fed what came before.
+            PipelineChangedError: operators are new and have not been fed what came before, or the space was rolled back
+                to the state of another pipeline.
 
         Time: O(changes). Dirties: what the changes change.
         """
-        if self._new:
-            raise PipelineChangedError(
-                f"{self._difference()}: replay batches 1 to {self.position} first; run_local() does it"
-            )
+        self._settle()
+        self._require_fed(self._new)
         number = self.position + 1
         chunks = chunks_of(self.plan, self.pipeline.sources, batch, number)
         return self._run_epoch(chunks, number)
@@ -108,6 +112,7 @@ class LocalRun:
         Raises:
             RowError: a row does not fit its source.
         """
+        self._settle()
         if number != self._replayed + 1:
             raise EpochError(f"batch {number} is replayed after batch {self._replayed}: replay all from 1, in order")
         chunks = chunks_of(self.plan, self.pipeline.sources, batch, number)
@@ -128,6 +133,7 @@ class LocalRun:
         Raises:
             PipelineChangedError: batches are missing.
         """
+        self._settle()
         if not self._new:
             return
         if self._replayed != self.position:
@@ -147,6 +153,7 @@ class LocalRun:
 
     def finish_dropping(self) -> None:
         """Make it durable that state was dropped, as an epoch of its own, where no other epoch has done so."""
+        self._settle()
         if self._has_dropped:
             self._run_epoch({}, self.position)
 
@@ -159,7 +166,11 @@ class LocalRun:
 
         Raises:
             SchemaError: nothing is materialised under the name.
+            PipelineChangedError: it is new and has not been fed what came before, or the space was rolled back to the
+                state of another pipeline.
         """
+        self._settle()
+        self._require_fed(self._all_new() & {self.pipeline.materialized(name)})
         operator, node = self._result(name), self.pipeline.results[name]
         places = [
             place for place, column in enumerate(node.schema.names) if hidden or column in self.pipeline.columns[name]
@@ -193,8 +204,29 @@ class LocalRun:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
+    def _forget(self) -> None:
+        """Drop what is in memory of epochs that are no more: the space was rolled back."""
+        self._is_rolled_back = True
+        self.receipts = [receipt for receipt in self.receipts if receipt.epoch <= self.epoch]
+        for name, changes in self._changes.items():
+            self._changes[name] = [change for change in changes if change[0] <= self.epoch]
+
+    def _settle(self) -> None:
+        """Open the operators anew where the space was rolled back: it may hold the state of another pipeline."""
+        if self._is_rolled_back:
+            self._graph = self._open()
+            self._is_rolled_back = False
+
+    def _require_fed(self, nodes: Collection[Node]) -> None:
+        """Make sure that some operators have been fed what came before them."""
+        if nodes:
+            raise PipelineChangedError(
+                f"{self._difference()}: replay batches 1 to {self.position} first; run_local() does it"
+            )
+
     def _open(self) -> Graph:
         """Open the operators on what is stored."""
+        self.plan = self.pipeline.plan(catalogue.stored_names(self.space))
         difference = catalogue.compare(self.space, self.plan)
         if difference.gone and not self._drop_changed:
             raise PipelineChangedError(
@@ -266,7 +298,6 @@ class LocalRun:
         except BaseException:
             # Operators hold rows of the epoch in memory: only new ones are sure to be at the last checkpoint.
             self.space.rollback()
-            self._graph = self._open()
             raise
         self._has_dropped = False
         for name, chunk in changes.items():

@@ -21,9 +21,11 @@ from objectspace.operators import (
     HashJoin,
     Hop,
     IntervalJoin,
+    LocalRun,
     Materialize,
     Operator,
     Pipeline,
+    PipelineChangedError,
     SessionWindow,
     SimpleAgg,
     TemporalJoin,
@@ -31,6 +33,7 @@ from objectspace.operators import (
     Union,
     WatermarkFilter,
     count,
+    run_local,
     sum_,
 )
 from objectspace.operators.value_groups import HELD
@@ -196,3 +199,69 @@ def test_what_came_out_of_a_pipeline_that_failed_half_way_is_dropped() -> None:
         Chunk.from_rows(SCHEMA, [("+", (1, 2, 2))]),
         Chunk.from_rows(found.results["parts"].schema, [("+", (2, 3))]),
     ]
+
+
+# A run that is open when its space is rolled back
+
+BATCHES: list[dict[str, Any]] = [{"rows": [(number, number % 2, 10 * number)]} for number in range(1, 4)]
+
+
+def results(*names: str) -> Pipeline:
+    found = Pipeline()
+    rows = found.source("rows", SCHEMA)
+    made = {"all": rows, "counts": rows.group_by("v").agg(n=count())}
+    for name in names:
+        made[name].materialize(name)
+    return found
+
+
+def uses(run: LocalRun, name: str) -> list[Callable[[], object]]:
+    return [lambda: run.rows(name), lambda: run.step(BATCHES[2])]
+
+
+def test_before_operators_were_dropped_it_is_refused() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    run_local(results("all", "counts"), BATCHES[:2], space)
+    run_local(results("all"), [], space, drop_changed=True)
+    run = run_local(results("all"), [], space)
+    space.rollback(epoch=2)
+    for use in uses(run, "all"):
+        with pytest.raises(PipelineChangedError, match="'counts', stored as Materialize, is there no more"):
+            use()
+    again = run_local(results("all", "counts"), BATCHES, space)
+    assert again.rows("counts") == [(0, 1), (1, 2)]
+
+
+def test_before_operators_were_dropped_it_drops_them_again_where_it_may() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    run_local(results("all", "counts"), BATCHES[:2], space)
+    run = run_local(results("all"), [], space, drop_changed=True)
+    space.rollback(epoch=2)
+    run.step(BATCHES[2])
+    assert len(run.rows("all")) == 3
+    with pytest.raises(PipelineChangedError, match=r"'counts' .* is new: found no batches"):
+        run_local(results("all", "counts"), [], space)
+
+
+def test_before_operators_were_added_it_asks_for_the_batches_again() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    run_local(results("all"), BATCHES[:2], space)
+    run = run_local(results("all", "counts"), BATCHES[:2], space)
+    space.rollback(epoch=2)
+    assert len(run.rows("all")) == 2
+    for use in uses(run, "counts"):
+        with pytest.raises(PipelineChangedError, match=r"'counts' .* is new: replay batches 1 to 2 first"):
+            use()
+    for number, batch in enumerate(BATCHES[:2], 1):
+        run.replay(batch, number)
+    run.finish_replay()
+    assert (run.rows("counts"), run.epoch) == ([(0, 1), (1, 1)], 3)
+
+
+def test_it_forgets_the_changes_and_receipts_of_epochs_that_are_no_more() -> None:
+    run = results("all").run_local(BATCHES)
+    changes = run.changes("all")
+    run.space.rollback(epoch=1)
+    assert (run.changes("all"), len(run.receipts)) == (changes[:1], 1)
+    run.step(BATCHES[1])
+    assert (run.changes("all"), [receipt.epoch for receipt in run.receipts]) == (changes[:2], [1, 2])
