@@ -78,7 +78,7 @@ def checked_promise(schema: TableSchema, column: str, value: Any) -> Any:
 def paired(schema: TableSchema, pairs: Iterable[tuple[Change | None, Change | None]]) -> Chunk:
     """Return the chunk of changes that came alone or as the two halves of an update.
 
-    An update whose halves are equal is left out; one with a half missing, or with another key, is a plain delete and a
+    An update whose halves are alike is left out; one with a half missing, or with another key, is a plain delete and a
     plain insert.
 
     >>> from objectspace.relational import Column
@@ -89,7 +89,7 @@ def paired(schema: TableSchema, pairs: Iterable[tuple[Change | None, Change | No
     found: list[Change] = []
     for old, new in pairs:
         if old is not None and new is not None:
-            if schema.equal(old[1], new[1]):
+            if schema.alike(old[1], new[1]):
                 continue
             same = schema.same_key(old[1], new[1])
             found += [("U-" if same else "-", old[1]), ("U+" if same else "+", new[1])]

@@ -8,7 +8,7 @@ from typing import Any
 
 from objectspace.operators.canonical import dictionary_keys
 from objectspace.operators.chunks import Change, unbroken
-from objectspace.operators.net import is_unchanged, net_changes
+from objectspace.operators.net import net_changes
 from objectspace.operators.plan import Node, Plan
 from objectspace.operators.sources import ROW_ID
 from objectspace.relational import Chunk, Order, RowError, TableSchema
@@ -150,7 +150,7 @@ def _mixed(keys: Sequence[Any], chunk: Chunk) -> set[Any]:
     for key, (op, row) in zip(keys, chunk.rows(), strict=True):
         if key not in gone:
             gone[key] = None if is_insert(op) else row
-        elif (old := gone[key]) is None or not is_insert(op) or (op == "+" and is_unchanged(chunk, old, row)):
+        elif (old := gone[key]) is None or not is_insert(op) or (op == "+" and chunk.schema.alike(old, row)):
             mixed.add(key)
         else:
             gone[key] = None

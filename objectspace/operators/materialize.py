@@ -174,11 +174,11 @@ class Materialize(Operator):
 
     def _apply(self, before: dict[Any, Row | None], after: dict[Any, Row | None]) -> list[Chunk]:
         """Write what is other than it was, and return the changes."""
-        equal = self._input.equal
+        alike = self._input.alike
         pairs = [
             (old, new)
             for old, new in zip(before.values(), after.values())
-            if old is not new and (old is None or new is None or not equal(old, new))
+            if old is not new and (old is None or new is None or not alike(old, new))
         ]
         self.table.write_rows([(True, new) if new is not None else (False, old) for old, new in pairs])  # type: ignore[misc]
         ops: list[Op] = []

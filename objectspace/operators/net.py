@@ -19,7 +19,8 @@ def net_changes(chunk: Chunk) -> list[tuple[Op, Row]]:
     """Return the changes of a chunk without those that cancel; of each stream key deletes come before inserts.
 
     A shuffle may bring the new row of an update before its old one. The rows that come and those that go do not depend
-    on the order; the state before the chunk settles nothing here.
+    on the order; the state before the chunk settles nothing here. A row that comes where an equal one in another
+    spelling goes takes its place: what shows the spelling has to hear of it.
 
     >>> from objectspace.relational import Column, TableSchema
     >>> schema = TableSchema([Column("k", "int64"), Column("v", "int64")], ["k"])
@@ -36,7 +37,7 @@ def net_changes(chunk: Chunk) -> list[tuple[Op, Row]]:
     if len(times) == len(keys) or len(times) + _pairs(chunk, keys) == len(keys):
         return list(plain)
     twice = {key for key, number in times.items() if number > 1}
-    join = _join if chunk.schema.equal is eq else partial(_join_unlike, chunk.schema.equal)
+    join = _join if chunk.schema.alike is eq else partial(_join_unlike, chunk.schema.alike)
     several: dict[Any, tuple[list[Row], list[Row]]] = {key: ([], []) for key in twice}
     for key, op, row in zip(keys, chunk.ops, chunk.values):
         if key in twice:
@@ -47,24 +48,18 @@ def net_changes(chunk: Chunk) -> list[tuple[Op, Row]]:
             found.append(change)
         elif key in several:
             gone, new = several.pop(key)
+            if len(gone) + len(new) > 2 and join is not _join:
+                gone, new = _without_equal(chunk.schema.equal, gone, new)
             found += [("-", row) for row in gone]
             found += [("+", row) for row in new]
     return found
 
 
-def is_unchanged(chunk: Chunk, old: Row, new: Row) -> bool:
-    """Tell whether an update says nothing: rows that are equal in another spelling, 1.0 and 1.00, do differ for some.
-
-    What is cast to text, for example, shows it.
-    """
-    return chunk.schema.equal(old, new) and (chunk.schema.equal is eq or repr(old) == repr(new))
-
-
 def _pairs(chunk: Chunk, keys: Sequence[Any]) -> int:
     """Return how many updates there are of which the new row comes just after the old one, which is another."""
-    ops, rows, equal = chunk.ops, chunk.values, chunk.schema.equal
+    ops, rows, alike = chunk.ops, chunk.values, chunk.schema.alike
     olds = [place for place, op in enumerate(ops[:-1]) if op == "U-" and ops[place + 1] == "U+"]
-    return sum(keys[old] == keys[old + 1] and not equal(rows[old], rows[old + 1]) for old in olds)
+    return sum(keys[old] == keys[old + 1] and not alike(rows[old], rows[old + 1]) for old in olds)
 
 
 def _join(net: tuple[list[Row], list[Row]], comes: bool, row: Row) -> None:
@@ -76,14 +71,26 @@ def _join(net: tuple[list[Row], list[Row]], comes: bool, row: Row) -> None:
         mine.append(row)
 
 
-def _join_unlike(equal: Equal, net: tuple[list[Row], list[Row]], comes: bool, row: Row) -> None:
-    """Join a change where rows may be equal that Python finds unlike."""
+def _join_unlike(alike: Equal, net: tuple[list[Row], list[Row]], comes: bool, row: Row) -> None:
+    """Join a change where rows may be alike that Python finds unlike, or the other way round."""
     mine, opposite = net[::-1] if comes else net
     for place, other in enumerate(opposite):
-        if equal(other, row):
+        if alike(other, row):
             del opposite[place]
             return
     mine.append(row)
+
+
+def _without_equal(equal: Equal, gone: list[Row], new: list[Row]) -> tuple[list[Row], list[Row]]:
+    """Return what is left of a key where rows went in another spelling than they came: it has one row at most."""
+    kept, left = [], sorted(new, key=repr)
+    for row in sorted(gone, key=repr):
+        place = next((place for place, other in enumerate(left) if equal(other, row)), None)
+        if place is None:
+            kept.append(row)
+        else:
+            del left[place]
+    return kept, left
 
 
 _PLAIN: dict[Op, Op] = {"+": "+", "-": "-", "U+": "+", "U-": "-"}

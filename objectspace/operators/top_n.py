@@ -384,7 +384,7 @@ class GroupTopN(Operator):
         if left.keys().isdisjoint(new):
             return gone, [], come
         pairs = [(left[key], after.rows[key]) for key in new if key in left and key in old]
-        changed = [(was, now) for was, now in pairs if not self._output.equal(was, now)]
+        changed = [(was, now) for was, now in pairs if not self._output.alike(was, now)]
         return gone, changed, come
 
     def _result(self, window: Window) -> list[bytes]:

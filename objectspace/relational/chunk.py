@@ -160,9 +160,9 @@ class Chunk:
         Time: O(rows).
         """
         kept: list[int] = []
-        ops, rows, equal = self._ops, self._rows, self.schema.equal
+        ops, rows, alike = self._ops, self._rows, self.schema.alike
         for place, (op, row) in enumerate(zip(ops, rows, strict=True)):
-            if kept and is_insert(ops[kept[-1]]) != is_insert(op) and equal(rows[kept[-1]], row):
+            if kept and is_insert(ops[kept[-1]]) != is_insert(op) and alike(rows[kept[-1]], row):
                 kept.pop()
             else:
                 kept.append(place)
@@ -241,7 +241,7 @@ def _net_chunk(schema: TableSchema, net: dict[bytes, tuple[Row | None, Row | Non
         if before is None or after is None:
             ops.append("-" if after is None else "+")
             rows.append(before if after is None else after)  # type: ignore[arg-type]
-        elif not schema.equal(before, after):
+        elif not schema.alike(before, after):
             ops += ["U-", "U+"] if form == "retract" else ["+"]
             rows += [before, after] if form == "retract" else [after]
     return Chunk(schema, ops, rows)

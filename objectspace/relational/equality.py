@@ -36,6 +36,21 @@ def equality(kinds: Sequence[DataType]) -> Equal:
     return _equal
 
 
+def likeness(equal: Equal) -> Equal:
+    """Return what tells whether two rows are equal in one spelling, of what tells whether they are equal.
+
+    1.0 and 1.00 are equal, and so are 0.0 and -0.0; but what is cast to text, for example, shows which it was.
+
+    >>> from objectspace.relational.types import parse_type
+    >>> alike = likeness(equality([parse_type("float64")]))
+    >>> alike((float("nan"),), (float("nan"),)), alike((0.0,), (-0.0,))
+    (True, False)
+    """
+    if equal is operator.eq:
+        return equal
+    return lambda one, other: one is other or (equal(one, other) and repr(one) == repr(other))
+
+
 def _of_unlike(kind: DataType) -> Equal | None:
     """Return what tells whether two values that Python finds unlike are equal; ``None`` where none are."""
     if kind.kind == "list":

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from objectspace.relational.equality import equality
+from objectspace.relational.equality import equality, likeness
 from objectspace.relational.errors import RowError, SchemaError
 from objectspace.relational.keys import KeyEncoder, Order
 from objectspace.relational.types import DataType, can_widen, parse_type
@@ -92,7 +92,8 @@ class TableSchema:
         dropped_ids: the ids of columns that were dropped: a new one of the same name is another column.
 
     ``ids`` are those of the columns: numbers by which rows that are stored name them.
-    ``equal(one, other)`` tells whether two checked rows are equal in SQL, where NaN is NaN.
+    ``equal(one, other)`` tells whether two checked rows are equal in SQL, where NaN is NaN; ``alike(one, other)``
+    whether they are in one spelling too, which 1.0 and 1.00 are not.
 
     Raises:
         SchemaError: a column is named twice, or does not exist.
@@ -142,6 +143,7 @@ class TableSchema:
         self.key_encoder = KeyEncoder([self.columns[place].type for place in self.key_places], orders)
         self.key_of = _picker(self.key_places)
         self.equal = equality([column.type for column in self.columns])
+        self.alike = likeness(self.equal)
         self._are_equal_keys = equality([self.columns[place].type for place in self.key_places])
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -103,7 +103,9 @@ class History:
 
     def give(self, side: str, log: list[Any]) -> None:
         schema = self.schemas[side]
-        chunk = Chunk.from_rows(schema, [(op, self.spelling.spelled(schema, row)) for op, row in log])
+        # In one chunk, a row that goes is spelled as it came; what an earlier one brought may be spelled otherwise.
+        spelled = {row: self.spelling.spelled(schema, row) for row in {row: None for _, row in log}}
+        chunk = Chunk.from_rows(schema, [(op, spelled[row]) for op, row in log])
         self.take(self.operator.process(chunk, side=side))
 
     def refuse(self, side: str) -> None:

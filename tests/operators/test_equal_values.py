@@ -61,12 +61,12 @@ KEPT: dict[str, Callable[[TableSchema], Operator]] = {
 }
 
 
-@pytest.mark.parametrize("kind", TWICE)
+@pytest.mark.parametrize("kind", SPELLINGS)
 @pytest.mark.parametrize("name", KEPT)
 @pytest.mark.parametrize("ops", ["+-", "-+"])
 def test_a_row_that_comes_and_goes_in_one_chunk_is_in_no_state(kind: str, name: str, ops: str) -> None:
     operator, schema = opened(KEPT[name](schema_of(kind))), schema_of(kind)
-    one, other = (TWICE[kind] * 2)[:2]
+    one, other = (SPELLINGS[kind][3] * 2)[:2]
     found = changes(operator, schema, [(ops[0], (one, 1, 1)), (ops[1], (other, 1, 1)), ("+", (one, 1, 2))])
     assert {number for _, number in found} <= {1, 2}
     tables = [table for table in operator._tables.values() if "id" in table.schema.names]
