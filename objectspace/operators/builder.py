@@ -266,7 +266,8 @@ class Stream:
         """Join with another stream, or with itself.
 
         Where both sides have a :meth:`watermark` on a pair of ``on``, rows below the lesser one are forgotten, and it
-        holds for what comes out. So it does for the times of ``within``; and ``as_of`` waits for it.
+        holds for what comes out. So it does for the times of ``within``, where both sides have one on theirs; and
+        ``as_of`` waits for it.
 
         Args:
             other: the right side.
@@ -332,9 +333,8 @@ class Stream:
             delay: how much later than the greatest time so far a row may come.
         """
         made = _maker(WatermarkFilter, self.schema, column, delay)
-        return self.then(
-            "WatermarkFilter", f"{column}, delay {delay}", made, keys=(), append_only=self.node.append_only
-        )
+        structure, appends = f"{column}, delay {delay}", self.node.append_only
+        return self.then("WatermarkFilter", structure, made, keys=(), append_only=appends, is_promised=True)
 
     def union(self, *others: Stream) -> Stream:
         """Put streams with the same columns together; equal rows of several stay several."""
@@ -442,6 +442,7 @@ class Stream:
         append_only: bool | None = None,
         name: str | None = None,
         takes_order: bool = False,
+        is_promised: bool | None = None,
     ) -> Stream:
         """Return what one more operator gives."""
         operator = make()
@@ -457,6 +458,7 @@ class Stream:
             self.node.append_only and not operator.state() if append_only is None else append_only,
             name,
             takes_order=takes_order,
+            is_promised=self.node.is_promised if is_promised is None else is_promised,
         )
         return Stream(self.pipeline, node, self.columns if visible is None else visible)
 
@@ -483,7 +485,7 @@ class Grouped:
         """Give each group once, when a watermark says that nothing more comes for it.
 
         The stream takes a :meth:`Stream.watermark`, on a column that is among those of the group, or that its windows
-        are made of.
+        are made of; a join or a union takes one on each side.
         """
         return Grouped(self.stream, self.names, on_close=True)
 
@@ -497,12 +499,12 @@ class Grouped:
             if name in calls:
                 raise SchemaError(f"agg({name}=...): the rows are grouped by {name!r} already: choose another name")
         stream, named = _with_filters(self.stream, calls)
-        watermark = stream.schema.watermark_column
+        watermark = stream.node.promised
         if self._on_close and watermark not in self.names:
             raise SchemaError(
                 f"on_window_close() takes a watermark on a group column ({', '.join(self.names)}): the stream has"
                 f" {'none' if watermark is None else f'one on {watermark!r}'}; take it with watermark(column, delay) on"
-                " what the windows are made of"
+                " what the windows are made of, on both sides of a join and all streams of a union"
             )
         calls_text = (f"{call_text(call)} as {name}" for name, call in zip(calls, named, strict=True))
         structure = ", ".join([*self.names, *calls_text]) + (", on window close" if self._on_close else "")

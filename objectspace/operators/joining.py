@@ -143,6 +143,7 @@ class _Made:
             (tuple(keys[0]), tuple(keys[1])),
             operator.state(),
             appends,
+            is_promised=self._is_promised(),
         )
         return Stream(
             left.pipeline, node, [name for name in (*left.columns, *right.columns) if name in operator.schema.names]
@@ -168,6 +169,14 @@ class _Made:
             )
         options["watermarks"] = cleans
         return "HashJoin", lambda: HashJoin(*schemas, *keys, condition=_condition(*schemas, where), **options)
+
+    def _is_promised(self) -> bool:
+        """Tell whether both sides have the promises that those of the join follow from."""
+        found = self.left.node.promised, self.right.node.promised
+        if self.extras.within is None:
+            return None not in found
+        left_time, right_time, *_ = self._interval()
+        return found == (left_time, self._new(right_time))
 
     def _described(self) -> str:
         """Return in words what else is asked for."""
@@ -209,7 +218,7 @@ def _check(extras: Extras, left: Stream, right: Stream) -> None:
     if extras.within is not None or extras.where is not None or extras.null_safe:
         raise SchemaError("as_of= goes without within=, where= and null_safe=: filter what comes out of the join")
     for stream, side, name in zip((left, right), ("left", "right"), extras.as_of, strict=True):
-        if stream.schema.watermark_column != name:
+        if stream.node.promised != name:
             raise SchemaError(
                 f"as_of= waits for watermarks: the {side} side has none on {name!r}: use .watermark({name!r}, delay) on"
                 " it"

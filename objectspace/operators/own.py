@@ -25,6 +25,7 @@ def passed(
     structure = describe(operator) + (f" by {', '.join(keys)}" if keys else "")
     found = stream.then(type(made).__name__, structure, lambda: operator(schema), visible=visible, keys=keys, name=name)
     found.node.keeps_state = found.node.is_own = True
+    found.node.is_promised |= made.schema.watermark_column != schema.watermark_column
     return found
 
 

@@ -38,6 +38,7 @@ class Node:
         takes_order: whether of several rows of one key the later one means something else to it.
         as_it_comes: whether its rows stay in the order in which they come.
         is_own: whether a user has written it: then its label says nothing, whatever it is.
+        is_promised: whether promises come for the watermark column of its schema; that alone makes none.
     """
 
     label: str
@@ -54,6 +55,12 @@ class Node:
     takes_order: bool = False
     as_it_comes: bool = False
     is_own: bool = False
+    is_promised: bool = False
+
+    @property
+    def promised(self) -> str | None:
+        """The column that promises come for, ``None`` where none do."""
+        return self.schema.watermark_column if self.is_promised else None
 
     @property
     def is_stateful(self) -> bool:

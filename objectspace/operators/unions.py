@@ -39,6 +39,7 @@ def united(streams: Sequence[Stream]) -> Stream:
         _make,
         (None,) * len(keyed),
         append_only=all(stream.node.append_only for stream in streams),
+        is_promised=all(stream.node.is_promised for stream in streams),
     )
     return Stream(first.pipeline, node, first.columns)
 

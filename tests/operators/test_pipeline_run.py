@@ -30,7 +30,16 @@ from objectspace.operators import (
     run_local,
     sum_,
 )
-from objectspace.relational import Chunk, RelationalError, RowError, SchemaError, StorageTable, TableSchema, tables
+from objectspace.relational import (
+    Chunk,
+    Column,
+    RelationalError,
+    RowError,
+    SchemaError,
+    StorageTable,
+    TableSchema,
+    tables,
+)
 from objectspace.testing import crash_everywhere
 
 FLIGHTS = {"id": "int64", "carrier": "string", "delay": "int64?"}
@@ -751,6 +760,37 @@ def test_groups_that_no_watermark_closes_are_refused(least: int | None, most: in
     near = left.join(right, on="k", within=("t", "u", least, most))
     with pytest.raises(SchemaError, match="takes a watermark on a group column"):
         near.window(column, 10).group_by("window_start").on_window_close().agg(n=count())
+
+
+WATCHED: dict[str, Callable[[Stream, Stream], Stream]] = {
+    "join in time": lambda a, b: a.join(b, on="k", within=("at", "at", 5)),
+    "full join in time": lambda a, b: a.join(b, on="k", how="full", within=("at", "at", 5)),
+    "join in time of another column": lambda a, b: a.join(b, on="k", within=("id", "at", 5)),
+    "join": lambda a, b: a.join(b, on=["k", "at"]),
+    "semi join": lambda a, b: a.join(b, on=["k", "at"], how="semi"),
+    "union": lambda a, b: a.union(b),
+}
+
+
+@pytest.mark.parametrize("watched", ["", "a", "b", "ab"])
+@pytest.mark.parametrize("name", WATCHED)
+def test_what_waits_for_promises_is_refused_where_none_come(name: str, watched: str) -> None:
+    """The schema of a source may name a watermark column: that alone promises nothing."""
+    pipeline = Pipeline()
+    schema = TableSchema([Column(one, "int64") for one in ("id", "k", "at")], ["id", "at"], watermark_column="at")
+    sources = {one: pipeline.source(one, schema) for one in "abc"}
+    found = {one: stream.watermark("at", 0) if one in watched else stream for one, stream in sources.items()}
+    met = WATCHED[name](found["a"], found["b"]).select("id", "k", "at")
+    counts = met.window("at", 10).group_by("window_start").on_window_close()
+    if watched != "ab" or "another" in name:
+        with pytest.raises(SchemaError, match=r"takes a watermark on a group column .*: the stream has none"):
+            counts.agg(n=count())
+        with pytest.raises(SchemaError, match="as_of= waits for watermarks: the left side has none on 'at'"):
+            met.join(sources["c"].watermark("at", 0), on="k", as_of=("at", "at"))
+        return
+    counts.agg(n=count()).materialize("closed")
+    run = pipeline.run_local([{one: [(1, 1, at)] for one in "ab"} for at in (5, 100, 200)])
+    assert [start for start, _ in run.rows("closed")] == [0, 100]
 
 
 def test_a_source_whose_column_looks_like_the_operations_is_refused() -> None:
