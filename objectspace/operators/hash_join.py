@@ -11,7 +11,7 @@ from objectspace.operators.chunks import checked_promise, taken
 from objectspace.operators.join_side import Entry, JoinSide
 from objectspace.operators.net import net_changes
 from objectspace.operators.predicates import COMPARISONS
-from objectspace.operators.sql_rules import MAY_BE_NAN, common_type, rank
+from objectspace.operators.sql_rules import common_type, comparing
 from objectspace.relational import Chunk, Column, RelationalError, SchemaError, TableSchema
 from objectspace.relational.chunk import Op, is_insert
 from objectspace.relational.schema import Row
@@ -393,14 +393,15 @@ def _predicate(condition: Condition | None, schema: TableSchema) -> Callable[[Ro
     first, second = (schema.place_of(name) if isinstance(name, str) else name for name in (left, right))
     if max(first, second) >= len(schema.columns):
         raise SchemaError(f"the condition {condition!r}: the joined row has {len(schema.columns)} columns, from 0")
-    common_type(schema.columns[first].type, schema.columns[second].type, f"the condition {condition!r}")
-    compare = COMPARISONS[comparison]
-    if {schema.columns[first].type.kind, schema.columns[second].type.kind} & MAY_BE_NAN:
-        return lambda row: _is_ranked(compare, row[first], row[second])
+    types = schema.columns[first].type, schema.columns[second].type
+    common_type(*types, f"the condition {condition!r}")
+    compare, prepare = COMPARISONS[comparison], comparing(*types)
 
     def _matches(row: Row) -> bool:
         one, other = row[first], row[second]
-        return one is not None and other is not None and bool(compare(one, other))
+        if one is None or other is None:
+            return False
+        return bool(compare(one, other) if prepare is None else compare(prepare(one), prepare(other)))
 
     return _matches
 
@@ -420,8 +421,3 @@ def _guarded(condition: Callable[[Row], Any]) -> Callable[[Row], Any]:
             ) from error
 
     return _matches
-
-
-def _is_ranked(compare: Callable[[Any, Any], Any], one: Any, other: Any) -> bool:
-    """Compare numbers that may be NaN, which is equal to itself and the greatest."""
-    return one is not None and other is not None and bool(compare(rank(one), rank(other)))

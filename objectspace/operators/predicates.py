@@ -11,8 +11,8 @@ from typing import Any
 
 from objectspace.operators.bound import ExpressionError
 from objectspace.operators.expressions import Expression, condition, kind_of
-from objectspace.operators.sql_rules import FLOATS, MAY_BE_NAN, common_type, rank
-from objectspace.relational import DataType, SchemaError, TableSchema
+from objectspace.operators.sql_rules import FLOATS, MAY_BE_NAN, common_type, comparing, rank
+from objectspace.relational import DataType, RowError, SchemaError, TableSchema
 
 Comparison = tuple[Any, ...]
 Predicate = Comparison | list[Any] | Callable[..., Any] | Expression
@@ -143,6 +143,9 @@ def _comparison(schema: TableSchema, parts: Sequence[Any]) -> RowTest:
         doubles = [float(one) for one in literal if one is not None] if name == "in" else float(literal)
         double_test = _number_test(compare, doubles)
         return lambda row: row[place] is not None and double_test(float(row[place]))
+    if schema.columns[place].type.is_nested:
+        nested_test = _nested_test(schema.columns[place].type, compare, parts)
+        return lambda row: row[place] is not None and nested_test(row[place])
     if schema.columns[place].type.kind in MAY_BE_NAN:
         test = _number_test(compare, literal)
         return lambda row: row[place] is not None and test(row[place])
@@ -167,6 +170,21 @@ def _checked_kinds(kind: DataType, literal: Any, parts: Sequence[Any]) -> set[st
     for one in found:
         common_type(kind, one, f"the condition {parts!r}")
     return {kind.kind, *(one.kind for one in found if one is not None)}
+
+
+def _nested_test(kind: DataType, compare: Callable[[Any, Any], Any], parts: Sequence[Any]) -> RowTest:
+    """Return a comparison of lists or structs with a literal, or with several.
+
+    Raises:
+        SchemaError: a literal is of another type.
+    """
+    prepare, literal = comparing(kind, None), parts[2]
+    assert prepare is not None
+    try:
+        wanted = {prepare(one) for one in literal if one is not None} if parts[1].lower() == "in" else prepare(literal)
+    except RowError as error:
+        raise SchemaError(f"the condition {parts!r}: {error}") from None
+    return lambda value: bool(compare(prepare(value), wanted))
 
 
 def _number_test(compare: Callable[[Any, Any], Any], literal: Any) -> RowTest:

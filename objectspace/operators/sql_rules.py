@@ -9,8 +9,9 @@ from datetime import date, datetime
 from decimal import ROUND_HALF_UP, Context, Decimal, Overflow
 from typing import Any
 
-from objectspace.relational import DataType, SchemaError
-from objectspace.relational.values import nearest_float32
+from objectspace.relational import DataType, RowError, SchemaError
+from objectspace.relational.keys import body_encoder
+from objectspace.relational.values import BadValue, checker, nearest_float32
 
 _WIDE = Context(prec=76, traps=[Overflow])
 """Where decimals are added and multiplied; infinity minus infinity is NaN, as of floats."""
@@ -73,14 +74,36 @@ def comparing(a: DataType | None, b: DataType | None) -> Callable[[Any], Any] | 
     """Return what makes values of two types comparable as in SQL; None where they are as they come.
 
     A decimal or a whole number beside a double is compared as a double: ``0.1`` is the same number in both. Two numbers
-    of 32 bits are compared as such, whatever they were given as.
+    of 32 bits are compared as such, whatever they were given as. Lists and structs are compared as keys are: value by
+    value, and NULL in them is equal to itself and comes last.
+
+    >>> from objectspace.relational.types import parse_type
+    >>> key = comparing(parse_type("list<float64>"), None)
+    >>> key([1.0]) < key([math.nan]) == key([-math.nan]) < key([None]) == key([None])
+    True
     """
+    nested = next((one for one in (a, b) if one is not None and one.is_nested), None)
+    if nested is not None:
+        return _nested_key(nested)
     kinds = {one.kind for one in (a, b) if one is not None}
     if kinds == {"float32"}:
         return lambda value: rank(nearest_float32(value))
     if kinds & {"decimal", "int64"} and kinds & set(FLOATS):
         return lambda value: rank(float(value))
     return rank if kinds & MAY_BE_NAN else None
+
+
+def _nested_key(kind: DataType) -> Callable[[Any], bytes]:
+    """Return what gives a list or struct, which a function may have returned, as bytes that compare as it does."""
+    check, encode = checker(kind), body_encoder(kind)
+
+    def _key(value: Any) -> bytes:
+        try:
+            return encode(check(value))
+        except BadValue as error:
+            raise RowError(f"{value!r:.80} cannot be compared as {kind}: {error}") from None
+
+    return _key
 
 
 def to_float(value: Any) -> Any:

@@ -22,6 +22,7 @@ from objectspace.operators import Expression, ExpressionError, call, coalesce, c
 from objectspace.operators.computed import Select, Where
 from objectspace.operators.expressions import expression
 from objectspace.operators.fingerprints import describe
+from objectspace.operators.predicates import COMPARISONS, predicate_of
 from objectspace.relational import Chunk, Column, RowError, SchemaError, TableSchema
 
 SCHEMA = TableSchema(
@@ -107,6 +108,34 @@ def oracle() -> duckdb.DuckDBPyConnection:
     data = Chunk(SCHEMA, ["+"] * len(ROWS), ROWS).to_arrow(op_column="$op")
     connection.register("t_rows", data)
     return connection
+
+
+NESTED: dict[str, list[Any]] = {
+    "list<float64>": [[], [0.0], [-0.0], [1.0], [1.0, 2.0], [math.nan], [None], [1.0, None], None],
+    "struct<a:int64,b:string>": [{"a": a, "b": b} for a in (1, 2, None) for b in ("", "x", None)],
+    "list<struct<d:decimal(5,2)>>": [[{"d": d}] for d in (Decimal(1), Decimal("1.00"), Decimal(-2), None)],
+}
+
+
+@pytest.mark.parametrize("sign", COMPARISONS)
+@pytest.mark.parametrize("kind", NESTED)
+def test_lists_and_structs_compare_as_in_duckdb(kind: str, sign: str) -> None:
+    schema = TableSchema([Column("id", "int64"), Column("a", kind, True), Column("b", kind, True)], ["id"])
+    pairs = [(one, other) for one in NESTED[kind] for other in NESTED[kind]]
+    rows = [schema.check_row((number, *pair)) for number, pair in enumerate(pairs)]
+    connection = duckdb.connect()
+    connection.register("pairs", Chunk(schema, ["+"] * len(rows), rows).to_arrow(op_column="$op"))
+    expected = connection.execute(f"SELECT a {sign} b FROM pairs ORDER BY id").fetchall()
+    made = COMPARISONS[sign](col("a"), col("b")).bind(schema)
+    assert [made.value(row) for row in rows] == [value for (value,) in expected]
+
+
+def test_what_a_function_returns_in_the_place_of_a_list_is_refused() -> None:
+    same = (call(lambda i: ["x"], "list<int64>", "i") == call(lambda i: [i], "list<int64>", "i")).bind(SCHEMA)
+    with pytest.raises(RowError, match=r"\['x'\] cannot be compared as list<int64>: element 0: expected int64"):
+        same.value(ROWS[0])
+    with pytest.raises(SchemaError, match=r"the condition \('l', '=', 'x'\): 'x' cannot be compared as list<int64>"):
+        predicate_of(TableSchema([Column("l", "list<int64>")]), ("l", "=", "x"))
 
 
 def plain(value: Any) -> Any:
