@@ -31,6 +31,7 @@ from objectspace.operators.sql_rules import (
 from objectspace.relational import DataType, RelationalError, RowError, SchemaError, TableSchema
 from objectspace.relational.schema import Row
 from objectspace.relational.types import parse_type
+from objectspace.relational.values import BadValue, checker
 
 
 class Expression:
@@ -277,11 +278,14 @@ def lit(value: Any) -> Expression:
 
     Raises:
         SchemaError: no column type has such values.
+        RowError: an instant is out of range in UTC.
     """
     if isinstance(value, Expression):
         return value
-    kind = kind_of(value)
-    return Expression(_literal(value), lambda schema: Bound(kind, value is None, lambda row: value))
+    kind, text = kind_of(value), _literal(value)
+    form = None if kind is None else _form_of(kind, f"lit({text})")
+    found = value if form is None else form(value)
+    return Expression(text, lambda schema: Bound(kind, value is None, lambda row: found))
 
 
 def _literal(value: Any) -> str:
@@ -308,15 +312,18 @@ def call(function: Callable[..., Any], kind: str | DataType, *arguments: Any, nu
     40
     """
     inputs, wanted = [expression(argument) for argument in arguments], parse_type(kind)
+    text = f"{describe(function)}({', '.join(map(str, inputs))})"
 
     def _bind(schema: TableSchema) -> Bound:
         if not inputs:
             names = {name: place for place, name in enumerate(schema.names)}
-            return Bound(wanted, nullable, _as_bool(wanted, _guarded(function, lambda row: (NamedRow(names, row),))))
-        parts = [one.bind(schema).value for one in inputs]
-        return Bound(wanted, nullable, _as_bool(wanted, _guarded(function, lambda row: [part(row) for part in parts])))
+            value = _guarded(function, lambda row: (NamedRow(names, row),))
+        else:
+            parts = [one.bind(schema).value for one in inputs]
+            value = _guarded(function, lambda row: [part(row) for part in parts])
+        return Bound(wanted, nullable, _in_form(value, _form_of(wanted, text)))
 
-    return Expression(f"{describe(function)}({', '.join(map(str, inputs))})", _bind)
+    return Expression(text, _bind)
 
 
 def when(test: Any, value: Any, otherwise: Any = None) -> Expression:
@@ -516,14 +523,34 @@ def _guarded(function: Callable[..., Any], given: Callable[[Row], Sequence[Any]]
     return _value
 
 
-def _as_bool(wanted: DataType, function: RowFunction) -> RowFunction:
-    """Return a function whose results are True, False or None, where that is its type: what it returns has a truth."""
-    if wanted.kind != "bool":
+def _form_of(kind: DataType, text: str) -> Callable[[Any], Any] | None:
+    """Return what gives a value from outside the form that operations on its type take; ``None`` where it has it.
+
+    What is returned for a ``bool`` has a truth, and an instant may be in any time zone.
+    """
+    if kind.kind == "bool":
+        return bool
+    if kind.kind != "timestamptz":
+        return None
+    check = checker(kind)
+
+    def _form(value: Any) -> Any:
+        try:
+            return check(value)
+        except BadValue as error:
+            raise RowError(f"{text}: {error}") from None
+
+    return _form
+
+
+def _in_form(function: RowFunction, form: Callable[[Any], Any] | None) -> RowFunction:
+    """Return a function whose results, other than NULL, are in a form."""
+    if form is None:
         return function
 
     def _value(row: Row) -> Any:
         value = function(row)
-        return None if value is None else bool(value)
+        return None if value is None else form(value)
 
     return _value
 
@@ -551,6 +578,7 @@ def _any(text: str, kind: str, function: Callable[[Any], Any], source: Expressio
 
 def _arrow(given: Any) -> Expression:
     """Return an expression of pyarrow: it is computed for all rows of a chunk at once."""
+    text = f"arrow({_whole(given)})"
 
     def _bind(schema: TableSchema) -> Bound:
         import pyarrow as pa
@@ -562,13 +590,16 @@ def _arrow(given: Any) -> Expression:
             batch = Chunk(schema, ["+"] * len(rows), rows).to_arrow(op_column="$op")
             return ds.dataset(pa.Table.from_batches([batch])).to_table(columns={"value": given})
 
-        def _values(rows: Sequence[Row]) -> list[Any]:
-            return list(_table(rows)["value"].to_pylist()) if rows else []
-
         (column,) = TableSchema.from_arrow(_table([]).schema).columns
+        form = _form_of(column.type, text)
+
+        def _values(rows: Sequence[Row]) -> list[Any]:
+            found = list(_table(rows)["value"].to_pylist()) if rows else []
+            return found if form is None else [None if value is None else form(value) for value in found]
+
         return ArrowBound(column.type, True, lambda row: _values([row])[0], _values)
 
-    return Expression(f"arrow({_whole(given)})", _bind)
+    return Expression(text, _bind)
 
 
 def _whole(given: Any) -> str:

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -230,6 +230,37 @@ def test_what_is_like_nothing_else_keeps_its_text() -> None:
 def test_what_has_no_meaning_is_refused_with_its_name(made: Expression, said: str) -> None:
     with pytest.raises(SchemaError, match=said):
         Select(SCHEMA, {"x": made}).process(Chunk(SCHEMA, ["+"], ROWS[:1]))
+
+
+INSTANT = TableSchema([Column("at", "timestamptz")])
+MORNING = datetime(2026, 1, 1, 2, tzinfo=timezone(timedelta(hours=5)))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        col("at"),
+        lit(MORNING),
+        call(lambda at: at.astimezone(MORNING.tzinfo), "timestamptz", "at"),
+        call(lambda row: MORNING, "timestamptz"),
+        when(col("at").is_null(), col("at"), MORNING),
+        coalesce(lit(None), MORNING) - timedelta(0),
+        expression(pc.field("at").cast(pa.timestamp("us", "+05:00"))),
+    ],
+    ids=str,
+)
+def test_an_instant_has_its_hour_its_date_and_its_text_in_utc(made: Expression) -> None:
+    row = INSTANT.check_row((MORNING,))
+    shown = [made.hour(), made.cast("date"), made.cast("string"), made.strftime("%d")]
+    found = [one.bind(INSTANT).value(row) for one in shown]
+    assert found == [21, date(2025, 12, 31), "2025-12-31 21:00:00+00:00", "31"]
+
+
+def test_what_is_no_instant_is_refused() -> None:
+    with pytest.raises(RowError, match=r"lambda#\w+\(\): expected timestamptz, found str 'now'"):
+        call(lambda row: "now", "timestamptz").hour().bind(INSTANT).value((MORNING,))
+    with pytest.raises(RowError, match=r"lit.*: datetime.* is out of range in UTC"):
+        lit(datetime.max.replace(tzinfo=timezone(timedelta(hours=-5))))
 
 
 def test_what_python_reads_as_truth_is_refused() -> None:
