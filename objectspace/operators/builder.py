@@ -79,10 +79,11 @@ class Pipeline:
                 f"source {name!r}: a column {OP_COLUMN!r} is where changes say what they do: give it another name, or"
                 " pass op_column= with a DataFrame of Spark"
             )
-        if not found.primary_key:
+        is_numbered = not found.primary_key
+        if is_numbered:
             found = TableSchema([*found.columns, Column(ROW_ID, "int64")], [ROW_ID])
             append_only = True
-        node = Node("Source", "", found, sides=(), keys=(), append_only=append_only, name=name)
+        node = Node("Source", "", found, sides=(), keys=(), append_only=append_only, name=name, is_numbered=is_numbered)
         self.sources[name] = node
         return Stream(self, node, visible)
 

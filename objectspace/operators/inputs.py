@@ -10,7 +10,6 @@ from objectspace.operators.canonical import dictionary_keys
 from objectspace.operators.chunks import Change, unbroken
 from objectspace.operators.net import net_changes
 from objectspace.operators.plan import Node, Plan
-from objectspace.operators.sources import ROW_ID
 from objectspace.relational import Chunk, Order, RowError, TableSchema
 from objectspace.relational.chunk import OP_COLUMN, OPS, Op, is_insert
 from objectspace.relational.keys import KeyEncoder
@@ -54,19 +53,15 @@ def chunks_of(plan: Plan, sources: Mapping[str, Node], batch: Mapping[str, Any],
     return found
 
 
-def _is_numbered(node: Node) -> bool:
-    return node.schema.names[-1] == ROW_ID and node.schema.primary_key[0][0] == ROW_ID
-
-
 def _checked(node: Node, given: Any) -> Chunk:
-    chunk = _chunk(TableSchema(node.schema.columns[:-1]) if _is_numbered(node) else node.schema, given)
+    chunk = _chunk(TableSchema(node.schema.columns[:-1]) if node.is_numbered else node.schema, given)
     if node.append_only:
         _refuse_retractions(chunk)
     return chunk
 
 
 def _taken_in(node: Node, chunk: Chunk, number: int) -> Chunk:
-    if _is_numbered(node):
+    if node.is_numbered:
         return _numbered(chunk, node.schema, number, in_order=node.as_it_comes)
     return unbroken(chunk) if node.as_it_comes else _ordered(_net(chunk))
 

@@ -38,6 +38,7 @@ class Node:
         takes_order: whether of several rows of one key the later one means something else to it.
         as_it_comes: whether its rows stay in the order in which they come.
         is_own: whether a user has written it: then its label says nothing, whatever it is.
+        is_numbered: whether it is a source without a key, whose last column, not among its own, numbers the rows.
         is_promised: whether promises come for the watermark column of its schema; that alone makes none.
     """
 
@@ -55,6 +56,7 @@ class Node:
     takes_order: bool = False
     as_it_comes: bool = False
     is_own: bool = False
+    is_numbered: bool = False
     is_promised: bool = False
 
     @property

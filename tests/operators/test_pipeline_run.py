@@ -203,6 +203,17 @@ def test_rows_without_a_key_are_numbered_whatever_their_order() -> None:
     assert [row[:2] for row in answer(rows)] == [("a", 1), ("a", 2), ("a", 2), ("b", 1)] * 2
 
 
+@pytest.mark.parametrize(
+    "rows", [[(5, 2), (6, 1)], [{"_row": 1, "x": 6}, {"_row": 2, "x": 5}], pa.table({"x": [5, 6], "_row": [2, 1]})]
+)
+def test_a_key_may_be_called_as_what_numbers_rows(rows: Any) -> None:
+    pipeline = Pipeline()
+    pipeline.source("s", {"x": "int64", "_row": "int64"}, key=["_row"]).materialize("all")
+    run = pipeline.run_local([{"s": rows}, {"s": [("-", (5, 2))]}])
+    assert run.changes("all")[0][1].rows() == [("+", (6, 1)), ("+", (5, 2))]
+    assert run.rows("all") == [(6, 1)]
+
+
 def test_an_append_only_source_refuses_what_is_taken_back() -> None:
     pipeline = Pipeline()
     pipeline.source("events", {"n": "int64"}).agg(least=min_("n")).materialize("least")
