@@ -64,11 +64,8 @@ def _columnar(schema: TableSchema, data: Any, module: str) -> Iterable[tuple[Any
 
     if module == "pandas":
         ops, names, columns = arrow.split_frame(data, OP_COLUMN, schema)
-    elif hasattr(data, "schema"):
-        data = data.read_all() if hasattr(data, "read_all") else data  # A reader gives its batches once.
-        ops, names, columns = arrow.split(data, OP_COLUMN)
     else:
-        raise RowError(f"expected Arrow data with columns, found a {type(data).__name__}")
+        ops, names, columns = arrow.split(arrow.whole(data), OP_COLUMN)
     if unknown := [name for name in names if name not in schema.names]:
         raise SchemaError(f"there is no column {unknown[0]!r}: the columns are {', '.join(schema.names)}")
     return zip(ops, arrow.picked(schema, names, columns), strict=True)

@@ -78,6 +78,22 @@ def columns_of(schema: pa.Schema) -> list[Column]:
     return [Column(field.name, _kind(field.type), field.nullable) for field in schema]
 
 
+def whole(data: pa.RecordBatch | pa.Table | pa.RecordBatchReader) -> pa.RecordBatch | pa.Table:
+    """Return data as one batch or table; a reader gives its batches once.
+
+    Raises:
+        RowError: it is something else of Arrow.
+    """
+    if isinstance(data, pa.RecordBatchReader):
+        return data.read_all()
+    if not isinstance(data, pa.RecordBatch | pa.Table):
+        raise RowError(
+            f"expected Arrow data with columns, found a {type(data).__name__}: pass a table, a batch or a reader of"
+            " batches"
+        )
+    return data
+
+
 def split(data: pa.RecordBatch | pa.Table, op_column: str) -> tuple[list[Any], list[str], list[list[Any]]]:
     """Return the operations of a batch or table, and the names and values of its other columns."""
     names = [name for name in data.schema.names if name != op_column]

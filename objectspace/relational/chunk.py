@@ -62,9 +62,13 @@ class Chunk:
 
     @classmethod
     def from_arrow(
-        cls, data: pa.RecordBatch | pa.Table, schema: TableSchema | None = None, *, op_column: str = OP_COLUMN
+        cls,
+        data: pa.RecordBatch | pa.Table | pa.RecordBatchReader,
+        schema: TableSchema | None = None,
+        *,
+        op_column: str = OP_COLUMN,
     ) -> Chunk:
-        """Return the chunk of an Arrow batch or table. It takes pyarrow.
+        """Return the chunk of an Arrow batch or table, or of what is left in a reader of batches. It takes pyarrow.
 
         Args:
             data: the rows; the column of operations may be missing, and then all rows are inserts.
@@ -72,13 +76,14 @@ class Chunk:
             op_column: the name of the column of operations.
 
         Raises:
-            RowError: there is no such operation, or a row does not fit the schema.
+            RowError: it is no such data, there is no such operation, or a row does not fit the schema.
             SchemaError: a column of the schema is missing.
         """
         from objectspace.relational import arrow
 
-        kind = schema or TableSchema.from_arrow(arrow.without(data.schema, op_column))
-        return cls._of_columns(kind, *arrow.split(data, op_column))
+        found = arrow.whole(data)
+        kind = schema or TableSchema.from_arrow(arrow.without(found.schema, op_column))
+        return cls._of_columns(kind, *arrow.split(found, op_column))
 
     @classmethod
     def from_pandas(

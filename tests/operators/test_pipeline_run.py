@@ -152,10 +152,11 @@ def test_bad_input_leaves_nothing_half_applied() -> None:
         [("+", (1, "UA", 90)), ["+", {"id": 2, "carrier": "B6"}]],
         pa.table({"id": [1, 2], "carrier": ["UA", "B6"], "delay": pa.array([90, None], pa.int64())}),
         pa.table({"op": ["+", "+"], "delay": pa.array([90, None], pa.int64()), "carrier": ["UA", "B6"], "id": [1, 2]}),
+        pa.table({"id": [1, 2], "carrier": ["UA", "B6"], "delay": pa.array([90, None], pa.int64())}).to_reader(1),
         pd.DataFrame({"id": [1, 2], "carrier": ["UA", "B6"], "delay": pd.array([90, None], "Int64")}),
         Chunk.from_rows(flights(Pipeline()).schema, [("+", (1, "UA", 90)), ("+", (2, "B6", None))]),
     ],
-    ids=["tuples", "mappings", "pairs", "arrow", "arrow with operations", "pandas", "chunk"],
+    ids=["tuples", "mappings", "pairs", "arrow", "arrow with operations", "arrow in batches", "pandas", "chunk"],
 )
 def test_rows_come_in_many_forms(rows: Any) -> None:
     pipeline = Pipeline()

@@ -314,6 +314,10 @@ def test_a_chunk_of_other_data_is_refused() -> None:
         Chunk.from_arrow(pa.table({"a": [1]}), PEOPLE)
     with pytest.raises(RowError, match="operation"):
         Chunk.from_arrow(pa.table({"op": ["?"], "a": [1], "b": [1], "c": ["x"]}), PEOPLE)
+    with pytest.raises(
+        RowError, match="expected Arrow data with columns, found a Int64Array: pass a table, a batch or"
+    ):
+        Chunk.from_arrow(pa.array([1]))
     with pytest.raises(SchemaError, match="no match"):
         Chunk.from_arrow(pa.table({"a": pa.array([1], pa.duration("s"))}))
 
