@@ -20,6 +20,7 @@ from objectspace.operators.agg_call import AggCall, call_text
 from objectspace.operators.base import Operator
 from objectspace.operators.computed import Relabel, Select, Where
 from objectspace.operators.dedup import Dedup
+from objectspace.operators.distinct import unused
 from objectspace.operators.expressions import Expression, col, condition, expression, shown
 from objectspace.operators.fingerprints import describe
 from objectspace.operators.hash_agg import HashAgg
@@ -219,7 +220,8 @@ class Stream:
 
     def distinct(self) -> Stream:
         """Keep one of equal rows."""
-        counted = self.select(*self.columns).group_by(*self.columns).agg(_rows=AggCall("count"))
+        counter = unused("_rows", self.columns)
+        counted = self.select(*self.columns).group_by(*self.columns).agg(**{counter: AggCall("count")})
         return counted.select(*self.columns)
 
     def dedup(self, *names: str | Sequence[str]) -> Stream:

@@ -215,6 +215,14 @@ def test_a_key_may_be_called_as_what_numbers_rows(rows: Any) -> None:
     assert run.rows("all") == [(6, 1)]
 
 
+def test_equal_rows_may_have_a_column_that_is_called_as_what_counts_them() -> None:
+    pipeline = Pipeline()
+    source = pipeline.source("s", {"id": "int64", "_rows": "int64", "__rows": "int64"}, key=["id"])
+    source.select("_rows", "__rows").distinct().materialize("distinct")
+    run = pipeline.run_local([{"s": [(1, 5, 0), (2, 5, 0), (3, 6, 0)]}, {"s": [("-", (1, 5, 0)), ("-", (3, 6, 0))]}])
+    assert run.rows("distinct") == [(5, 0)]
+
+
 def test_an_append_only_source_refuses_what_is_taken_back() -> None:
     pipeline = Pipeline()
     pipeline.source("events", {"n": "int64"}).agg(least=min_("n")).materialize("least")
