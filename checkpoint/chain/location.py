@@ -11,11 +11,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 import fsspec
 
+from checkpoint.address import local_path
 from checkpoint.errors import CheckpointError
 
 EXCLUSIVE_PROTOCOLS = frozenset({"memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
@@ -115,31 +115,22 @@ def location_at(url: str | os.PathLike[str] | Location, options: Mapping[str, An
     """Return the location at a folder or an fsspec URL.
 
     Args:
-        url: a path, ``file://...``, or any URL that fsspec opens (``s3://bucket/folder``, ``memory://name``).
+        url: a path, ``file:/...``, or any URL that fsspec opens (``s3://bucket/folder``, ``memory://name``).
         options: what fsspec passes to the file system, such as an endpoint or credentials.
 
     Raises:
-        CheckpointError: the protocol is unknown, its package is not installed, or it cannot be opened.
+        CheckpointError: the protocol is unknown, its package is not installed, or it cannot be opened; or the path is
+            on another host.
     """
     if isinstance(url, Location):
         return url
     text = os.fspath(url)
-    parts = urlsplit(text)
-    if parts.scheme in ("file", "local"):
-        return LocalLocation(_path_of(text, parts.netloc))
-    if "://" not in text:
-        return LocalLocation(Path(text))
+    path = local_path(text)
+    if path is not None:
+        return LocalLocation(Path(path))
     remote = RemoteLocation(text.rstrip("/"), dict(options or {}))
     remote.open_file_system()
     return remote
-
-
-def _path_of(url: str, host: str) -> Path:
-    if host not in ("", "localhost"):
-        raise CheckpointError(
-            f"{url!r} names the host {host!r}: give an absolute path, with three slashes, or a path without a protocol"
-        )
-    return Path(unquote(url.partition(":")[2].removeprefix("//").removeprefix(host)))
 
 
 @dataclass(frozen=True)

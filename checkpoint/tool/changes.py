@@ -19,6 +19,7 @@ from checkpoint.store import CheckpointStore
 from checkpoint.tool import printing
 from checkpoint.tool.command import (
     TROUBLE,
+    Address,
     answered,
     cli,
     complete_names,
@@ -52,7 +53,7 @@ class _Seen:
 @click.argument("b", required=False)
 @click.argument("name", required=False, shell_complete=complete_names)
 @click.option("--stat", is_flag=True, help="Only how many slots changed, by object, as git's.")
-@click.option("--patch", type=click.Path(dir_okay=False), help="Write a patch for `apply` to this file.")
+@click.option("--patch", type=Address(dir_okay=False), help="Write a patch for `apply` to this file.")
 @click.option("-n", "--limit", type=click.IntRange(0), default=0, help="How many changes; all by default.")
 @json_option
 def diff(
@@ -252,7 +253,7 @@ def _print_bars(counts: list[tuple[str, Counter[str]]]) -> None:
 
 @cli.command()
 @takes_source
-@click.argument("patch", type=click.Path(dir_okay=False))
+@click.argument("patch", type=Address(dir_okay=False))
 @dry_run_option
 @json_option
 def apply(source: Source, patch: str, dry_run: bool, is_json: bool) -> None:

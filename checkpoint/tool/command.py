@@ -14,12 +14,12 @@ from io import TextIOWrapper
 from math import isnan
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
-from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 import click
 import orjson
 
+from checkpoint.address import local_path
 from checkpoint.errors import CheckpointError
 from checkpoint.lock import READ_ONLY
 from checkpoint.session import REOPEN
@@ -47,6 +47,18 @@ class NumberRange(click.FloatRange):
         if isnan(found):
             self.fail(f"{value} is not a number.", param, ctx)
         return found
+
+
+class Address(click.Path):
+    """A path or a URL; one that names a path of this machine is that path from here on."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path, or the URL of another file system."""
+        try:
+            path = local_path(os.fspath(value))
+        except CheckpointError as error:
+            self.fail(str(error), param, ctx)
+        return super().convert(value if path is None else path, param, ctx)
 
 
 class _Group(click.Group):
@@ -109,7 +121,7 @@ def complete_names(context: click.Context, parameter: click.Parameter, incomplet
 def takes_source(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command its first argument, PATH, and the options of a space; errors become one line and status 2."""
 
-    @click.argument("path", type=click.Path())
+    @click.argument("path", type=Address())
     @click.option("--operator", help="Of a space: the operator whose state is meant.")
     @click.option("--shard", type=int, help="Of a space: the number of the shard; all by default.")
     @wraps(function)
@@ -134,7 +146,7 @@ def takes_source(function: Callable[..., Any]) -> Callable[..., Any]:
         except (CheckpointError, OSError, ValueError, sqlite3.Error, ImportError, MemoryError) as error:
             _fail(_collected_meanwhile(source) or _worded(error), error)
         except Exception as error:
-            if "://" in path:  # what clients of object stores raise is of no common kind
+            if local_path(path) is None:  # what clients of object stores raise is of no common kind
                 _fail(f"{path}: {type(error).__name__}: {error}", error)
             if (damage := _damage_of(path)) is not None:
                 _fail(damage, error)
@@ -144,8 +156,6 @@ def takes_source(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _source(path: str, operator: str | None, shard: int | None) -> Source:
-    if path.startswith("file://") and Path(local := unquote(urlsplit(path).path)).is_file():
-        path = local
     source = Source(path, operator, shard)
     if not source.is_location and (operator is not None or shard is not None):
         raise CheckpointError(f"{path} is not a space of shards: --operator and --shard do not apply")
@@ -158,7 +168,7 @@ def require_folder(target: str) -> None:
     Raises:
         CheckpointError: the folder does not exist, or the target is a URL.
     """
-    if "://" in target:
+    if local_path(target) is None:
         raise CheckpointError(f"{target} is a URL: what is written is a file; give a path")
     folder = Path(target).parent
     if not folder.is_dir():

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from uuid import uuid4
 
+from checkpoint.address import local_path
 from checkpoint.chain import AcceptedRun, Chain, Lineage, Location, Manifest, SpaceFile, location_at, write_run
 from checkpoint.chain.collect import FLOORS, MANIFESTS, RUNS, file_name, first_needed, needed_runs, raise_floor
 from checkpoint.chain.location import PROBE
@@ -259,7 +260,8 @@ def _founded(target: str, source: Location) -> Iterator[Location]:
 
 def _whole(location: Location) -> str:
     """Return the address of a location without the links of file systems."""
-    return location.url if "://" in location.url else os.path.realpath(location.url)
+    path = local_path(location.url)
+    return location.url if path is None else os.path.realpath(path)
 
 
 def _found(location: Location, space: SpaceFile) -> None:

@@ -16,7 +16,7 @@ import click
 from checkpoint.errors import CheckpointError
 from checkpoint.tool import printing
 from checkpoint.tool.arrow import arrow, batches
-from checkpoint.tool.command import cli, json_option, name_argument, require_folder, said_of, takes_source
+from checkpoint.tool.command import Address, cli, json_option, name_argument, require_folder, said_of, takes_source
 from checkpoint.tool.show import Contents, Row, split_epoch
 from checkpoint.tool.source import Source
 
@@ -34,7 +34,7 @@ ENDINGS = {
 @cli.command()
 @takes_source
 @name_argument
-@click.argument("target", type=click.Path(dir_okay=False))
+@click.argument("target", type=Address(dir_okay=False))
 @click.argument("checkpoint", required=False)
 @json_option
 def export(source: Source, name: str, target: str, checkpoint: str | None, is_json: bool) -> None:
@@ -160,7 +160,7 @@ WRITERS: dict[str, Callable[[Path, Contents, Iterable[Row]], int]] = {
 
 @cli.command("import")
 @takes_source
-@click.argument("file", type=click.Path(dir_okay=False))
+@click.argument("file", type=Address(dir_okay=False))
 @click.argument("name")
 @click.option("--key", help="The column whose values are the keys: the object is a dictionary; else a list.")
 @click.option("--table", help="Of an SQLite database: the table to read, where there are several.")

@@ -9,10 +9,11 @@ from typing import Any
 
 import click
 
+from checkpoint.address import local_path
 from checkpoint.errors import CheckpointError
 from checkpoint.store import CheckpointStore
 from checkpoint.tool import printing
-from checkpoint.tool.command import cli, json_option, takes_source
+from checkpoint.tool.command import Address, cli, json_option, takes_source
 from checkpoint.tool.content import State
 from checkpoint.tool.selecting import require_found, selection
 from checkpoint.tool.source import Source, find, find_epoch
@@ -25,7 +26,7 @@ def takes_copy(command: Callable[..., Any]) -> Callable[..., Any]:
         json_option,
         click.option("--object", "names", multiple=True, help=named),
         click.argument("checkpoint", required=False),
-        click.argument("target", type=click.Path()),
+        click.argument("target", type=Address()),
         takes_source,
     ):
         command = decorate(command)
@@ -62,7 +63,7 @@ def restore(source: Source, target: str, checkpoint: str | None, names: tuple[st
 
 
 def _require_new(target: str) -> None:
-    if "://" in target:
+    if local_path(target) is None:
         raise CheckpointError(f"{target} is a URL: a store is a file; give a path")
     if Path(target).exists():
         raise CheckpointError(f"{target} exists: name a new file")

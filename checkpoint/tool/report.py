@@ -14,7 +14,15 @@ from checkpoint.record import CheckpointRecord
 from checkpoint.run import CheckpointKind
 from checkpoint.store import CheckpointStore
 from checkpoint.tool import printing
-from checkpoint.tool.command import cli, json_option, replacing, require_folder, require_replaceable, takes_source
+from checkpoint.tool.command import (
+    Address,
+    cli,
+    json_option,
+    replacing,
+    require_folder,
+    require_replaceable,
+    takes_source,
+)
 from checkpoint.tool.content import State
 from checkpoint.tool.key_values import whole
 from checkpoint.tool.listing import Listed, list_of, merge_listed
@@ -119,7 +127,7 @@ class Facts:
 
 @cli.command()
 @takes_source
-@click.argument("target", type=click.Path(dir_okay=False))
+@click.argument("target", type=Address(dir_okay=False))
 @json_option
 def report(source: Source, target: str, is_json: bool) -> None:
     """Write a page about a store: what checkpoints cost over time, which objects are large, which change, which grow.

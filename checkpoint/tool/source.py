@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from checkpoint.address import local_path
 from checkpoint.errors import CheckpointError, UnknownCheckpointError
 from checkpoint.lock import WriterLock
 from checkpoint.reader import Reader
@@ -69,7 +70,7 @@ class Source:
     @cached_property
     def is_location(self) -> bool:
         """Whether this is a space of shards rather than one file."""
-        return "://" in self.path or Path(self.path).is_dir()
+        return local_path(self.path) is None or Path(self.path).is_dir()
 
     @contextmanager
     def open(self) -> Iterator[CheckpointStore]:

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from checkpoint import CheckpointError
+from checkpoint.address import local_path
 from checkpoint.chain import Location, location_at
 from objectspace.errors import ObjectSpaceError
 from objectspace.spark.connect import in_session_folder
@@ -22,16 +23,18 @@ def absolute(path: str) -> str:
     """Return a path that means the same on every machine and in every process: a URL as it is, another one whole.
 
     Raises:
+        CheckpointError: it is on another host.
         ObjectSpaceError: it is relative to a folder that Spark made for the session, and removes with it.
     """
-    if "://" in path:
+    local = local_path(path)
+    if local is None:
         return path
-    if not os.path.isabs(path) and in_session_folder():
+    if not os.path.isabs(local) and in_session_folder():
         raise ObjectSpaceError(
             f"location {path!r}: this process of Spark works in a temporary folder of the session, where no other"
             " session finds what is written: expected an absolute path, or a URL"
         )
-    return os.path.abspath(path)
+    return os.path.abspath(local)
 
 
 def require_known(options: Mapping[str, str], known: Sequence[str]) -> None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructType
 
 from checkpoint import CheckpointStore
+from checkpoint.address import local_path
 from checkpoint.chain import Chain, cache_root, fold, open_cache
 from objectspace import PersistedObjectSpace, SparseArray, Tensor, codec
 from objectspace.errors import ObjectSpaceError
@@ -98,7 +99,8 @@ class Subject:
     @property
     def is_file(self) -> bool:
         """Whether this is one store file."""
-        return "://" not in self.path and Path(self.path).is_file()
+        path = local_path(self.path)
+        return path is not None and Path(path).is_file()
 
     def shards(self, epoch: int | None) -> int:
         """Return how many shards there are at an epoch, or at the newest."""

@@ -27,6 +27,7 @@ from objectspace.spark import Operator, Pipeline
 from objectspace.spark.source import ObjectSpaceSource, SpaceReader
 from objectspace.spark.spans import Span
 from objectspace.spark.subject import Subject
+from objectspace.spark.writer import Target
 
 from .spark_helpers import QUERY_ID, SHARDS
 
@@ -183,8 +184,9 @@ def test_a_store_file(spark: SparkSession, tmp_path: Path) -> None:
     with PersistedObjectSpace.open(tmp_path / "state.db") as space:
         space.create_dictionary("d", of=list).update({"a": [1], ("b", 2): [2, 3]})
         space.checkpoint()
-    rows = load(spark, tmp_path / "state.db", object="d").collect()
-    assert [(row.key, row.value) for row in rows] == [("a", "[1]"), ('{"$tuple":["b",2]}', "[2,3]")]
+    for path in (f"{tmp_path}/state.db", f"file:{tmp_path}/state.db"):
+        rows = load(spark, path, object="d").collect()
+        assert [(row.key, row.value) for row in rows] == [("a", "[1]"), ('{"$tuple":["b",2]}', "[2,3]")]
     with pytest.raises(PySparkException, match="no epoch 0"):
         load(spark, tmp_path / "state.db", object="d", epoch=0)
 
@@ -342,7 +344,19 @@ def test_what_several_operators_of_a_file_have_is_read_of_the_one_that_is_named(
                 Subject.of({"path": path, kind: name, "operator": "three"}).schema()
 
 
-def test_a_relative_path_is_that_of_who_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("spelling", "meant"),
+    [
+        ("state/x", "{}/state/x"),
+        ("file:state/x", "{}/state/x"),
+        ("file:{}/x", "{}/x"),
+        ("file://{}/x", "{}/x"),
+        ("s3://bucket/x", "s3://bucket/x"),
+    ],
+)
+def test_a_path_is_that_of_who_names_it_however_it_is_spelt(
+    spelling: str, meant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    assert Subject.of({"path": "state/x", "table": "t"}).path == str(tmp_path / "state/x")
-    assert Subject.of({"path": "s3://bucket/x", "table": "t"}).path == "s3://bucket/x"
+    options = {"path": spelling.format(tmp_path), "table": "t"}
+    assert Subject.of(options).path == Target.of({**options, "key": "k"}).path == meant.format(tmp_path)

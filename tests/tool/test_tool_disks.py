@@ -161,3 +161,12 @@ def test_a_file_is_not_written_to_a_url(tool: Tool, store: Path, words: list[str
     found = tool(*(word.replace("{}", str(store)) for word in words))
     said = f"error: {words[-1]} is a URL: what is written is a file; give a path\n"
     assert (found.exit_code, found.stderr) == (2, said)
+
+
+@pytest.mark.parametrize("spelling", ["file:{}", "file://{}"])
+def test_a_path_with_its_protocol_is_that_path(tool: Tool, store: Path, tmp_path: Path, spelling: str) -> None:
+    copy = tmp_path / "copy.db"
+    assert tool("restore", spelling.format(store), spelling.format(copy)).exit_code == 0
+    assert tool("show", str(copy), "counts").stdout == tool("show", spelling.format(store), "counts").stdout
+    refused = tool("log", "file://elsewhere/copy.db")
+    assert (refused.exit_code, "names the host 'elsewhere'" in refused.stderr) == (2, True)
