@@ -1,4 +1,4 @@
-"""Which history a change feed follows: the mark of an epoch tells it from one of the same number in another history."""
+"""Which history is read: the mark of an epoch tells it from one of the same number in another history."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from checkpoint.record import CheckpointRecord
 
 @dataclass(frozen=True)
 class Seen:
-    """How far a feed has come: what Spark keeps of it as an offset.
+    """How far a feed has come, which is what Spark keeps of it as an offset; or the epoch that a DataFrame is of.
 
     Args:
-        epoch: the newest epoch that it has read, 0 where it begins.
+        epoch: the newest epoch that was read, 0 where a feed begins.
         mark: the mark of that epoch, empty where nothing is known of it, as in offsets of earlier versions.
     """
 
@@ -93,21 +93,33 @@ class History:
         Raises:
             CheckpointError: it is not there, or is the one of another history; or its manifest cannot be read.
         """
-        if not seen.epoch:
-            return
-        if seen.epoch > self.newest:
-            raise self._another(seen, f"the newest epoch is {self.newest}" if self.newest else "there is no epoch yet")
-        found = self.seen(seen.epoch).mark if seen.mark else ""
-        if found and found != seen.mark:
-            raise self._another(seen, f"epoch {seen.epoch} has the mark {found}")
+        if found := self._instead_of(seen):
+            raise CheckpointError(
+                f"{self.place}: the change feed comes from epoch {seen.epoch}: {found}: what it has read was replaced,"
+                " by an older state or by something made anew: put back what it has followed, or start the feed anew,"
+                " with another checkpointLocation: it then begins with all rows"
+            )
 
-    def _another(self, seen: Seen, found: str) -> CheckpointError:
-        expected = f" with the mark {seen.mark}" if seen.mark else ""
-        return CheckpointError(
-            f"{self.place}: the change feed comes from epoch {seen.epoch}: expected that epoch{expected}, found that"
-            f" {found}: what it has read was replaced, by an older state or by something made anew: put back what it"
-            " has followed, or start the feed anew, with another checkpointLocation: it then begins with all rows"
-        )
+    def require_loaded(self, seen: Seen) -> None:
+        """Make sure that an epoch is the one that a DataFrame is of, as far as both are known.
+
+        Raises:
+            CheckpointError: as ``require``.
+        """
+        if found := self._instead_of(seen):
+            raise CheckpointError(
+                f"{self.place}: the DataFrame is of epoch {seen.epoch}: {found}: what it reads was replaced, by an"
+                " older state or by something made anew: load it anew, or put back what it was loaded from"
+            )
+
+    def _instead_of(self, seen: Seen) -> str:
+        """Return what was expected and what is there where that is not an epoch that was seen; else nothing."""
+        expected = f"expected that epoch{f' with the mark {seen.mark}' if seen.mark else ''}"
+        if seen.epoch > self.newest:
+            found = f"the newest epoch is {self.newest}" if self.newest else "there is no epoch yet"
+            return f"{expected}, found that {found}"
+        mark = self.seen(seen.epoch).mark if seen.mark else ""
+        return f"{expected}, found that epoch {seen.epoch} has the mark {mark}" if mark not in ("", seen.mark) else ""
 
 
 def kept_records(path: str) -> list[CheckpointRecord]:

@@ -63,6 +63,7 @@ class Subject:
         columns: of a table, the columns to give.
         epoch: the epoch, the newest by default.
         storage: what fsspec passes to the file system of a URL; it may be secret, and is not shown.
+        mark: what tells the epoch from one of another history; empty where it was not looked at.
     """
 
     path: str
@@ -72,6 +73,7 @@ class Subject:
     columns: tuple[str, ...] | None
     epoch: int | None
     storage: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)
+    mark: str = ""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Subject:
@@ -93,8 +95,12 @@ class Subject:
         return cls(*subject, names, number, storage_options(options))
 
     def fixed(self) -> Subject:
-        """Return the same at one epoch: the newest, where none was named."""
-        return self if self.epoch is not None else replace(self, epoch=self.epochs()[1])
+        """Return the same at one epoch, the newest where none was named, and in the history that it has now."""
+        if self.mark:
+            return self
+        history = self.history()
+        seen = history.seen(history.newest if self.epoch is None else self.epoch)
+        return replace(self, epoch=seen.epoch, mark=seen.mark)
 
     @property
     def is_file(self) -> bool:
@@ -117,8 +123,14 @@ class Subject:
 
     @contextmanager
     def open(self, shard: int, epoch: int | None = None) -> Iterator[CheckpointStore]:
-        """Open the store of a shard."""
+        """Open the store of a shard.
+
+        Raises:
+            CheckpointError: the epoch that was fixed is of another history than what is there.
+        """
         if self.is_file:
+            if self.mark:
+                self._require_fixed(History.of_file(self.path))
             with CheckpointStore(self.path, read_only=True) as store:
                 yield store
             return
@@ -339,7 +351,14 @@ class Subject:
                 yield ("+" if change.old is None else "U+", epoch, *change.new)
 
     def _chain(self) -> Chain:
-        return Chain.open(shared_location(self.path, self.storage))
+        chain = Chain.open(shared_location(self.path, self.storage))
+        if self.mark:
+            self._require_fixed(History.of_space(chain))
+        return chain
+
+    def _require_fixed(self, history: History) -> None:
+        """Refuse another history than the one in which the epoch was fixed."""
+        history.require_loaded(Seen(self.epoch or 0, self.mark))
 
     def _operator(self, chain: Chain) -> str:
         if chain.newest is None:

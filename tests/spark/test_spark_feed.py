@@ -329,6 +329,32 @@ def test_a_feed_goes_on_in_no_other_history(
     assert space.latest(after)["epoch"] == 4
 
 
+@pytest.mark.parametrize(("more", "found"), [(0, "the newest epoch is 1"), (1, "epoch 2 has"), (3, "epoch 2 has")])
+@pytest.mark.parametrize("options", [{}, {"epoch": "2"}])
+def test_a_data_frame_gives_no_row_of_another_history(
+    space: Space, tmp_path: Path, more: int, found: str, options: dict[str, str]
+) -> None:
+    space.epoch({"a": 1})
+    shutil.copytree(space.path, tmp_path / "older")
+    space.epoch({"b": 2})
+    shutil.copytree(space.path, tmp_path / "whole")
+    source = ObjectSpaceSource({"path": space.path, "table": "t", **options})
+    reader = source.reader(source.schema())
+    [part] = reader.partitions()
+    put_back(tmp_path / "older", space.path)
+    for number in range(more):
+        space.epoch({f"n{number}": number})
+    for read in (reader.partitions, lambda: list(reader.read(part))):
+        with pytest.raises(
+            CheckpointError, match=f"the DataFrame is of epoch 2: expected .* found that {found}.*: load"
+        ):
+            read()
+    put_back(tmp_path / "whole", space.path)
+    space.rows = {"a": 1, "b": 2}
+    space.epoch({"c": 3})
+    assert [batch.to_pydict() for batch in reader.read(part)] == [{"k": ["a", "b"], "v": [1, 2]}]
+
+
 def test_a_feed_that_has_read_nothing_has_no_history(space: Space) -> None:
     Chain.open_or_create(location_at(space.path), 1)
     start = space.reader().initialOffset()
@@ -398,7 +424,7 @@ def test_a_task_reads_the_history_that_its_epochs_were_planned_in(space: Space, 
         list(space.reader().read(part))
 
 
-def test_the_feed_of_a_file_goes_on_in_no_other_history(tmp_path: Path) -> None:
+def test_who_reads_a_file_goes_on_in_no_other_history(tmp_path: Path) -> None:
     path = str(tmp_path / "state.db")
 
     def write(key: str, epoch: int) -> None:
@@ -415,6 +441,9 @@ def test_the_feed_of_a_file_goes_on_in_no_other_history(tmp_path: Path) -> None:
     between = latest({"epoch": 0}, most=15)
     write("b", 20)
     seen = latest({"epoch": 0})
+    source = ObjectSpaceSource({"path": path, "table": "t"})
+    loaded = source.reader(source.schema())
+    [part] = loaded.partitions()
     assert (between["epoch"], latest(between), latest(seen)) == (10, seen, seen)
     put_back(tmp_path / "older.db", path)
     assert latest(between) == between
@@ -423,6 +452,8 @@ def test_the_feed_of_a_file_goes_on_in_no_other_history(tmp_path: Path) -> None:
     write("c", 20)
     with pytest.raises(CheckpointError, match=r"comes from epoch 20: expected .* found that epoch 20 has the mark"):
         latest(seen)
+    with pytest.raises(CheckpointError, match=r"the DataFrame is of epoch 20: expected .* found that epoch 20 has the"):
+        list(loaded.read(part))
     assert latest(between)["epoch"] == 20
 
 
