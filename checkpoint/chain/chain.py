@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Self
@@ -328,6 +328,27 @@ class Chain:
             " the space was put back, put the matching one there, or start a new query from the input that the space"
             " has not seen"
         )
+
+    @contextmanager
+    def working(self, plan: EpochPlan) -> Iterator[None]:
+        """Let work on an epoch that fails because the space was replaced under it say so: its files were gone.
+
+        Args:
+            plan: the plan that the operators work with.
+
+        Raises:
+            FencedError: the work failed, and the space was replaced under this chain; nothing was published.
+        """
+        try:
+            yield
+        except Exception as error:
+            try:
+                self._require_own(plan.base)
+            except FencedError as fenced:
+                raise fenced from error
+            except CheckpointError:
+                pass  # What failed first says more than that this look fails, too.
+            raise
 
     def publish(
         self,

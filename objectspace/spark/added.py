@@ -46,7 +46,7 @@ class AddedEpochs:
             The manifest of the new epoch, or None where the micro-batch had been committed before.
 
         Raises:
-            FencedError: another driver has published this epoch; this one must stop.
+            FencedError: another driver has published this epoch, or the space was replaced; this one must stop.
             PipelineChangedError: the query has fed other operators before.
             TaskFailedError: a task failed for good; nothing was published.
             CheckpointError: micro-batches are missing, or the location cannot be used.
@@ -57,8 +57,11 @@ class AddedEpochs:
         if plan is None:
             return None
         require_same_operators(self._fed_by(position.query), self.operators, self.chain.location.url)
-        near = self._worked_in_driver(plan, rows)
-        saved, milliseconds = self._worked_in_tasks(plan, rows) if near is None else (near, _task_milliseconds(near))
+        with self.chain.working(plan):
+            near = self._worked_in_driver(plan, rows)
+            saved, milliseconds = (
+                self._worked_in_tasks(plan, rows) if near is None else (near, _task_milliseconds(near))
+            )
         figures = {} if near is None else {"driver": 1.0}
         for name, shards in saved.items():
             figures |= _figures_of(name, shards, milliseconds[name])

@@ -73,7 +73,7 @@ class Epochs:
             The manifest of the new epoch, or None where the micro-batch had been committed before.
 
         Raises:
-            FencedError: another driver has published this epoch; this one must stop.
+            FencedError: another driver has published this epoch, or the space was replaced; this one must stop.
             TaskFailedError: a task failed for good; nothing was published.
             CheckpointError: micro-batches are missing, or the location cannot be used.
         Dirties: the location: hand-over files, a run file for each shard that changed, and one manifest.
@@ -81,7 +81,8 @@ class Epochs:
         plan = self._begun(rows.sparkSession, position)
         if plan is None:
             return None
-        epoch, saved = self._worked(plan, rows)
+        with self.chain.working(plan):
+            epoch, saved = self._worked(plan, rows)
         manifest = epoch.publish(saved)
         self._delivery.deliver(rows.sparkSession, epoch.results())
         return manifest

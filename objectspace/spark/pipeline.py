@@ -180,7 +180,7 @@ class Pipeline(Builder):
             The manifest of the new epoch, or None where the micro-batch had been committed before.
 
         Raises:
-            FencedError: another driver has published this epoch; this one must stop.
+            FencedError: another driver has published this epoch, or the space was replaced; this one must stop.
             TaskFailedError: a task failed for good; nothing was published.
             CheckpointError: micro-batches are missing or come with other rows, a shard gave no message or several, or
                 the location is the memory of this process.

@@ -141,9 +141,16 @@ def test_an_older_copy_of_the_space_is_noticed(
 ) -> None:
     make_pipeline().run_epoch(batches[0], 0)
     shutil.copytree(tmp_path / "space", tmp_path / "copy")
-    make_pipeline().run_epoch(batches[1], 1)
+    running = make_pipeline()
+    running.run_epoch(batches[1], 1)
     shutil.rmtree(tmp_path / "space")
     shutil.copytree(tmp_path / "copy", tmp_path / "space")
+    cache, elsewhere = tmp_path / "cache", tmp_path / "cache of another machine"
+    cache.rename(elsewhere)  # A task that runs elsewhere needs the run files that are gone.
+    with pytest.raises(FencedError, match="an older copy was put back under this driver"):
+        running.run_epoch(batches[2], 2)
+    shutil.rmtree(cache)
+    elsewhere.rename(cache)
     with pytest.raises(CheckpointError, match="comes with batch 2, but the last one committed here is 0"):
         make_pipeline().run_epoch(batches[2], 2)
     # The caches of this machine have seen epoch 2; the copy has not, and what it makes of it is another one.

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from checkpoint import CheckpointError
+from checkpoint import CheckpointError, FencedError
 from checkpoint.chain import Location, Manifest, SourcePosition, location_at
 from objectspace.operators import Stream, count, max_, sum_
 from objectspace.spark import Pipeline, Retention, TaskFailedError, Upkeep, rescale
@@ -185,6 +185,23 @@ def test_a_copy_without_hand_over_files_goes_on(
     assert run(epochs, frames, 1, EPOCHS[1]) is not None
     assert state(made) == answers[1]
     assert (told.calls, sorted(told.changes)) == (2, [1, 2])
+
+
+@pytest.mark.parametrize("becomes", ["nothing", "a new space", "an older copy"])
+def test_a_driver_whose_work_finds_its_space_replaced_is_fenced(frames: Frames, tmp_path: Path, becomes: str) -> None:
+    _, epochs = driver(tmp_path, Told({}))
+    run(epochs, frames, 0, EPOCHS[0])
+    shutil.copytree(tmp_path / "space", tmp_path / "older")
+    run(epochs, frames, 1, EPOCHS[1])
+    for folder in ("space", "cache"):  # Without a cache the work needs the run files, which are gone.
+        shutil.rmtree(tmp_path / folder)
+    if becomes == "a new space":
+        driver(tmp_path, Told({}))
+    if becomes == "an older copy":
+        shutil.copytree(tmp_path / "older", tmp_path / "space")
+    with pytest.raises(FencedError, match=r"under this driver, which must stop: nothing was published") as fenced:
+        run(epochs, frames, 2, EPOCHS[2])
+    assert "run/" in str(fenced.value.__cause__), "the work has not met what is gone"
 
 
 def test_a_sink_that_comes_back_takes_nothing_from_the_others(frames: Frames, tmp_path: Path) -> None:
