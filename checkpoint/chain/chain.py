@@ -128,7 +128,7 @@ class Chain:
             )
         location.require_exclusive_create()
         if location.read(_SPACE) is None:
-            _require_nothing(location)
+            require_nothing(location)
             # Of two drivers that found the space at once one does; both then open what is there.
             location.create(_SPACE, seal(asdict(SpaceFile(str(uuid4()), shards))))
         chain = cls.open(location)
@@ -729,7 +729,7 @@ def _require_own_run(message: ShardSaved, epoch: int) -> None:
         )
 
 
-def _require_nothing(location: Location) -> None:
+def require_nothing(location: Location) -> None:
     """Refuse to found a space on what is left of another one: the epochs of the two would be mixed up.
 
     Raises:
@@ -739,8 +739,8 @@ def _require_nothing(location: Location) -> None:
     if found and location.read(_SPACE) is None:
         raise CheckpointError(
             f"location {location.url}: there are files in {', '.join(found)}, and no {_SPACE}: they are left of a copy"
-            " that was cut off, or of a space that was removed: remove them, or choose another location; if it is a"
-            f" space that has lost its {_SPACE}, restore that from a backup"
+            " that was cut off, unless it is still under way, or of a space that was removed: remove them, or choose"
+            f" another location; if it is a space that has lost its {_SPACE}, restore that from a backup"
         )
 
 

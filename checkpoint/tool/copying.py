@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from checkpoint.address import local_path
 from checkpoint.chain import AcceptedRun, Chain, Lineage, Location, Manifest, SpaceFile, location_at, write_run
+from checkpoint.chain.chain import require_nothing
 from checkpoint.chain.collect import FLOORS, MANIFESTS, RUNS, file_name, first_needed, needed_runs, raise_floor
 from checkpoint.chain.location import PROBE
 from checkpoint.chain.manifest import seal
@@ -239,7 +240,7 @@ def _founded(target: str, source: Location) -> Iterator[Location]:
     """Give the location of a new space; where that fails, none of its files is left behind.
 
     Raises:
-        CheckpointError: something is there already, or it lies inside of the space that is copied.
+        CheckpointError: something is there already, be it half a copy, or it lies inside of the space that is copied.
     """
     location = _Noting(location_at(target))
     if f"{_whole(location)}/".startswith(f"{_whole(source)}/") and _whole(location) != _whole(source):
@@ -248,7 +249,10 @@ def _founded(target: str, source: Location) -> Iterator[Location]:
             " or copies the one takes the other along: name another location"
         )
     folders = (RUNS, MANIFESTS, FLOORS)
-    if {*location.names("")} - {*folders, PROBE} or any(map(location.names, folders)):
+    others = {*location.names("")} - {*folders, PROBE}
+    if not others:
+        require_nothing(location)
+    if others or any(map(location.names, folders)):
         raise CheckpointError(f"{target} exists: a copy overwrites nothing; name another location")
     location.require_exclusive_create()
     try:

@@ -122,10 +122,24 @@ def test_a_copy_that_cannot_be_taken_back_stays_whole(target: Location, tmp_path
 
 
 def test_no_space_is_founded_on_what_is_left_of_a_copy(target: Location, tmp_path: Path) -> None:
+    publish, chain = Publisher(tmp_path / "caches"), Chain.open_or_create(location_at(tmp_path / "space"), 1)
+    publish(chain, {"a": 1})
+    copies = (
+        lambda: fork_space(chain, target, 1, (), ignored),  # type: ignore[arg-type]
+        lambda: restore_space(chain, target, 1, [(OPERATOR, 0)], (), ignored),  # type: ignore[arg-type]
+    )
     target.write("run/left.parquet", b"")
-    with pytest.raises(CheckpointError, match=r"there are files in run, and no space\.json: they are left of a copy"):
-        Chain.open_or_create(target, 1)
-    target.delete("run/left.parquet")
+    for found in (lambda: Chain.open_or_create(target, 1), *copies):
+        with pytest.raises(
+            CheckpointError, match=r"files in run, and no space\.json: they are left of a copy .*: remove"
+        ):
+            found()
+    target.write("notes.txt", b"")
+    for copy in copies:
+        with pytest.raises(CheckpointError, match="exists: a copy overwrites nothing; name another location"):
+            copy()
+    for name in ("run/left.parquet", "notes.txt"):
+        target.delete(name)
     assert Chain.open_or_create(target, 1).epoch == 0
 
 
