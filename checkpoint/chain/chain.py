@@ -315,6 +315,16 @@ class Chain:
         plans = {name: replace(plan, makes_epoch=True) for name, plan in read.items()}
         return EpochPlan(base, source, plans)
 
+    def require_committed(self, source: SourcePosition) -> None:
+        """Make sure that the space holds a micro-batch that its query takes for done, and so never gives again.
+
+        Raises:
+            CheckpointError: it holds none of the query, or older ones alone, as where an older copy was put back.
+        """
+        last = self.newest.committed.get(source.query) if self.newest else None
+        if last is None or last < source.batch:
+            raise self._missing_batches(SourcePosition(source.query, source.batch + 1), last)
+
     def _missing_batches(self, source: SourcePosition, last: int | None) -> CheckpointError:
         comes = f"space at {self.location.url}: query {source.query} comes with batch {source.batch}"
         if last is None:

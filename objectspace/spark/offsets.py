@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
+import orjson
 from pyspark.sql import SparkSession
 
 from checkpoint import CheckpointError
 from checkpoint.address import local_path
-from checkpoint.chain import location_at
+from checkpoint.chain import SourcePosition, location_at
 
 _HEAD_LINES = 2
 """The version of the log, and what Spark notes of the micro-batch besides: when it was planned, and its settings."""
@@ -53,6 +54,18 @@ def offsets_before(files: Files, batch: int) -> str:
     """
     noted = _noted(files, batch - 1)
     return "" if None in noted else _digest(noted)
+
+
+def newest_commit(spark: SparkSession, checkpoint: str) -> SourcePosition | None:
+    """Return the newest micro-batch that Spark has noted as done; ``None`` where there is none.
+
+    Args:
+        spark: the session.
+        checkpoint: the folder where Spark keeps how far a query has read, as it was given to the query.
+    """
+    query = _read(spark, checkpoint, "metadata")
+    batches = [int(name) for name in _names(spark, checkpoint, "commits") if name.isdecimal()]
+    return SourcePosition(orjson.loads(query)["id"], max(batches)) if query and batches else None
 
 
 def files_of(spark: SparkSession, checkpoint: str) -> Files:
@@ -120,18 +133,30 @@ def _file_logs(files: Files, sources: Sequence[str]) -> Iterator[str | None]:
 
 def _read(spark: SparkSession, checkpoint: str, name: str) -> str | None:
     """Return the text of a file of Spark's, ``None`` where there is none."""
-    # Spark decides where a name leads: to its default file system, from its own working folder, and as it is spelt.
-    jvm: Any = spark.sparkContext._jvm
-    place = jvm.org.apache.hadoop.fs.Path(checkpoint, name)
-    system = place.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+    place, system = _place(spark, checkpoint, name)
     found = system.makeQualified(place).toUri()
     if found.getScheme() == "file":
         path = Path(found.getPath())
         return path.read_text() if path.is_file() else None
     if not system.exists(place):
         return None
+    jvm: Any = spark.sparkContext._jvm
     stream = system.open(place)
     try:
         return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
     finally:
         stream.close()
+
+
+def _names(spark: SparkSession, checkpoint: str, folder: str) -> list[str]:
+    """Return the names of the files in a folder of Spark's; an absent one is empty."""
+    place, system = _place(spark, checkpoint, folder)
+    return [one.getPath().getName() for one in system.listStatus(place)] if system.exists(place) else []
+
+
+def _place(spark: SparkSession, checkpoint: str, name: str) -> tuple[Any, Any]:
+    """Return a path of Spark's, and its file system."""
+    # Spark decides where a name leads: to its default file system, from its own working folder, and as it is spelt.
+    jvm: Any = spark.sparkContext._jvm
+    place = jvm.org.apache.hadoop.fs.Path(checkpoint, name)
+    return place, place.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())

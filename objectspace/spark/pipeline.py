@@ -32,7 +32,7 @@ from objectspace.spark.inputs import (
     require_told_apart,
     wide,
 )
-from objectspace.spark.offsets import files_of, offsets_before, offsets_of
+from objectspace.spark.offsets import files_of, newest_commit, offsets_before, offsets_of
 from objectspace.spark.operator import Operator
 from objectspace.spark.placement import DRIVER_ROWS
 from objectspace.spark.progress import EpochProgress
@@ -250,7 +250,7 @@ class Pipeline(Builder):
             The query; waiting for it raises the library's own error where that is what ended it.
 
         Raises:
-            CheckpointError: the location cannot be read.
+            CheckpointError: the location cannot be read, or lacks micro-batches that Spark's checkpoint takes for done.
             FencedError: the space was replaced under this pipeline, which must be made anew.
             ObjectSpaceError: the stream belongs to a Spark Connect session.
             PipelineChangedError: the location holds the state of another pipeline.
@@ -282,6 +282,9 @@ class Pipeline(Builder):
         rows = self.stream() if stream is None else stream
         require_classic(rows, "Pipeline.start")
         self._progress = os.fspath(checkpoint_location)
+        done = newest_commit(rows.sparkSession, self._progress)
+        if done is not None:
+            self.chain.require_committed(done)
         writer = rows.writeStream.foreachBatch(self._each(on_epoch)).option("checkpointLocation", self._progress)
         query = (writer.trigger(**trigger) if trigger else writer).start()
         self._query = PipelineQuery(query, self._watch, self.driver.shards.release)

@@ -142,6 +142,10 @@ def test_missing_batches_are_refused(location: Location, publish: Publisher) -> 
     publish(chain, {"a": 1})
     with pytest.raises(CheckpointError, match="comes with batch 5, but the last one committed here is 0"):
         chain.begin(SourcePosition("q", 5), [OPERATOR])
+    chain.require_committed(SourcePosition("q", 0))
+    for query, batch, found in (("q", 1, "the last one committed here is 0"), ("r", 0, "none of its batches is")):
+        with pytest.raises(CheckpointError, match=f"query {query} comes with batch {batch + 1}, (but|and) {found}"):
+            chain.require_committed(SourcePosition(query, batch))
 
 
 def test_a_query_that_has_fed_another_location_is_refused(location: Location, publish: Publisher) -> None:

@@ -236,7 +236,6 @@ def test_a_space_and_its_query_go_back_together(spark: SparkSession, tmp_path: P
     for file in [*(again / "progress" / "offsets").iterdir(), *(again / "progress" / "commits").iterdir()]:
         if file.name.strip(".").partition(".")[0] in ("1", "2"):
             file.unlink()
-    put(files, "a", [(3, 1000)])
 
     def forked(space: Path = again / "space") -> Pipeline:
         pipeline = Pipeline(space, 2, cache=tmp_path / "cache")
@@ -246,6 +245,7 @@ def test_a_space_and_its_query_go_back_together(spark: SparkSession, tmp_path: P
 
     with pytest.raises(CheckpointError, match="the batches between are missing"):
         run(forked(), again / "whole")
+    put(files, "a", [(3, 1000)])
     back = forked()
     assert back.rows("of_a") == [(1, 1)]
     run(back, again / "progress")

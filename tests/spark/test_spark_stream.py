@@ -18,9 +18,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from checkpoint import CheckpointError
-from checkpoint.chain import Manifest
+from checkpoint.chain import Manifest, SourcePosition
 from objectspace.spark import Pipeline
-from objectspace.spark.offsets import files_of, files_without_spark, offsets_before, offsets_of
+from objectspace.spark.offsets import files_of, files_without_spark, newest_commit, offsets_before, offsets_of
 
 from .spark_helpers import expected, kept
 
@@ -89,6 +89,12 @@ def test_the_offsets_of_a_batch_are_found_however_its_folder_is_spelled(
     found = offsets_of(files_of(spark, named), 7)
     assert found == offsets_of(files_of(spark, str(folder)), 7) != ""
     assert offsets_of(files_of(spark, named), 8) == ""
+    assert newest_commit(spark, named) is None
+    (folder / "metadata").write_text('{"id":"q"}')
+    (folder / "commits").mkdir()
+    for name in ("9", "10", ".10.crc"):
+        (folder / "commits" / name).touch()
+    assert newest_commit(spark, named) == SourcePosition("q", 10)
     if spelling != "a relative path":
         assert offsets_of(files_without_spark(named, "s3://bucket/space", {}), 7) == found, "without Spark"
 
