@@ -539,10 +539,19 @@ def test_inner_sequences_are_found_in_nested_chains_and_hear_of_the_time() -> No
     assert many.on_inner("none", 0, at=70) == [["bb"]]
 
 
-NO_TIMES = [math.nan, math.inf, "noon", Decimal("NaN"), numpy.float32("nan"), datetime(2026, 1, 2), [1]]
+NO_TIMES = [
+    math.nan,
+    math.inf,
+    "noon",
+    Decimal("NaN"),
+    numpy.float32("nan"),
+    datetime(2026, 1, 2),
+    [1],
+    Fraction(10**400, 3),
+]
 
 
-@pytest.mark.parametrize("at", NO_TIMES, ids=str)
+@pytest.mark.parametrize("at", NO_TIMES, ids="{!s:.20}".format)
 @pytest.mark.parametrize(
     "make", [lambda: Buffer(duration=60), lambda: Window(None, lambda number: Take(1), duration=60)]
 )
@@ -554,10 +563,39 @@ def test_a_time_that_is_no_number_is_refused_and_leaves_nothing(make: Make, at: 
     assert len(operator.on_next(2, at=0) + operator.on_completed()) == 1
 
 
-@pytest.mark.parametrize("kind", [int, float, Decimal, Fraction, numpy.float32, numpy.int64], ids=str)
-def test_a_time_may_be_any_number(kind: Any) -> None:
-    buffer = opened(lambda: Buffer(duration=10))
-    assert [buffer.on_next(at, at=kind(at)) for at in (0, 9, 10)] == [[], [], [[0, 9]]]
+BY_TIME: list[Make] = [
+    lambda: Buffer(duration=10),
+    lambda: Buffer(9, duration=10.0),
+    lambda: Buffer(duration=10.0, shift=10.5),
+    lambda: Window(None, any_list, duration=10.0),
+    lambda: Window(9, any_list, duration=10),
+]
+
+
+@pytest.mark.parametrize("make", BY_TIME)
+@pytest.mark.parametrize("kind", [int, float, Decimal, Fraction, numpy.float32, numpy.float64, numpy.uint8], ids=str)
+def test_a_time_may_be_any_number_and_is_stored(make: Make, kind: Any) -> None:
+    for recoveries in (set[int](), {1, 2, 3}):
+        assert played(make, [*at_times([kind(at) for at in (0, 9, 11)]), ended], recoveries)[0] == [[0, 1], [2]]
+
+
+def test_an_operator_of_the_user_gets_times_that_can_be_stored() -> None:
+    heard: list[Any] = []
+
+    class Timed(Take):
+        def _tick(self, at: float) -> list[Any]:
+            heard.append(at)
+            return []
+
+        def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
+            heard.append(at)
+            return []
+
+    operator = opened(lambda: Timed(9))
+    for at in (numpy.int64(1), Fraction(3, 2), Decimal(2)):
+        operator.on_next("x", at=at)  # type: ignore[arg-type]
+    assert [(type(at), at) for at in heard[::2]] == [(int, 1), (float, 1.5), (float, 2.0)]
+    assert heard[::2] == heard[1::2]
 
 
 def test_an_average_counts_small_numbers_of_numpy_as_numbers_of_python() -> None:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from objectspace.codec import encode
 from objectspace.operators.base import not_open
+from objectspace.operators.events.periods import plain_time
 from objectspace.space import ObjectSpace
 
 _ENDED = "ended"
@@ -82,7 +83,7 @@ class EventOperator(ABC):
             CheckpointProtocolError: the operator is not open.
         """
         self._check_source(source)
-        return self._take(at, lambda: self._next(value, source, at))
+        return self._take(at, lambda at: self._next(value, source, at))
 
     @property
     def takes_time(self) -> bool:
@@ -94,7 +95,7 @@ class EventOperator(ABC):
 
         It comes at the last time that the operator has heard of: into what is open, so that none is lost.
         """
-        return self._take(None, lambda: self._flushed(value))
+        return self._take(None, lambda _: self._flushed(value))
 
     def on_time(self, at: float) -> list[Any]:
         """Take the news that it is now ``at``, and return what comes out."""
@@ -108,7 +109,7 @@ class EventOperator(ABC):
             CheckpointProtocolError: the operator is not open.
         """
         self._check_source(source)
-        return self._take(None, lambda: self._finish(source))
+        return self._take(None, lambda _: self._finish(source))
 
     def delete(self) -> None:
         """Delete the objects of the operator, and what says that it has ended. Dirties: an index row an object."""
@@ -171,23 +172,34 @@ class EventOperator(ABC):
         self._owned.append(name)
         return getattr(self._space, f"get_or_create_{kind}")(name, *arguments, **options)
 
-    def _take(self, at: float | None, give: Callable[[], list[Any]] | None = None) -> list[Any]:
+    def _take(self, at: float | None, give: Callable[[float | None], list[Any]] | None = None) -> list[Any]:
         """Return what an error held back, what the time closes and what ``give`` returns; hold back what it loses."""
         if not hasattr(self, "_space"):
             raise not_open(self)
-        if at is not None and not _is_time(at):
-            raise ValueError(f"{type(self).__name__} {self.name!r}: the time is {at!r:.80}: expected a finite number")
+        at = self._checked_time(at)
         out = self._released() if self._held else []
         try:
             if at is not None and not self.has_ended:
                 out = out + self._tick(at)
             if give is not None and not self.has_ended:
-                out = out + give()
+                out = out + give(at)
         except BaseException:
             self._hold(out + self._came_out)
             self._came_out = []
             raise
         return out
+
+    def _checked_time(self, at: Any) -> float | None:
+        """Return a time, where there is one, as a number that has a stored form.
+
+        Raises:
+            ValueError: it is no finite number.
+        """
+        if at is None:
+            return None
+        if not _is_time(at):
+            raise ValueError(f"{type(self).__name__} {self.name!r}: the time is {at!r:.80}: expected a finite number")
+        return plain_time(at)
 
     def _released(self) -> list[Any]:
         """Return what an error has held back: it is held no more."""
@@ -312,7 +324,7 @@ class Chain(EventOperator):
         place = next((place for place, stage in enumerate(self._stages) if _has_inner(stage)), None)
         if place is None:
             raise TypeError(f"chain {self.name!r} has no operator with inner sequences")
-        return self._take(at, lambda: self._pass(place, methodcaller(method, *arguments), hand))
+        return self._take(at, lambda _: self._pass(place, methodcaller(method, *arguments), hand))
 
     def _pass(self, place: int, give: Callable[[EventOperator], list[Any]], hand: Hand) -> list[Any]:
         """Give something to an operator, what comes out to the next, and so on; and the end, where one ends."""
@@ -403,7 +415,7 @@ def _is_time(at: Any) -> bool:
     try:
         return math.isfinite(at)
     except OverflowError:
-        return True  # a whole number beyond all floats
+        return isinstance(at, Integral)  # a whole number beyond all floats
     except (TypeError, ValueError):
         return False
 

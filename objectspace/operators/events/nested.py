@@ -255,11 +255,11 @@ class SelectMany(Nested):
 
     def on_inner(self, key: Any, value: Any, at: float | None = None) -> list[Any]:
         """Hand a value to the inner sequences of a key, and return what comes out."""
-        return self._take(at, lambda: self._each(key, self._ask, handing(at), value))
+        return self._take(at, lambda _: self._each(key, self._ask, handing(at), value))
 
     def on_inner_completed(self, key: Any, at: float | None = None) -> list[Any]:
         """End the inner sequences of a key, and return what comes out."""
-        return self._take(at, lambda: self._each(key, self._close))
+        return self._take(at, lambda _: self._each(key, self._close))
 
     def _each(self, key: Any, give: Callable[..., list[Any]], *given: Any) -> list[Any]:
         """Return what the inner sequences of a key give, and end where none is left."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -62,3 +64,8 @@ class Periods:
         while number > least and self.end(number - 1, first) > at:
             number -= 1
         return range(number, last + 1)
+
+
+def plain_time(at: Any) -> float:
+    """Return a time as an ``int`` or a ``float``: others have no stored form, or do not go with floats."""
+    return int(at) if isinstance(at, Integral) else float(at)
