@@ -232,10 +232,25 @@ def test_times_that_are_rounded_lose_no_value(times: list[int], recoveries: set[
     assert others == [lists] * 3
 
 
-@pytest.mark.parametrize("make", [lambda: Buffer(duration=0.1), lambda: Window(None, any_list, duration=0.1)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Buffer(duration=0.1),
+        lambda: Buffer(duration=0.1, shift=0.2),
+        lambda: Window(None, any_list, duration=0.1),
+        lambda: Window(9, any_list, duration=0.1),
+    ],
+)
 def test_times_too_great_for_their_periods_are_refused(make: Make) -> None:
-    with pytest.raises(ValueError, match=r"0\.1 is less than floats tell apart at the time 1e\+18: use whole numbers"):
-        played(make, at_times([1e18, 1e18]), set())
+    operator = opened(make)
+    for at in (1e18, 10**400):
+        with pytest.raises(ValueError, match=r"0\.[12] is less than floats tell apart at the time 10*(e\+18)?: use"):
+            operator.on_next("great", at=at)
+    assert operator.on_next("low", at=0) == []
+    for at in (1e308, 10**400):
+        with pytest.raises(ValueError, match="is less than floats tell apart"):
+            operator.on_next("great", at=at)
+    assert operator.on_completed() == [["low"]]
 
 
 def test_the_sequence_of_a_window_hears_of_its_end() -> None:
@@ -577,6 +592,15 @@ BY_TIME: list[Make] = [
 def test_a_time_may_be_any_number_and_is_stored(make: Make, kind: Any) -> None:
     for recoveries in (set[int](), {1, 2, 3}):
         assert played(make, [*at_times([kind(at) for at in (0, 9, 11)]), ended], recoveries)[0] == [[0, 1], [2]]
+
+
+@pytest.mark.parametrize("make", BY_TIME)
+def test_a_decimal_that_an_earlier_version_has_stored_goes_with_other_times(make: Make) -> None:
+    operator: Any = opened(make)
+    operator.on_next(0, at=0)
+    operator._clock.value = Decimal(0)
+    assert [operator.on_next(1, at=Decimal(9)), operator.on_next(2, at=11.5)] == [[], [[0, 1]]]
+    assert operator.on_completed() == [[2]]
 
 
 def test_an_operator_of_the_user_gets_times_that_can_be_stored() -> None:

@@ -126,7 +126,8 @@ class Buffer(EventOperator):
 
     def _begin(self, at: float) -> None:
         assert self._clock is not None
-        self._clock.value = at
+        assert self._periods is not None
+        self._clock.value = self._periods.begun(at)
         if self._overlaps and not self._seen.value:
             self._open_list()
 
@@ -148,9 +149,10 @@ class Buffer(EventOperator):
         assert self._clock is not None
         assert self._periods is not None
         first, out = self._clock.value, []
+        begun = self._periods.open_at(at, first, self._seen.value)
         while len(self._open) and self._periods.end(self._open.peek(), first) <= at:
             out += self._close_list()
-        for number in self._periods.open_at(at, first, self._seen.value):
+        for number in begun:
             self._seen.value = number
             self._open_list()
         return out

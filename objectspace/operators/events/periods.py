@@ -28,7 +28,7 @@ class Periods:
 
     def start(self, number: int, first: float) -> float:
         """Return when a period begins, where number 0 begins at ``first``."""
-        return first + number * self.shift
+        return plain_time(first) + number * self.shift  # There are stored ones that are a Decimal.
 
     def end(self, number: int, first: float) -> float:
         """Return when a period ends: it does not hold that time itself."""
@@ -36,17 +36,26 @@ class Periods:
             return self.start(number + 1, first)
         return self.start(number, first) + self.duration
 
+    def begun(self, first: float) -> float:
+        """Return a time at which number 0 may begin, as :meth:`last_at` judges it."""
+        self.last_at(first, first)
+        return first
+
     def last_at(self, at: float, first: float) -> int:
         """Return the number of the last period that has begun at a time.
 
         Raises:
             ValueError: the times are so great that floats do not tell a period from the next one.
         """
-        number = int((at - first) // self.shift)
-        if self.start(number, first) == self.start(number + 1, first):
+        try:
+            number = int((at - plain_time(first)) // self.shift)
+            is_told_apart = self.start(number, first) < self.start(number + 1, first)
+        except (OverflowError, ValueError):  # beyond all floats, or as far apart as that
+            is_told_apart = False
+        if not is_told_apart:
             raise ValueError(
-                f"{self.shift} is less than floats tell apart at the time {at}: use whole numbers, or count times from"
-                " a later beginning"
+                f"{self.shift} is less than floats tell apart at the time {at!r:.80}: use whole numbers, or count times"
+                " from a later beginning"
             )
         while self.start(number + 1, first) <= at:
             number += 1

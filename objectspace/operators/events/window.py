@@ -73,9 +73,10 @@ class Window(Nested):
             return self._next_counted(value, handing(at))
         if at is None:
             raise ValueError(f"Window {self.name!r} has a duration: its values come with their times, at=...")
+        assert self._periods is not None
         is_first = self._clock.value is None
         if is_first:
-            self._clock.value = at
+            self._clock.value = self._periods.begun(at)
         try:
             return self._next_timed(value, at) if self._seen is None else self._next_both(value, handing(at), at)
         finally:
