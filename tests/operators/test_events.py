@@ -218,6 +218,31 @@ def test_windows_by_count_and_time_are_the_buffers(times: list[int], recoveries:
 
 
 @settings(max_examples=50, deadline=None)
+@given(
+    times=timed,
+    kinds=st.lists(st.sampled_from(["value", "time", "end"]), min_size=20, max_size=20),
+    recoveries=recoveries,
+    duration=st.integers(1, 6),
+    shift=st.integers(1, 4),
+)
+def test_windows_hold_what_comes_at_an_end_as_the_lists_of_buffers_do(
+    times: list[int], kinds: list[str], recoveries: set[int], duration: int, shift: int
+) -> None:
+    known: dict[str, Callable[..., Any]] = {
+        "value": lambda n, at: lambda op: op.on_next(n, at=at),
+        "time": lambda n, at: lambda op: op.on_time(at),
+        "end": lambda n, at: lambda op: op.on_flushed(n),
+    }
+    events = [known[kind](n, at) for n, (at, kind) in enumerate(zip(times, kinds, strict=False))]
+    makes: list[Make] = [
+        lambda: Buffer(duration=duration, shift=shift),
+        lambda: Window(None, lambda number: Buffer(count=99), duration=duration, shift=shift),
+    ]
+    lists, windows = [played(make, [*events, ended], recoveries)[0] for make in makes]
+    assert windows == lists
+
+
+@settings(max_examples=50, deadline=None)
 @given(times=timed, recoveries=recoveries, unit=st.sampled_from([0.1, 0.05, 0.3, 1 / 3]), length=st.integers(1, 9))
 def test_times_that_are_rounded_lose_no_value(times: list[int], recoveries: set[int], unit: float, length: int) -> None:
     events, duration = [*at_times([round(time * unit, 2) for time in times]), ended], length * 0.1
@@ -327,6 +352,31 @@ AT_THE_END: list[tuple[Make, list[Any], list[Any]]] = [
         ["k", *(lambda op, n=n: op.on_inner("k", n, at=n) for n in (0, 1, 2)), lambda op: op.on_inner_completed("k")],
         [[[0, 1], [2]]],
     ),
+]
+
+
+def ends_of_keys(make: Make) -> tuple[Make, list[Any]]:
+    """Return a chain with inner sequences, and events: 7 comes at an end without a time, when 35 is the last one."""
+    events: list[Any] = [
+        *(lambda op, key=key: op.on_next(key, at=0) for key in "ab"),
+        *(lambda op, key=key, n=n: op.on_inner(key, n, at=0) for key, n in (("a", 1), ("b", 7))),
+        lambda op: op.on_inner_completed("a", at=0),
+        lambda op: op.on_next("c", at=35),
+        lambda op: op.on_inner_completed("b"),
+        lambda op: op.on_inner("c", 9, at=36),
+        lambda op: op.on_inner_completed("c", at=37),
+    ]
+    return (lambda: Chain(SelectMany(lambda key: Average()), make())), events
+
+
+AT_THE_END += [
+    (
+        *ends_of_keys(lambda: Window(None, lambda n: Select(lambda v: (n, v)), duration=10)),
+        [(0, 1.0), (3, 7.0), (3, 9.0)],
+    ),
+    (*ends_of_keys(lambda: Window(None, any_list, duration=20, shift=10)), [[1.0], [7.0, 9.0], [7.0, 9.0]]),
+    (*ends_of_keys(lambda: Window(None, any_list, duration=5, shift=20)), [[1.0], [7.0, 9.0]]),
+    (*ends_of_keys(lambda: Buffer(duration=5, shift=20)), [[1.0], [7.0, 9.0]]),
 ]
 
 

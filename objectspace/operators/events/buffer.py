@@ -20,7 +20,7 @@ class Buffer(EventOperator):
 
     State: where lists follow each other, one list, which is used again: a value dirties 1 item and the length. Where
     they can overlap, a queue of the numbers of the open lists and each of them: a value dirties 1 item and the length
-    of each open list. Time dirties 1 item when a list is begun.
+    of each open list. Time dirties 1 item when a list is begun, or is over.
 
     Args:
         count: the values of a list.
@@ -152,8 +152,10 @@ class Buffer(EventOperator):
         begun = self._periods.open_at(at, first, self._seen.value)
         while len(self._open) and self._periods.end(self._open.peek(), first) <= at:
             out += self._close_list()
-        for number in begun:
-            self._seen.value = number
+        # Where the time lies between lists, a value at an end goes into the next one, not into one that is over.
+        if begun.start > self._seen.value:
+            self._seen.value = begun.start
+        for _ in begun:
             self._open_list()
         return out
 

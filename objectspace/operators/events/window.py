@@ -21,6 +21,7 @@ class Window(Nested):
 
     State: a dictionary of the open windows, counters, the objects of each, and what it counts by. A value dirties what
     each open window dirties, with a count 1 item; where it begins a window also 1 item, the length, and the counters.
+    Time dirties a counter or two when a window could begin, or is over.
 
     Args:
         count: how many values a window has, ``None`` for any number.
@@ -65,6 +66,8 @@ class Window(Nested):
         self._seen = None if self._count is None else self._object("value", "seen", 0)
         if self._clock is not None:
             self._begun = self._object("value", "begun", 0)
+        if self._clock is not None and self._seen is None:
+            self._reached = self._object("value", "reached", 0)
         if self._clock is not None and self._seen is not None:
             self._period = self._object("value", "period", 0)
 
@@ -164,9 +167,9 @@ class Window(Nested):
         return self._into(windows, value, handing(at))
 
     def _into_open(self, value: Any) -> list[Any]:
-        """Give a value of the last known time to the open windows, and begin the next one where none is open."""
-        first = self._begun.value
-        return self._into(range(first, first if self._keys else first + 1), value, flush)
+        """Give a value of the last known time to the windows that hold it, or to the next one where there is none."""
+        first, reached = self._begun.value, self._reached.value
+        return self._into(range(first, max(reached, first + (not self._keys))), value, flush)
 
     def _into(self, windows: range, value: Any, hand: Hand) -> list[Any]:
         """Begin some windows, and give a value to all that are open."""
@@ -177,6 +180,13 @@ class Window(Nested):
         return self._unless(errors, out)
 
     def _tick_timed(self, errors: list[Exception], at: float) -> list[Any]:
+        assert self._clock is not None
+        assert self._periods is not None
+        windows = self._periods.open_at(at, self._clock.value, self._begun.value)
+        if windows.start > self._begun.value:  # Those before are over.
+            self._begun.value = windows.start
+        if windows and windows.stop > self._reached.value:
+            self._reached.value = windows.stop
         due = sorted(window for window in self._numbers if self._end_of(window) <= at)
         return [one for window in due for one in self._end_on_time(errors, window, self._end_of(window))]
 
