@@ -82,6 +82,10 @@ def ended(operator: EventOperator) -> list[Any]:
     return operator.on_completed()
 
 
+def once(event: Any) -> Any:
+    return lambda operator: operator.on_next(*event) if isinstance(event, tuple) else operator.on_next(event)
+
+
 def buffered(values: list[Any], count: int, skip: int) -> list[Any]:
     return [values[start : start + count] for start in range(0, len(values), skip)]
 
@@ -297,6 +301,13 @@ def test_an_input_that_has_ended_gives_nothing_more(kind: type, given: list[Any]
     assert played(lambda: kind(2), events, {3, 4})[0] == given
 
 
+@pytest.mark.parametrize(("opener", "given"), [([], []), ([once(("go", 1))], [1, 2])])
+def test_skip_until_opens_with_nothing_that_comes_after_the_end_of_its_opener(opener: Any, given: list[int]) -> None:
+    events = [0, *opener, 1, lambda op: op.on_completed(1), once(("late", 1)), lambda op: op.on_completed(1), 2, ended]
+    out, player = played(SkipUntil, events, {3, 4, 5})
+    assert (out, list(player.space)) == (given, ["op/ended"])
+
+
 def test_skip_until_and_concat() -> None:
     skip, concat = SkipUntil(), Concat(3)
     space = VolatileObjectSpace()
@@ -308,10 +319,6 @@ def test_skip_until_and_concat() -> None:
     assert concat.has_ended
     with pytest.raises(ValueError, match="has no input 3"):
         concat.on_next(1, source=3)
-
-
-def once(event: Any) -> Any:
-    return lambda operator: operator.on_next(*event) if isinstance(event, tuple) else operator.on_next(event)
 
 
 def inner(key: str, value: int) -> Any:

@@ -106,7 +106,7 @@ def _plain(value: Any) -> Any:
 class SkipUntil(EventOperator):
     """The values of input 0 once input 1 has given one.
 
-    State: whether it has. The first value of input 1 dirties 1 item, all others none.
+    State: whether it has, or ``None`` where it ended without. What says so dirties 1 item, all else none.
     """
 
     inputs: ClassVar[int] = 2
@@ -116,13 +116,16 @@ class SkipUntil(EventOperator):
 
     def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
         if source == 1:
-            self._is_open.value = True
+            if self._is_open.value is False:
+                self._is_open.value = True
             return []
         return [value] if self._is_open.value else []
 
     def _finish(self, source: int) -> list[Any]:
         if source == 0:
             self._end()
+        elif not self._is_open.value:
+            self._is_open.value = None
         return []
 
 
