@@ -536,9 +536,10 @@ def test_time_touches_those_inner_sequences_only_that_wait_for_it() -> None:
     assert counted.count(5) == 2
 
 
-def test_groups_of_nan_are_one_group_after_recovery_too() -> None:
-    nan = float("nan")
-    events = [(nan, 1), ((nan, "x"), 2), (float("nan"), 3), ((float("nan"), "x"), 4)]
+@pytest.mark.parametrize("make_nan", [lambda: float("nan"), lambda: Decimal("NaN"), lambda: complex(1, math.nan)])
+def test_groups_of_nan_are_one_group_after_recovery_too(make_nan: Callable[[], Any]) -> None:
+    nan = make_nan()
+    events = [(nan, 1), ((nan, "x"), 2), (make_nan(), 3), ((make_nan(), "x"), 4)]
     make = partial(GroupBy, itemgetter(0), lambda key: Select(itemgetter(1)))
     for recoveries in (set[int](), {2}, {1, 2, 3}):
         out, player = played(make, events, recoveries)
@@ -548,7 +549,7 @@ def test_groups_of_nan_are_one_group_after_recovery_too() -> None:
 
 def test_what_cannot_be_a_key_is_named_before_anything_changes() -> None:
     groups, many = opened(lambda: GroupBy(lambda key: key, any_list)), opened(lambda: SelectMany(any_list))
-    for use in (lambda: groups.on_next([1]), lambda: many.on_next([1]), lambda: many.on_inner([1], 2)):  # type: ignore[attr-defined]
+    for use in (lambda: groups.on_next([1]), lambda: many.on_next(Decimal("sNaN")), lambda: many.on_inner([1], 2)):  # type: ignore[attr-defined]
         with pytest.raises(TypeError, match="begins no inner sequence"):
             use()
     assert groups._following.value == many._following.value == 0  # type: ignore[attr-defined]

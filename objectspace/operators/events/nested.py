@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
+from decimal import Decimal
 from operator import methodcaller
 from typing import Any, ClassVar
 
@@ -15,6 +16,8 @@ Make = Callable[..., EventOperator]
 
 OPEN_INNER = 10_000
 """How many inner sequences stay open in memory; the others are opened again when they are touched."""
+
+_DECIMAL_NAN = Decimal("NaN")
 
 
 class Nested(EventOperator):
@@ -371,4 +374,8 @@ def _one_nan(key: Any) -> Any:
     """Return a key that is equal to itself after recovery too: Python finds a NaN only where it is the same object."""
     if isinstance(key, tuple):
         return tuple(map(_one_nan, key))
+    if isinstance(key, Decimal):
+        return _DECIMAL_NAN if key.is_qnan() else key
+    if isinstance(key, complex) and key != key:
+        return complex, _one_nan(key.real), _one_nan(key.imag)
     return math.nan if isinstance(key, float) and key != key else key
