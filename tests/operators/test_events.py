@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -718,6 +719,18 @@ def test_lists_and_windows_that_are_full_after_the_count_has_shrunk_are_given(ki
     given = [out for n in range(4, 9) for out in player.operator.on_next(n)]
     assert given == [[0, 1, 2, 3, 4], [2, 3, 4], [4, 5, 6], [6, 7, 8]]
     assert player.operator.on_completed() == [[8]]
+
+
+@pytest.mark.parametrize("role", ["ended", "$held"])
+def test_an_operator_of_the_user_has_no_object_of_a_role_that_every_operator_has(role: str) -> None:
+    class Counter(Take):
+        def _create(self) -> None:
+            self._object("value", role, 0)
+
+    with pytest.raises(
+        ValueError, match=rf"Counter 'op': with the role '{re.escape(role)}' every .*: give the object another role"
+    ):
+        opened(lambda: Counter(1))
 
 
 # Errors ---------------------------------------------------------------------------------------------------------------

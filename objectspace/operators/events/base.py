@@ -18,6 +18,8 @@ _ENDED = "ended"
 
 _HELD = "$held"
 
+_TAKEN_ROLES = {_ENDED: "that it has ended", _HELD: "what an error holds back"}
+
 Hand = Callable[["EventOperator", Any], list[Any]]
 """Hands a value to an operator, and returns what comes out of that."""
 
@@ -30,7 +32,8 @@ class EventOperator(ABC):
     but for one value, which says so until :meth:`delete`. Time comes with the values: no operator looks at a clock.
 
     A class of your own implements :meth:`_next`, and what else it needs of :meth:`_create`, :meth:`_resume`,
-    :meth:`_tick`, :meth:`_flushed` and :meth:`_finish`; objects come from ``self._object(kind, role)``.
+    :meth:`_tick`, :meth:`_flushed` and :meth:`_finish`; objects come from ``self._object(kind, role)``, where the roles
+    ``"ended"`` and ``"$held"`` are taken.
 
     Source: the operators of Nuqleon's reactive engine.
     """
@@ -58,10 +61,10 @@ class EventOperator(ABC):
         self._claim(space, name)
         self._space, self.name, self._owned, self._held = space, name, [], []
         if f"{name}/{_HELD}" in space:
-            self._held = self._object("value", _HELD).value
+            self._held = self._named_object("value", _HELD).value
         self.has_ended = f"{name}/{_ENDED}" in space
         if self.has_ended:
-            self._object("value", _ENDED)
+            self._named_object("value", _ENDED)
         else:
             self._create()
             self._resume()
@@ -151,7 +154,7 @@ class EventOperator(ABC):
         self.delete()
         self._claim(self._space, self.name)
         self.has_ended = True
-        self._object("value", _ENDED, True)
+        self._named_object("value", _ENDED, True)
 
     def _claim(self, space: ObjectSpace, name: str) -> None:
         """Note for whom the operator is: it is nobody else's until it is let go."""
@@ -167,7 +170,20 @@ class EventOperator(ABC):
         return None if its_space._closed or (its_space is space and its_name == name) else its_name
 
     def _object(self, kind: str, role: str, *arguments: Any, **options: Any) -> Any:
-        """Return an object of the operator by its role, created where there is none."""
+        """Return an object of the operator by its role, created where there is none.
+
+        Raises:
+            ValueError: the role is one that every operator has already.
+        """
+        if role in _TAKEN_ROLES:
+            raise ValueError(
+                f"{type(self).__name__} {self.name!r}: with the role {role!r} every operator notes"
+                f" {_TAKEN_ROLES[role]}: give the object another role"
+            )
+        return self._named_object(kind, role, *arguments, **options)
+
+    def _named_object(self, kind: str, role: str, *arguments: Any, **options: Any) -> Any:
+        """Return an object of the operator, also one that every operator has."""
         name = f"{self.name}/{role}"
         self._owned.append(name)
         return getattr(self._space, f"get_or_create_{kind}")(name, *arguments, **options)
@@ -213,7 +229,7 @@ class EventOperator(ABC):
         """Hold back what came out, for the next call; with the objects where it can be stored."""
         self._held = out
         if out and _has_stored_form(out):
-            self._object("value", _HELD).value = out
+            self._named_object("value", _HELD).value = out
 
     def _unless(self, errors: list[Exception], out: list[Any]) -> list[Any]:
         """Return what came out; where anything raised, hold it back and raise the first error."""
