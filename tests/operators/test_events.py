@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -19,8 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint import CheckpointStore
-from objectspace import CheckpointProtocolError, PersistedObjectSpace, VolatileObjectSpace
+from objectspace import CheckpointProtocolError, VolatileObjectSpace
 from objectspace.operators.events import (
     Average,
     Buffer,
@@ -38,40 +36,20 @@ from objectspace.operators.events import (
     Zip,
 )
 from objectspace.testing import crash_everywhere
-
-Make = Callable[[], EventOperator]
-
-
-class Player:
-    """An operator on a store, opened again whenever the history says so."""
-
-    def __init__(self, make: Make) -> None:
-        self.make, self.store = make, CheckpointStore(":memory:")
-        self.open()
-
-    def open(self) -> None:
-        self.space = PersistedObjectSpace(self.store)
-        self.operator = self.make()
-        self.operator.open(self.space, "op")
-
-    def again(self) -> None:
-        self.space.checkpoint()
-        self.space.close()
-        self.open()
-
-
-def played(make: Make, events: list[Any], recoveries: set[int]) -> tuple[list[Any], Player]:
-    """Return what comes out of events: values of input 0, or functions of the operator."""
-    player, out = Player(make), []
-    for place, event in enumerate(events):
-        if place in recoveries:
-            player.again()
-        out += event(player.operator) if callable(event) else player.operator.on_next(event)
-    return out, player
-
+from tests.operators.event_player import (
+    Make,
+    Player,
+    at_times,
+    ended,
+    inner,
+    once,
+    opened,
+    played,
+    recoveries,
+    refusing,
+)
 
 numbers = st.lists(st.integers(-5, 5), max_size=20)
-recoveries = st.sets(st.integers(0, 20), max_size=5)
 fed = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), max_size=20)
 
 
@@ -79,21 +57,8 @@ timed = st.lists(st.integers(0, 7), max_size=20).map(lambda steps: list(accumula
 """The times of events, in order."""
 
 
-def ended(operator: EventOperator) -> list[Any]:
-    return operator.on_completed()
-
-
-def once(event: Any) -> Any:
-    return lambda operator: operator.on_next(*event) if isinstance(event, tuple) else operator.on_next(event)
-
-
 def buffered(values: list[Any], count: int, skip: int) -> list[Any]:
     return [values[start : start + count] for start in range(0, len(values), skip)]
-
-
-def at_times(times: Sequence[float]) -> list[Any]:
-    """Return events that come at some times, each with its number."""
-    return [lambda op, at=at, n=n: op.on_next(n, at=at) for n, at in enumerate(times)]
 
 
 def by_time(times: list[int], duration: int, shift: int) -> list[list[int]]:
@@ -322,10 +287,6 @@ def test_skip_until_and_concat() -> None:
         concat.on_next(1, source=3)
 
 
-def inner(key: str, value: int) -> Any:
-    return lambda operator: operator.on_inner(key, value)
-
-
 def pairs_into(make: Make) -> Make:
     """Return what makes a chain whose first operator gives a value only at the end."""
     return lambda: Chain(Buffer(count=2), make())
@@ -491,12 +452,6 @@ def test_the_buffer_of_an_hour_writes_what_a_minute_brought() -> None:
 # Ends and times -------------------------------------------------------------------------------------------------------
 
 
-def opened(make: Make) -> EventOperator:
-    operator = make()
-    operator.open(VolatileObjectSpace(), "op")
-    return operator
-
-
 def test_a_chain_that_time_ends_takes_no_value_more() -> None:
     chain = opened(lambda: Chain(Buffer(duration=10), Take(1)))
     assert chain.on_next(1, at=0) == []
@@ -542,8 +497,8 @@ def test_groups_of_nan_are_one_group_after_recovery_too(make_nan: Callable[[], A
     nan = make_nan()
     events = [(nan, 1), ((nan, "x"), 2), (make_nan(), 3), ((make_nan(), "x"), 4)]
     make = partial(GroupBy, itemgetter(0), lambda key: Select(itemgetter(1)))
-    for recoveries in (set[int](), {2}, {1, 2, 3}):
-        out, player = played(make, events, recoveries)
+    for reopened in (set[int](), {2}, {1, 2, 3}):
+        out, player = played(make, events, reopened)
         assert [value for _, value in out] == [1, 2, 3, 4]
         assert len(player.space.get(f"{player.operator.name}/inner")) == 2
 
@@ -574,12 +529,6 @@ def test_an_operator_takes_nothing_before_it_is_open(make: Make, use: str) -> No
     arguments = [] if use == "on_completed" else [1]
     with pytest.raises(CheckpointProtocolError, match=r"is not open: call open\(space, name\)"):
         getattr(make(), use)(*arguments)
-
-
-def refusing(value: Any) -> Any:
-    if value == "bad":
-        raise ValueError(value)
-    return value
 
 
 @pytest.mark.parametrize(
@@ -649,8 +598,8 @@ BY_TIME: list[Make] = [
 @pytest.mark.parametrize("make", BY_TIME)
 @pytest.mark.parametrize("kind", [int, float, Decimal, Fraction, numpy.float32, numpy.float64, numpy.uint8], ids=str)
 def test_a_time_may_be_any_number_and_is_stored(make: Make, kind: Any) -> None:
-    for recoveries in (set[int](), {1, 2, 3}):
-        assert played(make, [*at_times([kind(at) for at in (0, 9, 11)]), ended], recoveries)[0] == [[0, 1], [2]]
+    for reopened in (set[int](), {1, 2, 3}):
+        assert played(make, [*at_times([kind(at) for at in (0, 9, 11)]), ended], reopened)[0] == [[0, 1], [2]]
 
 
 @pytest.mark.parametrize("make", BY_TIME)
@@ -731,195 +680,3 @@ def test_an_operator_of_the_user_has_no_object_of_a_role_that_every_operator_has
         ValueError, match=rf"Counter 'op': with the role '{re.escape(role)}' every .*: give the object another role"
     ):
         opened(lambda: Counter(1))
-
-
-# Errors ---------------------------------------------------------------------------------------------------------------
-
-
-def stubborn(*bad: Any, times: int = 1) -> Callable[[Any], Any]:
-    """Return a function that gives a value back, and refuses some of them the first times."""
-    left = dict.fromkeys(bad, times)
-
-    def _function(value: Any) -> Any:
-        if left.get(value, 0):
-            left[value] -= 1
-            raise ValueError(f"refused: {value}")
-        return value
-
-    return _function
-
-
-def fed_past_errors(operator: EventOperator, values: Sequence[Any]) -> list[Any]:
-    """Return what comes out of values, some of which are refused."""
-    out = []
-    for value in values:
-        with suppress(TypeError, ValueError):
-            out += value(operator) if callable(value) else operator.on_next(value)
-    return out
-
-
-@pytest.mark.parametrize(("step", "means"), [(2, [1.5, 3.5, 5.5]), (1, [1.5, 2.5, 3.5, 4.5, 5.5, 6.5])])
-def test_a_value_that_all_windows_refuse_is_counted_in_none(step: int, means: list[float]) -> None:
-    window = opened(lambda: Window(2, lambda number: Average(), step))
-    assert fed_past_errors(window, [1, None, 2, 3, 4, 5, 6, 7]) == means
-    assert window.on_completed() == [7.0]
-
-
-def test_a_value_that_one_window_refuses_is_counted_in_all() -> None:
-    window = opened(lambda: Window(3, lambda number: Chain(Select(stubborn(*[7] * (number == 0))), Buffer(9)), 2))
-    assert fed_past_errors(window, [5, 6, 7, 8, 9]) == [[5, 6], [7, 8, 9]]
-    assert window.on_completed() == [[9]]
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda refuse: GroupBy(lambda value: value, lambda key: Select(refuse)),
-        lambda refuse: Window(2, lambda number: Select(refuse)),
-        lambda refuse: Window(None, lambda number: Select(refuse), duration=10, shift=5),
-        lambda refuse: Window(2, lambda number: Select(refuse), duration=10),
-    ],
-)
-def test_a_first_value_that_is_refused_begins_nothing(make: Callable[[Any], EventOperator]) -> None:
-    player = Player(lambda: make(stubborn(0)))
-    player.again()
-    before = {name: str(player.space.get(name)) for name in player.space}
-    with pytest.raises(ValueError, match="refused: 0"):
-        player.operator.on_next(0, at=3)
-    assert {name: str(player.space.get(name)) for name in player.space} == before
-    assert player.space.checkpoint().slots == 0
-    assert player.operator.on_next(0, at=4)
-
-
-def test_an_operator_that_cannot_be_made_begins_no_group() -> None:
-    groups = opened(lambda: GroupBy(lambda value: value, lambda key: Take(stubborn(2)(2))))
-    assert fed_past_errors(groups, [2]) == []
-    assert len(groups._keys) == 0  # type: ignore[attr-defined]
-
-
-def test_what_other_sequences_give_beside_one_that_raises_comes_with_the_next_call() -> None:
-    refuse = stubborn("x")
-    many = opened(lambda: SelectMany(lambda key: Chain(Select(refuse), Take(1))))
-    assert fed_past_errors(many, ["k", "k", "k", inner("k", "x"), inner("k", "y")]) == ["x", "x", "y"]  # type: ignore[arg-type]
-    function = stubborn(2.0)
-    groups = opened(lambda: GroupBy(lambda value: value, lambda key: Chain(Average(), Select(function))))
-    assert fed_past_errors(groups, [1, 2, 3, ended, ended]) == [(1, 1.0), (3, 3.0)]
-    assert groups.has_ended
-
-
-def test_time_closes_what_it_closes_beside_what_raises() -> None:
-    function = stubborn(2)
-    groups = opened(
-        lambda: GroupBy(lambda n: n, lambda key: Chain(Buffer(duration=10), Select(lambda found: function(found[0]))))
-    )
-    assert fed_past_errors(groups, at_times([0, 1, 2, 3])) == []
-    with pytest.raises(ValueError, match="refused: 2"):
-        groups.on_time(20)
-    assert groups.on_time(21) == [(0, 0), (1, 1), (3, 3)]
-
-
-def test_what_comes_behind_a_refused_value_is_handed_on_in_a_chain() -> None:
-    make = lambda: Chain(SelectMany(lambda key: Take(2)), Select(stubborn("x")), Buffer(count=3))  # noqa: E731
-    chain = opened(make)
-    assert fed_past_errors(chain, ["k", "k", inner("k", "x"), inner("k", "y")]) == [["x", "y", "y"]]
-
-
-def test_an_end_that_raises_can_be_given_again() -> None:
-    for make in (lambda: Average(), lambda: Chain(Where(bool), Average(), Select(int))):
-        operator = opened(make)
-        operator.on_next(10**400)
-        with pytest.raises(OverflowError):
-            operator.on_completed()
-        assert not operator.has_ended
-    groups = opened(lambda: GroupBy(lambda n: n % 2, lambda key: Average()))
-    assert fed_past_errors(groups, [10**400, 1]) == []
-    with pytest.raises(OverflowError):
-        groups.on_completed()
-    assert (groups.has_ended, groups.on_next(-(10**400))) == (False, [(1, 1.0)])
-    assert (groups.on_completed(), groups.has_ended) == ([(0, 0.0)], True)
-
-
-def test_a_window_whose_end_raises_takes_no_value_more() -> None:
-    window = opened(lambda: Window(2, lambda number: Average()))
-    assert window.on_next(10**400) == []
-    with pytest.raises(OverflowError):
-        window.on_next(1)
-    assert [window.on_next(2), window.on_next(3)] == [[], [2.5]]
-
-
-def grouped_by(key: Callable[[Any], Any]) -> Make:
-    return lambda: GroupBy(key, lambda key: Buffer(duration=10))
-
-
-def test_what_an_error_holds_back_outlives_a_checkpoint_and_recovery() -> None:
-    player = Player(grouped_by(lambda value: "k" if refusing(value) == value else None))
-    assert fed_past_errors(player.operator, at_times([1, 2])) == []
-    player.again()
-    for at in (20, 21):
-        with pytest.raises(ValueError, match="bad"):
-            player.operator.on_next("bad", at=at)
-        player.again()
-    assert player.operator.on_next(3, at=22) == [("k", [0, 1])]
-    player.again()
-    assert player.operator.on_next(4, at=40) == [("k", [3])]
-    assert "op/$held" not in player.space
-
-
-def test_what_an_error_holds_back_at_the_end_comes_after_a_recovery_too() -> None:
-    player = Player(lambda: GroupBy(lambda n: n, lambda key: Chain(Average(), Select(lambda mean: 1 / (mean - 2)))))
-    assert fed_past_errors(player.operator, [1, 2, 3]) == []
-    with pytest.raises(ZeroDivisionError):
-        player.operator.on_completed()
-    player.again()
-    assert player.operator.on_completed() == [(1, -1.0), (3, 1.0)]
-    assert list(player.space) == ["op/ended"]
-    assert player.operator.on_completed() == []
-
-
-def test_what_has_no_stored_form_is_held_back_in_memory_and_keeps_no_checkpoint_from_being_taken() -> None:
-    function = stubborn(2)
-    player = Player(
-        lambda: Window(2, lambda number: Select(lambda n: function(n) and print) if number else Select(function), 1)
-    )
-    assert player.operator.on_next(1) == [1]
-    with pytest.raises(ValueError, match="refused: 2"):
-        player.operator.on_next(2)
-    player.space.checkpoint()
-    assert player.operator.on_next(3) == [print, print, print]
-
-
-def test_every_crash_point_around_an_error() -> None:
-    inner = lambda: Chain(Window(2, lambda number: Average()), Buffer(duration=9))  # noqa: E731
-    make = lambda: GroupBy(lambda n: refusing(n) and "k", lambda key: inner())  # noqa: E731
-    times = [(3, 0), (5, 1), ("bad", 20), ([], 21), (7, 22), (9, 40), (1, 60)]
-    events = [lambda op, n=n, at=at: fed_past_errors(op, [lambda op: op.on_next(n, at=at)]) for n, at in times]
-    operator = opened(make)
-    assert [event(operator) for event in events] == [[], [], [], [], [("k", [4.0])], [], [("k", [8.0])]]
-    assert crash_everywhere(make, events, storage=False) == 9 * len(events)
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    steps=st.lists(st.tuples(st.integers(0, 4), st.booleans()), max_size=20),
-    recoveries=recoveries,
-    limits=st.tuples(st.integers(1, 4), st.integers(1, 4)),
-)
-def test_refused_values_are_as_if_they_had_never_come(
-    steps: list[tuple[int, bool]], recoveries: set[int], limits: tuple[int, int]
-) -> None:
-    times = [sum(step for step, _ in steps[: place + 1]) for place in range(len(steps))]
-    values = [
-        (at, None if is_bad else number) for number, (at, (_, is_bad)) in enumerate(zip(times, steps, strict=True))
-    ]
-    length, shift = limits
-    makes: list[Make] = [
-        # Where windows lie apart, a value between them is passed over, whatever it is.
-        lambda: Window(length, lambda number: Average(), min(length, shift)),
-        lambda: Window(None, lambda number: Average(), duration=length, shift=shift),
-        lambda: Window(length, lambda number: Average(), duration=shift),
-        lambda: GroupBy(lambda value: value is None or value % 2, lambda key: Average(running=True)),
-    ]
-    for make in makes:
-        given = [lambda op, at=at, n=n: fed_past_errors(op, [lambda op: op.on_next(n, at=at)]) for at, n in values]
-        taken = [lambda op, at=at, n=n: op.on_next(n, at=at) for at, n in values if n is not None]
-        assert played(make, [*given, ended], recoveries)[0] == played(make, [*taken, ended], set())[0]
