@@ -521,6 +521,20 @@ def test_lengths_that_are_none_are_refused(options: Any) -> None:
         Window(options.pop("count", None), any_list, **options)
 
 
+def listed(count: int | None = None, *steps: int, **lengths: float) -> EventOperator:
+    """Return windows of lists with the arguments of a buffer."""
+    return Window(count, any_list, *steps, **lengths)
+
+
+@pytest.mark.parametrize("kind", [Buffer, listed])
+@pytest.mark.parametrize(("counts", "lengths"), [((3, 2), {}), ((), {"duration": 60, "shift": 100})])
+def test_lengths_may_be_numbers_of_numpy(kind: Any, counts: tuple[int, ...], lengths: dict[str, int]) -> None:
+    events = [*at_times(range(0, 700, 50)), ended]
+    small = {name: numpy.uint8(length) for name, length in lengths.items()}
+    make, expected = partial(kind, *map(numpy.uint8, counts), **small), partial(kind, *counts, **lengths)
+    assert played(make, events, set(range(1, 9)))[0] == played(expected, events, set())[0]
+
+
 @pytest.mark.parametrize(
     "make", [lambda: Take(1), lambda: Buffer(2), lambda: Chain(Where(bool), Take(1)), lambda: Zip(2)]
 )

@@ -426,6 +426,12 @@ def checked_count(count: Any, least: int) -> int:
     return int(count)
 
 
+def plain_number(value: Any) -> Any:
+    """Return a number of NumPy as one of Python, which no sum overflows; anything else as it is."""
+    kind = getattr(value, "dtype", None)
+    return value.item() if kind is not None and kind.kind in "iuf" and value.shape == () else value
+
+
 def _is_time(at: Any) -> bool:
     """Tell whether a time is a finite number, such as an ``int``, a ``Decimal`` or one of NumPy."""
     try:

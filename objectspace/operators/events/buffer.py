@@ -6,8 +6,11 @@ import math
 from numbers import Integral, Real
 from typing import Any
 
-from objectspace.operators.events.base import EventOperator
+from objectspace.operators.events.base import EventOperator, plain_number
 from objectspace.operators.events.periods import Periods
+
+Lengths = tuple[int | None, int | None, float | None, float | None]
+"""Count, skip, duration and shift."""
 
 
 class Buffer(EventOperator):
@@ -49,7 +52,7 @@ class Buffer(EventOperator):
         shift: float | None = None,
     ) -> None:
         super().__init__()
-        check_lengths("Buffer", count, skip, duration, shift)
+        count, skip, duration, shift = checked_lengths("Buffer", count, skip, duration, shift)
         self._count, self._skip = count, count if skip is None else skip
         self._periods = None if duration is None else Periods(duration, duration if shift is None else shift)
         self._overlaps = self._skip != count or (self._periods is not None and self._periods.shift != duration)
@@ -176,11 +179,13 @@ class Buffer(EventOperator):
         return f"{self.name}/{number}"
 
 
-def check_lengths(kind: str, count: int | None, skip: int | None, duration: float | None, shift: float | None) -> None:
-    """Refuse lengths that are none, or do not go together.
+def checked_lengths(
+    kind: str, count: int | None, skip: int | None, duration: float | None, shift: float | None
+) -> Lengths:
+    """Return lengths: those of NumPy as numbers of Python, which can be stored and do not overflow.
 
     Raises:
-        ValueError: they are.
+        ValueError: one is none, or they do not go together.
     """
     if count is None and duration is None:
         raise ValueError(f"a {kind} has a count, a duration or both")
@@ -194,3 +199,4 @@ def check_lengths(kind: str, count: int | None, skip: int | None, duration: floa
         raise ValueError("skip goes with a count, and shift with a duration")
     if count is not None and duration is not None and (skip is not None or shift is not None):
         raise ValueError(f"a {kind} with count and duration has neither skip nor shift")
+    return plain_number(count), plain_number(skip), plain_number(duration), plain_number(shift)

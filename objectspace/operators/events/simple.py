@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from objectspace.operators.events.base import EventOperator, checked_count
+from objectspace.operators.events.base import EventOperator, checked_count, plain_number
 
 
 class Where(EventOperator):
@@ -85,7 +85,7 @@ class Average(EventOperator):
 
     def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
         total, count = self._total.value
-        total, count = total + _plain(value), count + 1
+        total, count = total + plain_number(value), count + 1
         out = [total / count] if self._is_running else []
         self._total.value = [total, count]
         return out
@@ -95,12 +95,6 @@ class Average(EventOperator):
         out = [total / count] if count and not self._is_running else []
         self._end()
         return out
-
-
-def _plain(value: Any) -> Any:
-    """Return a number of NumPy as one of Python, which no sum overflows; anything else as it is."""
-    kind = getattr(value, "dtype", None)
-    return value.item() if kind is not None and kind.kind in "iuf" and value.shape == () else value
 
 
 class SkipUntil(EventOperator):

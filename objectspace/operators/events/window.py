@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from objectspace.operators.events.base import Hand, flush, handing
-from objectspace.operators.events.buffer import check_lengths
+from objectspace.operators.events.buffer import checked_lengths
 from objectspace.operators.events.nested import Make, Nested
 from objectspace.operators.events.periods import Periods
 
@@ -56,7 +56,7 @@ class Window(Nested):
         shift: float | None = None,
     ) -> None:
         super().__init__(make)
-        check_lengths("Window", count, skip, duration, shift)
+        count, skip, duration, shift = checked_lengths("Window", count, skip, duration, shift)
         self._count, self._skip = count, count if skip is None else skip
         self._periods = None if duration is None else Periods(duration, duration if shift is None else shift)
 
