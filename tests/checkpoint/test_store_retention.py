@@ -72,7 +72,9 @@ def test_compacting_leaves_one_run_and_gives_the_space_back(tmp_path: Path) -> N
     assert told == sorted(told)
 
 
-def test_a_long_compaction_can_be_given_up_and_resumed(tmp_path: Path) -> None:
+def test_a_long_compaction_can_be_given_up_and_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("checkpoint.store._STEP_ROWS", 2_000)
+
     def impatient(done: int, total: int) -> None:
         if done > total / 3:
             raise KeyboardInterrupt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -36,16 +37,26 @@ CHANGES = st.one_of(
 )
 
 
+def spelt_once(value: Any) -> str:
+    return repr(0.0 if value == 0 else value)
+
+
+def net_of(changes: list[Any], key: int, spelt: Callable[[Any], str]) -> Counter[tuple[str, str]]:
+    """Return how many rows of a key come, or go, more often than they go, or come, by the spelling of their value."""
+    net: Counter[str] = Counter()
+    for op, (its_key, value) in changes:
+        net[spelt(value)] += (its_key == key) * (1 if op in ("+", "U+") else -1)
+    return Counter({("+" if number > 0 else "-", value): abs(number) for value, number in net.items() if number})
+
+
 @given(st.lists(CHANGES, max_size=6))
 def test_changes_that_cancel_are_dropped_and_the_others_stay(changes: list[list[Any]]) -> None:
     given_ = [change for part in changes for change in part]
     found = net_changes(Chunk.from_rows(PAIRS, given_))
-    net: Counter[Any] = Counter()
-    for op, (key, value) in given_:
-        net[key, repr(0.0 if value == 0 else value)] += 1 if op in ("+", "U+") else -1
-    told = Counter({("+" if n > 0 else "-", *row): abs(n) for row, n in net.items() if n})
-    assert Counter((op, key, repr(0.0 if value == 0 else value)) for op, (key, value) in found) == told
     for key in range(4):
+        # Where more is said than that one row takes the place of another, equal ones cancel in any spelling.
+        spelt = repr if net_of(given_, key, repr).total() <= 2 else spelt_once
+        assert net_of(found, key, spelt) == net_of(given_, key, spelt)
         ops = [op for op, row in found if row[0] == key]
         assert ops == sorted(ops, key="-+".index)
 
