@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from checkpoint.run import IndexRow
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
 
@@ -35,26 +36,30 @@ class Deserted:
 
         Time: O(runs), a search for each new one, and O(runs · log n) for each object that it deletes of those before.
         """
-        first = next((place for place, run in enumerate(runs) if self._deleted_by(run)), len(runs))
+        for run in runs:
+            if run not in self._deleted:
+                self._deleted[run] = [row[0] for row in self._session.rows(_DELETED, (run, MOST_OBJECTS))]
+        if not any(self._deleted.values()):
+            return 0
+        first = next((place for place, run in enumerate(runs) if self._deleted[run]), 0)
         before = tuple(runs[:first])
         if before != self._before:
             self._before, self._rows, self._last_object = before, {}, self._greatest_in(before)
-        for run in runs[first:] if before else ():
+        for run in runs[first:]:
             if run not in self._rows:
-                known = [one for one in self._deleted_by(run) if one <= self._last_object]
+                known = [one for one in self._deleted[run] if one <= self._last_object]
                 self._rows[run] = self._left_by(known) if known else 0
-        return sum(self._rows.get(run, 0) for run in runs[first:])
+        return sum(map(self._rows.__getitem__, runs[first:]))
+
+    def note(self, run: RunNumber, index: Sequence[IndexRow]) -> None:
+        """Note which objects a run deletes that was just written: so it need not be searched for them."""
+        self._deleted[run] = [row[0] for row in index if row[2] is None][:MOST_OBJECTS]
+        self._rows.pop(run, None)
 
     def keep(self, runs: Container[RunNumber]) -> None:
         """Forget all other runs: another one may have their number one day."""
         self._deleted = {run: deleted for run, deleted in self._deleted.items() if run in runs}
         self._before, self._rows = (), {}
-
-    def _deleted_by(self, run: RunNumber) -> list[int]:
-        """Return the objects that a run deletes."""
-        if run not in self._deleted:
-            self._deleted[run] = [row[0] for row in self._session.rows(_DELETED, (run, MOST_OBJECTS))]
-        return self._deleted[run]
 
     def _greatest_in(self, runs: Sequence[RunNumber]) -> int:
         """Return the greatest id of an object in some runs: later ones have no rows there."""

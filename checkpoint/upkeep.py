@@ -100,6 +100,7 @@ class Upkeep:
 
     def note_written(self, run: RunNumber, rows: Rows, size: int) -> None:
         """Keep the rows of a run that a checkpoint has written, and their bytes, for merging it."""
+        self._deserted.note(run, rows[0])
         if self._is_worth_keeping(self._runs.rows([run])):
             self._recent.add(run, rows, size)
 
