@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from checkpoint.chain import Chain, location_at
-from tests.checkpoint.store_helpers import child, first_line
+from tests.checkpoint.store_helpers import child, first_line, other_lines
 from tests.golden import chain_1
 from tests.tally import TALLY
 
@@ -81,7 +81,7 @@ def kill_soon(code: str, *arguments: Path, rng: random.Random, after: int = 0) -
         time.sleep(rng.uniform(0.0, 0.05 if after else 0.3))
         process.send_signal(signal.SIGKILL)
         TALLY["processes killed"] += 1
-        return said + process.communicate()[0].splitlines()
+        return said + other_lines(process)
 
 
 def test_a_killed_publisher_and_collector_loses_no_epoch_that_it_published(tmp_path: Path, kills: int) -> None:

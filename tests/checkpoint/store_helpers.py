@@ -187,6 +187,12 @@ def first_line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
+def other_lines(process: subprocess.Popen[str]) -> list[str]:
+    """Return what a process said after the lines that were read; communicate() would lose what was read ahead."""
+    assert process.stdout is not None
+    return process.stdout.read().splitlines()
+
+
 def quick_store(path: Path | str, **options: Any) -> CheckpointStore:
     """Open a store that does not wait for the disk: what the tests kill are processes, not machines."""
     return CheckpointStore(path, durability="normal", **options)

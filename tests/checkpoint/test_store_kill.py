@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.checkpoint.store_helpers import Model, child, first_line, image_of, quick_store, random_run
+from tests.checkpoint.store_helpers import Model, child, first_line, image_of, other_lines, quick_store, random_run
 from tests.tally import TALLY
 
 KILLS, KILLS_AT_SCALE = 5, 150
@@ -44,7 +44,7 @@ def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path: Path, dur
             assert first_line(process) == "ready"
             time.sleep(rng.uniform(0.0, 0.25))
             process.send_signal(signal.SIGKILL)
-            lines = process.communicate()[0].splitlines()
+            lines = other_lines(process)
         acknowledged = int(lines[-1]) if lines else known
         with quick_store(path, history=2) as store:
             newest = store.next_number() - 1
