@@ -19,6 +19,10 @@ class StoreLockedError(CheckpointError):
     """Another writer has the store open: the message names its process and host."""
 
 
+class RunRefusedError(CheckpointError):
+    """A run holds a row that cannot be stored, or that the store has already; nothing was written."""
+
+
 class InheritedStoreError(StoreLockedError):
     """The process was forked from one that had the store open, whose locks do not hold in the child."""
 

@@ -13,7 +13,13 @@ from time import monotonic
 from typing import Any, Literal
 
 from checkpoint import inherited, schema
-from checkpoint.errors import CheckpointError, CorruptStoreError, StoreFailedError, StoreLockedError
+from checkpoint.errors import (
+    CheckpointError,
+    CorruptStoreError,
+    RunRefusedError,
+    StoreFailedError,
+    StoreLockedError,
+)
 from checkpoint.seals import fetch_as_stored
 
 Durability = Literal["full", "normal"]
@@ -604,7 +610,7 @@ _ADVICE: dict[int, tuple[type[CheckpointError], str]] = {
     sqlite3.SQLITE_PERM: (CheckpointError, _CLOSED),
     sqlite3.SQLITE_READONLY: (CheckpointError, _CLOSED),
     sqlite3.SQLITE_CONSTRAINT: (
-        CheckpointError,
+        RunRefusedError,
         "the run holds a row twice, or one that is no row; nothing was written",
     ),
     sqlite3.SQLITE_TOOBIG: (CheckpointError, "a value is too large for SQLite, nothing was written: store it in parts"),

@@ -20,7 +20,13 @@ from weakref import WeakKeyDictionary
 from checkpoint import catalogue, filters, retention, run_rows, spans
 from checkpoint.diff import Change, differences, run_applying
 from checkpoint.epochs import epoch_after, require_epoch_type
-from checkpoint.errors import CheckpointError, CorruptStoreError, EpochTypeError, UnknownCheckpointError
+from checkpoint.errors import (
+    CheckpointError,
+    CorruptStoreError,
+    EpochTypeError,
+    RunRefusedError,
+    UnknownCheckpointError,
+)
 from checkpoint.fork import fork
 from checkpoint.lock import WriterLock
 from checkpoint.lookup import Extents
@@ -157,8 +163,8 @@ class CheckpointStore:
         Raises:
             StoreFailedError: the file system failed: call :meth:`reopen`, then see whether the checkpoint is there.
             CorruptStoreError: a full run would take rows over that are not as they were written; nothing was written.
-            CheckpointError: the epoch goes backwards, a row cannot be stored, or the store takes no writes; nothing
-                was written.
+            RunRefusedError: a row cannot be stored, or comes twice; nothing was written.
+            CheckpointError: the epoch goes backwards, or the store takes no writes; nothing was written.
 
         Time: O(rows · log rows); for a full run O(state).
         Dirties: one row of ``checkpoint`` and the rows of the run.
@@ -664,7 +670,7 @@ class CheckpointStore:
             with self._session.transaction(is_lazy=is_lazy) as connection:
                 yield connection
         except (OverflowError, ValueError, TypeError) as error:
-            raise CheckpointError(
+            raise RunRefusedError(
                 f"{self.path}: the run holds a row that cannot be stored ({error}); nothing was written"
             ) from error
 

@@ -25,6 +25,7 @@ from checkpoint.errors import (
     CheckpointError,
     CorruptStoreError,
     InheritedStoreError,
+    RunRefusedError,
     StoreFailedError,
     StoreLockedError,
     UnknownCheckpointError,
@@ -39,6 +40,10 @@ _PATIENCE_SECONDS = {True: 30.0, None: 0.1, False: 0.0}
 moment between two owners, and for any other one."""
 
 _POLL_SECONDS = 0.002
+
+_DAMAGE = (CorruptStoreError, StoreFailedError, RunRefusedError)
+"""What a damaged cache raises. The rows of a run are checked before they are folded in: a cache that refuses them holds
+some of them already, and has lost the record that would say so."""
 
 
 def write_image(plan: OperatorPlan, shard: int) -> AcceptedRun:
@@ -118,7 +123,7 @@ def _removed_where_damaged(store: CheckpointStore) -> Iterator[None]:
     """Remove a cache that turns out to be damaged: all that it holds lies at the location, too."""
     try:
         yield
-    except (CorruptStoreError, StoreFailedError) as error:
+    except _DAMAGE as error:
         if store.path not in str(error) and not _is_damaged(Path(store.path)):
             raise  # It is the location that is damaged.
         remove(Path(store.path))
@@ -157,7 +162,7 @@ def _reopened(folder: Path, plan: OperatorPlan, shard: int, later: Sequence[Acce
             if catch_up(store, plan.location, lineage):
                 return store
             stale = not _is_ahead(store, lineage)
-        except (CorruptStoreError, StoreFailedError):
+        except _DAMAGE:
             # If it is the location that is damaged, a new cache will say so.
             stale = True
         except BaseException:

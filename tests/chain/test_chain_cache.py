@@ -5,7 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import shutil
-from contextlib import ExitStack
+import sqlite3
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from threading import Timer
@@ -261,6 +262,27 @@ def test_a_damaged_cache_is_rebuilt(chain: Chain, publish: Publisher, tmp_path: 
     data[100:200] = b"\xff" * 100  # the root of the schema
     cache.write_bytes(bytes(data))
     assert len(_open(chain, tmp_path)) == 2000
+
+
+def test_a_cache_that_lost_a_record_is_rebuilt(chain: Chain, publish: Publisher, tmp_path: Path) -> None:
+    for number in range(3):
+        publish(chain, {"a": number})
+    _open(chain, tmp_path)
+    _lose_last_record(tmp_path)
+    publish(chain, {"a": 3})
+    assert _open(chain, tmp_path) == {"a": "3"}
+    _lose_last_record(tmp_path)
+    removed = pytest.raises(CorruptStoreError, match="was a cache of this machine and is removed now: try again")
+    with removed, open_cache(_plan(chain, tmp_path, 3), 0) as store:
+        store.apply(run_of({"a": 4}), 4)  # what a task folds in ahead
+    assert _open(chain, tmp_path) == {"a": "3"}
+
+
+def _lose_last_record(folder: Path) -> None:
+    """Take a record out of a cache, as one bit of the page that holds it does, and leave its rows."""
+    (path,) = _files(folder)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM checkpoint WHERE number = (SELECT max(number) FROM checkpoint)")
 
 
 @pytest.mark.parametrize("damage", [b"\0" * 4096, b"x" * 100, b"short", b""])

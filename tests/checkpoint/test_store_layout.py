@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint import CheckpointError, CheckpointStore, Receipt, Run
+from checkpoint import CheckpointError, CheckpointStore, Receipt, Run, RunRefusedError
 from objectspace import PersistedObjectSpace
 from tests.checkpoint.store_helpers import (
     DIFFERENTIAL,
@@ -210,6 +210,7 @@ def test_a_row_that_cannot_be_stored_is_refused_and_nothing_is_written(row: Any)
 
 def test_a_row_given_twice_is_refused() -> None:
     store = quick_store(":memory:")
-    with pytest.raises(CheckpointError, match="twice"):
+    with pytest.raises(RunRefusedError, match="twice"):
         store.append(Run(DIFFERENTIAL, [], [], [(1, 1, "0", None), (1, 1, None, None)]))
     assert store.checkpoints() == []
+    assert store.append(run_of({1: "a"})).number == 1
