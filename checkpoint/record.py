@@ -89,10 +89,10 @@ def write_record(connection: sqlite3.Connection, record: CheckpointRecord) -> No
     connection.execute(f"INSERT INTO checkpoint ({_COLUMNS}, seal) VALUES ({_MARKS}, ?)", (*cells.values(), seal))
 
 
-def timestamp(ago: timedelta = timedelta(0)) -> str:
+def timestamp(ago: timedelta = timedelta(0), now: datetime | None = None) -> str:
     """Return the time as records keep it, in UTC, so that the order of texts is the order of times."""
     try:
-        then = datetime.now(UTC) - ago
+        then = (now or datetime.now(UTC)) - ago
     except OverflowError:  # longer ago than there are dates
         then = datetime.min.replace(tzinfo=UTC)
     return then.isoformat(timespec="milliseconds")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Collection
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from checkpoint.record import timestamp
 from checkpoint.session import Session
@@ -32,22 +32,49 @@ def first_kept(session: Session, keep: int | None, older_than: timedelta | None)
     last = session.row("SELECT coalesce(max(number), 0) FROM checkpoint")[0]
     bounds = [] if keep is None else [last - keep + 1]
     if older_than is not None:
-        young = session.row("SELECT min(number) FROM checkpoint WHERE time >= ?", (timestamp(older_than),))[0]
-        bounds.append(last if young is None else young)
+        bounds.append(_after_old(session, 0, last, timestamp(older_than), timestamp()))
     return int(min(bounds))
 
 
-def first_younger(session: Session, age: timedelta, first: int) -> int:
-    """Return the oldest checkpoint up to ``first`` that is younger than an age, or ``first``.
+def first_younger(session: Session, age: timedelta, oldest: int, last: int) -> int:
+    """Return the oldest checkpoint that an age keeps.
 
-    Time: O(checkpoints that are younger).
+    The age is counted from the earlier of the times of the newest two: for one the clock may have been ahead.
+
+    Args:
+        session: the store.
+        age: how old they may become.
+        oldest: the oldest one that can be read.
+        last: the newest one.
+
+    Time: O(checkpoints that go, and those for which the clock was ahead).
     """
-    oldest = timestamp(age)
-    while first > 1 and (row := session.row("SELECT time FROM checkpoint WHERE number = ?", (first - 1,))):
-        if row[0] < oldest:
-            break
-        first -= 1
-    return first
+    newest = "SELECT min(time) FROM (SELECT time FROM checkpoint ORDER BY number DESC LIMIT 2)"
+    try:
+        now = datetime.fromisoformat(session.row(newest)[0])
+    except (TypeError, ValueError):
+        return oldest  # It is damaged, and tells no age.
+    return _after_old(session, oldest, last, timestamp(age, now), timestamp(now=now))
+
+
+def _after_old(session: Session, oldest: int, last: int, since: str, now: str) -> int:
+    """Return the checkpoint before which all are old, from the oldest on; at most the last one.
+
+    The first young one ends that, whatever is said of those after it: the clock may have been behind for one. A time
+    that is yet to come says nothing, or a clock that was ahead would keep all that follows until then.
+
+    Args:
+        session: the store.
+        oldest: the checkpoint to begin with.
+        last: the newest one.
+        since: the time from which on they are young.
+        now: the time.
+    """
+    find_young = "SELECT min(number) FROM checkpoint WHERE number >= ? AND time BETWEEN ? AND ?"
+    find_old = "SELECT max(number) FROM checkpoint WHERE number >= ? AND number < ? AND time < ?"
+    young = session.row(find_young, (oldest, since, now))[0]
+    old = session.row(find_old, (oldest, last if young is None else young, since))[0]
+    return oldest if old is None else int(old) + 1
 
 
 def beginning_is_gone(session: Session) -> bool:

@@ -714,7 +714,8 @@ class CheckpointStore:
         kept, pins = self._retention, self._pins()
         first = self._last[0] - kept.history + 1
         if kept.keep_for:
-            first = min(first, retention.first_younger(self._session, kept.keep_for, first))
+            oldest, last = self._runs.readable(1), self._last[0]
+            first = min(first, retention.first_younger(self._session, kept.keep_for, oldest, last))
         self._upkeep.sweep(connection, first, pins, self._held())
         retention.forget(connection, self._runs, min(first, self._last[0] - kept.records + 1), pins)
 

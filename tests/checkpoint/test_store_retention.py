@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +117,26 @@ def test_pruning_keeps_by_count_and_by_age() -> None:
     assert store.append(run_of({})).number == 21
     with pytest.raises(UnknownCheckpointError, match="cannot be dropped"):
         store.truncate_after(0)
+
+
+@pytest.mark.parametrize("off", [0, -365, 365])
+def test_a_clock_that_is_wrong_for_a_checkpoint_takes_nothing_young_and_keeps_nothing_old(
+    off: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Clock:
+            return cls(2026, 1, 1, tzinfo=tz) + timedelta(day + (off if day in (64, 350) else 0))
+
+    monkeypatch.setattr("checkpoint.record.datetime", Clock)
+    with quick_store(":memory:") as store:
+        store.configure(history=1, keep_for=timedelta(days=100))
+        for day in range(1, 401):
+            store.append(run_of({day % 5: day}))
+            assert set(range(max(1, day - 99), day + 1)) <= set(retained(store))
+        assert retained(store)[0] > 270
+        store.prune(older_than=timedelta(days=10))
+        assert retained(store) == list(range(390, 401))
 
 
 def test_an_age_may_be_longer_than_there_are_dates(tmp_path: Path) -> None:
