@@ -20,7 +20,7 @@ import click
 import orjson
 
 from checkpoint.address import local_path
-from checkpoint.errors import CheckpointError
+from checkpoint.errors import CheckpointError, UnknownCheckpointError
 from checkpoint.lock import READ_ONLY
 from checkpoint.session import REOPEN
 from checkpoint.tool import printing
@@ -144,7 +144,7 @@ def takes_source(function: Callable[..., Any]) -> Callable[..., Any]:
         except orjson.JSONDecodeError as error:
             _fail(_damage_of(path) or _worded(error), error)
         except (CheckpointError, OSError, ValueError, sqlite3.Error, ImportError, MemoryError) as error:
-            _fail(_collected_meanwhile(source) or _worded(error), error)
+            _fail(_worded(_collected_meanwhile(source) or error), error)
         except Exception as error:
             if local_path(path) is None:  # what clients of object stores raise is of no common kind
                 _fail(f"{path}: {type(error).__name__}: {error}", error)
@@ -252,14 +252,15 @@ _ADVICE = {REOPEN: ", then run it again", READ_ONLY: ""}
 """What the library advises that only a program can do, and what is said in its place."""
 
 
-def _collected_meanwhile(source: Source | None) -> str | None:
-    """Return in words that epochs went which a command was reading: then what it missed is no damage."""
-    if source is None or "chain" not in vars(source):
-        return None
-    with suppress(CheckpointError, OSError):
-        first = Source(source.path).chain.first_epoch
-        if first > source.chain.first_epoch:
-            return f"{source.path}: the epochs before {first} were collected while they were read: run it again"
+def _collected_meanwhile(source: Source | None) -> CheckpointError | None:
+    """Return what says that epochs went which a command was reading: then what it missed is no damage."""
+    try:
+        if source is not None:
+            source.require_kept()
+    except UnknownCheckpointError as error:
+        return error
+    except (CheckpointError, OSError):
+        pass
     return None
 
 

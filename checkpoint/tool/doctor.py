@@ -203,6 +203,7 @@ def _space(source: Source, advice: list[str]) -> Facts:
         "leftovers": leftovers,
     }
     if missing:
+        source.require_kept()
         what = printing.count(len(missing), "run file")
         advice.append(
             f"{what} missing that readable epochs need, as {missing[0]}: run `checkpoint verify {source.path}`"

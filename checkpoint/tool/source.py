@@ -141,20 +141,41 @@ class Source:
         numbers = range(count) if self.shard is None else [self.shard]
         return [(name, number) for name in names if self.operator in (None, name) for number in numbers]
 
-    @cached_property
+    @property
     def chain(self) -> Chain:
         """The space at the location.
 
         Raises:
             CheckpointError: there is none.
         """
+        return self._opened[0]
+
+    def require_kept(self) -> None:
+        """Refuse to go on where epochs went that were being read: then what is missing is no damage.
+
+        Raises:
+            UnknownCheckpointError: epochs were collected since the space was opened.
+        """
+        if "_opened" not in vars(self):
+            return
+        chain, begun = self._opened
+        first = chain.fresh().first_epoch
+        if first > begun:
+            raise UnknownCheckpointError(
+                f"{self.path}: the epochs before {first} were collected while they were read: run it again"
+            )
+
+    @cached_property
+    def _opened(self) -> tuple[Chain, int]:
+        """The space, and its first epoch when it was opened: the chain itself learns later which have gone."""
         try:
             from checkpoint.chain import Chain, location_at
         except ImportError as error:
             raise CheckpointError(
                 f"a space of shards takes pyarrow and fsspec ({error}): pip install 'objectspace[arrow]'"
             ) from None
-        return Chain.open(location_at(self.path))
+        chain = Chain.open(location_at(self.path))
+        return chain, chain.first_epoch
 
     @contextmanager
     def _only_shard(self) -> Iterator[CheckpointStore]:

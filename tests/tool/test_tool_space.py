@@ -30,7 +30,7 @@ from checkpoint.chain import (
     save_run,
     write_image,
 )
-from checkpoint.chain.location import PROBE
+from checkpoint.chain.location import PROBE, LocalLocation
 from checkpoint.chain.runfile import write_pages
 from checkpoint.tool.copying import Copied, fork_space, restore_space
 from checkpoint.tool.report import collect
@@ -315,6 +315,30 @@ def test_doctor_tells_of_a_run_file_that_is_missing(tool: Tool, long_space: Path
     found = tool("doctor", long_space)
     assert found.exit_code == 2
     assert f"1 run file missing that readable epochs need, as {victim}: run `checkpoint verify" in found.output
+
+
+READING = ("verify {}", "log {} -n 0", "doctor {}", "report {} {}.html", "fork {} {}-fork", "show {} counts@7")
+
+
+@pytest.mark.parametrize(
+    ("command", "name"), [("doctor {}", "run"), *((command, "manifest/000000000007.json") for command in READING)]
+)
+def test_a_command_says_that_what_it_reads_was_collected_meanwhile(
+    tool: Tool, long_space: Path, monkeypatch: pytest.MonkeyPatch, command: str, name: str
+) -> None:
+    method = "names" if name == "run" else "read"
+    look = getattr(LocalLocation, method)
+
+    def _look(location: LocalLocation, wanted: str) -> Any:
+        if wanted == name:
+            monkeypatch.undo()
+            Chain.open(location).collect(0, 1)
+        return look(location, wanted)
+
+    monkeypatch.setattr(LocalLocation, method, _look)
+    answer = tool(*command.replace("{}", str(long_space)).split())
+    assert answer.exit_code == 2
+    assert f"{long_space}: the epochs before 30 were collected while they were read: run it again" in answer.output
 
 
 @pytest.mark.parametrize("command", ["report {} {}/page.html", "top {} --count 1", "doctor {}"])
