@@ -18,7 +18,10 @@ import fsspec
 from checkpoint.address import local_path
 from checkpoint.errors import CheckpointError
 
-EXCLUSIVE_PROTOCOLS = frozenset({"memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
+OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
+"""The remote file systems whose files lie in buckets, or containers."""
+
+EXCLUSIVE_PROTOCOLS = OBJECT_STORES | {"memory"}
 """The remote file systems whose exclusive create is decided by one party: S3 by If-None-Match, GCS by
 ifGenerationMatch, Azure by its no-overwrite put, memory by a lock of this process. For others fsspec only asks first
 whether the file exists, and two drivers may both hear "no"."""
@@ -119,8 +122,8 @@ def location_at(url: str | os.PathLike[str] | Location, options: Mapping[str, An
         options: what fsspec passes to the file system, such as an endpoint or credentials.
 
     Raises:
-        CheckpointError: the protocol is unknown, its package is not installed, or it cannot be opened; or the path is
-            on another host.
+        CheckpointError: the protocol is unknown, its package is not installed, or it cannot be opened; the path is on
+            another host; or the URL of an object store names no bucket.
     """
     if isinstance(url, Location):
         return url
@@ -128,7 +131,8 @@ def location_at(url: str | os.PathLike[str] | Location, options: Mapping[str, An
     path = local_path(text)
     if path is not None:
         return LocalLocation(Path(path))
-    remote = RemoteLocation(text.rstrip("/"), dict(options or {}))
+    protocol, colon, rest = text.partition("://")
+    remote = RemoteLocation(f"{protocol}{colon}{rest.rstrip('/')}", dict(options or {}))
     remote.open_file_system()
     return remote
 
@@ -254,7 +258,8 @@ class RemoteLocation(Location):
         """Return the file system (one a process: fsspec keeps it) and the folder inside it.
 
         Raises:
-            CheckpointError: the protocol is unknown, its package is not installed, or it cannot be opened.
+            CheckpointError: the protocol is unknown, its package is not installed, or it cannot be opened; or it is an
+                object store, and the URL names no bucket.
         """
         try:
             system, folder = fsspec.core.url_to_fs(self.address, **self.options)
@@ -264,6 +269,8 @@ class RemoteLocation(Location):
                 f"location {self.address}: no file system for this URL ({str(error) or type(error).__name__}):"
                 " install the fsspec package of its protocol and what that needs, or use a folder"
             ) from error
+        if not folder.strip("/") and OBJECT_STORES.intersection(_protocols(system)):
+            raise CheckpointError(f"location {self.address}: it names no bucket: expected one, as in s3://bucket/folder")
         _keep_no_listings(system)
         return system, folder.rstrip("/")
 

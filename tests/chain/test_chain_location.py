@@ -98,6 +98,20 @@ def test_an_unknown_protocol_says_what_to_install() -> None:
         location_at("nosuch://x")
 
 
+@pytest.mark.parametrize("url", ["memory://", "memory:///"])
+def test_the_root_of_a_file_system_is_a_location(url: str) -> None:
+    name, data = uuid4().hex, uuid4().bytes
+    location_at(url).write(f"{name}/a", data)
+    assert location_at(f"memory://{name}/").read("a") == data
+    assert name in location_at(url).names("")
+
+
+@pytest.mark.parametrize("url", ["s3://", "s3:///", "s3a://"])
+def test_a_url_without_a_bucket_is_refused(url: str) -> None:
+    with pytest.raises(CheckpointError, match=r"location s3a?://: it names no bucket: expected one"):
+        location_at(url)
+
+
 def test_a_protocol_without_exclusive_create_is_refused(tmp_path: Path) -> None:
     archive = location_at(f"dir://inner::file://{tmp_path}")
     with pytest.raises(CheckpointError, match="cannot create a file only where it is absent"):
