@@ -44,6 +44,10 @@ class Location(ABC):
     def url(self) -> str:
         """The address, as it may be given to ``location_at``."""
 
+    def place(self) -> tuple[object, str]:
+        """Return the file system and the path in it: of two spellings of one address they are equal."""
+        return type(self), self.url
+
     @abstractmethod
     def read(self, name: str) -> bytes | None:
         """Return the bytes of a file, or None where there is none.
@@ -155,6 +159,10 @@ class LocalLocation(Location):
         """The absolute path of the folder."""
         return str(self.root)
 
+    def place(self) -> tuple[object, str]:
+        """Return the class, and the path without the links of file systems."""
+        return type(self), os.path.realpath(self.root)
+
     def read(self, name: str) -> bytes | None:
         """Return the bytes of a file, or None where there is none."""
         with _explained(self, "read", name):
@@ -254,6 +262,11 @@ class RemoteLocation(Location):
         """The URL of the folder."""
         return self.address
 
+    def place(self) -> tuple[object, str]:
+        """Return the file system, which fsspec keeps one of for all protocols and options that mean the same."""
+        system, folder = self.open_file_system()
+        return system, folder.strip("/")
+
     def open_file_system(self) -> tuple[fsspec.AbstractFileSystem, str]:
         """Return the file system (one a process: fsspec keeps it) and the folder inside it.
 
@@ -270,7 +283,9 @@ class RemoteLocation(Location):
                 " install the fsspec package of its protocol and what that needs, or use a folder"
             ) from error
         if not folder.strip("/") and OBJECT_STORES.intersection(_protocols(system)):
-            raise CheckpointError(f"location {self.address}: it names no bucket: expected one, as in s3://bucket/folder")
+            raise CheckpointError(
+                f"location {self.address}: it names no bucket: expected one, as in s3://bucket/folder"
+            )
         _keep_no_listings(system)
         return system, folder.rstrip("/")
 

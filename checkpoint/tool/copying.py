@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from pathlib import PurePosixPath
 from uuid import uuid4
 
-from checkpoint.address import local_path
 from checkpoint.chain import AcceptedRun, Chain, Lineage, Location, Manifest, SpaceFile, location_at, write_run
 from checkpoint.chain.chain import require_nothing
 from checkpoint.chain.collect import FLOORS, MANIFESTS, RUNS, file_name, first_needed, needed_runs, raise_floor
@@ -243,7 +242,7 @@ def _founded(target: str, source: Location) -> Iterator[Location]:
         CheckpointError: something is there already, be it half a copy, or it lies inside of the space that is copied.
     """
     location = _Noting(location_at(target))
-    if f"{_whole(location)}/".startswith(f"{_whole(source)}/") and _whole(location) != _whole(source):
+    if _is_inside(location, source):
         raise CheckpointError(
             f"{target} lies inside of the space at {source.url}, which has nothing but its own files: whoever removes"
             " or copies the one takes the other along: name another location"
@@ -262,10 +261,9 @@ def _founded(target: str, source: Location) -> Iterator[Location]:
         raise
 
 
-def _whole(location: Location) -> str:
-    """Return the address of a location without the links of file systems."""
-    path = local_path(location.url)
-    return location.url if path is None else os.path.realpath(path)
+def _is_inside(location: Location, outer: Location) -> bool:
+    (system, path), (system_of_outer, path_of_outer) = location.place(), outer.place()
+    return system == system_of_outer and PurePosixPath(path_of_outer) in PurePosixPath(path).parents
 
 
 def _found(location: Location, space: SpaceFile) -> None:

@@ -26,6 +26,10 @@ class Rehearsal(Location):
         """The address."""
         return self._location.url
 
+    def place(self) -> tuple[object, str]:
+        """Return the file system and the path in it."""
+        return self._location.place()
+
     def read(self, name: str) -> bytes | None:
         """Return the bytes of a file."""
         return self._location.read(name)

@@ -106,6 +106,11 @@ def test_the_root_of_a_file_system_is_a_location(url: str) -> None:
     assert name in location_at(url).names("")
 
 
+@pytest.mark.parametrize("url", ["s3a://bucket/space", "s3://bucket/space/", "s3:///bucket/space"])
+def test_two_spellings_of_a_url_are_one_place(url: str) -> None:
+    assert location_at(url).place() == location_at("s3://bucket/space").place() != location_at("s3://bucket").place()
+
+
 @pytest.mark.parametrize("url", ["s3://", "s3:///", "s3a://"])
 def test_a_url_without_a_bucket_is_refused(url: str) -> None:
     with pytest.raises(CheckpointError, match=r"location s3a?://: it names no bucket: expected one"):

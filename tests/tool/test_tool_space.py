@@ -17,6 +17,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from checkpoint import CheckpointError, CheckpointKind, Run, RunWriter
 from checkpoint.chain import (
@@ -197,6 +198,16 @@ def test_a_copy_does_not_lie_inside_of_the_space(tool: Tool, long_space: Path, t
         assert (refused.exit_code, "lies inside of the space at" in refused.stderr) == (2, True)
         assert not inner.exists()
     assert tool(command, long_space, f"{long_space}-beside").exit_code == 0
+
+
+@pytest.mark.parametrize("outer", ["memory://", "memory://outer"])
+def test_a_copy_does_not_lie_inside_of_the_space_however_that_is_spelt(
+    tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outer: str
+) -> None:
+    monkeypatch.setattr(MemoryFileSystem, "store", {})
+    Publisher(tmp_path)(Chain.open_or_create(location_at(outer), 1), {"a": 1})
+    refused = tool("fork", outer, "memory:///outer/inner")
+    assert (refused.exit_code, "lies inside of the space at" in refused.stderr) == (2, True)
 
 
 def test_a_fork_of_a_space_whose_first_epochs_are_gone(tool: Tool, long_space: Path, tmp_path: Path) -> None:
