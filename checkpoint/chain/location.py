@@ -279,7 +279,7 @@ class RemoteLocation(Location):
         except Exception as error:
             # That of HDFS looks for Java as soon as it is made, that of SFTP connects: with errors of their own kinds.
             raise CheckpointError(
-                f"location {self.address}: no file system for this URL ({str(error) or type(error).__name__}):"
+                f"location {self.address}: no file system for this URL ({_said(error)}):"
                 " install the fsspec package of its protocol and what that needs, or use a folder"
             ) from error
         if not folder.strip("/") and OBJECT_STORES.intersection(_protocols(system)):
@@ -390,10 +390,15 @@ def _explained(location: Location, verb: str, name: str) -> Iterator[None]:
         raise
     except Exception as error:
         # The clients of object stores have errors of their own kinds: without credentials, say, or without an endpoint.
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise CheckpointError(
-            f"location {location.url}: cannot {verb} {name}: {reason}: check the location and the rights to it"
+            f"location {location.url}: cannot {verb} {name}: {_said(error)}: check the location and the rights to it"
         ) from error
+
+
+def _said(error: Exception) -> str:
+    """Return what an error says in one line: that of HDFS without Java goes on with every path that it has tried."""
+    lines = str(getattr(error, "strerror", None) or error).split("\n")
+    return next(filter(None, map(str.strip, lines)), type(error).__name__)
 
 
 def _make_folder(folder: Path) -> None:

@@ -160,7 +160,7 @@ class _WithoutJava(MemoryFileSystem):  # type: ignore[misc]
     protocol = "stillborn"
 
     def __init__(self, **options: object) -> None:
-        raise OSError("Unable to load libjvm")
+        raise OSError("Unable to load libjvm\ndlopen(/usr/lib/jvm/libjvm.so) failed")
 
 
 def test_a_file_system_that_cannot_be_made_is_refused_with_the_reason() -> None:
