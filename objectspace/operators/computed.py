@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal
 from itertools import islice
 from typing import Any
 
@@ -14,7 +13,7 @@ from objectspace.operators.chunks import Change, halves, paired
 from objectspace.operators.expressions import Expression, col
 from objectspace.operators.expressions import condition as as_condition
 from objectspace.operators.net import net_changes
-from objectspace.relational import Chunk, Column, DataType, TableSchema
+from objectspace.relational import Chunk, Column, TableSchema
 from objectspace.relational.chunk import is_insert
 from objectspace.relational.schema import Row
 
@@ -90,7 +89,6 @@ class Select(Operator):
         self._names = {**(promises or {}), **self._moved}
         watermark = None if schema.watermark_column is None else self._names.get(schema.watermark_column)
         self._schema = TableSchema(made, made_key, watermark_column=watermark)
-        self._casts = [_widen(column.type) for column in made]
         # Columns that only move have been checked before.
         names = [made.column for made in found.values() if made.column is not None]
         self._places = list(map(schema.place_of, names)) if len(names) == len(found) else None
@@ -111,8 +109,7 @@ class Select(Operator):
             places = self._places
             return [tuple([row[place] for place in places]) for row in rows]
         columns = [bound.values(rows) for bound in self._bound]
-        widened = [values if cast is None else [*map(cast, values)] for values, cast in zip(columns, self._casts)]
-        return [self._schema.check_row(row) for row in zip(*widened, strict=True)]
+        return [self._schema.check_row(row) for row in zip(*columns, strict=True)]
 
     def kept_as(self, column: str) -> str | None:
         """Return the name that a column of the input has in the output: that under which it is selected."""
@@ -242,13 +239,6 @@ def _free(name: str, taken: Mapping[str, Any]) -> str:
     while name in taken:
         name = f"_{name}"
     return name
-
-
-def _widen(kind: DataType) -> Any:
-    """Return what makes a value of the branches of an expression one of its type; they may be of narrower ones."""
-    if kind.kind in ("float32", "float64"):
-        return lambda value: float(value) if isinstance(value, int | Decimal) else value
-    return None
 
 
 def _chunks(schema: TableSchema, changes: Sequence[Change]) -> list[Chunk]:

@@ -27,6 +27,7 @@ from objectspace.operators.sql_rules import (
     comparing,
     result_type,
     to_float,
+    widening,
 )
 from objectspace.relational import DataType, RelationalError, RowError, SchemaError, TableSchema
 from objectspace.relational.schema import Row
@@ -339,7 +340,7 @@ def when(test: Any, value: Any, otherwise: Any = None) -> Expression:
     def _bind(schema: TableSchema) -> Bound:
         decides, then, other = [part.bind(schema) for part in parts]
         kind = common_type(then.type, other.type, "when")
-        f, g, h = decides.value, then.value, other.value
+        f, (g, h) = decides.value, [_in_form(one.value, widening(one.type, kind)) for one in (then, other)]
         return Bound(kind, then.nullable or other.nullable, lambda row: g(row) if f(row) else h(row))
 
     return Expression(f"(when {parts[0]} then {parts[1]} else {parts[2]})", _bind)
@@ -354,7 +355,7 @@ def coalesce(*choices: Any) -> Expression:
         kind = bound[0].type
         for other in bound[1:]:
             kind = common_type(kind, other.type, "coalesce")
-        functions = [one.value for one in bound]
+        functions = [_in_form(one.value, widening(one.type, kind)) for one in bound]
 
         def _value(row: Row) -> Any:
             return next((value for function in functions if (value := function(row)) is not None), None)
@@ -526,18 +527,19 @@ def _guarded(function: Callable[..., Any], given: Callable[[Row], Sequence[Any]]
 def _form_of(kind: DataType, text: str) -> Callable[[Any], Any] | None:
     """Return what gives a value from outside the form that operations on its type take; ``None`` where it has it.
 
-    What is returned for a ``bool`` has a truth, and an instant may be in any time zone.
+    What is returned for a ``bool`` has a truth, for a double it may be a decimal or a whole number, and an instant may
+    be in any time zone.
     """
     if kind.kind == "bool":
         return bool
-    if kind.kind != "timestamptz":
+    if kind.kind not in ("timestamptz", *FLOATS):
         return None
-    check = checker(kind)
+    check, widened = checker(kind), (int, Decimal) if kind.kind in FLOATS else ()
 
     def _form(value: Any) -> Any:
         try:
-            return check(value)
-        except BadValue as error:
+            return check(float(value) if isinstance(value, widened) else value)
+        except (BadValue, OverflowError) as error:
             raise RowError(f"{text}: {error}") from None
 
     return _form
@@ -591,7 +593,7 @@ def _arrow(given: Any) -> Expression:
             return ds.dataset(pa.Table.from_batches([batch])).to_table(columns={"value": given})
 
         (column,) = TableSchema.from_arrow(_table([]).schema).columns
-        form = _form_of(column.type, text)
+        form = _form_of(column.type, text) if column.type.kind == "timestamptz" else None
 
         def _values(rows: Sequence[Row]) -> list[Any]:
             found = list(_table(rows)["value"].to_pylist()) if rows else []

@@ -23,6 +23,7 @@ _WHOLE = Context(prec=60_000, traps=[Overflow])
 """Where they are divided to a whole number: it may have as many digits as a decimal of a column."""
 NUMBERS = ("int16", "int32", "int64", "float32", "float64", "decimal")
 FLOATS = ("float32", "float64")
+EXACT_NUMBERS = frozenset(NUMBERS) - {*FLOATS}
 
 MAY_BE_NAN = frozenset([*FLOATS, "decimal"])
 """Types whose values may be NaN: they are compared by their :func:`rank`."""
@@ -104,6 +105,19 @@ def _nested_key(kind: DataType) -> Callable[[Any], bytes]:
             raise RowError(f"{value!r:.80} cannot be compared as {kind}: {error}") from None
 
     return _key
+
+
+def widening(kind: DataType | None, wanted: DataType | None) -> Callable[[Any], Any] | None:
+    """Return what makes values of a type those of the one that it has in common with others; None where they are.
+
+    >>> widening(DataType("decimal", 5, 2), DataType("float64"))(Decimal("0.10"))
+    0.1
+    """
+    if kind is None or wanted is None or kind.kind not in EXACT_NUMBERS:
+        return None
+    if wanted.kind in FLOATS:
+        return to_float
+    return Decimal if wanted.kind == "decimal" != kind.kind else None
 
 
 def to_float(value: Any) -> Any:
