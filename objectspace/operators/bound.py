@@ -4,16 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
-from objectspace.relational import Column, DataType, RelationalError, SchemaError
+from objectspace.relational import Column, DataType, RelationalError, SchemaError, TableSchema
 from objectspace.relational.schema import Row
+from objectspace.relational.values import nearest_float32
 
 RowFunction = Callable[[Row], Any]
 
 
 class ExpressionError(RelationalError, ValueError):
     """A function of a user failed on a row; the chunk that the row is in was not taken."""
+
+
+def reader(schema: TableSchema, name: str) -> RowFunction:
+    """Return what reads a column of a row: a number of 32 bits as the nearest one, whatever it was given as.
+
+    Raises:
+        SchemaError: there is no such column.
+
+    >>> reader(TableSchema([Column("f", "float32")]), "f")((0.1,))
+    0.10000000149011612
+    """
+    place = schema.place_of(name)
+    if schema.columns[place].type.kind != "float32":
+        return itemgetter(place)
+    return lambda row: None if row[place] is None else nearest_float32(row[place])
 
 
 @dataclass(frozen=True)
@@ -78,3 +95,12 @@ class NamedRow:
 
     def __repr__(self) -> str:
         return repr(dict(zip(self._names, self._row, strict=True)))
+
+
+def named_reader(schema: TableSchema) -> Callable[[Row], tuple[NamedRow]]:
+    """Return what gives a row as the one argument of a function, with its columns as :func:`reader` reads them."""
+    names = {name: place for place, name in enumerate(schema.names)}
+    if all(column.type.kind != "float32" for column in schema.columns):
+        return lambda row: (NamedRow(names, row),)
+    reads = [reader(schema, name) for name in schema.names]
+    return lambda row: (NamedRow(names, tuple([read(row) for read in reads])),)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
+from operator import itemgetter
 from typing import Any
 
 from objectspace.operators.base import Operator
@@ -83,7 +85,7 @@ class Select(Operator):
             shown = next((out for out, made in found.items() if made.column == name), None) or _free(f"_{name}", found)
             found.setdefault(shown, col(name))
             made_key.append((shown, order))
-        self._bound: list[Bound] = [made.bind(schema) for made in found.values()]
+        self._bound = [_bound(made, schema) for made in found.values()]
         made = [bound.column(name) for name, bound in zip(found, self._bound, strict=True)]
         self._moved = {made.column: name for name, made in reversed(found.items()) if made.column is not None}
         self._names = {**(promises or {}), **self._moved}
@@ -233,6 +235,12 @@ def _updates(chunks: Sequence[Chunk], *, in_order: bool) -> Iterator[list[Change
             yield [("U-", found[0][1]), ("U+", found[1][1])]
         else:
             yield from ([change] for change in found)
+
+
+def _bound(made: Expression, schema: TableSchema) -> Bound:
+    """Return an expression over the rows of a schema; a column that only moves keeps the spelling of its values."""
+    bound = made.bind(schema)
+    return bound if made.column is None else replace(bound, value=itemgetter(schema.place_of(made.column)))
 
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:

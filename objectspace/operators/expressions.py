@@ -13,7 +13,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, Never
 
-from objectspace.operators.bound import ArrowBound, Bound, ExpressionError, NamedRow, RowFunction
+from objectspace.operators.bound import ArrowBound, Bound, ExpressionError, RowFunction, named_reader, reader
 from objectspace.operators.fingerprints import describe
 from objectspace.operators.sql_rules import (
     CASTS,
@@ -32,7 +32,7 @@ from objectspace.operators.sql_rules import (
 from objectspace.relational import DataType, RelationalError, RowError, SchemaError, TableSchema
 from objectspace.relational.schema import Row
 from objectspace.relational.types import parse_type
-from objectspace.relational.values import BadValue, checker
+from objectspace.relational.values import BadValue, checker, nearest_float32
 
 
 class Expression:
@@ -189,15 +189,20 @@ class Expression:
         wanted = parse_type(kind)
         if wanted.kind not in CASTS:
             raise SchemaError(f"{self} cannot be cast to {wanted}: use call(function, {str(wanted)!r}, ...)")
-        text, plain = f"cast({self} as {wanted})", caster(wanted)
+        text = f"cast({self} as {wanted})"
 
-        def _cast(value: Any) -> Any:
-            try:
-                return plain(value)
-            except (ArithmeticError, TypeError, ValueError):
-                raise RowError(f"{text}: {value!r} is no {wanted}: filter such rows out first") from None
+        def _bind(schema: TableSchema) -> Bound:
+            plain = caster(wanted, self.bind(schema).type)
 
-        return _strict(text, wanted, _cast, self, takes=castable(wanted))
+            def _cast(value: Any) -> Any:
+                try:
+                    return plain(value)
+                except (ArithmeticError, TypeError, ValueError):
+                    raise RowError(f"{text}: {value!r} is no {wanted}: filter such rows out first") from None
+
+            return _strict(text, wanted, _cast, self, takes=castable(wanted)).bind(schema)
+
+        return Expression(text, _bind)
 
     def lower(self) -> Expression:
         """Return text in lower case."""
@@ -249,8 +254,8 @@ def col(name: str) -> Expression:
     """Return the value of a column."""
 
     def _bind(schema: TableSchema) -> Bound:
-        place, column = schema.place_of(name), schema.column(name)
-        return Bound(column.type, column.nullable, lambda row: row[place])
+        column = schema.column(name)
+        return Bound(column.type, column.nullable, reader(schema, name))
 
     # Like names of other things (a number, say, or a call) are marked: what is done is known by its text.
     return Expression(name if _is_plain(name) else "`" + name.replace("`", "``") + "`", _bind, column=name)
@@ -317,8 +322,7 @@ def call(function: Callable[..., Any], kind: str | DataType, *arguments: Any, nu
 
     def _bind(schema: TableSchema) -> Bound:
         if not inputs:
-            names = {name: place for place, name in enumerate(schema.names)}
-            value = _guarded(function, lambda row: (NamedRow(names, row),))
+            value = _guarded(function, named_reader(schema))
         else:
             parts = [one.bind(schema).value for one in inputs]
             value = _guarded(function, lambda row: [part(row) for part in parts])
@@ -527,18 +531,19 @@ def _guarded(function: Callable[..., Any], given: Callable[[Row], Sequence[Any]]
 def _form_of(kind: DataType, text: str) -> Callable[[Any], Any] | None:
     """Return what gives a value from outside the form that operations on its type take; ``None`` where it has it.
 
-    What is returned for a ``bool`` has a truth, for a double it may be a decimal or a whole number, and an instant may
-    be in any time zone.
+    What is returned for a ``bool`` has a truth, for a double it may be a decimal or a whole number, a number of 32 bits
+    is the nearest one, and an instant may be in any time zone.
     """
     if kind.kind == "bool":
         return bool
     if kind.kind not in ("timestamptz", *FLOATS):
         return None
     check, widened = checker(kind), (int, Decimal) if kind.kind in FLOATS else ()
+    nearest = nearest_float32 if kind.kind == "float32" else _same
 
     def _form(value: Any) -> Any:
         try:
-            return check(float(value) if isinstance(value, widened) else value)
+            return nearest(check(float(value) if isinstance(value, widened) else value))
         except (BadValue, OverflowError) as error:
             raise RowError(f"{text}: {error}") from None
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
 from objectspace.operators.base import Operator, no_collection
-from objectspace.operators.bound import ExpressionError
+from objectspace.operators.bound import ExpressionError, reader
 from objectspace.operators.chunks import checked_promise, taken
 from objectspace.operators.join_side import Entry, JoinSide
 from objectspace.operators.net import net_changes
@@ -396,9 +396,10 @@ def _predicate(condition: Condition | None, schema: TableSchema) -> Callable[[Ro
     types = schema.columns[first].type, schema.columns[second].type
     common_type(*types, f"the condition {condition!r}")
     compare, prepare = COMPARISONS[comparison], comparing(*types)
+    read_first, read_second = (reader(schema, schema.names[place]) for place in (first, second))
 
     def _matches(row: Row) -> bool:
-        one, other = row[first], row[second]
+        one, other = read_first(row), read_second(row)
         if one is None or other is None:
             return False
         return bool(compare(one, other) if prepare is None else compare(prepare(one), prepare(other)))

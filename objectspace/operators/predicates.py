@@ -9,7 +9,7 @@ from decimal import Decimal
 from numbers import Number
 from typing import Any
 
-from objectspace.operators.bound import ExpressionError
+from objectspace.operators.bound import ExpressionError, reader
 from objectspace.operators.expressions import Expression, condition, kind_of
 from objectspace.operators.sql_rules import FLOATS, MAY_BE_NAN, common_type, comparing, rank
 from objectspace.relational import DataType, RowError, SchemaError, TableSchema
@@ -91,13 +91,13 @@ def function_of(schema: TableSchema, function: Callable[..., Any]) -> Callable[[
         SchemaError: a parameter names no column.
     """
     names = _parameters(function)
-    places = [schema.place_of(name) for name in names]
+    reads = [reader(schema, name) for name in names]
 
     def _of_row(row: Any) -> Any:
         try:
-            return function(*[row[place] for place in places])
+            return function(*[read(row) for read in reads])
         except Exception as error:
-            given = ", ".join(f"{name}={row[place]!r:.80}" for name, place in zip(names, places, strict=True))
+            given = ", ".join(f"{name}={read(row)!r:.80}" for name, read in zip(names, reads, strict=True))
             raise ExpressionError(
                 f"{describe(function)} failed for {given}: {type(error).__name__}: {error}; values may be None where a"
                 " column is nullable"
@@ -147,8 +147,8 @@ def _comparison(schema: TableSchema, parts: Sequence[Any]) -> RowTest:
         nested_test = _nested_test(schema.columns[place].type, compare, parts)
         return lambda row: row[place] is not None and nested_test(row[place])
     if schema.columns[place].type.kind in MAY_BE_NAN:
-        test = _number_test(compare, literal)
-        return lambda row: row[place] is not None and test(row[place])
+        test, read = _number_test(compare, literal), reader(schema, parts[0])
+        return lambda row: row[place] is not None and test(read(row))
     return lambda row: row[place] is not None and bool(compare(row[place], literal))
 
 

@@ -74,9 +74,8 @@ def rank(value: Any) -> Any:
 def comparing(a: DataType | None, b: DataType | None) -> Callable[[Any], Any] | None:
     """Return what makes values of two types comparable as in SQL; None where they are as they come.
 
-    A decimal or a whole number beside a double is compared as a double: ``0.1`` is the same number in both. Two numbers
-    of 32 bits are compared as such, whatever they were given as. Lists and structs are compared as keys are: value by
-    value, and NULL in them is equal to itself and comes last.
+    A decimal or a whole number beside a double is compared as a double: ``0.1`` is the same number in both. Lists
+    and structs are compared as keys are: value by value, and NULL in them is equal to itself and comes last.
 
     >>> from objectspace.relational.types import parse_type
     >>> key = comparing(parse_type("list<float64>"), None)
@@ -87,8 +86,6 @@ def comparing(a: DataType | None, b: DataType | None) -> Callable[[Any], Any] | 
     if nested is not None:
         return _nested_key(nested)
     kinds = {one.kind for one in (a, b) if one is not None}
-    if kinds == {"float32"}:
-        return lambda value: rank(nearest_float32(value))
     if kinds & {"decimal", "int64"} and kinds & set(FLOATS):
         return lambda value: rank(float(value))
     return rank if kinds & MAY_BE_NAN else None
@@ -172,12 +169,18 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def caster(wanted: DataType) -> Callable[[Any], Any]:
+def caster(wanted: DataType, given: DataType | None = None) -> Callable[[Any], Any]:
     """Return what casts values to a type of :data:`CASTS`; a decimal is rounded to its scale, half away from zero.
+
+    Args:
+        wanted: the type.
+        given: the type of the values.
 
     >>> caster(DataType("decimal", 5, 2))("1.005")
     Decimal('1.01')
     """
+    if given is not None and given.kind == "float32" and wanted.kind == "string":
+        return _float32_text
     plain = CASTS[wanted.kind]
     if wanted.scale is None:
         return plain
@@ -190,6 +193,16 @@ def _number(value: Any) -> Any:
     if isinstance(value, str) and ("_" in value or not value.isascii()):
         raise ValueError("this is no number in SQL")
     return value
+
+
+def _float32_text(value: float) -> str:
+    """Return a number of 32 bits with as many digits as tell it from others.
+
+    >>> _float32_text(nearest_float32(0.1))
+    '0.1'
+    """
+    shortest = (float(f"{value:.{digits}g}") for digits in range(6, 10))
+    return str(next((one for one in shortest if nearest_float32(one) == value), value))
 
 
 def _date(value: Any) -> Any:
@@ -206,7 +219,7 @@ CASTS: dict[str, Callable[[Any], Any]] = {
     "int16": lambda value: int(_number(value)),
     "int32": lambda value: int(_number(value)),
     "int64": lambda value: int(_number(value)),
-    "float32": lambda value: float(_number(value)),
+    "float32": lambda value: nearest_float32(float(_number(value))),
     "float64": lambda value: float(_number(value)),
     "decimal": lambda value: Decimal(str(value)) if isinstance(value, float) else Decimal(_number(value)),
     "string": lambda value: str(value).lower() if isinstance(value, bool) else str(value),

@@ -18,8 +18,8 @@ type                        Python value                  in a stored row (JSON)
 ``struct<a:T,b:U>``         ``dict``                      an array, in the order of the fields
 =========================== ============================= =========================================
 
-Times have microseconds, as in Spark. A ``float32`` keeps the number it was given; it is ordered and compared as the
-nearest 32-bit number.
+Times have microseconds, as in Spark. A ``float32`` keeps the number it was given; it is ordered, compared and computed
+with as the nearest 32-bit number.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from objectspace.operators.expressions import expression
 from objectspace.operators.fingerprints import describe
 from objectspace.operators.predicates import COMPARISONS, predicate_of
 from objectspace.relational import Chunk, Column, RowError, SchemaError, TableSchema
+from objectspace.relational.values import nearest_float32
 
 SCHEMA = TableSchema(
     [
@@ -501,6 +502,55 @@ def test_numbers_of_32_bits_and_doubles_are_compared_as_such() -> None:
     for same in (col("x") == col("y"), col("i") == col("f"), col("i").is_in([2.0**53]), ~(col("i") > col("f"))):
         assert same.bind(schema).value(row) is True
     assert (col("i") == lit(2**53)).bind(schema).value(row) is False
+
+
+SINGLE = TableSchema([Column("id", "int64"), Column("x", "float32", nullable=True), Column("g", "float64", True)])
+
+SINGLES: list[tuple[Any, str]] = [
+    (col("x") == 0.1, "x = 0.1::DOUBLE"),
+    (col("x").cast("float64"), "x::DOUBLE"),
+    (col("x").cast("string"), "x::VARCHAR"),
+    (col("x") * 3, "x::DOUBLE * 3"),
+    (coalesce("x", "g"), "coalesce(x, g)"),
+    (when(col("g") > 0, col("x")).cast("string"), "(CASE WHEN g > 0 THEN x END)::VARCHAR"),
+    (col("g").cast("float32").cast("float64"), "g::REAL::DOUBLE"),
+    (col("g").cast("float32") == col("x"), "g::REAL = x"),
+    (col("x").is_in([0.1, 1.5]), "x IN (0.1::DOUBLE, 1.5)"),
+    (call(lambda x: x, "float64", "x"), "x::DOUBLE"),
+    (call(lambda row: row.x, "float64"), "x::DOUBLE"),
+    (call(lambda g: g, "float32", "g").cast("float64"), "g::REAL::DOUBLE"),
+    (pc.field("x").cast(pa.float64()), "x::DOUBLE"),
+]
+
+
+@pytest.mark.parametrize(("made", "sql"), SINGLES, ids=[sql for _, sql in SINGLES])
+def test_a_number_of_32_bits_is_read_as_such_however_it_was_spelled(made: Any, sql: str) -> None:
+    numbers = [0.1, 1 / 3, 1.5, 16777217.0, 1e30, 3.4028235e38, -0.0, math.nan, -math.inf, None]
+    spelled = [SINGLE.check_row((place, number, number)) for place, number in enumerate(numbers)]
+    data = Chunk(SINGLE, ["+"] * len(numbers), spelled).to_arrow(op_column="$op")
+    connection = duckdb.connect()
+    connection.register("singles", data)
+    expected = [plain(value) for (value,) in connection.execute(f"SELECT {sql} FROM singles ORDER BY id").fetchall()]
+    for rows in (spelled, Chunk.from_arrow(data, SINGLE, op_column="$op").values):
+        assert [*map(plain, expression(made).bind(SINGLE).values(rows))] == expected
+
+
+@pytest.mark.parametrize("spelled", [0.1, 0.10000000149011612, 0.5, math.nan])
+@pytest.mark.parametrize("sign", COMPARISONS)
+def test_conditions_of_all_kinds_agree_on_a_number_of_32_bits(sign: str, spelled: float) -> None:
+    row, near = (SINGLE.check_row((1, value, 0.1)) for value in (spelled, nearest_float32(spelled)))
+    compare = COMPARISONS[sign]
+    expected = compare(col("x"), 0.1).bind(SINGLE).value(near)
+    assert compare(col("x"), col("g")).bind(SINGLE).value(row) is expected
+    assert predicate_of(SINGLE, ("x", sign, 0.1))(row) is expected
+    if spelled == spelled:  # What a function does with NaN is its own.
+        assert predicate_of(SINGLE, lambda x: compare(x, 0.1))(row) is expected
+
+
+def test_a_column_that_only_moves_keeps_its_spelling() -> None:
+    select = Select(SINGLE, {"x": col("x"), "double": col("x") * 2, "near": coalesce("x", "x")})
+    (chunk,) = select.process(Chunk.from_rows(SINGLE, [("+", (1, 0.1, None))]))
+    assert chunk.values == [(0.1, 0.20000000298023224, 0.10000000149011612)]
 
 
 @pytest.mark.parametrize("made", [call(lambda row: row.i // 0, "int64"), call(lambda i: i // 0, "int64", "i")])
