@@ -75,6 +75,13 @@ class ArrowBound(Bound):
         return self.compute(rows)
 
 
+@dataclass(frozen=True)
+class Constant(Bound):
+    """A value that is the same for every row, and known before there are any."""
+
+    constant: Any
+
+
 class NamedRow:
     """A row whose values are read by the names of their columns: ``row.price``, ``row["price"]``."""
 

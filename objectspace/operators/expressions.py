@@ -13,7 +13,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, Never
 
-from objectspace.operators.bound import ArrowBound, Bound, ExpressionError, RowFunction, named_reader, reader
+from objectspace.operators.bound import ArrowBound, Bound, Constant, ExpressionError, RowFunction, named_reader, reader
 from objectspace.operators.fingerprints import describe
 from objectspace.operators.sql_rules import (
     CASTS,
@@ -183,8 +183,9 @@ class Expression:
     def cast(self, kind: str | DataType) -> Expression:
         """Return it as another type: numbers and text into each other, a timestamp or ``2026-01-31`` into its date.
 
-        Fractions are cut off, but for ``decimal(p,s)``, which rounds; a truth is 1 or 0, or ``true`` or ``false``. What
-        has no such value, such as text that is no number, is refused when the row comes; a type that has none at once.
+        A date becomes the timestamp at which it begins, and an instant the one in UTC. Fractions are cut off, but for
+        ``decimal(p,s)``, which rounds; a truth is 1 or 0, or ``true`` or ``false``. What has no such value, such as
+        text that is no number, is refused when the row comes; a type that has none at once.
         """
         wanted = parse_type(kind)
         if wanted.kind not in CASTS:
@@ -291,7 +292,7 @@ def lit(value: Any) -> Expression:
     kind, text = kind_of(value), _literal(value)
     form = None if kind is None else _form_of(kind, f"lit({text})")
     found = value if form is None else form(value)
-    return Expression(text, lambda schema: Bound(kind, value is None, lambda row: found))
+    return Expression(text, lambda schema: Constant(kind, value is None, lambda row: found, found))
 
 
 def _literal(value: Any) -> str:
@@ -405,6 +406,7 @@ def shown(name: str, made: Expression) -> str:
 
 def _arithmetic(symbol: str, left: Expression, other: Any) -> Expression:
     right = lit(other)
+    text = f"({left} {symbol} {right})"
 
     def _bind(schema: TableSchema) -> Bound:
         a, b = left.bind(schema), right.bind(schema)
@@ -413,10 +415,35 @@ def _arithmetic(symbol: str, left: Expression, other: Any) -> Expression:
         nullable = a.nullable or b.nullable or symbol in ("/", "//", "%")
         if kind is not None and kind.kind in _TIMES:
             function = _in_range(symbol, kind, function)
+        if kind is not None and kind.kind == "date":
+            function = _by_days(text, (a, b), function)
         casts = to_float if kind is not None and kind.kind in FLOATS else None
         return Bound(kind, nullable, _both(a.value, b.value, function, casts))
 
-    return Expression(f"({left} {symbol} {right})", _bind)
+    return Expression(text, _bind)
+
+
+def _by_days(text: str, given: Iterable[Bound], function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return a function of a date and a span that refuses hours, for which a date has no place; known ones at once."""
+    for bound in given:
+        if isinstance(bound, Constant):
+            _whole_days(text, bound.constant, SchemaError)
+
+    def _checked(x: Any, y: Any) -> Any:
+        for one in (x, y):
+            _whole_days(text, one, RowError)
+        return function(x, y)
+
+    return _checked
+
+
+def _whole_days(text: str, span: Any, error: type[RelationalError]) -> None:
+    """Refuse a span that is not whole days; of what is none nothing."""
+    if isinstance(span, timedelta) and (span.seconds or span.microseconds):
+        raise error(
+            f"{text}: {span!r} is not whole days, and a date has no hours: make a timestamp of the date with"
+            " cast('timestamp') first"
+        )
 
 
 def _in_range(symbol: str, kind: DataType, function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:

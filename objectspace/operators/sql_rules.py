@@ -213,6 +213,12 @@ def _date(value: Any) -> Any:
     return value.date() if isinstance(value, datetime) else value
 
 
+def _timestamp(value: date) -> datetime:
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=None)
+    return datetime(value.year, value.month, value.day)
+
+
 _DATE = re.compile(r"\s*\d{4}-\d{2}-\d{2}\s*", re.ASCII)
 
 CASTS: dict[str, Callable[[Any], Any]] = {
@@ -224,6 +230,7 @@ CASTS: dict[str, Callable[[Any], Any]] = {
     "decimal": lambda value: Decimal(str(value)) if isinstance(value, float) else Decimal(_number(value)),
     "string": lambda value: str(value).lower() if isinstance(value, bool) else str(value),
     "date": _date,
+    "timestamp": _timestamp,
 }
 
 _TIMES = ("date", "timestamp", "timestamptz")
@@ -233,5 +240,7 @@ def castable(wanted: DataType) -> tuple[str, ...]:
     """Return the types whose values can be cast to a type of :data:`CASTS`."""
     if wanted.kind == "date":
         return (*_TIMES, "string")
+    if wanted.kind == "timestamp":
+        return _TIMES
     numbers = (*NUMBERS, "bool", "string")
     return (*numbers, "time", *_TIMES) if wanted.kind == "string" else numbers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -97,6 +98,9 @@ CASES: list[tuple[Expression, str]] = [
     (col("t").strftime("%Y-%m"), "strftime(t, '%Y-%m')"),
     (col("t").hour(), "hour(t)"),
     (col("t").cast("date"), "t::DATE"),
+    (col("t").cast("date") - timedelta(days=2), "(t::DATE - INTERVAL 2 DAY)::DATE"),
+    (col("t").cast("date").cast("timestamp") + timedelta(hours=36), "t::DATE + INTERVAL 36 HOUR"),
+    (col("t").cast("timestamp"), "t"),
     (col("i").cast("string"), "i::VARCHAR"),
     (col("i").cast("float64") / 2, "i::DOUBLE / 2"),
     (col("b").cast("string"), "b::VARCHAR"),
@@ -290,6 +294,20 @@ def test_a_result_that_does_not_fit_its_type_is_refused() -> None:
             Select(SCHEMA, {"x": made}).process(Chunk(SCHEMA, ["+"], [row]))
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_date_takes_whole_days_alone(sign: int) -> None:
+    day, half = col("t").cast("date"), timedelta(hours=36) * sign
+    said = r"is not whole days, and a date has no hours: make a timestamp of the date with cast\('timestamp'\) first"
+    for made in (day + half, day - half, half + day):
+        with pytest.raises(SchemaError, match=said):
+            made.bind(SCHEMA)
+    bound = (day + when(col("b"), timedelta(days=sign), half)).bind(SCHEMA)
+    assert bound.value(ROWS[0]) == date(2026, 1, 2 + sign)
+    assert bound.value(ROWS[2]) is None
+    with pytest.raises(RowError, match=rf"\(cast\(t as date\) \+ \(when .*\)\): {re.escape(repr(half))} {said}"):
+        bound.value(ROWS[1])
+
+
 def test_types_and_nulls_are_known_before_there_are_rows() -> None:
     made = {
         "a": col("id") + 1,
@@ -458,10 +476,16 @@ def test_text_that_is_no_date_is_refused(text: str) -> None:
         col("s").cast("date").bind(NUMBERS).value((1, 0.0, None, text))
 
 
-@pytest.mark.parametrize(("column", "kind"), [("i", "date"), ("b", "date"), ("t", "int64"), ("t", "decimal")])
+@pytest.mark.parametrize(
+    ("column", "kind"), [("i", "date"), ("b", "date"), ("t", "int64"), ("t", "decimal"), ("s", "timestamp")]
+)
 def test_a_type_that_cannot_be_cast_is_refused_before_there_are_rows(column: str, kind: str) -> None:
     with pytest.raises(SchemaError, match=rf"cast\({column} as {kind}\) takes .*: {column} is "):
         col(column).cast(kind).bind(SCHEMA)
+
+
+def test_the_timestamp_of_an_instant_is_in_utc() -> None:
+    assert col("at").cast("timestamp").bind(INSTANT).value(INSTANT.check_row((MORNING,))) == datetime(2025, 12, 31, 21)
 
 
 @dataclass
