@@ -109,8 +109,14 @@ class Expression:
     def __floordiv__(self, other: Any) -> Expression:
         return _arithmetic("//", self, other)
 
+    def __rfloordiv__(self, other: Any) -> Expression:
+        return _arithmetic("//", lit(other), self)
+
     def __mod__(self, other: Any) -> Expression:
         return _arithmetic("%", self, other)
+
+    def __rmod__(self, other: Any) -> Expression:
+        return _arithmetic("%", lit(other), self)
 
     def __neg__(self) -> Expression:
         return _arithmetic("-", lit(0), self)
