@@ -172,6 +172,8 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 def caster(wanted: DataType, given: DataType | None = None) -> Callable[[Any], Any]:
     """Return what casts values to a type of :data:`CASTS`; a decimal is rounded to its scale, half away from zero.
 
+    It raises an ``ArithmeticError``, a ``TypeError`` or a ``ValueError`` for a value that has none of the type.
+
     Args:
         wanted: the type.
         given: the type of the values.
@@ -182,10 +184,13 @@ def caster(wanted: DataType, given: DataType | None = None) -> Callable[[Any], A
     if given is not None and given.kind == "float32" and wanted.kind == "string":
         return _float32_text
     plain = CASTS[wanted.kind]
-    if wanted.scale is None:
+    if wanted.kind not in EXACT_NUMBERS:
         return plain
+    check = checker(wanted)
+    if wanted.scale is None:
+        return lambda value: check(plain(value))
     unit = Decimal(1).scaleb(-wanted.scale)
-    return lambda value: plain(value).quantize(unit, ROUND_HALF_UP, _CAST)
+    return lambda value: check(plain(value).quantize(unit, ROUND_HALF_UP, _CAST))
 
 
 def _number(value: Any) -> Any:

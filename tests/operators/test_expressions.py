@@ -455,10 +455,21 @@ def test_a_cast_names_the_value_that_it_cannot_cast_and_rounds_to_a_scale() -> N
             col(column).cast(kind).bind(NUMBERS).value(row)
 
 
-@pytest.mark.parametrize("text", ["Infinity", "-Infinity", "1E+80", "one"])
-def test_what_no_decimal_of_a_scale_holds_is_refused(text: str) -> None:
-    with pytest.raises(RowError, match=r"is no decimal\(5,2\): filter such rows out first"):
-        col("s").cast("decimal(5,2)").bind(NUMBERS).value((1, 0.0, None, text))
+OUT_OF_RANGE = [
+    *(("decimal(5,2)", text) for text in ("Infinity", "-Infinity", "NaN", "1E+80", "999.995", "one")),
+    ("decimal", "1E+7000"),
+    ("float32", "1e39"),
+    ("int16", "32768"),
+    ("int32", "-2147483649"),
+    ("int64", "9223372036854775808"),
+]
+
+
+@pytest.mark.parametrize(("kind", "text"), OUT_OF_RANGE)
+def test_what_a_type_does_not_hold_is_refused_within_an_expression_too(kind: str, text: str) -> None:
+    made = col("s").cast(kind).is_not_null().bind(NUMBERS)
+    with pytest.raises(RowError, match=rf"'{re.escape(text)}' is no {re.escape(kind)}: filter such rows out first"):
+        made.value((1, 0.0, None, text))
 
 
 @pytest.mark.parametrize("text", ["1_000", "\u0661\u0662", "0x10", "1e3", "1.0", "", "one"])
