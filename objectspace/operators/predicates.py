@@ -11,8 +11,9 @@ from typing import Any
 
 from objectspace.operators.bound import ExpressionError, reader
 from objectspace.operators.expressions import Expression, condition, kind_of
-from objectspace.operators.sql_rules import FLOATS, MAY_BE_NAN, common_type, comparing, rank
+from objectspace.operators.sql_rules import MAY_BE_NAN, are_doubles, common_type, comparing, rank
 from objectspace.relational import DataType, RowError, SchemaError, TableSchema
+from objectspace.relational.values import nearest_float32
 
 Comparison = tuple[Any, ...]
 Predicate = Comparison | list[Any] | Callable[..., Any] | Expression
@@ -134,42 +135,39 @@ def _comparison(schema: TableSchema, parts: Sequence[Any]) -> RowTest:
     if len(parts) == 2 or name not in _COMPARISONS:
         known = ", ".join([*_COMPARISONS, "is null", "is not null"])
         raise SchemaError(f"the condition {parts!r}: expected one of {known}, and a value where it takes one")
-    compare, literal = _COMPARISONS[name], parts[2]
+    compare, literal, kind = _COMPARISONS[name], parts[2], schema.columns[place].type
     if literal is None:
         return lambda row: False
-    kinds = _checked_kinds(schema.columns[place].type, literal, parts)
-    if "decimal" in kinds and kinds & {*FLOATS}:
-        # A decimal beside a double is compared as a double, as in SQL: 0.1 is the same number in both.
-        doubles = [float(one) for one in literal if one is not None] if name == "in" else float(literal)
-        double_test = _number_test(compare, doubles)
-        return lambda row: row[place] is not None and double_test(float(row[place]))
-    if schema.columns[place].type.is_nested:
-        nested_test = _nested_test(schema.columns[place].type, compare, parts)
+    by_type = _by_type(kind, literal, parts)
+    if kind.is_nested:
+        nested_test = _nested_test(kind, compare, parts)
         return lambda row: row[place] is not None and nested_test(row[place])
-    if schema.columns[place].type.kind in MAY_BE_NAN:
-        test, read = _number_test(compare, literal), reader(schema, parts[0])
-        return lambda row: row[place] is not None and test(read(row))
-    return lambda row: row[place] is not None and bool(compare(row[place], literal))
+    if MAY_BE_NAN.isdisjoint([one.kind for one in (kind, *by_type) if one is not None]):
+        return lambda row: row[place] is not None and bool(compare(row[place], literal))
+    tests = [_number_test(compare, given, as_double=are_doubles(kind, other)) for other, given in by_type.items()]
+    test = tests[0] if len(tests) == 1 else lambda value: any(one(value) for one in tests)
+    if kind.kind == "float32":
+        return lambda row: row[place] is not None and test(nearest_float32(row[place]))
+    return lambda row: row[place] is not None and test(row[place])
 
 
-def _checked_kinds(kind: DataType, literal: Any, parts: Sequence[Any]) -> set[str]:
-    """Return the kinds of a column and of what it is compared with.
+def _by_type(kind: DataType, literal: Any, parts: Sequence[Any]) -> dict[DataType | None, Any]:
+    """Return by its type what a column is compared with: a value, or of a list the values.
 
     Raises:
         SchemaError: they do not compare, or ``in`` has no list.
     """
-    literals = [literal]
-    if parts[1].lower() == "in":
-        if isinstance(literal, str | bytes) or not isinstance(literal, Collection):
-            raise SchemaError(f"the condition {parts!r}: in takes a list of values: found {literal!r:.80}")
-        literals = list(literal)
-    if kind.is_nested:
-        return {kind.kind}
-    # Numbers of other libraries, such as numpy's, compare as they do.
-    found = [kind_of(one) for one in literals if isinstance(one, int | float | Decimal) or not isinstance(one, Number)]
-    for one in found:
-        common_type(kind, one, f"the condition {parts!r}")
-    return {kind.kind, *(one.kind for one in found if one is not None)}
+    is_list = parts[1].lower() == "in"
+    if is_list and (isinstance(literal, str | bytes) or not isinstance(literal, Collection)):
+        raise SchemaError(f"the condition {parts!r}: in takes a list of values: found {literal!r:.80}")
+    found: dict[DataType | None, list[Any]] = {}
+    for one in () if kind.is_nested else literal if is_list else [literal]:
+        # Numbers of other libraries, such as numpy's, compare as they do.
+        is_foreign = isinstance(one, Number) and not isinstance(one, int | float | Decimal)
+        other = None if is_foreign else kind_of(one)
+        common_type(kind, other, f"the condition {parts!r}")
+        found.setdefault(other, []).append(one)
+    return {other: given if is_list else literal for other, given in found.items()}
 
 
 def _nested_test(kind: DataType, compare: Callable[[Any, Any], Any], parts: Sequence[Any]) -> RowTest:
@@ -187,8 +185,12 @@ def _nested_test(kind: DataType, compare: Callable[[Any, Any], Any], parts: Sequ
     return lambda value: bool(compare(prepare(value), wanted))
 
 
-def _number_test(compare: Callable[[Any, Any], Any], literal: Any) -> RowTest:
+def _number_test(compare: Callable[[Any, Any], Any], literal: Any, *, as_double: bool) -> RowTest:
     """Return a comparison with a literal of numbers that may be NaN, which is equal to itself and the greatest."""
+    if as_double:
+        doubles = [float(one) for one in literal] if isinstance(literal, Collection) else float(literal)
+        test = _number_test(compare, doubles, as_double=False)
+        return lambda value: test(float(value))
     if isinstance(literal, Collection):
         of_nan = any(one != one for one in literal)
     else:

@@ -85,10 +85,15 @@ def comparing(a: DataType | None, b: DataType | None) -> Callable[[Any], Any] | 
     nested = next((one for one in (a, b) if one is not None and one.is_nested), None)
     if nested is not None:
         return _nested_key(nested)
-    kinds = {one.kind for one in (a, b) if one is not None}
-    if kinds & {"decimal", "int64"} and kinds & set(FLOATS):
+    if are_doubles(a, b):
         return lambda value: rank(float(value))
-    return rank if kinds & MAY_BE_NAN else None
+    return rank if any(one is not None and one.kind in MAY_BE_NAN for one in (a, b)) else None
+
+
+def are_doubles(a: DataType | None, b: DataType | None) -> bool:
+    """Tell whether values of two types are compared as doubles: a decimal or an int64 beside a double is."""
+    kinds = {one.kind for one in (a, b) if one is not None}
+    return not kinds.isdisjoint(("decimal", "int64")) and not kinds.isdisjoint(FLOATS)
 
 
 def _nested_key(kind: DataType) -> Callable[[Any], bytes]:

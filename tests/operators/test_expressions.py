@@ -584,6 +584,21 @@ def test_conditions_of_all_kinds_agree_on_a_number_of_32_bits(sign: str, spelled
         assert predicate_of(SINGLE, lambda x: compare(x, 0.1))(row) is expected
 
 
+STORED = {"int16": 5, "int64": 2**53 + 1, "decimal": Decimal("0.1"), "float64": 0.1, "float32": 0.1}
+BESIDE = [5, 2**53 + 1, 2.0**53, 0.1, Decimal("0.1"), math.nan, math.inf]
+
+
+@pytest.mark.parametrize("kind", STORED)
+@pytest.mark.parametrize("sign", COMPARISONS)
+def test_a_condition_in_a_tuple_is_that_of_an_expression(sign: str, kind: str) -> None:
+    schema = TableSchema([Column("v", kind)])
+    row = schema.check_row((STORED[kind],))
+    pairs = [((sign, literal), COMPARISONS[sign](col("v"), literal)) for literal in BESIDE]
+    pairs += [(("in", among), col("v").is_in(among)) for among in (BESIDE[2:3], BESIDE[:2] + BESIDE[3:], [])]
+    for pair, made in pairs:
+        assert predicate_of(schema, ("v", *pair))(row) is made.bind(schema).value(row), pair
+
+
 def test_a_column_that_only_moves_keeps_its_spelling() -> None:
     select = Select(SINGLE, {"x": col("x"), "double": col("x") * 2, "near": coalesce("x", "x")})
     (chunk,) = select.process(Chunk.from_rows(SINGLE, [("+", (1, 0.1, None))]))
