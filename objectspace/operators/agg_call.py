@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
+from decimal import Decimal
 from typing import Any
 
 from objectspace.operators.fingerprints import describe
@@ -180,6 +181,20 @@ def _sum_type(kind: DataType) -> DataType:
     if kind.kind == "decimal":
         return kind if kind.precision is None else DataType("decimal", _MOST_DIGITS, kind.scale)
     return DataType("int64" if kind.kind in INTEGERS else "float64")
+
+
+def sum_bounds(kind: DataType) -> tuple[Any, Any] | None:
+    """Return the least and the greatest sum that a type of :func:`_sum_type` holds; ``None`` where it holds any.
+
+    >>> sum_bounds(DataType("int64")), sum_bounds(DataType("decimal"))
+    ((-9223372036854775808, 9223372036854775807), None)
+    """
+    if kind.kind == "int64":
+        return -(2**63), 2**63 - 1
+    if kind.precision is None or kind.scale is None:
+        return None
+    digits = (9,) * kind.precision
+    return Decimal((1, digits, -kind.scale)), Decimal((0, digits, -kind.scale))
 
 
 def count(*columns: str, **options: Any) -> AggCall:

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from objectspace.operators.accumulators import Accumulator, Add, Result, result_of, roles_of
-from objectspace.operators.agg_call import INTEGERS, ORDERED, AggCall, output_schema
+from objectspace.operators.agg_call import INTEGERS, ORDERED, AggCall, output_schema, sum_bounds
 from objectspace.operators.base import Operator, column_names, no_collection
 from objectspace.operators.canonical import identity, picker
 from objectspace.operators.chunks import check_chunk, checked_promise, refuse_retractions
@@ -367,10 +367,11 @@ class Aggregation(Operator):
             return sorted(touched, key=lambda key: encode(touched[key].group))
 
     def _check_results(self, group: tuple[Any, ...], results: Iterable[Any]) -> None:
-        for call, result, is_bounded in zip(self.calls, results, self._bounded, strict=True):
-            if is_bounded and result is not None and not -(2**63) <= result < 2**63:
+        for call, result, bounds in zip(self.calls, results, self._bounds, strict=True):
+            if bounds is not None and result is not None and not bounds[0] <= result <= bounds[1]:
+                kind = call.output_type(self.input)
                 raise RowError(
-                    f"{call!r} of group {self._shown(group)} is {result}, which no int64 holds: make the column a"
+                    f"{call!r} of group {self._shown(group)} is {result}, which no {kind} holds: cast the column to"
                     " decimal before it is summed"
                 )
 
@@ -478,7 +479,7 @@ class Aggregation(Operator):
             if kept.role == "sum" and kept.type.kind in INTEGERS
         ]
         self._are_equal = equality([column.type for column in self._output.columns[len(self.group_key) :]])
-        self._bounded = [call.kind == "sum" and call.output_type(self.input).kind == "int64" for call in self.calls]
+        self._bounds = [sum_bounds(call.output_type(self.input)) if call.kind == "sum" else None for call in self.calls]
 
     def _state_schema(self) -> TableSchema:
         """Return the columns of the state: the group, the cells, and results that cannot be made of them."""

@@ -210,9 +210,9 @@ class ValueGroups(Aggregation):
     def _results_of(self, groups: list[tuple[Any, ...]], cells: list[Cells]) -> list[list[Any]]:
         """Return for each call its results for the cells of groups; of calls in order nothing yet."""
         results = [[] if result is None else list(map(result, cells)) for result in self._results]
-        for place, is_bounded in enumerate(self._bounded):
-            there = [value for value in results[place] if value is not None] if is_bounded else []
-            if there and not (min(there) >= -(2**63) and max(there) < 2**63):
+        for place, bounds in enumerate(self._bounds):
+            there = [] if bounds is None else [value for value in results[place] if value is not None]
+            if bounds is not None and there and not (min(there) >= bounds[0] and max(there) <= bounds[1]):
                 for number, group in enumerate(groups):
                     self._check_results(group, [column[number] if column else None for column in results])
         return results

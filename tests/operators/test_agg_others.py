@@ -197,12 +197,40 @@ def test_a_sum_that_no_int64_holds_is_refused() -> None:
     running = Running(lambda: SimpleAgg(SCHEMA, [AggCall("sum", "v"), AggCall("variance", "v")]))
     rows = [("+", ("a", 0.0, 2**62, number)) for number in range(3)]
     running.feed(rows)
-    with pytest.raises(RowError, match=r"AggCall\('sum', 'v'\) of group of all rows is .* make the column a decimal"):
+    with pytest.raises(RowError, match=r"AggCall\('sum', 'v'\) of group of all rows is .* cast the column to decimal"):
         running.operator.barrier(1)
     running.recover()
     assert running.run(rows[:1]) == [("+", (2**62, None))]
     running.recover()
     assert running.run([("+", ("a", 0.0, 2**62 - 2, 7))]) == [("U-", (2**62, None)), ("U+", (2**63 - 2, 2.0))]
+
+
+SUM = AggCall("sum", "v")
+
+
+@pytest.mark.parametrize(
+    ("group", "calls"),
+    [
+        ([], [SUM]),
+        (["k"], [SUM]),
+        (["k"], [SUM, AggCall("max", "v")]),
+        (["k"], [SUM, AggCall("array_agg", "v")]),
+        (["k"], [AggCall("sum", "v", distinct=True)]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_a_sum_that_no_decimal_of_a_scale_holds_is_refused(group: list[str], calls: list[AggCall], sign: str) -> None:
+    schema = schema_of("k string", "v decimal(38,1)", "id int64", key=["id"])
+    most, surplus = Decimal(f"{sign}{'9' * 37}.9"), ("a", Decimal(f"{sign}0.1"), 2)
+    running = Running(lambda: HashAgg(schema, group, calls) if group else SimpleAgg(schema, calls))
+    running.feed([("+", ("a", most, 1)), ("+", surplus)])
+    said = rf"of group .* is {sign}10{{37}}, which no decimal\(38,1\) holds: cast the column to decimal"
+    with pytest.raises(RowError, match=rf"AggCall\('sum', 'v'.*\) {said}"):
+        running.operator.barrier(1)
+    running.feed([("-", surplus)])
+    ((_, row),) = running.barrier()
+    assert row[len(group)] == most
 
 
 @pytest.mark.parametrize(
