@@ -488,7 +488,8 @@ class Grouped:
         """Give each group once, when a watermark says that nothing more comes for it.
 
         The stream takes a :meth:`Stream.watermark`, on a column that is among those of the group, or that its windows
-        are made of; a join or a union takes one on each side.
+        are made of: then ``window_start`` is among those of the group, alone or beside ``window_end``. A join or a
+        union takes one on each side.
         """
         return Grouped(self.stream, self.names, on_close=True)
 
@@ -504,10 +505,11 @@ class Grouped:
         stream, named = _with_filters(self.stream, calls)
         watermark = stream.node.promised
         if self._on_close and watermark not in self.names:
+            found = "none;" if watermark is None else f"one on {watermark!r}; group by that too, or"
             raise SchemaError(
                 f"on_window_close() takes a watermark on a group column ({', '.join(self.names)}): the stream has"
-                f" {'none' if watermark is None else f'one on {watermark!r}'}; take it with watermark(column, delay) on"
-                " what the windows are made of, on both sides of a join and all streams of a union"
+                f" {found} take it with watermark(column, delay) on what the windows are made of, on both sides of a"
+                " join and all streams of a union"
             )
         calls_text = (f"{call_text(call)} as {name}" for name, call in zip(calls, named, strict=True))
         structure = ", ".join([*self.names, *calls_text]) + (", on window close" if self._on_close else "")

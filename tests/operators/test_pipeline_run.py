@@ -826,6 +826,10 @@ OTHER = Pipeline().source("other", FLIGHTS, key=["id"])
     [
         (lambda s: s.group_by("carrier").agg(carrier=count()), "grouped by 'carrier' already"),
         (lambda s: s.group_by("carrier").on_window_close().top_n(1, "id"), "does not wait for on_window_close"),
+        (
+            lambda s: s.watermark("id", 0).window("id", 10).group_by("window_end").on_window_close().agg(n=count()),
+            r"group column \(window_end\): the stream has one on 'window_start'; group by that too, or take it",
+        ),
         (lambda s: s.join(OTHER, on="id"), "a stream of another pipeline"),
         (lambda s: s.union(OTHER), "a stream of another pipeline"),
         (lambda s: s.filter_by("id", "<", OTHER.agg(most=max_("id"))), "a stream of another pipeline"),
