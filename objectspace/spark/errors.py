@@ -85,6 +85,11 @@ _HOMES = [Path(str(package.__file__)).parent for package in (checkpoint, objects
 
 _ABORTED = re.compile(r"Job aborted due to stage failure: (?P<said>[^\n]+)")
 
+_CLASSED = re.compile(r"^(?:: [\w.$]+: )?(?P<said>\[(?P<condition>[A-Z][\w.]*)\] [^\n]+)", re.MULTILINE)
+"""An error of Spark's own with the name of its condition: of a file that it cannot read, say."""
+
+_CAUSE = re.compile(r"^Caused by: [\w.$]+: (?P<said>[^\n]+)", re.MULTILINE)
+
 _LONGEST = 2_000
 """How much is shown of what an error says, characters."""
 
@@ -153,13 +158,20 @@ def explained(error: BaseException, operator: str, epoch: int) -> BaseException:
 
 
 def _said(text: str) -> str | None:
-    """Return what a message of Spark says of its tasks: how their Python ended, or else why the job was given up."""
+    """Return what a message of Spark says of its tasks: how their Python ended, or else why the job was given up.
+
+    A job that was cancelled has not failed: Spark itself knows by its own error that a query was stopped.
+    """
     if groups := _GROUP.findall(text):
         return _said_by_group(re.sub(r"^ *\| ?", "", groups[-1], flags=re.MULTILINE))
     if _BEGINS in text and (told := _told(text)) is not None:
         return told
-    aborted = _ABORTED.search(text)
-    return None if aborted is None else aborted["said"].strip().rstrip(".")
+    if (aborted := _ABORTED.search(text)) is not None:
+        return aborted["said"].strip().rstrip(".")
+    classed = _CLASSED.search(text)
+    if classed is None or "CANCELLED" in classed["condition"]:
+        return None
+    return _shortened(": ".join([classed["said"].strip(), *_CAUSE.findall(text)[-1:]]).rstrip("."))
 
 
 def _said_by_group(printed: str) -> str:

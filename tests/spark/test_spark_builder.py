@@ -12,6 +12,7 @@ from typing import Any
 import duckdb
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import expr
 
 from objectspace.operators import PipelineChangedError, avg, col, count, max_, sum_
 from objectspace.relational import SchemaError
@@ -154,6 +155,11 @@ def test_an_error_of_a_task_is_told_in_words_and_nothing_counts(
         r" micro-batch",
         str(failed.value),
     )
+    malformed = spark.createDataFrame([("+", 1, "A", "X", 0)], FLIGHT).withColumn("delay", expr("bigint(carrier)"))
+    with pytest.raises(
+        TaskFailedError, match=r"^operator \S+, epoch 1: \[CAST_INVALID_INPUT\] The value 'A' .*\d; noth"
+    ):
+        pipeline.run_epoch(malformed, 0)
     assert pipeline.status().epoch == 0
 
 

@@ -58,6 +58,12 @@ LOST = (
     " failure: Task 0 in stage 3.0 failed 4 times, most recent failure: Lost task 0.3 in stage 3.0 (TID 9)"
     " (10.0.0.1 executor 1): ExecutorLostFailure (executor 1 exited).\nDriver stacktrace:"
 )
+UNREADABLE = (
+    "An error occurred while calling o119.collectToPython.\n: org.apache.spark.SparkException:"
+    " [FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///in/1.parquet.  SQLSTATE: KD001"
+)
+CAUSE = "Caused by: java.lang.RuntimeException: file:/in/1.parquet is not a Parquet file"
+MALFORMED = "[CAST_INVALID_INPUT] The value 'x' of the type \"STRING\" cannot be cast. SQLSTATE: 22018"
 
 
 @pytest.mark.parametrize(
@@ -84,6 +90,11 @@ LOST = (
         ),
         (f"{PYTHON}checkpoint.errors.CheckpointError: the disk is full\n{STACK}", "the disk is full"),
         (f"{LOST}\n{STACK}", LOST.partition("failure: ")[2].partition(".\n")[0]),
+        (
+            f"{UNREADABLE}{STACK}{CAUSE}{STACK}",
+            f"{UNREADABLE.partition('Exception: ')[2]}: file:/in/1.parquet is not a Parquet file",
+        ),
+        (f"{MALFORMED}\n== SQL (line 1, position 1) ==\ncast(k as int)\n^^^^", MALFORMED),
     ],
 )
 def test_a_failure_is_told_in_words(message: str, said: str) -> None:
@@ -106,6 +117,14 @@ def test_a_long_message_is_shortened() -> None:
     assert len(told) < 2_300
 
 
-def test_what_says_nothing_of_a_task_stays_as_it_is() -> None:
-    stopped = RuntimeError("java.lang.InterruptedException: the query was stopped")
+@pytest.mark.parametrize(
+    "message",
+    [
+        "java.lang.InterruptedException: the query was stopped",
+        f"An error occurred while calling o1.collectToPython.\n: org.apache.spark.SparkException: [SPARK_JOB_CANCELLED]"
+        f" Job 5 cancelled part of cancelled job group. SQLSTATE: XXKDA\n{STACK}",
+    ],
+)
+def test_what_says_nothing_of_a_task_stays_as_it_is(message: str) -> None:
+    stopped = RuntimeError(message)
     assert explained(stopped, "counts", 7) is stopped
