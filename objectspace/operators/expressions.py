@@ -625,6 +625,7 @@ def _arrow(given: Any) -> Expression:
         import pyarrow.dataset as ds
 
         from objectspace.relational import Chunk
+        from objectspace.relational.arrow import listed
 
         def _table(rows: Sequence[Row]) -> pa.Table:
             batch = Chunk(schema, ["+"] * len(rows), rows).to_arrow(op_column="$op")
@@ -634,7 +635,7 @@ def _arrow(given: Any) -> Expression:
         form = _form_of(column.type, text) if column.type.kind == "timestamptz" else None
 
         def _values(rows: Sequence[Row]) -> list[Any]:
-            found = list(_table(rows)["value"].to_pylist()) if rows else []
+            found = listed(_table(rows)["value"], text) if rows else []
             return found if form is None else [None if value is None else form(value) for value in found]
 
         return ArrowBound(column.type, True, lambda row: _values([row])[0], _values)

@@ -65,7 +65,7 @@ def _columnar(schema: TableSchema, data: Any, module: str) -> Iterable[tuple[Any
     if module == "pandas":
         ops, names, columns = arrow.split_frame(data, OP_COLUMN, schema)
     else:
-        ops, names, columns = arrow.split(arrow.whole(data), OP_COLUMN)
+        ops, names, columns = arrow.split(arrow.whole(data), OP_COLUMN, schema)
     if unknown := [name for name in names if name not in schema.names]:
         raise SchemaError(f"there is no column {unknown[0]!r}: the columns are {', '.join(schema.names)}")
     return zip(ops, arrow.picked(schema, names, columns), strict=True)

@@ -56,9 +56,9 @@ def source_schema(given: Any, key: Sequence[KeyPart] = ()) -> TableSchema:
 def _foreign_schema(given: Any, key: Sequence[KeyPart]) -> TableSchema:
     module = type(given).__module__.partition(".")[0]
     if module == "pandas":
-        import pyarrow as pa
+        from objectspace.relational.arrow import from_frame
 
-        given = pa.Schema.from_pandas(given, preserve_index=False)
+        given = from_frame(given).schema
     elif module in ("pyarrow", "pyspark") and hasattr(given, "schema"):
         given = given.schema
     if hasattr(given, "jsonValue"):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from objectspace.relational.errors import RowError, SchemaError
@@ -94,25 +95,135 @@ def whole(data: pa.RecordBatch | pa.Table | pa.RecordBatchReader) -> pa.RecordBa
     return data
 
 
-def split(data: pa.RecordBatch | pa.Table, op_column: str) -> tuple[list[Any], list[str], list[list[Any]]]:
-    """Return the operations of a batch or table, and the names and values of its other columns."""
-    names = [name for name in data.schema.names if name != op_column]
-    ops = data.column(op_column).to_pylist() if op_column in data.schema.names else ["+"] * data.num_rows
-    return ops, names, [_listed(data.column(name), name) for name in names]
+def split(
+    data: pa.RecordBatch | pa.Table, op_column: str, schema: TableSchema
+) -> tuple[list[Any], list[str], list[list[Any]]]:
+    """Return the operations of a batch or table, and the names and values of its other columns.
+
+    Columns that the schema has not are empty.
+
+    Raises:
+        RowError: Python has no such value.
+    """
+    names, used = [name for name in data.schema.names if name != op_column], set(schema.names)
+    has_ops = op_column in data.schema.names
+    ops = listed(data.column(op_column), f"column {op_column!r}") if has_ops else ["+"] * data.num_rows
+    return ops, names, [listed(data.column(name), f"column {name!r}") if name in used else [] for name in names]
 
 
-def _listed(column: Any, name: str) -> list[Any]:
-    """Return the values of a column; a time with nanoseconds, which Python would cut off, is refused."""
-    if column.type == pa.time64("ns"):
-        try:
-            column = column.cast(pa.time64("us"))
-        except pa.ArrowInvalid:
-            raise RowError(
-                f"column {name!r} has nanoseconds: a time has microseconds; round it first, with"
-                " pyarrow.compute.cast(column, pyarrow.time64('us'), safe=False) for example"
-            ) from None
-    values: list[Any] = column.to_pylist()
-    return values
+def listed(column: pa.Array | pa.ChunkedArray, what: str) -> list[Any]:
+    """Return the values of a column as Python's.
+
+    Raises:
+        RowError: Python has no such value.
+    """
+    return held(column, what).to_pylist()  # type: ignore[no-any-return]
+
+
+def held(column: pa.Array | pa.ChunkedArray, what: str) -> pa.Array | pa.ChunkedArray:
+    """Return a column with instants in UTC and times in microseconds: Python has all of its values so.
+
+    In another time zone an instant of the first or last year may have none of the years that Python knows.
+
+    Args:
+        column: the column.
+        what: what to call it in errors.
+
+    Raises:
+        RowError: a value is out of Python's range, has nanoseconds, which Python would cut off, or is no UTF-8.
+    """
+    for leaf in _leaves(column):
+        _require_held(leaf, what)
+    wanted = _held_type(column.type)
+    return column if column.type == wanted else column.cast(wanted)
+
+
+def _leaves(column: Any) -> Iterator[Any]:
+    """Yield the values of a column that hold no others."""
+    kind = column.type
+    if pt.is_dictionary(kind):
+        yield from _leaves(column.cast(kind.value_type))
+    elif pt.is_struct(kind):
+        for field in column.flatten():
+            yield from _leaves(field)
+    elif _is_list(kind):
+        yield from _leaves(pc.list_flatten(column))
+    else:
+        yield column
+
+
+def _held_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type that :func:`held` gives a column of a type."""
+    if pt.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz and "UTC")
+    if pt.is_time(kind):
+        return pa.time64("us")
+    if pt.is_dictionary(kind):
+        value = _held_type(kind.value_type)
+        return kind if value == kind.value_type else value
+    if pt.is_struct(kind):
+        return pa.struct([field.with_type(_held_type(field.type)) for field in kind])
+    if _is_list(kind):
+        make = pa.large_list if pt.is_large_list(kind) else pa.list_
+        return make(kind.value_field.with_type(_held_type(kind.value_type)))
+    return kind
+
+
+def _require_held(leaf: Any, what: str) -> None:
+    kind = leaf.type
+    for matches, seconds, expected in _RANGES:
+        if matches(kind):
+            numbers, (least, most, step) = leaf.cast(_INTEGERS_OF[kind.bit_width]), _range(kind, seconds)
+            outside = pc.or_(pc.less(numbers, least), pc.greater(numbers, most))
+            _require_none(leaf.filter(outside), what, f"is out of range: expected {expected}")
+            if step > 1:
+                cut = pc.multiply(pc.divide(numbers, step), step)
+                _require_none(leaf.filter(pc.not_equal(numbers, cut)), what, _ROUND)
+    if pt.is_string(kind) or pt.is_large_string(kind):
+        _require_text(leaf, what)
+
+
+def _require_text(leaf: Any, what: str) -> None:
+    try:
+        leaf.validate(full=True)
+    except pa.ArrowInvalid:
+        values = leaf.drop_null().cast(pa.large_binary()).to_pylist()
+        found = next(value for value in values if value.decode(errors="replace").encode() != value)
+        raise RowError(f"{what}: {found!r:.80} is no UTF-8: decode it first, or use a binary column") from None
+
+
+def _require_none(found: Any, what: str, why: str) -> None:
+    if len(found):
+        kind = found.type
+        shown = found[:1].cast(pa.timestamp(kind.unit, "UTC")) if pt.is_timestamp(kind) and kind.tz else found[:1]
+        raise RowError(f"{what}: {shown.cast(pa.string())[0]} {why}")
+
+
+def _range(kind: pa.DataType, seconds: tuple[int, int]) -> tuple[int, int, int]:
+    """Return the least and the greatest number of a time that Python holds; of how many numbers it holds one."""
+    first, last = seconds
+    if pt.is_date32(kind):
+        return first // _DAY, last // _DAY, 1
+    unit = 1000 if pt.is_date64(kind) else _UNITS[kind.unit]
+    return max(first * unit, -(2**63)), min(last * unit + unit - 1, 2**63 - 1), max(unit // 10**6, 1)
+
+
+_DAY = 86_400
+_UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_INTEGERS_OF = {32: pa.int32(), 64: pa.int64()}
+
+_YEARS = (-719_162 * _DAY, 2_932_897 * _DAY - 1)
+"""The seconds of the years 1 to 9999, from 1970 on."""
+
+_RANGES = (
+    (pt.is_timestamp, _YEARS, "the years 1 to 9999: change it, or leave it out"),
+    (pt.is_date, _YEARS, "the years 1 to 9999: change it, or leave it out"),
+    (pt.is_time, (0, _DAY - 1), "0 to 24 hours: change it, or leave it out"),
+    (pt.is_duration, (-999_999_999 * _DAY, 10**9 * _DAY - 1), "fewer than 10**9 days: change it, or leave it out"),
+)
+"""Of types of Arrow that hold more than Python's: which seconds Python holds, and what to say of them."""
+
+_ROUND = "has nanoseconds: Python has microseconds; round it first, with column.cast(..., safe=False) for example"
 
 
 def split_frame(
@@ -122,7 +233,7 @@ def split_frame(
 
     Where one of them is missing, pandas has them all as floats.
     """
-    ops, names, columns = split(pa.Table.from_pandas(frame, preserve_index=False), op_column)
+    ops, names, columns = split(from_frame(frame), op_column, schema)
     kinds = {column.name: column.type for column in schema.columns}
     wholes = [_wholes(kinds[name]) if name in kinds else None for name in names]
     return (
@@ -130,6 +241,31 @@ def split_frame(
         names,
         [values if whole is None else list(map(whole, values)) for whole, values in zip(wholes, columns, strict=True)],
     )
+
+
+def from_frame(frame: pd.DataFrame) -> pa.Table:
+    """Return a data frame as a table.
+
+    Raises:
+        RowError: Arrow has no type for the values of a column.
+    """
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except _NO_ARROW as error:
+        raise RowError(f"{_culprit(frame)}: {error}") from None
+
+
+def _culprit(frame: pd.DataFrame) -> str:
+    """Return what to call the first column that Arrow does not take."""
+    for name, values in frame.items():
+        try:
+            pa.array(values, from_pandas=True)
+        except _NO_ARROW:
+            return f"column {name!r}"
+    return "the data frame"
+
+
+_NO_ARROW = (pa.ArrowException, ArithmeticError, TypeError, ValueError)
 
 
 def _wholes(kind: DataType) -> Callable[[Any], Any] | None:
@@ -254,7 +390,7 @@ def value_of(kind: DataType, cell: Any) -> Any:
 def _kind(arrow: pa.DataType) -> DataType:
     if pt.is_dictionary(arrow):
         return _kind(arrow.value_type)
-    if pt.is_list(arrow) or pt.is_large_list(arrow) or pt.is_fixed_size_list(arrow):
+    if _is_list(arrow):
         return DataType("list", element=_kind(arrow.value_type))
     if pt.is_struct(arrow):
         return DataType("struct", fields=tuple((field.name, _kind(field.type)) for field in arrow))
@@ -264,6 +400,10 @@ def _kind(arrow: pa.DataType) -> DataType:
         if matches(arrow):
             return DataType(kind)
     raise SchemaError(f"Arrow's type {arrow} has no match: cast it to one of {', '.join(map(str, _ARROW.values()))}")
+
+
+def _is_list(arrow: pa.DataType) -> bool:
+    return bool(pt.is_list(arrow) or pt.is_large_list(arrow) or pt.is_fixed_size_list(arrow))
 
 
 _ANY_DECIMAL = DataType("decimal")

@@ -83,7 +83,7 @@ class Chunk:
 
         found = arrow.whole(data)
         kind = schema or TableSchema.from_arrow(arrow.without(found.schema, op_column))
-        return cls._of_columns(kind, *arrow.split(found, op_column))
+        return cls._of_columns(kind, *arrow.split(found, op_column, kind))
 
     @classmethod
     def from_pandas(
@@ -93,12 +93,10 @@ class Chunk:
 
         A missing value is NULL; whole numbers, which pandas has as floats where one is missing, are taken as such.
         """
-        import pyarrow as pa
-
         from objectspace.relational import arrow
 
         if schema is None:
-            return cls.from_arrow(pa.Table.from_pandas(frame, preserve_index=False), op_column=op_column)
+            return cls.from_arrow(arrow.from_frame(frame), op_column=op_column)
         return cls._of_columns(schema, *arrow.split_frame(frame, op_column, schema))
 
     @classmethod

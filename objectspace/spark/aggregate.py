@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators.division.keyed import KeyedBy
+from objectspace.relational.arrow import listed
 
 Columns = Sequence[pa.ChunkedArray]
 
@@ -129,7 +130,7 @@ class RunningAggregate:
 
         Raises:
             ObjectSpaceError: a key column is of a type that is no key, or a column to be summed does not hold whole
-                numbers.
+                numbers, or a key or figure is a time that Python has not.
         Time: O(rows + keys of the epoch). Dirties: one slot for each key that comes.
         """
         grouped = self._grouped(batches)
@@ -137,7 +138,8 @@ class RunningAggregate:
             return
         state = space.get_or_create_dictionary(self.dictionary)
         width, names = len(self.key), [measure.name for measure in self.measures]
-        columns = [column.to_pylist() for column in grouped.columns[:width]]
+        called = [f"aggregate {self.dictionary}: key column {name!r}" for name in self.key]
+        columns = [listed(*pair) for pair in zip(grouped.columns, called, strict=False)]
         keys = columns[0] if width == 1 else list(zip(*columns, strict=True))
         olds = state.get_many(keys)
         news = [_values(*pair) for pair in zip(grouped.columns[width:], self.measures, strict=True)]
@@ -288,9 +290,9 @@ def _joined(columns: Columns) -> pa.ChunkedArray:
 
 def _values(column: pa.ChunkedArray, measure: Measure) -> list[Any]:
     """Return the values of a column of figures; sums are ints, however large."""
-    values = column.to_pylist()
+    values = listed(column, f"measure {measure.name}: column {measure.column!r}")
     if measure.function != "sum" or column.type != _WIDE:
-        return values  # type: ignore[no-any-return]
+        return values
     return [None if value is None else int(value) for value in values]
 
 

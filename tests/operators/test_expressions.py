@@ -244,6 +244,13 @@ def test_what_has_no_meaning_is_refused_with_its_name(made: Expression, said: st
         Select(SCHEMA, {"x": made}).process(Chunk(SCHEMA, ["+"], ROWS[:1]))
 
 
+def test_a_time_that_arrow_has_made_and_python_has_not_is_refused() -> None:
+    schema = TableSchema([Column("at", "timestamp")])
+    later = expression(pc.add(pc.field("at"), pa.scalar(timedelta(days=1))))
+    with pytest.raises(RowError, match=r"arrow\(.*\): 10000-01-01 00:00:00.000000 is out of range"):
+        Select(schema, {"x": later}).process(Chunk(schema, ["+"], [(datetime(9999, 12, 31),)]))
+
+
 INSTANT = TableSchema([Column("at", "timestamptz")])
 MORNING = datetime(2026, 1, 1, 2, tzinfo=timezone(timedelta(hours=5)))
 

@@ -324,13 +324,6 @@ def test_whole_numbers_become_decimals_that_hold_all_of_them(old: str, new: str)
     assert str(schema.widened("v", "decimal(38,18)").column("v").type) == "decimal(38,18)"
 
 
-def test_times_with_nanoseconds_are_refused() -> None:
-    table = pa.table({"k": pa.array([1000, 2000], pa.time64("ns"))})
-    assert [row[0].microsecond for row in Chunk.from_arrow(table).values] == [1, 2]
-    with pytest.raises(RowError, match="column 'k' has nanoseconds"):
-        Chunk.from_arrow(pa.table({"k": pa.array([1000, 1999], pa.time64("ns"))}))
-
-
 def test_a_decimal_that_arrow_cannot_hold_is_refused_by_column() -> None:
     schema = schema_of("k int64", "v decimal", key=["k"])
     with pytest.raises(RowError, match=r"column 'v' .*: it has too many digits"):

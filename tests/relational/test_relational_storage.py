@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from datetime import date
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from itertools import product
 from pathlib import Path
@@ -29,6 +29,7 @@ from objectspace.relational import (
     compacted,
     rename_table,
 )
+from objectspace.relational.keys_arrow import encode_keys
 from objectspace.relational.values import nearest_float32
 from tests.relational.helpers import new_space, schema_of
 from tests.relational.samples import EXAMPLES
@@ -320,6 +321,69 @@ def test_a_chunk_of_other_data_is_refused() -> None:
         Chunk.from_arrow(pa.array([1]))
     with pytest.raises(SchemaError, match="no match"):
         Chunk.from_arrow(pa.table({"a": pa.array([1], pa.duration("s"))}))
+
+
+FAR = 253_402_300_800
+"""The first second of the year 10000, from 1970 on."""
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Tokyo", "+05:30"])
+def test_an_instant_that_fits_is_taken_whatever_zone_its_column_names(zone: str) -> None:
+    times = pa.array([-62_135_596_800, FAR - 1], pa.timestamp("s", zone))
+    moments = [datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)]
+    structs = pa.StructArray.from_arrays([times], ["a"])
+    table = pa.table({"k": times, "s": structs, "l": pa.ListArray.from_arrays([0, 1, 2], times)})
+    chunk = Chunk.from_arrow(table, schema_of("k timestamptz", "s struct<a:timestamptz>", "l list<timestamptz>"))
+    assert list(chunk.values) == [(moment, {"a": moment}, [moment]) for moment in moments]
+    assert Chunk.from_arrow(pa.table({"k": times.dictionary_encode()})).values == [(moment,) for moment in moments]
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "shown"),
+    [
+        (FAR * 10**6, pa.timestamp("us"), "10000-01-01 00:00:00.000000 is out of range: expected the years 1"),
+        (FAR, pa.timestamp("s", "Asia/Tokyo"), "10000-01-01 00:00:00Z is out of range"),
+        (2**62, pa.timestamp("ms"), "4611686018427387904> is out of range"),
+        (2_932_897, pa.date32(), "10000-01-01 is out of range"),
+        (-FAR * 1000, pa.date64(), "-6060-01-02 is out of range"),
+        (1001, pa.timestamp("ns"), "1970-01-01 00:00:00.000001001 has nanoseconds: Python has microseconds; round"),
+        (1001, pa.time64("ns"), "00:00:00.000001001 has nanoseconds"),
+        (86_400, pa.time32("s"), "86400> is out of range: expected 0 to 24 hours"),
+        (-1, pa.time64("us"), "-1> is out of range"),
+        (2**62, pa.duration("s"), "4611686018427387904 is out of range: expected fewer than 10\\*\\*9 days"),
+    ],
+    ids=str,
+)
+def test_a_time_that_python_has_not_is_refused_by_column_and_value(number: int, kind: pa.DataType, shown: str) -> None:
+    bad = pa.array([None, 0, number], kind)
+    lists, structs = pa.ListArray.from_arrays([0, 3, 3, 3], bad), pa.StructArray.from_arrays([bad], ["a"])
+    for values in (bad, bad.dictionary_encode(), lists, structs, pa.ListArray.from_arrays([0, 1, 2, 3], structs)):
+        schema = TableSchema([Column("k", "int16"), Column("v", "int64", nullable=True)], ["v"])
+        table = pa.table({"k": [1, 2, 3], "v": values})
+        with pytest.raises(RowError, match=f"^column 'v': .*{shown}"):
+            Chunk.from_arrow(table, schema)
+        with pytest.raises(RowError, match=f"^key column 'v' .*{shown}"):
+            encode_keys(schema, table)
+        assert len(Chunk.from_arrow(table, TableSchema(schema.columns[:1]))) == 3
+
+
+def test_whole_microseconds_are_taken_and_a_text_that_is_none_is_refused() -> None:
+    for kind in (pa.time64("ns"), pa.timestamp("ns"), pa.timestamp("ns", "Asia/Tokyo")):
+        found = Chunk.from_arrow(pa.table({"k": pa.array([1000, 2000], kind)}))
+        assert [row[0].microsecond for row in found.values] == [1, 2]
+    text = pa.array([b"a", None, b"\xff"]).view(pa.string())
+    with pytest.raises(RowError, match=r"^column 'k': b'\\xff' is no UTF-8: decode it first, or use a binary column"):
+        Chunk.from_arrow(pa.table({"k": text}))
+
+
+@pytest.mark.parametrize(
+    "values", [[2**70, 1], [1, "a"], ["\ud800"], [object()]], ids=["far", "mixed", "half", "other"]
+)
+def test_a_data_frame_that_arrow_does_not_take_is_refused_by_column(values: list[Any]) -> None:
+    frame = pd.DataFrame({"k": range(len(values)), "v": pd.Series(values, dtype=object)})
+    for schema in (None, TableSchema([Column("k", "int64"), Column("v", "decimal")], ["k"])):
+        with pytest.raises(RowError, match=r"^column 'v': "):
+            Chunk.from_pandas(frame, schema)
 
 
 def test_a_change_in_a_column_that_is_not_read_is_no_change_of_a_row_with_nan(tmp_path: Path) -> None:

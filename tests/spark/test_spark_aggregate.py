@@ -187,6 +187,14 @@ def test_what_cannot_be_computed_is_refused() -> None:
         lacking(iter([pa.record_batch({"k": ["a"], "v": [1]})]), PersistedObjectSpace(store))
     with pytest.raises(ObjectSpaceError, match="measure m: expected a column"):
         Measure("m", "sum")
+    far = pa.record_batch({"k": ["a"], "v": pa.array([2_932_897], pa.date32())})
+    for key, figure in (("k", "v"), ("v", "k")):
+        dates = RunningAggregate("d", (key,), (Measure("m", "max", figure),))
+        with (
+            CheckpointStore(":memory:") as store,
+            pytest.raises(ObjectSpaceError, match="column 'v': 10000-01-01 is out"),
+        ):
+            dates(iter([far]), PersistedObjectSpace(store))
     batch = pa.RecordBatch.from_pydict({"key": ["a"], "value": [1.5]})
     with CheckpointStore(":memory:") as store, pytest.raises(ObjectSpaceError, match="sum: expected whole numbers"):
         ONE(iter([batch]), PersistedObjectSpace(store))

@@ -32,6 +32,13 @@ def add_file(folder: Path, number: int, rows: list[tuple[str, str, int]]) -> Non
     os.utime(path, (number + 1, number + 1))
 
 
+def add_instants(path: Path, seconds: list[int]) -> None:
+    path.parent.mkdir(exist_ok=True)
+    instants = pa.array([second * 10**6 for second in seconds], pa.timestamp("us", "UTC"))
+    keys = [f"k{second}" for second in seconds]
+    pq.write_table(pa.table({"op": ["+"] * len(keys), "k": keys, "at": instants}), path)
+
+
 def write(stream: DataFrame, root: Path, **options: str) -> None:
     given = {"path": str(root / "space"), "table": "t", "key": "k", "op": "op", "shards": "2", **options}
     named = stream.writeStream.format("objectspace").options(**given).queryName(root.name)
@@ -80,6 +87,25 @@ def test_a_written_stream_keeps_some_epochs_and_lets_go_of_the_others(spark: Spa
         write(stream, tmp_path / "another", op="ops")
     with pytest.raises(StreamingQueryException, match="there is no option 'retainepoch': expected retainEpochs"):
         write(stream, tmp_path / "another", retainEpoch="2")
+
+
+def test_an_instant_is_kept_in_any_time_zone_and_one_after_the_last_year_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    add_instants(tmp_path / "in" / "0.parquet", [-62_135_596_800, 253_402_300_799])
+    stream = spark.readStream.schema("op string, k string, at timestamp").parquet(str(tmp_path / "in"))
+    routed = stream.repartitionById(2, shard_expression(stream.schema, ["k"], 2))
+    zone = str(spark.conf.get("spark.sql.session.timeZone"))
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        write(routed, tmp_path)
+        add_instants(tmp_path / "in" / "1.parquet", [253_402_300_800])
+        with pytest.raises(StreamingQueryException, match=r"column 'at': 10000-01-01 00:00:00.000000Z is out of range"):
+            write(routed, tmp_path)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    found = spark.read.format("objectspace").load(str(tmp_path / "space"), table="t").selectExpr("unix_seconds(at)")
+    assert sorted(second for (second,) in found.collect()) == [-62_135_596_800, 253_402_300_799]
 
 
 def test_an_older_copy_of_the_checkpoint_of_a_stream_is_refused(spark: SparkSession, tmp_path: Path) -> None:
