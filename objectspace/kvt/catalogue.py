@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from objectspace import ObjectSpace
+from objectspace.kvt.errors import NoSuchTableError
 
 NAME = "kvt/catalogue"
 """The name of the sorted dictionary."""
@@ -80,6 +81,18 @@ class Catalogue:
         self.entries = self._space.get_sorted_dictionary(NAME) if NAME in self._space else {}
         return self.entries.get(path)
 
+    def missing(self, path: str) -> NoSuchTableError:
+        """Return the error of a table that is not there; it says which parts of the space have one of its name.
+
+        Time: O(objects of the space).
+        """
+        names = [name for name in self._space if name.endswith(f"/{NAME}")]
+        sorted_ones = [name for name in sorted(names) if self._space.kind_of(name) == "SortedDictionary"]
+        parts = [name.removesuffix(NAME) for name in sorted_ones if path in self._space.get_sorted_dictionary(name)]
+        return NoSuchTableError(
+            f"there is no table {path} in this space: create it, or see the list of tables{_elsewhere(parts)}"
+        )
+
     def put(self, path: str, entry: Entry | None) -> None:
         """Set an entry; ``None`` removes it. Dirties: one item; where an entry comes or goes also the length."""
         entries = self._space.get_or_create_sorted_dictionary(NAME)
@@ -108,6 +121,12 @@ class Catalogue:
         if NAME not in self._space:
             return []
         return list(self._space.get_sorted_dictionary(NAME).irange(lower, upper, (True, False)))
+
+
+def _elsewhere(parts: list[str]) -> str:
+    """Return how to open a table that parts of a space have: what an operator keeps is under its name."""
+    shown = [f"KeyValueTableManager(SpacePart(space, {part!r}))" for part in parts]
+    return f"; what an operator keeps is in its part of the space: {' or '.join(shown)}" if shown else ""
 
 
 def delete_partitions(space: ObjectSpace, path: str, entry: Entry) -> None:

@@ -223,7 +223,7 @@ class TableCore(Generic[K, V]):
         self._partitions.clear()
 
     def _missing(self) -> NoReturn:
-        raise NoSuchTableError(f"there is no table {self._path} in this space: create it, or see the list of tables")
+        raise self._catalogue.missing(self._path)
 
     def _writable(self, index: int) -> Partition:
         self._admit()

@@ -17,7 +17,7 @@ from objectspace.kvt.catalogue import (
     table_path,
 )
 from objectspace.kvt.entries import K, KeyValueTableConfiguration, V
-from objectspace.kvt.errors import NoSuchScopeError, NoSuchTableError, ScopeNotEmptyError
+from objectspace.kvt.errors import NoSuchScopeError, ScopeNotEmptyError
 from objectspace.kvt.serializers import BYTES, Serializer
 from objectspace.kvt.shared import Floor, require_persisted, shared_of
 from objectspace.kvt.table import KeyValueTable
@@ -150,7 +150,7 @@ class KeyValueTableManager:
         with self._lock:
             entry = self._catalogue.find(path)
         if entry is None:
-            raise NoSuchTableError(f"there is no table {path} in this space: create it, or see the list of tables")
+            raise self._catalogue.missing(path)
         return KeyValueTableConfiguration(entry[PARTITIONS])
 
     def update_key_value_table(self, scope: str, table: str, configuration: KeyValueTableConfiguration) -> bool:

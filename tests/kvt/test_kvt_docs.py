@@ -23,10 +23,11 @@ def test_the_programs_of_the_page_run_one_after_the_other(
     for block in BLOCKS:
         exec(block, scope)
     printed = capsys.readouterr().out
-    assert len(BLOCKS) == 3
+    assert len(BLOCKS) == 4
     assert "{'pears': '5', 'plums': '9'} [] ['fruit'] 2" in printed
     assert "[TableKey(key=b'figs'" in printed
     assert "expected version" in printed
+    assert printed.endswith("\n2\n")
 
 
 @pytest.mark.parametrize("name", kvt.__all__)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace, SpacePart, VolatileObjectSpace
-from objectspace.kvt import UTF8, KeyValueTableConfiguration, KeyValueTableManager
+from objectspace.kvt import UTF8, KeyValueTableConfiguration, KeyValueTableManager, NoSuchTableError
 from objectspace.operators import LocalRun, Pipeline, count, sum_
 from objectspace.operators.apply import Apply
 from objectspace.relational import Chunk, Column, EpochError, RowError, SchemaError, TableSchema
@@ -297,6 +297,34 @@ def test_a_part_of_a_space_has_names_and_key_value_tables_of_its_own() -> None:
         part.get_or_create_value("$mine")
     part.delete("m")
     assert "one/m" not in space
+
+
+class Stocks:
+    def process(self, batch: pa.RecordBatch, space: SpacePart) -> None:
+        manager = KeyValueTableManager(space, version_floor=lambda: 0)
+        manager.create_scope("shop")
+        manager.create_key_value_table("shop", "stock", KeyValueTableConfiguration(2))
+        for row in batch.to_pylist():
+            manager.open_key_value_table("shop", "stock").put(row["carrier"].encode(), b"1")
+
+
+def test_the_key_value_table_of_an_operator_is_opened_in_its_part_of_the_space() -> None:
+    pipeline = Pipeline()
+    flights = pipeline.source("flights", FLIGHTS, key=["id"])
+    for name in ("one", "two"):
+        flights.apply(Stocks(), name, LONGEST, key="carrier").sink(f"{name}_out")
+    run = pipeline.run_local([{"flights": [(1, "UA", 3)]}])
+    run.space.create_list("three/kvt/catalogue")
+    for name in ("one", "two"):
+        part = KeyValueTableManager(SpacePart(run.space, f"{name}/"))
+        assert part.open_key_value_table("shop", "stock").get(b"UA") is not None
+    parts = r"KeyValueTableManager\(SpacePart\(space, 'one/'\)\) or KeyValueTableManager\(SpacePart\(space, 'two/'\)\)$"
+    whole = KeyValueTableManager(run.space)
+    for refused in (whole.open_key_value_table, whole.get_key_value_table_configuration):
+        with pytest.raises(NoSuchTableError, match=f"there is no table shop/stock in this space: create it.*{parts}"):
+            refused("shop", "stock")
+    with pytest.raises(NoSuchTableError, match=r"or see the list of tables$"):
+        whole.open_key_value_table("shop", "other")
 
 
 def test_a_rollback_drops_the_rows_of_the_epoch() -> None:
