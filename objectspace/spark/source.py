@@ -26,7 +26,7 @@ from objectspace.spark.forms import conforming
 from objectspace.spark.history import Seen
 from objectspace.spark.pushdown import Bounds, bounds_of
 from objectspace.spark.spans import Span
-from objectspace.spark.subject import Subject
+from objectspace.spark.subject import Subject, is_set
 from objectspace.spark.writer import TableWriter, Target, number_of
 
 MOST_EPOCHS = 1000
@@ -65,9 +65,9 @@ class ObjectSpaceSource(DataSource):
     A DataFrame stays at the epoch of its ``load()``, unless it is given a schema, with which Spark does not ask for
     one then. ``readStream`` with ``changes=true`` gives what changed in a table, with the columns ``op`` and ``epoch``
     before its own. Options: one of ``table``, ``object`` and ``kvt`` (``scope/table``) with a name; ``operator`` where
-    the space has several; ``epoch``; ``columns`` of a table, separated by commas; ``pushdown=true`` of a table that one
-    filtered query reads; of a stream ``maxEpochsPerTrigger``; and for the file system any that begin with ``fsspec.``,
-    as text or JSON.
+    the space has several; ``epoch``, but not of a stream; ``columns`` of a table, separated by commas;
+    ``pushdown=true`` of a table that one filtered query reads; of a stream ``maxEpochsPerTrigger``; and for the file
+    system any that begin with ``fsspec.``, as text or JSON.
     """
 
     _loaded: Subject | None = None
@@ -101,7 +101,7 @@ class ObjectSpaceSource(DataSource):
         subject = self._loaded or Subject.of(self.options)
         if subject.kind == "table":
             subject = replace(subject, columns=tuple(schema.names))
-        is_filtered = subject.kind == "table" and self._is_set("pushdown")
+        is_filtered = subject.kind == "table" and is_set(self.options, "pushdown")
         return FilteredReader(subject, schema) if is_filtered else SpaceReader(subject, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -128,10 +128,7 @@ class ObjectSpaceSource(DataSource):
         return TableWriter(Target.of(self.options), schema)
 
     def _is_feed(self) -> bool:
-        return self._is_set("changes")
-
-    def _is_set(self, name: str) -> bool:
-        return self.options.get(name, "false").lower() == "true"
+        return is_set(self.options, "changes")
 
 
 class SpaceReader(DataSourceReader):

@@ -50,6 +50,16 @@ _SUBJECTS = ("table", "object", "kvt")
 _OPTIONS = (*_SUBJECTS, "path", "operator", "columns", "epoch", "pushdown", "changes", "maxEpochsPerTrigger")
 """The options of a read, beside those for the file system."""
 
+_OF_TABLES = ("columns", "pushdown", "changes", "maxEpochsPerTrigger")
+
+_MEANINGLESS = {
+    "the table": ("maxEpochsPerTrigger",),
+    "the changes of the table": ("epoch", "pushdown"),
+    "the object": _OF_TABLES,
+    "the key-value table": _OF_TABLES,
+}
+"""Of each kind of read, the options that have no meaning for it."""
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -80,12 +90,13 @@ class Subject:
         """Return what the options of a read name.
 
         Raises:
-            ObjectSpaceError: an option is missing, not known or no number.
+            ObjectSpaceError: an option is missing, not known, without meaning for what is read, or no number.
         """
         require_known(options, _OPTIONS)
         given = [kind for kind in _SUBJECTS if kind in options]
         if "path" not in options or len(given) != 1:
             raise ObjectSpaceError("load(location) takes one of the options table, object and kvt: name what to read")
+        _require_meaning(options, given[0])
         columns, epoch = options.get("columns"), options.get("epoch")
         if epoch is not None and not epoch.isdecimal():
             raise ObjectSpaceError(f"the option epoch is {epoch!r}: expected a whole number from 0 on")
@@ -375,6 +386,22 @@ class Subject:
         return found
 
 
+def is_set(options: Mapping[str, str], name: str) -> bool:
+    """Tell whether an option is ``true``."""
+    return options.get(name, "false").lower() == "true"
+
+
+def _require_meaning(options: Mapping[str, str], kind: str) -> None:
+    """Refuse an option that would be passed over in silence, as it has no meaning for what is read."""
+    read = (
+        f"the {_CALLED[kind]}" if not (kind == "table" and is_set(options, "changes")) else "the changes of the table"
+    )
+    if found := [name for name in _MEANINGLESS[read] if name in options]:
+        raise ObjectSpaceError(
+            f"the option {found[0]} has no meaning where {read} {options[kind]!r} is read: leave it out"
+        )
+
+
 _KEY_VALUE_ARROW = pa.schema(
     {
         "partition": pa.int32(),
@@ -384,7 +411,7 @@ _KEY_VALUE_ARROW = pa.schema(
         "value": pa.binary(),
     }
 )
-_CALLED, _MOST_NAMED = {"object": "object", "kvt": "key-value table"}, 20
+_CALLED, _MOST_NAMED = {"table": "table", "object": "object", "kvt": "key-value table"}, 20
 
 _OBJECT_ARROW = pa.schema([("shard", pa.int32()), ("key", pa.string()), ("value", pa.string())])
 

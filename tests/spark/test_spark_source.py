@@ -264,6 +264,20 @@ def test_sparse_arrays_and_tensors_give_their_places_and_elements(tmp_path: Path
         ({"table": "totals", "epoch": "last"}, "expected a whole number"),
         ({"table": "totals", "epoch": "-1"}, "expected a whole number from 0 on"),
         ({"table": "totals", "epcoh": "1"}, "there is no option 'epcoh': expected epoch, or one for the file system"),
+        *(
+            (
+                {kind: name, option: "true"},
+                f"the option {option} has no meaning where the {called} '{name}' is read: leave",
+            )
+            for kind, name, called in (("object", "seen", "object"), ("kvt", "shop/stock", "key-value table"))
+            for option in ("columns", "pushdown", "changes", "maxEpochsPerTrigger")
+        ),
+        (
+            {"table": "totals", "maxEpochsPerTrigger": "1"},
+            "maxEpochsPerTrigger has no meaning where the table 'totals'",
+        ),
+        ({"table": "totals", "changes": "true", "epoch": "1"}, "epoch has no meaning where the changes of the table"),
+        ({"table": "totals", "changes": "true", "pushdown": "true"}, "pushdown has no meaning where the changes of"),
         ({"table": "totals", "operator": "other"}, "there is no operator 'other': expected the option operator"),
     ],
 )
