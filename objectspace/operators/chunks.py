@@ -8,7 +8,7 @@ from typing import Any
 from objectspace.operators.base import Operator
 from objectspace.relational import Chunk, InconsistentOperationError, RowError, SchemaMismatchError, TableSchema
 from objectspace.relational.chunk import Op
-from objectspace.relational.schema import Row
+from objectspace.relational.schema import Row, differing
 from objectspace.relational.values import BadValue, checker
 
 Change = tuple[Op, Row]
@@ -25,9 +25,10 @@ def check_chunk(schema: TableSchema, chunk: Chunk) -> None:
         raise TypeError(f"an operator takes a Chunk: found {chunk!r:.80}; Chunk.from_rows(schema, changes) makes one")
     if chunk.schema is schema:
         return
-    expected, found = ([(column.name, column.type) for column in one.columns] for one in (schema, chunk.schema))
-    if expected != found:
-        raise SchemaMismatchError(f"the chunk has the columns {chunk.schema}: the input has {schema}")
+    expected, found = ({column.name: column.type for column in one.columns} for one in (schema, chunk.schema))
+    if list(expected.items()) != list(found.items()):
+        differences = "; ".join(differing(expected, found, ("expected", "found")))
+        raise SchemaMismatchError(f"the chunk has the columns {chunk.schema}: the input has {schema}: {differences}")
 
 
 def taken(schema: TableSchema, chunk: Chunk) -> Chunk:

@@ -149,7 +149,7 @@ def open_record(space: ObjectSpace, name: str, schema: TableSchema | None, *, ev
     if schema is None or _is_same(schema, record.schema):
         return record
     if not evolve:
-        raise _mismatch(record, schema, "open it with the stored schema, or with evolve=True where that can be said")
+        raise _mismatch(record, schema, _ADVICE)
     try:
         changed = schema.with_ids_of(record.schema)
     except SchemaError as error:
@@ -199,7 +199,13 @@ def _create(space: ObjectSpace, name: str, schema: TableSchema | None) -> TableR
     return record
 
 
+_ADVICE = (
+    "expected the stored schema: cast, add or leave out columns; or open it with evolve=True where that can be said"
+)
+
+
 def _mismatch(record: TableRecord, wanted: TableSchema, advice: str) -> SchemaMismatchError:
     return SchemaMismatchError(
-        f"table {record.name!r} is stored with another schema\n  stored: {record.schema}\n  wanted: {wanted}\n{advice}"
+        f"table {record.name!r} is stored with another schema: {record.schema.difference_to(wanted)}\n"
+        f"  stored: {record.schema}\n  wanted: {wanted}\n{advice}"
     )

@@ -257,6 +257,23 @@ class TableSchema:
                 return f"the new column {column.name!r} needs a default, or nullable=True: there are rows without it"
         return ""
 
+    def difference_to(self, other: TableSchema, said: tuple[str, str] = ("stored", "wanted")) -> str:
+        """Return how a schema differs from another one: which columns, with both types, and which roles.
+
+        Args:
+            other: the other schema.
+            said: what to call this one, and the other one.
+
+        >>> schema = TableSchema([Column("k", "int64"), Column("v", "string")], ["k"])
+        >>> schema.difference_to(TableSchema([Column("k", "int64"), Column("w", "int16", nullable=True)], ["k"]))
+        "column 'v': stored string not null, wanted none; column 'w': stored none, wanted int16"
+        """
+        shapes = [{one.name: str(one).removeprefix(f"{one.name} ") for one in each.columns} for each in (self, other)]
+        found = differing(shapes[0], shapes[1], said)
+        if self._roles() != other._roles():
+            found.append(f"{said[0]} {', '.join(self._roles())}, {said[1]} {', '.join(other._roles())}")
+        return "; ".join(found) or "columns of one name are not the same: one was dropped, and another one added"
+
     def key_shape(self) -> list[Any]:
         """Return what decides the bytes of a key: ids, types and orders."""
         return [
@@ -413,12 +430,14 @@ class TableSchema:
         return hash(str(self))
 
     def __str__(self) -> str:
-        parts = [str(column) for column in self.columns]
-        parts.append(f"primary key ({', '.join(f'{name} {order}' for name, order in self.primary_key)})")
+        return ", ".join([*map(str, self.columns), *self._roles()])
+
+    def _roles(self) -> list[str]:
+        parts = [f"primary key ({', '.join(f'{name} {order}' for name, order in self.primary_key)})"]
         parts += [f"watermark ({self.watermark_column})"] if self.watermark_column is not None else []
         parts += [f"distributed by ({', '.join(self.distribution_key)})"] if self.distribution_key else []
         parts += [f"vnode in ({self.vnode_column})"] if self.vnode_column is not None else []
-        return ", ".join(parts)
+        return parts
 
     def __repr__(self) -> str:
         return f"TableSchema({self})"
@@ -556,3 +575,20 @@ def _remade(
         last_id=last_id,
         dropped_ids=dropped_ids,
     )
+
+
+def differing(one: Mapping[str, object], other: Mapping[str, object], said: tuple[str, str]) -> list[str]:
+    """Return what to say of the columns that differ.
+
+    Args:
+        one: what the columns of the one side are, by their names.
+        other: what those of the other side are.
+        said: what to call the sides.
+    """
+    if one == other and list(one) != list(other):
+        return [f"the order of the columns: {said[0]} {', '.join(one)}, {said[1]} {', '.join(other)}"]
+    return [
+        f"column {name!r}: {said[0]} {one.get(name, 'none')}, {said[1]} {other.get(name, 'none')}"
+        for name in dict.fromkeys([*one, *other])
+        if one.get(name) != other.get(name)
+    ]

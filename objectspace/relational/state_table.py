@@ -368,7 +368,10 @@ class StateTable:
             raise RowError(f"table {self.name!r}: a chunk is a Chunk or pairs (operation, row): found {chunk!r:.80}")
         rows = chunk if isinstance(chunk, Chunk) else Chunk.from_rows(self.schema, chunk)
         if rows.schema is not self.schema and rows.schema.names != self.schema.names:
-            raise SchemaMismatchError(f"the chunk has the columns {rows.schema}: table {self.name!r} has {self.schema}")
+            differences = rows.schema.difference_to(self.schema, ("the chunk", "the table"))
+            raise SchemaMismatchError(
+                f"the chunk has the columns {rows.schema}: table {self.name!r} has {self.schema}: {differences}"
+            )
         if self.consistency == "blind" and not self._may_hide:
             self._write([op in ("+", "U+") for op in rows.ops], self._all_checked(rows.values))
             return

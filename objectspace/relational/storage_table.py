@@ -417,8 +417,9 @@ def _earlier(store: CheckpointStore, number: int, name: str, after: _View) -> _V
     reason = now.schema.why_not_evolved_from(known.schema)
     if reason or now.layouts[: len(known.layouts)] != known.layouts:
         raise SchemaMismatchError(
-            f"table {name!r} was dropped and made again with another schema: there are no changes from the one to the"
-            f" other\n  before: {known.schema}\n  after: {now.schema}\n{reason}"
+            f"table {name!r} was dropped and made again with another schema, and there are no changes from the one to"
+            f" the other: {known.schema.difference_to(now.schema, ('before', 'after'))}\n  before: {known.schema}\n"
+            f"  after: {now.schema}\n{reason}"
         )
     view.take(after.record, {})
     return view

@@ -164,7 +164,7 @@ def test_a_schema_that_is_derived_finds_its_own_columns(change: Any, rows: list[
 def test_a_stored_column_that_is_dropped_and_added_anew_is_another_one() -> None:
     space, table = dropped_and_added()
     anew = table.schema.without_column("w").with_column(Column("w", "int32", **NULLABLE))
-    with pytest.raises(SchemaMismatchError, match="evolve=True"):
+    with pytest.raises(SchemaMismatchError, match=r"one was dropped, and another one added\n[^$]*evolve=True"):
         StateTable(space, "t", anew)
     assert list(StateTable(space, "t", anew, evolve=True).scan()) == [(1, None), (2, None)]
     assert [column.id for column in StateTable(space, "t", anew).schema.columns] == [1, 4]
@@ -256,7 +256,7 @@ def test_there_are_no_changes_from_a_table_to_another_one_of_its_name() -> None:
     drop_table(space, "t")
     StateTable(space, "t", schema_of("k int64", "a string", "b string", key=["k"])).insert_row((1, "x", "y"))
     space.checkpoint(epoch=2)
-    with pytest.raises(SchemaMismatchError, match="dropped and made again with another schema"):
+    with pytest.raises(SchemaMismatchError, match=r"made again with another schema.*'v': before int64"):
         list(StorageTable(space, "t").changes(2, 2))
     assert [one.new for one in StorageTable(space, "t").changes(1, 2)] == [(1, "x", "y")]
 

@@ -206,12 +206,22 @@ def test_a_change_that_rows_cannot_follow_is_refused(change: Any, message: str) 
     assert rows_with(space, schema) == [(1, 10, "a"), (2, 20, None)]
 
 
-def test_another_schema_is_refused_with_both_printed() -> None:
+def test_another_schema_is_refused_with_both_printed_and_what_differs() -> None:
     space, schema = base()
     with pytest.raises(SchemaMismatchError) as caught:
-        StateTable(space, "t", TableSchema([Column("k", "int64")], ["k"]))
+        StateTable(space, "t", columns_of(("k", "int64"), ("v", "bool"), ("x", "string")))
+    differs = (
+        "column 'v': stored int16 not null, wanted bool not null; column 'w': stored string, wanted none; column 'x'"
+    )
+    assert f"{differs}: stored none, wanted string not null\n" in str(caught.value)
     assert f"stored: {schema}" in str(caught.value)
-    assert "wanted: k int64 not null, primary key (k asc nulls first)" in str(caught.value)
+    assert "cast, add or leave out columns; or open it with evolve=True" in str(caught.value)
+    with pytest.raises(
+        SchemaMismatchError, match=r"stored primary key \(k asc nulls first\), wanted primary key \(k desc"
+    ):
+        StateTable(space, "t", TableSchema(schema.columns, ["k desc"]))
+    with pytest.raises(SchemaMismatchError, match="the order of the columns: stored k, v, w, wanted w, v, k"):
+        StateTable(space, "t", TableSchema(schema.columns[::-1], ["k"]))
     with pytest.raises(SchemaMismatchError, match="no table 'u'"):
         StateTable(space, "u")
 
