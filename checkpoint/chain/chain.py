@@ -109,6 +109,15 @@ class Chain:
         return cls(location, space)
 
     @classmethod
+    def is_at(cls, location: Location) -> bool:
+        """Tell whether there is a space at a location.
+
+        Raises:
+            CheckpointError: the location cannot be read.
+        """
+        return location.read(_SPACE) is not None
+
+    @classmethod
     def open_or_create(cls, location: Location, shards: int) -> Self:
         """Open a space for publishing, and found it where there is none.
 
@@ -127,7 +136,7 @@ class Chain:
                 f"space at {location.url}: expected 1 to 256 shards, found {shards!r}: give their number as an int"
             )
         location.require_exclusive_create()
-        if location.read(_SPACE) is None:
+        if not cls.is_at(location):
             require_nothing(location)
             # Of two drivers that found the space at once one does; both then open what is there.
             location.create(_SPACE, seal(asdict(SpaceFile(str(uuid4()), shards))))

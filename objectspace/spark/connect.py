@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from typing import NoReturn
 
+from pyspark.sql import is_remote
+
+from checkpoint.chain import Chain, Location
 from objectspace.errors import ObjectSpaceError
 
 _CLASSIC = (
@@ -28,6 +31,22 @@ def require_classic(rows: object, place: str) -> None:
     """
     if type(rows).__module__.startswith("pyspark.sql.connect"):
         raise ObjectSpaceError(f"{place} got a DataFrame of a Spark Connect session: {_CLASSIC}")
+
+
+def require_classic_session(location: Location) -> None:
+    """Refuse to found a space in a process of Spark Connect, before anything is written; one that is there is read.
+
+    Args:
+        location: where the space lies.
+
+    Raises:
+        ObjectSpaceError: the process has sessions of Spark Connect, and there is no space yet.
+    """
+    if is_remote() and not Chain.is_at(location):
+        raise ObjectSpaceError(
+            f"Pipeline at {location.url}: this process has a Spark Connect session, whose rows no pipeline takes:"
+            f" {_CLASSIC}"
+        )
 
 
 def in_session_folder() -> bool:

@@ -19,7 +19,7 @@ from objectspace.operators import Stream
 from objectspace.relational import SchemaError, StorageTable, tables
 from objectspace.relational.schema import KeyPart
 from objectspace.spark.added import AddedEpochs
-from objectspace.spark.connect import PipelineElsewhere, require_classic
+from objectspace.spark.connect import PipelineElsewhere, require_classic, require_classic_session
 from objectspace.spark.epochs import Epochs
 from objectspace.spark.executor import open_shard
 from objectspace.spark.in_driver import Driver
@@ -67,6 +67,7 @@ class Pipeline(Builder):
     Raises:
         CheckpointError: the location cannot be used, or holds a space with another number of shards.
         CorruptStoreError: a file of the space is damaged.
+        ObjectSpaceError: there is no space yet, and Spark is Spark Connect.
     """
 
     def __init__(
@@ -81,7 +82,9 @@ class Pipeline(Builder):
         driver_rows: int = DRIVER_ROWS,
     ) -> None:
         super().__init__(location, shards)
-        self.chain = Chain.open_or_create(location_at(location, options), shards)
+        place = location_at(location, options)
+        require_classic_session(place)
+        self.chain = Chain.open_or_create(place, shards)
         self.operators: dict[str, Operator] = {}
         self.frames: dict[str, list[FrameFunction]] = {}
         self._declared: dict[str, Declared] = {}

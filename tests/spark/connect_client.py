@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from checkpoint.chain import Chain, location_at
 from objectspace.spark import Operator, Pipeline, shard_expression
 
 SCHEMA = "k string, v long"
@@ -60,22 +61,29 @@ def worked(spark: SparkSession) -> list[list[Any]]:
     return [list(row) for row in spark.range(7).repartition(1).mapInArrow(task, "n long").collect()]
 
 
+def there(path: Path) -> Pipeline:
+    """Return a pipeline on a space that is there already."""
+    Chain.open_or_create(location_at(path), 2)
+    return Pipeline(path, shards=2)
+
+
 def refusals(spark: SparkSession, root: Path) -> list[str]:
     """Return what is said to those who would run a pipeline, by each of the ways to one."""
     stream = spark.readStream.schema(SCHEMA).parquet(str(root / "in"))
-    declared, added = Pipeline(root / "declared", shards=2), Pipeline(root / "added", shards=2)
+    declared, added = there(root / "declared"), there(root / "added")
     added.add(Operator("totals", ("k",), print))
     ways: list[Callable[[], object]] = [
         lambda: declared.source("rows", stream, key=["k"]),
         lambda: added.start(stream, root / "query"),
         lambda: added.run_epoch(spark.range(1), 0),
+        lambda: Pipeline(root / "new", shards=2),
     ]
     return [refusal(way) for way in ways]
 
 
 def in_foreach_batch(spark: SparkSession, root: Path) -> str:
     """Return what the query says whose micro-batches are to go through a pipeline on the server."""
-    pipeline = Pipeline(root / "each", shards=2)
+    pipeline = there(root / "each")
     stream = spark.readStream.schema(SCHEMA).parquet(str(root / "in")).writeStream.foreachBatch(pipeline.run_epoch)
     return refusal(stream.option("checkpointLocation", str(root / "query")).start().awaitTermination)
 

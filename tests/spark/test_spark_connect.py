@@ -41,7 +41,8 @@ def test_what_works_through_connect_and_what_is_refused(tmp_path: Path) -> None:
         [2, "U-", "a", 1],
     ]
     assert given["worked"] == [[7]]
-    assert len(given["refusals"]) == 3
+    assert len(given["refusals"]) == 4
+    assert not (tmp_path / "new").exists()
     assert all("expected one of a classic session" in said for said in given["refusals"])
     assert "Pipeline.run_epoch got a DataFrame of a Spark Connect session" in given["in_foreach_batch"]
     assert "location 'space': this process of Spark works in a temporary folder" in given["relative"]

@@ -167,3 +167,16 @@ def test_a_stream_of_spark_connect_is_refused(tmp_path: Path, make_pipeline: Cal
     with pytest.raises(ObjectSpaceError, match="expected one of a classic session"):
         make_pipeline().start(remote, tmp_path / "query")
     assert not (tmp_path / "query").exists()
+
+
+def test_no_space_is_founded_in_a_process_of_spark_connect_and_one_that_is_there_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Pipeline(tmp_path / "there", shards=2)
+    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
+    with pytest.raises(
+        ObjectSpaceError, match="this process has a Spark Connect session, whose rows no pipeline takes"
+    ):
+        Pipeline(tmp_path / "new", shards=2)
+    assert not (tmp_path / "new").exists()
+    assert Pipeline(tmp_path / "there", shards=2).chain.epoch == 0
