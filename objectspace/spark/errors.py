@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import linecache
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import pyspark
@@ -90,6 +92,13 @@ _CLASSED = re.compile(r"^(?:: [\w.$]+: )?(?P<said>\[(?P<condition>[A-Z][\w.]*)\]
 
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: (?P<said>[^\n]+)", re.MULTILINE)
 
+_LACKING = re.compile(r"ModuleNotFoundError: No module named '(?P<package>\w+)")
+
+_OTHER_PYTHON = (
+    ", which the driver has: the tasks run another Python, on a laptop the python3 of the PATH; set the environment"
+    f" variable PYSPARK_PYTHON to one that has it, as {sys.executable}, before Spark is started"
+)
+
 _LONGEST = 2_000
 """How much is shown of what an error says, characters."""
 
@@ -165,7 +174,7 @@ def _said(text: str) -> str | None:
     if groups := _GROUP.findall(text):
         return _said_by_group(re.sub(r"^ *\| ?", "", groups[-1], flags=re.MULTILINE))
     if _BEGINS in text and (told := _told(text)) is not None:
-        return told
+        return told + _missing_there(told)
     if (aborted := _ABORTED.search(text)) is not None:
         return aborted["said"].strip().rstrip(".")
     classed = _CLASSED.search(text)
@@ -197,6 +206,16 @@ def _told(text: str) -> str | None:
         if cause is not None and (place := cause.place(own=True)):
             return f"{raised.words}, from {cause.words}{place}"
     return raised.words + raised.place(own=False)
+
+
+def _missing_there(told: str) -> str:
+    """Return what to do where a task lacks a package that this process has: it runs another Python."""
+    found = _LACKING.match(told)
+    try:
+        is_here = found is not None and find_spec(found["package"]) is not None
+    except ValueError:  # It runs as a script, or was made by hand.
+        is_here = True
+    return _OTHER_PYTHON if is_here else ""
 
 
 def _is_own(place: re.Match[str]) -> bool:

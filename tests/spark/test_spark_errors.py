@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,16 @@ MALFORMED = "[CAST_INVALID_INPUT] The value 'x' of the type \"STRING\" cannot be
             "RuntimeError: generator raised StopIteration, from StopIteration: stopped (in process, line 3 of job.py)",
         ),
         (f"{PYTHON}checkpoint.errors.CheckpointError: the disk is full\n{STACK}", "the disk is full"),
+        (
+            f"{PYTHON}ModuleNotFoundError: No module named 'objectspace.codec'\n{STACK}",
+            "ModuleNotFoundError: No module named 'objectspace.codec' (in process, line 3 of job.py), which the driver"
+            " has: the tasks run another Python, on a laptop the python3 of the PATH; set the environment variable"
+            f" PYSPARK_PYTHON to one that has it, as {sys.executable}, before Spark is started",
+        ),
+        (
+            f"{PYTHON}ModuleNotFoundError: No module named 'no_such_package'\n{STACK}",
+            "ModuleNotFoundError: No module named 'no_such_package' (in process, line 3 of job.py)",
+        ),
         (f"{LOST}\n{STACK}", LOST.partition("failure: ")[2].partition(".\n")[0]),
         (
             f"{UNREADABLE}{STACK}{CAUSE}{STACK}",
