@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
+from objectspace.operators import rules
 from objectspace.relational import Column, DataType, RelationalError, SchemaError, TableSchema
 from objectspace.relational.schema import Row
 from objectspace.relational.values import nearest_float32
@@ -30,6 +31,7 @@ def reader(schema: TableSchema, name: str) -> RowFunction:
     place = schema.place_of(name)
     if schema.columns[place].type.kind != "float32":
         return itemgetter(place)
+    rules.note(rules.FLOAT32)
     return lambda row: None if row[place] is None else nearest_float32(row[place])
 
 

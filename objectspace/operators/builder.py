@@ -25,6 +25,7 @@ from objectspace.operators.expressions import Expression, col, condition, expres
 from objectspace.operators.fingerprints import describe
 from objectspace.operators.hash_agg import HashAgg
 from objectspace.operators.plan import Node, Plan
+from objectspace.operators.rules import made_by_rules
 from objectspace.operators.sessions import SessionWindow
 from objectspace.operators.simple_agg import SimpleAgg
 from objectspace.operators.sources import ROW_ID, check_name, names_of, source_schema
@@ -448,7 +449,7 @@ class Stream:
         is_promised: bool | None = None,
     ) -> Stream:
         """Return what one more operator gives."""
-        operator = make()
+        operator, rules = made_by_rules(make)
         node = Node(
             label,
             structure,
@@ -462,6 +463,7 @@ class Stream:
             name,
             takes_order=takes_order,
             is_promised=self.node.is_promised if is_promised is None else is_promised,
+            rules=rules,
         )
         return Stream(self.pipeline, node, self.columns if visible is None else visible)
 

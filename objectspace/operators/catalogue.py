@@ -50,6 +50,7 @@ class Difference:
             if name in now and now[name].describe() == stored[name]["does"]:
                 after = f"has now other inputs, or other columns: {now[name].schema}"
                 after += _inputs_that_differ(stored[name].get("reads", []), now[name].reads())
+                after += _rules_that_changed(now[name])
             lines.append(f"{name!r}, stored as {stored[name]['does']}, {after}")
         lines += [f"{name!r}, {node.describe()}, is new" for name, node in now.items() if name not in self.gone]
         return "; ".join(lines)
@@ -61,6 +62,12 @@ def _inputs_that_differ(before: list[str], after: list[str]) -> str:
     if not before or not (old or new):
         return ""
     return f"; it has read {', '.join(old) or 'nothing else'}, and reads now {', '.join(new) or 'nothing else'}"
+
+
+def _rules_that_changed(node: Node) -> str:
+    """Return in words what earlier versions have computed otherwise; nothing where that is nothing."""
+    found = node.rules_of_all()
+    return f"; or an earlier version stored it, which had other rules than these: {'; '.join(found)}" if found else ""
 
 
 def stored_names(space: ObjectSpace) -> dict[str, list[str]]:

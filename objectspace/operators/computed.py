@@ -15,6 +15,7 @@ from objectspace.operators.chunks import Change, halves, paired
 from objectspace.operators.expressions import Expression, col
 from objectspace.operators.expressions import condition as as_condition
 from objectspace.operators.net import net_changes
+from objectspace.operators.rules import noted
 from objectspace.relational import Chunk, Column, TableSchema
 from objectspace.relational.chunk import is_insert
 from objectspace.relational.schema import Row
@@ -239,8 +240,10 @@ def _updates(chunks: Sequence[Chunk], *, in_order: bool) -> Iterator[list[Change
 
 def _bound(made: Expression, schema: TableSchema) -> Bound:
     """Return an expression over the rows of a schema; a column that only moves keeps the spelling of its values."""
-    bound = made.bind(schema)
-    return bound if made.column is None else replace(bound, value=itemgetter(schema.place_of(made.column)))
+    if made.column is None:
+        return made.bind(schema)
+    with noted():  # It is not read.
+        return replace(made.bind(schema), value=itemgetter(schema.place_of(made.column)))
 
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:

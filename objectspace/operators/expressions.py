@@ -13,6 +13,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, Never
 
+from objectspace.operators import rules
 from objectspace.operators.bound import ArrowBound, Bound, Constant, ExpressionError, RowFunction, named_reader, reader
 from objectspace.operators.fingerprints import describe
 from objectspace.operators.sql_rules import (
@@ -351,7 +352,7 @@ def when(test: Any, value: Any, otherwise: Any = None) -> Expression:
     def _bind(schema: TableSchema) -> Bound:
         decides, then, other = [part.bind(schema) for part in parts]
         kind = common_type(then.type, other.type, "when")
-        f, (g, h) = decides.value, [_in_form(one.value, widening(one.type, kind)) for one in (then, other)]
+        f, (g, h) = decides.value, [_as_branch(one, kind) for one in (then, other)]
         return Bound(kind, then.nullable or other.nullable, lambda row: g(row) if f(row) else h(row))
 
     return Expression(f"(when {parts[0]} then {parts[1]} else {parts[2]})", _bind)
@@ -366,7 +367,7 @@ def coalesce(*choices: Any) -> Expression:
         kind = bound[0].type
         for other in bound[1:]:
             kind = common_type(kind, other.type, "coalesce")
-        functions = [_in_form(one.value, widening(one.type, kind)) for one in bound]
+        functions = [_as_branch(one, kind) for one in bound]
 
         def _value(row: Row) -> Any:
             return next((value for function in functions if (value := function(row)) is not None), None)
@@ -581,6 +582,13 @@ def _form_of(kind: DataType, text: str) -> Callable[[Any], Any] | None:
             raise RowError(f"{text}: {error}") from None
 
     return _form
+
+
+def _as_branch(bound: Bound, kind: DataType | None) -> RowFunction:
+    """Return what gives the values of an expression as those of the type that it has in common with others."""
+    if bound.type is not None and kind is not None and bound.type.kind == "decimal" and kind.kind in FLOATS:
+        rules.note(rules.BRANCHES)
+    return _in_form(bound.value, widening(bound.type, kind))
 
 
 def _in_form(function: RowFunction, form: Callable[[Any], Any] | None) -> RowFunction:

@@ -15,6 +15,7 @@ from objectspace.operators.expressions import Expression, coalesce, col, conditi
 from objectspace.operators.hash_join import HashJoin, JoinKind
 from objectspace.operators.interval_join import IntervalJoin
 from objectspace.operators.plan import Node
+from objectspace.operators.rules import made_by_rules
 from objectspace.operators.temporal_join import TemporalJoin, TemporalKind
 from objectspace.relational import Column, SchemaError, TableSchema
 
@@ -128,7 +129,7 @@ class _Made:
         pairs = sorted(self.pairs, key=lambda pair: not cleans or pair != watermark)
         keys = [name for name, _ in pairs], [name for _, name in pairs]
         label, make = self._maker(keys, cleans)
-        operator = make()
+        operator, rules = made_by_rules(make)
         structure = f"{self.kind} on {', '.join(f'{one} = {two}' for one, two in pairs)}{self._described()}"
         appends = self.kind == "inner" and left.node.append_only and right.node.append_only
         if extras.as_of is not None:
@@ -144,6 +145,7 @@ class _Made:
             operator.state(),
             appends,
             is_promised=self._is_promised(),
+            rules=rules,
         )
         return Stream(
             left.pipeline, node, [name for name in (*left.columns, *right.columns) if name in operator.schema.names]

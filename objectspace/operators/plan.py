@@ -40,6 +40,7 @@ class Node:
         is_own: whether a user has written it: then its label says nothing, whatever it is.
         is_numbered: whether it is a source without a key, whose last column, not among its own, numbers the rows.
         is_promised: whether promises come for the watermark column of its schema; that alone makes none.
+        rules: what it computes by that earlier versions had otherwise.
     """
 
     label: str
@@ -58,6 +59,7 @@ class Node:
     is_own: bool = False
     is_numbered: bool = False
     is_promised: bool = False
+    rules: tuple[str, ...] = ()
 
     @property
     def promised(self) -> str | None:
@@ -101,11 +103,16 @@ class Node:
                 found.append(f"{one.describe()} {one.name or ''}{kind} ({one.schema})")
         return found
 
+    def rules_of_all(self) -> list[str]:
+        """Return the rules that it and all that it reads from compute by, which earlier versions had otherwise."""
+        return sorted({*self.rules, *(rule for one in self.inputs for rule in one.rules_of_all())})
+
     def _shape(self) -> tuple[Any, ...]:
         tables = [(role, str(schema)) for role, schema in self.tables]
         given = self.name if self.label == "Source" or not self.inputs else None
         inputs = [one.fingerprint for one in self.inputs]
-        return self.label, given, self.structure, str(self.schema), tables, self.append_only, inputs
+        rules = [self.rules] if self.rules else []
+        return self.label, given, self.structure, str(self.schema), tables, self.append_only, inputs, *rules
 
 
 class Plan:

@@ -9,6 +9,7 @@ from decimal import Decimal
 from numbers import Number
 from typing import Any
 
+from objectspace.operators import rules
 from objectspace.operators.bound import ExpressionError, reader
 from objectspace.operators.expressions import Expression, condition, kind_of
 from objectspace.operators.sql_rules import MAY_BE_NAN, are_doubles, common_type, comparing, rank
@@ -144,11 +145,22 @@ def _comparison(schema: TableSchema, parts: Sequence[Any]) -> RowTest:
         return lambda row: row[place] is not None and nested_test(row[place])
     if MAY_BE_NAN.isdisjoint([one.kind for one in (kind, *by_type) if one is not None]):
         return lambda row: row[place] is not None and bool(compare(row[place], literal))
+    if any(_may_round(kind, other, given) for other, given in by_type.items()):
+        rules.note(rules.DOUBLES)
     tests = [_number_test(compare, given, as_double=are_doubles(kind, other)) for other, given in by_type.items()]
     test = tests[0] if len(tests) == 1 else lambda value: any(one(value) for one in tests)
     if kind.kind == "float32":
+        rules.note(rules.FLOAT32)
         return lambda row: row[place] is not None and test(nearest_float32(row[place]))
     return lambda row: row[place] is not None and test(row[place])
+
+
+def _may_round(kind: DataType, other: DataType | None, literal: Any) -> bool:
+    """Tell whether an int64 is compared with a double that may stand for other whole numbers too."""
+    if not are_doubles(kind, other) or all(one is None or one.kind != "int64" for one in (kind, other)):
+        return False
+    numbers = literal if isinstance(literal, Collection) else [literal]
+    return any(isinstance(one, int | float) and abs(one) >= 2**53 for one in numbers)
 
 
 def _by_type(kind: DataType, literal: Any, parts: Sequence[Any]) -> dict[DataType | None, Any]:

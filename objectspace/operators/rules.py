@@ -1,0 +1,45 @@
+"""By which rules an operator computes that earlier versions had otherwise: what it has stored then is of the others.
+
+While an operator is made, what it is made of notes such a rule here. The rules are part of its fingerprint, so that the
+state of an earlier version is refused by name where it would be wrong, and used where nothing has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeVar
+
+FLOAT32 = "a float32 is the nearest number of 32 bits"
+BRANCHES = "a decimal beside a double in coalesce or when is one too"
+DOUBLES = "an int64 is compared with a double as one"
+
+_MadeT = TypeVar("_MadeT")
+
+_NOTED: ContextVar[set[str] | None] = ContextVar("rules", default=None)
+
+
+def note(rule: str) -> None:
+    """Note that what is being made computes by a rule."""
+    found = _NOTED.get()
+    if found is not None:
+        found.add(rule)
+
+
+@contextmanager
+def noted() -> Iterator[set[str]]:
+    """Collect the rules that are noted meanwhile."""
+    found: set[str] = set()
+    token = _NOTED.set(found)
+    try:
+        yield found
+    finally:
+        _NOTED.reset(token)
+
+
+def made_by_rules(make: Callable[[], _MadeT]) -> tuple[_MadeT, tuple[str, ...]]:
+    """Return what a function makes, and the rules that it computes by."""
+    with noted() as found:
+        made = make()
+    return made, tuple(sorted(found))

@@ -1,0 +1,71 @@
+"""State of earlier versions, which computed by other rules: refused where it would be wrong, used where it is right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from checkpoint import CheckpointStore
+from objectspace.operators import Pipeline, PipelineChangedError, Stream, builder, coalesce, col, count, joining, sum_
+from objectspace.operators.rules import BRANCHES, DOUBLES, FLOAT32
+
+ROWS = {"id": "int64", "f": "float32", "d": "decimal(10,2)?", "i": "int64"}
+Build = Callable[[Stream], Stream]
+
+
+def counted(build: Build) -> Pipeline:
+    pipeline = Pipeline()
+    build(pipeline.source("rows", ROWS, key=["id"])).agg(n=count()).materialize("counted")
+    return pipeline
+
+
+def stored_by_an_earlier_version(build: Build) -> CheckpointStore:
+    store = CheckpointStore(":memory:")
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (builder, joining):
+            patch.setattr(module, "made_by_rules", lambda make: (make(), ()))
+        counted(build).run_local([{"rows": [(1, 0.5, None, 2)]}], store)
+    return store
+
+
+def joined(rows: Stream) -> Stream:
+    other = rows.select("id", other=col("f").cast("float64"), g="f")
+    return rows.join(other.filter(col("other") > 0), on="id", where=col("f") >= col("other"))
+
+
+@pytest.mark.parametrize(
+    ("build", "rule"),
+    [
+        (lambda rows: rows.filter(col("f") > 0.1), FLOAT32),
+        (lambda rows: rows.group_by("id").agg(m=count(filter=("f", ">", 0.1))), FLOAT32),
+        (lambda rows: rows.filter(lambda row: row.f > 0.1), FLOAT32),
+        (lambda rows: rows.select("id", double=col("f") * 2), FLOAT32),
+        (joined, FLOAT32),
+        (lambda rows: rows.filter(coalesce(col("d"), 0.5) > 0.1), BRANCHES),
+        (lambda rows: rows.group_by("id").agg(m=count(filter=("i", "in", [2, 2.0**53]))), DOUBLES),
+    ],
+)
+def test_state_that_would_be_wrong_is_refused_with_the_rule(build: Build, rule: str) -> None:
+    store = stored_by_an_earlier_version(build)
+    with pytest.raises(PipelineChangedError, match=f"an earlier version stored it, which had other rules .*{rule}"):
+        counted(build).run_local([], store)
+    run = counted(build).run_local([{"rows": [(1, 0.5, None, 2)]}], store, drop_changed=True)
+    assert run.rows("counted") == [(1,)]
+    assert counted(build).run_local([], store).step({"rows": [("-", (1, 0.5, None, 2))]})
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda rows: rows.select("f", "id").filter(col("id") > 0.5),
+        lambda rows: rows.group_by("f").agg(total=sum_("f")),
+        lambda rows: rows.filter(coalesce(col("d"), 1) > 0),
+        lambda rows: rows.group_by("id").agg(m=count(filter=[("i", ">", 1.5), ("d", "is null")])),
+        lambda rows: rows.join(rows.select(other="id", g="f"), on=[("id", "other")]),
+    ],
+)
+def test_state_that_is_right_goes_on(build: Build) -> None:
+    run = counted(build).run_local([], stored_by_an_earlier_version(build))
+    run.step({"rows": [("-", (1, 0.5, None, 2))]})
+    assert run.rows("counted") == [(0,)]
