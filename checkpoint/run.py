@@ -296,7 +296,11 @@ def _json(rows: list[Any]) -> bytes:
     """Return rows as JSON, each followed by a comma; no two different rows give the same bytes."""
     if len(rows[0]) == 4 and float in set(map(type, map(_slot, rows))):
         rows = [(row[0], _finite(row[1]), *row[2:]) for row in rows]
-    return orjson.dumps(rows, default=_hex)[1:-1] + b","
+    try:
+        return orjson.dumps(rows, default=_hex)[1:-1] + b","
+    except orjson.JSONEncodeError as error:
+        # It is raised in place of all that the function raises, an interruption too.
+        raise error.__cause__ or error from None
 
 
 def _finite(slot: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint import CheckpointError, CheckpointStore, Run
+from checkpoint import CheckpointError, CheckpointStore, Run, run
 from objectspace import CheckpointProtocolError, PersistedObjectSpace
 from tests.objects.interruptions import interrupted
 
@@ -63,6 +63,24 @@ def test_an_interrupted_checkpoint_loses_nothing_in_silence() -> None:
         lines += STEP
     assert lines > 500
     assert ends == {"refused", "saved"}
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit, MemoryError])
+def test_an_interruption_while_bytes_are_digested_is_no_bad_row(
+    interruption: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    tensor = space.create_tensor("t", 4)
+    tensor[:] = 1
+
+    def interrupt(value: object) -> None:
+        raise interruption
+
+    with monkeypatch.context() as patch, pytest.raises(interruption):
+        patch.setattr(run, "_hex", interrupt)
+        space.checkpoint()
+    assert space.checkpoint() is not None
+    assert PersistedObjectSpace(space.store).get_tensor("t")[...].tolist() == [1] * 4
 
 
 def test_a_writer_is_not_taken_back_while_it_commits(monkeypatch: pytest.MonkeyPatch) -> None:
