@@ -14,7 +14,7 @@ from functools import partial
 from math import inf
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakKeyDictionary
 
 from checkpoint import catalogue, filters, retention, run_rows, spans
@@ -544,6 +544,9 @@ class CheckpointStore:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(f"{self!r} is neither copied nor pickled: open {self.path} where it is needed, or fork() it")
 
     def __repr__(self) -> str:
         return f"CheckpointStore({self.path!r})"

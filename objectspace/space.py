@@ -49,6 +49,12 @@ class ObjectSpace(ObjectFactory):
         self._rollbacks: list[Callable[[], None]] = []
         self._is_torn = False
 
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} is neither copied nor pickled: open the store where it is needed, by its path; a"
+            " copy of the store is made by fork()"
+        )
+
     def get(self, name: str) -> Any:
         """Return the object of this name, of whatever kind.
 

@@ -13,7 +13,7 @@ from checkpoint.run import ItemRow
 from objectspace import codec
 from objectspace.codec import ATOMS
 from objectspace.objects import limits, scans
-from objectspace.objects.base import ABSENT, unchanged
+from objectspace.objects.base import ABSENT, alike, unchanged
 from objectspace.objects.keyed import KeyedObject
 from objectspace.objects.placing import placed
 
@@ -129,7 +129,7 @@ class Array(KeyedObject, Sequence[T]):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Array | list | tuple):
-            return len(self) == len(other) and all(mine == theirs for mine, theirs in zip(self, other, strict=True))
+            return len(self) == len(other) and all(map(alike, self, other))
         return NotImplemented
 
     __hash__ = None  # type: ignore[assignment]

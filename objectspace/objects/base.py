@@ -322,6 +322,11 @@ def unchanged(stored: Any, value: Any, text: Payload) -> bool:
     return bool(repr(stored) == repr(value) if type(value) is float else stored == value)
 
 
+def alike(mine: Any, theirs: Any) -> bool:
+    """Tell whether two elements are equal as in Python's containers, where one is equal to itself, be it nan."""
+    return mine is theirs or bool(mine == theirs)
+
+
 class Fingerprint(int):
     """The hash of a stored text, kept for values that may have been changed in place since they were stored."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Never, NoReturn, Self, TypeVar, overload
 from checkpoint.run import ItemRow
 from objectspace.objects import limits, scans
 from objectspace.objects.arguments import TakesNone
-from objectspace.objects.base import ABSENT
+from objectspace.objects.base import ABSENT, alike
 from objectspace.objects.keyed import KeyedObject
 from objectspace.objects.table import STORED
 from objectspace.objects.variants import is_cold, named_as, refuse_dead
@@ -421,7 +421,7 @@ class _Paged(_Watched[K, V]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, dict):
             return NotImplemented
-        return len(self) == len(other) and all(other.get(key, ABSENT) == value for key, value in self.items())
+        return len(self) == len(other) and all(alike(other.get(key, ABSENT), value) for key, value in self.items())
 
     def __ne__(self, other: object) -> bool:
         return not self == other

@@ -7,6 +7,7 @@ from itertools import islice, pairwise
 from typing import Any, Generic, NoReturn, TypeVar
 
 from objectspace.errors import EmptyError, ObjectNotFoundError
+from objectspace.objects.base import alike
 from objectspace.objects.keyed import KeyedObject
 from objectspace.objects.labels import Label, between, spread
 
@@ -289,7 +290,7 @@ class LinkedList(KeyedObject, Generic[T]):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, LinkedList | list | tuple):
-            return len(self) == len(other) and all(mine == theirs for mine, theirs in zip(self, other, strict=True))
+            return len(self) == len(other) and all(map(alike, self, other))
         return NotImplemented
 
     def copy(self) -> list[T]:

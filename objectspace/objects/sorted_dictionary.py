@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequenc
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from objectspace.objects.base import ABSENT
+from objectspace.objects.base import ABSENT, alike
 from objectspace.objects.sorted import SortedObject
 from objectspace.objects.views import StreamedItems, StreamedKeys, StreamedValues
 
@@ -261,7 +261,7 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Mapping):
             return NotImplemented
-        return len(self) == len(other) and all(other.get(key, ABSENT) == value for key, value in self._pairs())
+        return len(self) == len(other) and all(alike(other.get(key, ABSENT), value) for key, value in self._pairs())
 
     def __or__(self, other: Mapping[K2, T]) -> dict[K | K2, V | T]:
         return self.copy() | dict(other) if isinstance(other, Mapping) else NotImplemented

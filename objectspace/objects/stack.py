@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from checkpoint.run import ItemRow
 from objectspace.codec import ATOMS
 from objectspace.objects import limits
-from objectspace.objects.base import ABSENT, Fingerprint, PersistedObject, item_text, unchanged
+from objectspace.objects.base import ABSENT, Fingerprint, PersistedObject, alike, item_text, unchanged
 from objectspace.objects.placing import refuse_change, refuse_empty, walk
 from objectspace.objects.variants import named_as
 
@@ -141,7 +141,7 @@ class Stack(PersistedObject, Generic[T]):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Stack | list | tuple):
-            return len(self) == len(other) and all(mine == theirs for mine, theirs in zip(self, other, strict=True))
+            return len(self) == len(other) and all(map(alike, self, other))
         return NotImplemented
 
     def copy(self) -> list[T]:

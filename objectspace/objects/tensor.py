@@ -258,7 +258,8 @@ def tensor_options(shape: Any, dtype: Any, chunks: Any, fill: Any) -> dict[str, 
         raise ValueError(
             f"the shape of a tensor is {lengths}: expected lengths of 0 or more, and at most {INT64_MAX} elements"
         )
-    sizes = _default_chunks(lengths) if chunks is None else tuple(map(operator.index, chunks))
+    given = (chunks,) if isinstance(chunks, int) else chunks
+    sizes = _default_chunks(lengths) if given is None else tuple(map(operator.index, given))
     if len(sizes) != len(lengths) or any(size < 1 for size in sizes):
         raise ValueError(f"chunks of {sizes} do not fit the shape {lengths}: expected one length of 1 or more each")
     sizes = tuple(min(size, max(1, length)) for size, length in zip(sizes, lengths, strict=True))

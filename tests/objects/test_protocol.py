@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import math
 import pickle
 import threading
 from collections.abc import Callable
@@ -464,6 +465,25 @@ def test_handles_are_copied_as_plain_containers_and_never_pickled(space: Persist
         assert type(copy.copy(handle)) is type(copy.deepcopy(handle)) is {"list": list, "dictionary": dict}[kind]
     with pytest.raises(TypeError, match="belongs to a space"):
         type(handle)()
+
+
+@pytest.mark.parametrize("clone", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_spaces_and_stores_are_neither_copied_nor_pickled(
+    space: PersistedObjectSpace, clone: Callable[[Any], Any]
+) -> None:
+    for found in (space, space.store, VolatileObjectSpace()):
+        with pytest.raises(TypeError, match=f"{type(found).__name__}.* is neither copied nor pickled: open "):
+            clone(found)
+
+
+@pytest.mark.parametrize(
+    "kind", ["array", "list", "queue", "stack", "linked_list", "set", "dictionary", "sorted_dictionary"]
+)
+def test_an_object_that_holds_nan_is_equal_to_itself_and_its_copy(space: PersistedObjectSpace, kind: str) -> None:
+    handle = create(space, kind, "t")
+    PUTS[kind](handle, math.nan)
+    assert handle == handle
+    assert handle == handle.copy()
 
 
 @pytest.mark.parametrize("clone", [copy.copy, copy.deepcopy, pickle.dumps])

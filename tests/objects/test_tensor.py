@@ -94,6 +94,7 @@ def test_a_chunk_is_no_longer_than_the_tensor() -> None:
     space = PersistedObjectSpace(CheckpointStore(":memory:"))
     tensor = space.create_tensor("t", (10, 0, 3), chunks=(2**40, 2**40, 2))
     assert tensor.chunks == (10, 1, 2)
+    assert space.create_tensor("narrow", 10, chunks=4).chunks == (4,)
     assert space.create_tensor("wide", (10,), chunks=(2**40,)).chunks == (10,)
     space.checkpoint()
     space.get("wide")[3] = 1
