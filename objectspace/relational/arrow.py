@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
@@ -117,7 +117,14 @@ def listed(column: pa.Array | pa.ChunkedArray, what: str) -> list[Any]:
     Raises:
         RowError: Python has no such value.
     """
-    return held(column, what).to_pylist()  # type: ignore[no-any-return]
+    try:
+        return held(column, what).to_pylist()  # type: ignore[no-any-return]
+    except RowError:
+        raise
+    except _NO_ARROW as error:
+        raise RowError(
+            f"{what}: Arrow gives no {column.type} to Python: cast it to another type first: {error}"
+        ) from None
 
 
 def held(column: pa.Array | pa.ChunkedArray, what: str) -> pa.Array | pa.ChunkedArray:
@@ -131,42 +138,85 @@ def held(column: pa.Array | pa.ChunkedArray, what: str) -> pa.Array | pa.Chunked
 
     Raises:
         RowError: a value is out of Python's range, has nanoseconds, which Python would cut off, or is no UTF-8.
+        ArrowNotImplementedError: Arrow does not cast values of such a type.
     """
-    for leaf in _leaves(column):
-        _require_held(leaf, what)
-    wanted = _held_type(column.type)
-    return column if column.type == wanted else column.cast(wanted)
+    if not isinstance(column, pa.ChunkedArray):
+        return _held(column, what)
+    found = [_held(chunk, what) for chunk in column.chunks]
+    return column if _are_same(found, column.chunks) else pa.chunked_array(found)
 
 
-def _leaves(column: Any) -> Iterator[Any]:
-    """Yield the values of a column that hold no others."""
-    kind = column.type
-    if pt.is_dictionary(kind):
-        yield from _leaves(column.cast(kind.value_type))
-    elif pt.is_struct(kind):
-        for field in column.flatten():
-            yield from _leaves(field)
-    elif _is_list(kind):
-        yield from _leaves(pc.list_flatten(column))
-    else:
-        yield column
+def _held(array: Any, what: str) -> Any:
+    """Return an array as :func:`held` does a column: the same one where nothing changes."""
+    kind = array.type
+    if _is_wrapped(kind):
+        used = _used(array)
+        return array if _held(used, what) is used else _held(_decoded(array), what)
+    if pt.is_struct(kind):
+        fields = array.flatten()
+        found = [_held(field, what) for field in fields]
+        if _are_same(found, fields):
+            return array
+        return pa.StructArray.from_arrays(found, [field.name for field in kind], mask=array.is_null())
+    if pt.is_map(kind):
+        entries = _held_list(array.cast(pa.list_(pa.struct([kind.key_field, kind.item_field]))), what)
+        if entries is None:
+            return array
+        return pa.MapArray.from_arrays(entries[0].cast(pa.int32()), *entries[1].flatten(), mask=array.is_null())
+    if _is_list(kind):
+        parts = _held_list(array, what)
+        return array if parts is None else pa.LargeListArray.from_arrays(*parts, mask=array.is_null())
+    _require_held(array, what)
+    wanted = _held_type(kind)
+    return array if kind == wanted else array.cast(wanted)
+
+
+def _held_list(array: Any, what: str) -> tuple[Any, Any] | None:
+    """Return the offsets and the values of lists, ``None`` where no value changes."""
+    # A cast of the lists would do, but Arrow loses values where it makes lists of list views.
+    values = pc.list_flatten(array)
+    found = _held(values, what)
+    if found is values:
+        return None
+    lengths = pc.list_value_length(array).cast(pa.int64()).fill_null(0)
+    return pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths)]), found
+
+
+def _are_same(found: Sequence[Any], known: Sequence[Any]) -> bool:
+    return all(one is other for one, other in zip(found, known, strict=True))
+
+
+def _is_wrapped(kind: pa.DataType) -> bool:
+    """Tell whether an array of a type has its values in another array."""
+    return bool(pt.is_dictionary(kind) or pt.is_run_end_encoded(kind) or isinstance(kind, pa.BaseExtensionType))
+
+
+def _used(array: Any) -> Any:
+    """Return the array in which an array has its values, with those alone that it uses."""
+    if isinstance(array, pa.ExtensionArray):
+        return array.storage
+    if isinstance(array, pa.RunEndEncodedArray):
+        return array.values.slice(array.find_physical_offset(), array.find_physical_length())
+    try:
+        return array.dictionary.take(array.indices.unique())
+    except pa.ArrowNotImplementedError:  # Of views of text, for example.
+        return array.dictionary
+
+
+def _decoded(array: Any) -> Any:
+    """Return the values of an array that has them in another one."""
+    if isinstance(array, pa.ExtensionArray):
+        return array.storage
+    if isinstance(array, pa.RunEndEncodedArray):
+        return pc.run_end_decode(array)
+    return array.dictionary.take(array.indices)
 
 
 def _held_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type that :func:`held` gives a column of a type."""
+    """Return the type that :func:`held` gives values that hold no others."""
     if pt.is_timestamp(kind):
         return pa.timestamp("us", kind.tz and "UTC")
-    if pt.is_time(kind):
-        return pa.time64("us")
-    if pt.is_dictionary(kind):
-        value = _held_type(kind.value_type)
-        return kind if value == kind.value_type else value
-    if pt.is_struct(kind):
-        return pa.struct([field.with_type(_held_type(field.type)) for field in kind])
-    if _is_list(kind):
-        make = pa.large_list if pt.is_large_list(kind) else pa.list_
-        return make(kind.value_field.with_type(_held_type(kind.value_type)))
-    return kind
+    return pa.time64("us") if pt.is_time(kind) else kind
 
 
 def _require_held(leaf: Any, what: str) -> None:
@@ -179,7 +229,7 @@ def _require_held(leaf: Any, what: str) -> None:
             if step > 1:
                 cut = pc.multiply(pc.divide(numbers, step), step)
                 _require_none(leaf.filter(pc.not_equal(numbers, cut)), what, _ROUND)
-    if pt.is_string(kind) or pt.is_large_string(kind):
+    if pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind):
         _require_text(leaf, what)
 
 
@@ -187,7 +237,7 @@ def _require_text(leaf: Any, what: str) -> None:
     try:
         leaf.validate(full=True)
     except pa.ArrowInvalid:
-        values = leaf.drop_null().cast(pa.large_binary()).to_pylist()
+        values = leaf.cast(pa.large_binary()).drop_null().to_pylist()
         found = next(value for value in values if value.decode(errors="replace").encode() != value)
         raise RowError(f"{what}: {found!r:.80} is no UTF-8: decode it first, or use a binary column") from None
 
@@ -403,8 +453,10 @@ def _kind(arrow: pa.DataType) -> DataType:
 
 
 def _is_list(arrow: pa.DataType) -> bool:
-    return bool(pt.is_list(arrow) or pt.is_large_list(arrow) or pt.is_fixed_size_list(arrow))
+    return any(matches(arrow) for matches in _LISTS)
 
+
+_LISTS = (pt.is_list, pt.is_large_list, pt.is_fixed_size_list, pt.is_list_view, pt.is_large_list_view)
 
 _ANY_DECIMAL = DataType("decimal")
 _PLACES = 18

@@ -106,8 +106,9 @@ class Chunk:
         from objectspace.relational import arrow
 
         picked = arrow.picked(schema, names, columns)
-        for op in set(ops) - set(OPS):
-            raise RowError(f"the operation {op!r}: expected one of {', '.join(OPS)}")
+        for op in ops:
+            if op not in OPS:  # A list or struct has no hash.
+                raise RowError(f"the operation {op!r:.80}: expected one of {', '.join(OPS)}")
         return cls(schema, ops, [schema.check_row(row) for row in picked])
 
     def to_arrow(self, *, op_column: str = OP_COLUMN) -> pa.RecordBatch:

@@ -61,12 +61,12 @@ def _column(values: Any, column: Column, order: Order) -> Keys:
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     what = f"key column {column.name!r} ({column.type})"
-    values = arrow.held(values, what)
-    if values.type != wanted and column.type.kind not in ("decimal", "list", "struct"):
-        try:
+    try:
+        values = arrow.held(values, what)
+        if values.type != wanted and column.type.kind not in ("decimal", "list", "struct"):
             values = values.cast(wanted)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise RowError(f"{what}: {error}") from None
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise RowError(f"{what}: {error}") from None
     if fixed_form(column.type) is not None:
         return _fixed(values, column, order)
     if column.type.kind in ("string", "binary"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from itertools import product
 from pathlib import Path
@@ -313,8 +313,9 @@ def test_whole_numbers_come_back_from_pandas_where_some_are_missing() -> None:
 def test_a_chunk_of_other_data_is_refused() -> None:
     with pytest.raises(SchemaError, match="column 'b' is missing"):
         Chunk.from_arrow(pa.table({"a": [1]}), PEOPLE)
-    with pytest.raises(RowError, match="operation"):
-        Chunk.from_arrow(pa.table({"op": ["?"], "a": [1], "b": [1], "c": ["x"]}), PEOPLE)
+    for op in ("?", ["+"], {"a": "+"}):
+        with pytest.raises(RowError, match=r"the operation .*: expected one of"):
+            Chunk.from_arrow(pa.table({"op": [op], "a": [1], "b": [1], "c": ["x"]}), PEOPLE)
     with pytest.raises(
         RowError, match="expected Arrow data with columns, found a Int64Array: pass a table, a batch or"
     ):
@@ -336,6 +337,8 @@ def test_an_instant_that_fits_is_taken_whatever_zone_its_column_names(zone: str)
     chunk = Chunk.from_arrow(table, schema_of("k timestamptz", "s struct<a:timestamptz>", "l list<timestamptz>"))
     assert list(chunk.values) == [(moment, {"a": moment}, [moment]) for moment in moments]
     assert Chunk.from_arrow(pa.table({"k": times.dictionary_encode()})).values == [(moment,) for moment in moments]
+    views = pa.ListViewArray.from_arrays(pa.array([1, 0], pa.int32()), pa.array([1, 2], pa.int32()), times)
+    assert Chunk.from_arrow(pa.table({"l": views})).values == [([moments[1]],), (moments,)]
 
 
 @pytest.mark.parametrize(
@@ -357,7 +360,13 @@ def test_an_instant_that_fits_is_taken_whatever_zone_its_column_names(zone: str)
 def test_a_time_that_python_has_not_is_refused_by_column_and_value(number: int, kind: pa.DataType, shown: str) -> None:
     bad = pa.array([None, 0, number], kind)
     lists, structs = pa.ListArray.from_arrays([0, 3, 3, 3], bad), pa.StructArray.from_arrays([bad], ["a"])
-    for values in (bad, bad.dictionary_encode(), lists, structs, pa.ListArray.from_arrays([0, 1, 2, 3], structs)):
+    views = pa.ListViewArray.from_arrays(pa.array([0, 0, 2], pa.int32()), pa.array([1, 2, 1], pa.int32()), bad)
+    nested = pa.ListArray.from_arrays([0, 1, 2, 3], structs)
+    maps = pa.MapArray.from_arrays([0, 1, 2, 3], ["a"] * 3, bad)
+    coded = pa.DictionaryArray.from_arrays(pa.array([2, 0, 1]), structs)
+    # Arrow makes no runs of such a time of day.
+    runs = [] if pa.types.is_time(kind) else [pa.RunEndEncodedArray.from_arrays([1, 2, 3], bad)]
+    for values in (bad, bad.dictionary_encode(), lists, structs, nested, views, maps, coded, *runs):
         schema = TableSchema([Column("k", "int16"), Column("v", "int64", nullable=True)], ["v"])
         table = pa.table({"k": [1, 2, 3], "v": values})
         with pytest.raises(RowError, match=f"^column 'v': .*{shown}"):
@@ -372,8 +381,34 @@ def test_whole_microseconds_are_taken_and_a_text_that_is_none_is_refused() -> No
         found = Chunk.from_arrow(pa.table({"k": pa.array([1000, 2000], kind)}))
         assert [row[0].microsecond for row in found.values] == [1, 2]
     text = pa.array([b"a", None, b"\xff"]).view(pa.string())
-    with pytest.raises(RowError, match=r"^column 'k': b'\\xff' is no UTF-8: decode it first, or use a binary column"):
-        Chunk.from_arrow(pa.table({"k": text}))
+    view = pa.array([b"a", None, b"\xff"], pa.binary_view()).view(pa.string_view())
+    json = pa.ExtensionArray.from_storage(pa.json_(), text)
+    for values in (text, view, pa.ListArray.from_arrays([0, 1, 2, 3], view), json):
+        for column, table in (("c", {"c": values}), ("op", {"op": values, "c": ["x"] * 3})):
+            with pytest.raises(RowError, match=rf"^column '{column}': b'\\xff' is no UTF-8: decode it first, or use a"):
+                Chunk.from_arrow(pa.table({"a": [1, 2, 3], "b": [1, 2, 3], **table}), PEOPLE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "arrow"),
+    [
+        ("struct<a:int64>", [{"a": 1}, None], None),
+        ("list<int64>", [[1, None], None], None),
+        ("list<int64>", [[1, None], None], pa.list_view(pa.int64())),
+        ("string", ["x", None], pa.string_view()),
+        ("struct<a:list<time>>", [{"a": [time(1), None]}, None], pa.struct([("a", pa.list_view(pa.time32("s")))])),
+        ("list<time>", [[time(1), None], None], pa.list_(pa.time64("ns"), 2)),
+    ],
+    ids=str,
+)
+def test_a_dictionary_or_runs_of_any_values_are_taken(kind: str, values: list[Any], arrow: pa.DataType | None) -> None:
+    array, schema = pa.array(values, arrow), schema_of(f"v {kind}")
+    coded = pa.DictionaryArray.from_arrays(pa.array([1, 0, None, 0]), array)[1:]
+    for found in (coded, pa.chunked_array([coded[:1], coded[1:]]), coded[:0]):
+        want = [(values[0],), (None,), (values[0],)][: len(found)]
+        assert Chunk.from_arrow(pa.table({"v": found}), schema).values == want
+    runs = pa.RunEndEncodedArray.from_arrays([2, 3], array)[1:]
+    assert Chunk.from_arrow(pa.table({"v": runs}), schema).values == [(values[0],), (None,)]
 
 
 @pytest.mark.parametrize(
