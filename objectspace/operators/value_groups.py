@@ -151,7 +151,8 @@ class ValueGroups(Aggregation):
         before = [zero if old is None else old for old, _, _ in olds]
         after = self._merged(before, [changes[key] for key in keys])
         self._check_rows(groups, after)
-        results = self._results_of(groups, after)
+        results = self._results_of(after)
+        self._check_sums(groups, results)
         heads = self._answer_all(groups, olds, noted, results)
         found = list(zip(after, self._shown_rows(groups, results), heads))
         self._write(groups, olds, found)
@@ -180,7 +181,7 @@ class ValueGroups(Aggregation):
         stored = [(place, row) for place, row in zip(unknown, rows) if row is not None]
         cells = [self._loaded_cells(row[len(self._keys) :]) for _, row in stored]
         found = [groups[place] for place, _ in stored]
-        results = self._results_of(found, cells)
+        results = self._results_of(cells)
         for at, number in enumerate(self._kept_results, len(self._keys) + len(self._loads)):
             results[number] = [row[at] for _, row in stored]
         for (place, _), *old in zip(stored, cells, self._shown_rows(found, results)):
@@ -207,15 +208,17 @@ class ValueGroups(Aggregation):
             if cells[0] < 0:
                 raise InconsistentOperationError(f"group {self._shown(group)}: more rows were retracted than came")
 
-    def _results_of(self, groups: list[tuple[Any, ...]], cells: list[Cells]) -> list[list[Any]]:
+    def _results_of(self, cells: list[Cells]) -> list[list[Any]]:
         """Return for each call its results for the cells of groups; of calls in order nothing yet."""
-        results = [[] if result is None else list(map(result, cells)) for result in self._results]
+        return [[] if result is None else list(map(result, cells)) for result in self._results]
+
+    def _check_sums(self, groups: list[tuple[Any, ...]], results: list[list[Any]]) -> None:
+        """Refuse a sum that its type does not hold."""
         for place, bounds in enumerate(self._bounds):
             there = [] if bounds is None else [value for value in results[place] if value is not None]
             if bounds is not None and there and not (min(there) >= bounds[0] and max(there) <= bounds[1]):
                 for number, group in enumerate(groups):
                     self._check_results(group, [column[number] if column else None for column in results])
-        return results
 
     def _answer_all(
         self, groups: list[tuple[Any, ...]], olds: list[Group], noted: list[Noted], results: list[list[Any]]

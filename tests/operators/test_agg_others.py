@@ -20,6 +20,7 @@ from objectspace.operators import (
     Project,
     SimpleAgg,
     Union,
+    aggregation,
     avg,
 )
 from objectspace.relational import (
@@ -231,6 +232,22 @@ def test_a_sum_that_no_decimal_of_a_scale_holds_is_refused(group: list[str], cal
     running.feed([("-", surplus)])
     ((_, row),) = running.barrier()
     assert row[len(group)] == most
+
+
+@pytest.mark.parametrize("calls", [[SUM], [SUM, AggCall("array_agg", "v")]], ids=str)
+def test_a_stored_sum_out_of_range_can_be_brought_back(monkeypatch: pytest.MonkeyPatch, calls: list[AggCall]) -> None:
+    schema = schema_of("k string", "v decimal(38,0)", "id int64", key=["id"])
+    most = Decimal("9" * 38)
+    with monkeypatch.context() as unchecked:
+        unchecked.setattr(aggregation, "sum_bounds", lambda kind: None)
+        running = Running(lambda: HashAgg(schema, ["k"], calls))
+        running.run([("+", ("a", most, 1)), ("+", ("a", most, 2))])
+    running.recover()
+    *_, (op, row) = running.run([("-", ("a", most, 2))])
+    assert (op, row[1]) == ("U+", most)
+    running.recover()
+    with pytest.raises(RowError, match=r"group k='a' is 1999999\d+8, which no decimal\(38,0\) holds"):
+        running.run([("+", ("a", most, 2))])
 
 
 @pytest.mark.parametrize(
