@@ -685,6 +685,8 @@ def kind_of(value: Any) -> DataType | None:
         return None
     if isinstance(value, datetime):
         return DataType("timestamptz" if value.tzinfo else "timestamp")
+    if isinstance(value, Decimal) and value.is_snan():
+        raise SchemaError(f"{value!r} has no order and no double: write Decimal('NaN')")
     for cls, kind in _LITERALS:
         if isinstance(value, cls):
             return DataType(kind)

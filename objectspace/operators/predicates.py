@@ -12,7 +12,7 @@ from typing import Any
 from objectspace.operators import rules
 from objectspace.operators.bound import ExpressionError, reader
 from objectspace.operators.expressions import Expression, condition, kind_of
-from objectspace.operators.sql_rules import MAY_BE_NAN, are_doubles, common_type, comparing, rank
+from objectspace.operators.sql_rules import MAY_BE_NAN, are_doubles, common_type, comparing, rank, to_float
 from objectspace.relational import DataType, RowError, SchemaError, TableSchema
 from objectspace.relational.values import nearest_float32
 
@@ -200,7 +200,7 @@ def _nested_test(kind: DataType, compare: Callable[[Any, Any], Any], parts: Sequ
 def _number_test(compare: Callable[[Any, Any], Any], literal: Any, *, as_double: bool) -> RowTest:
     """Return a comparison with a literal of numbers that may be NaN, which is equal to itself and the greatest."""
     if as_double:
-        doubles = [float(one) for one in literal] if isinstance(literal, Collection) else float(literal)
+        doubles = list(map(to_float, literal)) if isinstance(literal, Collection) else to_float(literal)
         test = _number_test(compare, doubles, as_double=False)
         return lambda value: test(float(value))
     if isinstance(literal, Collection):

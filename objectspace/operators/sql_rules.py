@@ -86,7 +86,7 @@ def comparing(a: DataType | None, b: DataType | None) -> Callable[[Any], Any] | 
     if nested is not None:
         return _nested_key(nested)
     if are_doubles(a, b):
-        return lambda value: rank(float(value))
+        return lambda value: rank(to_float(value))
     return rank if any(one is not None and one.kind in MAY_BE_NAN for one in (a, b)) else None
 
 
@@ -123,8 +123,11 @@ def widening(kind: DataType | None, wanted: DataType | None) -> Callable[[Any], 
 
 
 def to_float(value: Any) -> Any:
-    """Return a number as a double."""
-    return float(value)
+    """Return a number as a double; one that is beyond them is infinite."""
+    try:
+        return float(value)
+    except OverflowError:  # Of a decimal Python gives infinity itself.
+        return math.inf if value > 0 else -math.inf
 
 
 def _quotient(x: Any, y: Any) -> Any:

@@ -289,6 +289,9 @@ def test_what_python_reads_as_truth_is_refused() -> None:
         "a" in col("c")  # noqa: B015
     with pytest.raises(SchemaError, match="no column type has such values"):
         lit({1, 2})
+    for make in (lambda value: col("f") < value, lambda value: predicate_of(SCHEMA, ("f", "in", [value]))):
+        with pytest.raises(SchemaError, match=r"Decimal\('sNaN'\) has no order and no double: write Decimal\('NaN'\)"):
+            make(Decimal("sNaN"))
     with pytest.raises(SchemaError, match="cannot be cast to binary"):
         col("i").cast("binary")
 
@@ -592,7 +595,7 @@ def test_conditions_of_all_kinds_agree_on_a_number_of_32_bits(sign: str, spelled
 
 
 STORED = {"int16": 5, "int64": 2**53 + 1, "decimal": Decimal("0.1"), "float64": 0.1, "float32": 0.1}
-BESIDE = [5, 2**53 + 1, 2.0**53, 0.1, Decimal("0.1"), math.nan, math.inf]
+BESIDE = [5, 2**53 + 1, 2.0**53, 0.1, Decimal("0.1"), math.nan, math.inf, 10**400, -(10**400)]
 
 
 @pytest.mark.parametrize("kind", STORED)
