@@ -214,8 +214,13 @@ def _float32_text(value: float) -> str:
     >>> _float32_text(nearest_float32(0.1))
     '0.1'
     """
-    shortest = (float(f"{value:.{digits}g}") for digits in range(6, 10))
+    fewest = 6 if abs(value) >= _LEAST_NORMAL else 1
+    shortest = (float(f"{value:.{digits}g}") for digits in range(fewest, 10))
     return str(next((one for one in shortest if nearest_float32(one) == value), value))
+
+
+_LEAST_NORMAL = 2.0**-126
+"""From this on a number of 32 bits has six digits at least."""
 
 
 def _date(value: Any) -> Any:

@@ -572,7 +572,7 @@ SINGLES: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("made", "sql"), SINGLES, ids=[sql for _, sql in SINGLES])
 def test_a_number_of_32_bits_is_read_as_such_however_it_was_spelled(made: Any, sql: str) -> None:
-    numbers = [0.1, 1 / 3, 1.5, 16777217.0, 1e30, 3.4028235e38, -0.0, math.nan, -math.inf, None]
+    numbers = [0.1, 1 / 3, 1.5, 16777217.0, 1e30, 3.4028235e38, 1.2e-38, 1e-40, 3e-45, -0.0, math.nan, -math.inf, None]
     spelled = [SINGLE.check_row((place, number, number)) for place, number in enumerate(numbers)]
     data = Chunk(SINGLE, ["+"] * len(numbers), spelled).to_arrow(op_column="$op")
     connection = duckdb.connect()
