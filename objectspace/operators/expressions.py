@@ -359,7 +359,13 @@ def when(test: Any, value: Any, otherwise: Any = None) -> Expression:
 
 
 def coalesce(*choices: Any) -> Expression:
-    """Return the first of some expressions that is not NULL."""
+    """Return the first of some expressions that is not NULL.
+
+    Raises:
+        SchemaError: there are none.
+    """
+    if not choices:
+        raise SchemaError("coalesce() takes one expression at least: found none")
     parts = [expression(choice) if isinstance(choice, str) else lit(choice) for choice in choices]
 
     def _bind(schema: TableSchema) -> Bound:

@@ -23,6 +23,7 @@ _WHOLE = Context(prec=60_000, traps=[Overflow])
 """Where they are divided to a whole number: it may have as many digits as a decimal of a column."""
 NUMBERS = ("int16", "int32", "int64", "float32", "float64", "decimal")
 FLOATS = ("float32", "float64")
+_DAYS = ("timestamp", "timestamptz", "date")
 EXACT_NUMBERS = frozenset(NUMBERS) - {*FLOATS}
 
 MAY_BE_NAN = frozenset([*FLOATS, "decimal"])
@@ -38,7 +39,11 @@ def result_type(symbol: str, a: DataType | None, b: DataType | None) -> DataType
     kinds = [None if one is None else one.kind for one in (a, b)]
     if None in kinds and symbol in "+-":
         other = next((kind for kind in kinds if kind is not None), None)
-        if other in ("timestamp", "timestamptz", "date", None):
+        if symbol == "-" and kinds[1] in _DAYS:
+            raise SchemaError(
+                f"no {other} is taken from a span of time: write the {other} first, and the span after it"
+            )
+        if other in (*_DAYS, None):
             return None if other is None else DataType(other)
     bad = [kind for kind in kinds if kind not in NUMBERS]
     if bad:

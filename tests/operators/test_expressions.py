@@ -235,6 +235,7 @@ def test_what_is_like_nothing_else_keeps_its_text() -> None:
         (when(col("b"), col("s"), col("i")), "when takes values of one type"),
         (call(lambda row: row.nothing, "int64"), "there is no column 'nothing'"),
         (lit(timedelta(1)), "a span of time"),
+        (timedelta(1) - col("t"), "no timestamp is taken from a span of time: write the timestamp first"),
         (lit(None), "NULL of no type"),
     ],
     ids=lambda given: str(given)[:30],
@@ -292,6 +293,8 @@ def test_what_python_reads_as_truth_is_refused() -> None:
     for make in (lambda value: col("f") < value, lambda value: predicate_of(SCHEMA, ("f", "in", [value]))):
         with pytest.raises(SchemaError, match=r"Decimal\('sNaN'\) has no order and no double: write Decimal\('NaN'\)"):
             make(Decimal("sNaN"))
+    with pytest.raises(SchemaError, match=r"coalesce\(\) takes one expression at least"):
+        coalesce()
     with pytest.raises(SchemaError, match="cannot be cast to binary"):
         col("i").cast("binary")
 
