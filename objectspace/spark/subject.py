@@ -60,6 +60,9 @@ _MEANINGLESS = {
 }
 """Of each kind of read, the options that have no meaning for it."""
 
+_SWITCHES = ("changes", "pushdown")
+"""Options that are off without them: to say so has a meaning for every read."""
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -396,10 +399,11 @@ def _require_meaning(options: Mapping[str, str], kind: str) -> None:
     read = (
         f"the {_CALLED[kind]}" if not (kind == "table" and is_set(options, "changes")) else "the changes of the table"
     )
-    if found := [name for name in _MEANINGLESS[read] if name in options]:
-        raise ObjectSpaceError(
-            f"the option {found[0]} has no meaning where {read} {options[kind]!r} is read: leave it out"
-        )
+    for name in _MEANINGLESS[read]:
+        is_default = name in _SWITCHES and options.get(name, "").lower() == "false"
+        if name in options and not is_default:
+            what = "leave it out" if read != "the table" else "pass changes=true with it, or leave it out"
+            raise ObjectSpaceError(f"the option {name} has no meaning where {read} {options[kind]!r} is read: {what}")
 
 
 _KEY_VALUE_ARROW = pa.schema(

@@ -274,7 +274,7 @@ def test_sparse_arrays_and_tensors_give_their_places_and_elements(tmp_path: Path
         ),
         (
             {"table": "totals", "maxEpochsPerTrigger": "1"},
-            "maxEpochsPerTrigger has no meaning where the table 'totals'",
+            "maxEpochsPerTrigger has no meaning where the table 'totals' is read: pass changes=true with it, or leave",
         ),
         ({"table": "totals", "changes": "true", "epoch": "1"}, "epoch has no meaning where the changes of the table"),
         ({"table": "totals", "changes": "true", "pushdown": "true"}, "pushdown has no meaning where the changes of"),
@@ -284,6 +284,13 @@ def test_sparse_arrays_and_tensors_give_their_places_and_elements(tmp_path: Path
 def test_bad_options(location: str, options: dict[str, str], message: str) -> None:
     with pytest.raises(ObjectSpaceError, match=message):
         ObjectSpaceSource({"path": location, **options}).schema()
+
+
+@pytest.mark.parametrize("kind", [{"table": "totals"}, {"object": "seen"}, {"kvt": "s/last"}], ids=str)
+def test_what_is_off_without_options_may_be_put_off(location: str, kind: dict[str, str]) -> None:
+    options = {"path": location, **kind}
+    off = {"changes": "false", "pushdown": "False"}
+    assert ObjectSpaceSource({**options, **off}).schema() == ObjectSpaceSource(options).schema()
 
 
 def test_bad_options_are_told_through_spark(spark: SparkSession, location: str) -> None:
