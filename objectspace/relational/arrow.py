@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -111,6 +112,9 @@ def split(
     return ops, names, [listed(data.column(name), f"column {name!r}") if name in used else [] for name in names]
 
 
+_Require = Callable[[Any], None]
+
+
 def listed(column: pa.Array | pa.ChunkedArray, what: str) -> list[Any]:
     """Return the values of a column as Python's.
 
@@ -118,10 +122,12 @@ def listed(column: pa.Array | pa.ChunkedArray, what: str) -> list[Any]:
         RowError: Python has no such value.
     """
     try:
-        return held(column, what).to_pylist()  # type: ignore[no-any-return]
+        # Most of what Python has not is an error in any case, and looked for then alone.
+        return _column_held(column, partial(_require_told, what=what)).to_pylist()  # type: ignore[no-any-return]
     except RowError:
         raise
     except _NO_ARROW as error:
+        held(column, what)
         raise RowError(
             f"{what}: Arrow gives no {column.type} to Python: cast it to another type first: {error}"
         ) from None
@@ -140,42 +146,55 @@ def held(column: pa.Array | pa.ChunkedArray, what: str) -> pa.Array | pa.Chunked
         RowError: a value is out of Python's range, has nanoseconds, which Python would cut off, or is no UTF-8.
         ArrowNotImplementedError: Arrow does not cast values of such a type.
     """
+    return _column_held(column, partial(_require_held, what=what))
+
+
+def _column_held(column: Any, require: _Require) -> Any:
+    if column.type.id in _AS_THEY_ARE:
+        return column
     if not isinstance(column, pa.ChunkedArray):
-        return _held(column, what)
-    found = [_held(chunk, what) for chunk in column.chunks]
+        return _held(column, require)
+    found = [_held(chunk, require) for chunk in column.chunks]
     return column if _are_same(found, column.chunks) else pa.chunked_array(found)
 
 
-def _held(array: Any, what: str) -> Any:
-    """Return an array as :func:`held` does a column: the same one where nothing changes."""
+def _held(array: Any, require: _Require) -> Any:
+    """Return an array as :func:`held` does a column: the same one where nothing changes.
+
+    Args:
+        array: the array.
+        require: looks for values that Python has not.
+    """
     kind = array.type
+    if kind.id in _AS_THEY_ARE:
+        return array
     if _is_wrapped(kind):
         used = _used(array)
-        return array if _held(used, what) is used else _held(_decoded(array), what)
+        return array if _held(used, require) is used else _held(_decoded(array), require)
     if pt.is_struct(kind):
         fields = array.flatten()
-        found = [_held(field, what) for field in fields]
+        found = [_held(field, require) for field in fields]
         if _are_same(found, fields):
             return array
         return pa.StructArray.from_arrays(found, [field.name for field in kind], mask=array.is_null())
     if pt.is_map(kind):
-        entries = _held_list(array.cast(pa.list_(pa.struct([kind.key_field, kind.item_field]))), what)
+        entries = _held_list(array.cast(pa.list_(pa.struct([kind.key_field, kind.item_field]))), require)
         if entries is None:
             return array
         return pa.MapArray.from_arrays(entries[0].cast(pa.int32()), *entries[1].flatten(), mask=array.is_null())
     if _is_list(kind):
-        parts = _held_list(array, what)
+        parts = _held_list(array, require)
         return array if parts is None else pa.LargeListArray.from_arrays(*parts, mask=array.is_null())
-    _require_held(array, what)
+    require(array)
     wanted = _held_type(kind)
     return array if kind == wanted else array.cast(wanted)
 
 
-def _held_list(array: Any, what: str) -> tuple[Any, Any] | None:
+def _held_list(array: Any, require: _Require) -> tuple[Any, Any] | None:
     """Return the offsets and the values of lists, ``None`` where no value changes."""
     # A cast of the lists would do, but Arrow loses values where it makes lists of list views.
     values = pc.list_flatten(array)
-    found = _held(values, what)
+    found = _held(values, require)
     if found is values:
         return None
     lengths = pc.list_value_length(array).cast(pa.int64()).fill_null(0)
@@ -219,13 +238,21 @@ def _held_type(kind: pa.DataType) -> pa.DataType:
     return pa.time64("us") if pt.is_time(kind) else kind
 
 
+def _require_told(leaf: Any, what: str) -> None:
+    """Do what :func:`_require_held` does for the types of which another value would be made without a word."""
+    if pt.is_time(leaf.type) or pt.is_duration(leaf.type):
+        _require_held(leaf, what)
+
+
 def _require_held(leaf: Any, what: str) -> None:
     kind = leaf.type
     for matches, seconds, expected in _RANGES:
         if matches(kind):
-            numbers, (least, most, step) = leaf.cast(_INTEGERS_OF[kind.bit_width]), _range(kind, seconds)
-            outside = pc.or_(pc.less(numbers, least), pc.greater(numbers, most))
-            _require_none(leaf.filter(outside), what, f"is out of range: expected {expected}")
+            numbers, (least, most, step) = leaf.view(_INTEGERS_OF[kind.bit_width]), _range(kind, seconds)
+            found = pc.min_max(numbers).as_py()
+            if found["min"] is not None and not least <= found["min"] <= found["max"] <= most:
+                outside = pc.or_(pc.less(numbers, least), pc.greater(numbers, most))
+                _require_none(leaf.filter(outside), what, f"is out of range: expected {expected}")
             if step > 1:
                 cut = pc.multiply(pc.divide(numbers, step), step)
                 _require_none(leaf.filter(pc.not_equal(numbers, cut)), what, _ROUND)
@@ -257,6 +284,16 @@ def _range(kind: pa.DataType, seconds: tuple[int, int]) -> tuple[int, int, int]:
     unit = 1000 if pt.is_date64(kind) else _UNITS[kind.unit]
     return max(first * unit, -(2**63)), min(last * unit + unit - 1, 2**63 - 1), max(unit // 10**6, 1)
 
+
+_AS_THEY_ARE = frozenset(
+    kind.id
+    for kind in (
+        *(pa.null(), pa.bool_(), pa.float16(), pa.float32(), pa.float64()),
+        *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+        *(pa.binary(), pa.large_binary(), pa.binary(1), pa.decimal128(1), pa.decimal256(1)),
+    )
+)
+"""The types all of whose values Python has."""
 
 _DAY = 86_400
 _UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
