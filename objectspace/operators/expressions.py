@@ -639,7 +639,7 @@ def _arrow(given: Any) -> Expression:
         import pyarrow.dataset as ds
 
         from objectspace.relational import Chunk
-        from objectspace.relational.arrow import listed
+        from objectspace.relational.values_arrow import listed
 
         def _table(rows: Sequence[Row]) -> pa.Table:
             batch = Chunk(schema, ["+"] * len(rows), rows).to_arrow(op_column="$op")

@@ -16,6 +16,7 @@ from objectspace.relational.errors import RowError, SchemaError
 from objectspace.relational.keys import FLIP, Order, escaped, fixed_form
 from objectspace.relational.schema import Column, TableSchema
 from objectspace.relational.values import BadValue
+from objectspace.relational.values_arrow import held
 
 Keys = list[bytes]
 
@@ -62,7 +63,7 @@ def _column(values: Any, column: Column, order: Order) -> Keys:
         values = values.combine_chunks()
     what = f"key column {column.name!r} ({column.type})"
     try:
-        values = arrow.held(values, what)
+        values = held(values, what)
         if values.type != wanted and column.type.kind not in ("decimal", "list", "struct"):
             values = values.cast(wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators.division.keyed import KeyedBy
-from objectspace.relational.arrow import listed
+from objectspace.relational.values_arrow import listed
 
 Columns = Sequence[pa.ChunkedArray]
 
