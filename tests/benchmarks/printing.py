@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 
 from benchmarks.timing import table
 
@@ -15,6 +16,9 @@ def main() -> None:
     ]
     print(table("Gets", ("object", "code", "here", "there", "ratio"), rows))
     print(table("Sizes", ("what", "bytes"), [("10,000", "4 kB")]))
+    sys.stdout.flush()
+    if sys.argv[1:] == ["--linger"]:
+        time.sleep(3600)
     if sys.argv[1:] == ["--fail"]:
         raise SystemExit("it failed at the end")
 

@@ -98,5 +98,6 @@ SCENARIOS = (
     scenario("wrong", Contestant("wrong", Wrong, "as it is")),
     Script("script", "group", "A script", "A reason", "tests.benchmarks.printing"),
     Script("broken", "group", "A script", "A reason", "tests.benchmarks.printing", quick=("--fail",)),
+    Script("endless", "group", "A script", "A reason", "tests.benchmarks.printing", quick=("--linger",), patience=3),
     Script("gone", "other", "A script", "A reason", "tests.benchmarks.no_such_script"),
 )

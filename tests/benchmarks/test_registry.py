@@ -34,10 +34,25 @@ def test_every_declared_scenario_says_who_takes_part_and_why_a_user_would_care()
 
 def test_a_scenario_is_chosen_by_its_name_or_its_group_in_the_order_of_declaration() -> None:
     found = load(MODULE)
-    assert [entry.name for entry in select(found, [])] == ["mixed", "slow", "wrong", "script", "broken", "gone"]
+    assert [entry.name for entry in select(found, [])] == [
+        "mixed",
+        "slow",
+        "wrong",
+        "script",
+        "broken",
+        "endless",
+        "gone",
+    ]
     assert [entry.name for entry in select(found, ["gone", "mixed"])] == ["mixed", "gone"]
-    assert [entry.name for entry in select(found, ["group"])] == ["mixed", "slow", "wrong", "script", "broken"]
-    with pytest.raises(LookupError, match=r"no scenario or group 'typo': expected one of broken, gone, group"):
+    assert [entry.name for entry in select(found, ["group"])] == [
+        "mixed",
+        "slow",
+        "wrong",
+        "script",
+        "broken",
+        "endless",
+    ]
+    with pytest.raises(LookupError, match=r"no scenario or group 'typo': expected one of broken, endless, gone, group"):
         select(found, ["mixed", "typo"])
 
 

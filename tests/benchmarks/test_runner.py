@@ -112,11 +112,12 @@ def test_a_script_gives_its_tables() -> None:
     assert outcome.notes.startswith("`python -m tests.benchmarks.printing`: ")
 
 
-def test_a_script_that_fails_keeps_the_tables_that_it_printed() -> None:
-    script = load(MODULE)["broken"]
+@pytest.mark.parametrize(("name", "failure"), [("broken", "it failed at the end"), ("endless", "took more than 3 s")])
+def test_a_script_that_fails_keeps_the_tables_that_it_printed(name: str, failure: str) -> None:
+    script = load(MODULE)[name]
     assert isinstance(script, Script)
     outcome = run_script(script, quick=True)
-    assert outcome.failure == "it failed at the end"
+    assert outcome.failure == failure
     assert [one.title for one in outcome.tables] == ["Gets", "Sizes"]
 
 
