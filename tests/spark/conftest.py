@@ -15,12 +15,16 @@ from .spark_helpers import QUERY_ID, SHARDS, totals_operator
 
 SLOW = ("test_spark_connect.py", "test_spark_failures_cluster.py")
 
+BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""How Java runs plans that are used once: to optimise their code takes longer than to run it."""
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session with two threads, in which a failed task is tried again."""
     log = tmp_path_factory.mktemp("spark") / "spark.log"
-    session = quiet_session("tests", "local[2,4]", log, {"spark.sql.shuffle.partitions": "2"})
+    config = {"spark.sql.shuffle.partitions": "2", "spark.driver.extraJavaOptions": BRIEF}
+    session = quiet_session("tests", "local[2,4]", log, config)
     yield session
     session.stop()
 

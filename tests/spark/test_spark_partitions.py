@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from functools import cache
 
 import pyarrow
@@ -11,18 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from objectspace.kvt import partition_of, partition_sql
-from objectspace.spark import quiet_session
 
 KEYS = 20_000
 ALPHABET = "abz\x00\u00e9\u4e2d\U0001f600"
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    log = tmp_path_factory.mktemp("spark") / "spark.log"
-    session = quiet_session("tests", "local[2]", log, {"spark.sql.shuffle.partitions": "2"})
-    yield session
-    session.stop()
 
 
 @cache
