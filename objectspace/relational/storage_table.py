@@ -177,7 +177,7 @@ class StorageTable:
     def changes(self, from_epoch: int, to_epoch: int) -> Iterator[Operation]:
         """Yield the net change of each key from one epoch to another, both included, in key order.
 
-        What was inserted and deleted in between does not appear, nor what a watermark hides, nor what changed in other
+        What was inserted and deleted in between does not appear, nor a row that a watermark has come to hide, nor what changed in other
         columns only, nor a value in the place of one that is equal in SQL, as 1.00 of 1.0. Over an epoch in which the
         table was renamed every row comes as an insert, as there was no table of this name before. Both epochs are read
         with the schema at ``to_epoch``, and rows have the columns of this storage table.
@@ -214,8 +214,11 @@ class StorageTable:
         schema = after.record.schema
         are_equal = equality([schema.column(name).type for name in self.columns])
         for key in after.touched(before):
-            old = None if before is None else after.visible(key, before.text(key))
+            old = None if before is None else before.visible(key, before.text(key))
             new = after.visible(key, after.text(key))
+            if new is None:
+                # Readers follow the watermark by themselves: what it hides now does not come as a delete.
+                old = after.visible(key, old)
             if old != new:
                 rows = [None if text is None else self._decoded(after, text) for text in (old, new)]
                 kind = Kind.INSERT if old is None else Kind.DELETE if new is None else Kind.UPDATE
@@ -266,13 +269,13 @@ class _View:
         stored = reader.item(ids[TABLES], name) if TABLES in ids else None
         if stored is None or name not in ids:
             raise SchemaMismatchError(f"there is no table {name!r} at epoch {self.epoch} of {store.path}")
-        self.object_id = ids[name]
-        self.take(TableRecord.from_json(name, orjson.loads(stored.value)), ids)
+        self.object_id, self._watermarks_id = ids[name], ids.get(WATERMARKS)
+        self.take(TableRecord.from_json(name, orjson.loads(stored.value)))
 
-    def take(self, record: TableRecord, ids: dict[str, int]) -> None:
-        """Take over the schema and the watermarks."""
+    def take(self, record: TableRecord) -> None:
+        """Take over a schema, and the watermarks."""
         self.record, self.codec = record, record.codec()
-        stored = self.reader.item(ids[WATERMARKS], self.name) if WATERMARKS in ids else None
+        stored = None if self._watermarks_id is None else self.reader.item(self._watermarks_id, self.name)
         watermarks = None if stored is None else orjson.loads(stored.value)
         own = record.schema.vnode_column is not None
         self.keys = KeySpace(self.name, record.schema, self._vnodes(watermarks or []) if own else None)
@@ -421,5 +424,5 @@ def _earlier(store: CheckpointStore, number: int, name: str, after: _View) -> _V
             f" the other: {known.schema.difference_to(now.schema, ('before', 'after'))}\n  before: {known.schema}\n"
             f"  after: {now.schema}\n{reason}"
         )
-    view.take(after.record, {})
+    view.take(after.record)
     return view

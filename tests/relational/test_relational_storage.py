@@ -264,6 +264,24 @@ def test_changes_go_over_a_change_of_schema() -> None:
     assert changes(space, 2, 2) == [("update", (2, 2, "b", 0), (2, 2, "b", 5))]
 
 
+def test_what_a_watermark_has_come_to_hide_does_not_go_and_is_what_a_row_was_before() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    columns = [Column("k", "int64"), Column("at", "int64")]
+    table = StateTable(space, "t", TableSchema(columns, ["k"], watermark_column="at"))
+    for row in [(1, 1), (2, 1), (3, 1), (4, 9)]:
+        table.insert_row(row)
+    space.checkpoint(epoch=1)
+    table.update_row((1, 1), (1, 9))
+    table.delete_row((2, 1))
+    table.update_watermark(5)
+    space.checkpoint(epoch=2)
+    table.insert_row((3, 8))
+    space.checkpoint(epoch=3)
+    assert changes(space, 2, 2) == [("update", (1, 1), (1, 9))]
+    assert changes(space, 3, 3) == [("insert", (3, 8))]
+    assert changes(space, 1, 2) == [("insert", (1, 9)), ("insert", (4, 9))]
+
+
 def test_a_value_that_is_equal_in_sql_is_stored_and_is_no_change() -> None:
     space = PersistedObjectSpace(CheckpointStore(":memory:"))
     columns = [Column("k", "int64"), Column("d", "decimal"), Column("f", "float64")]
