@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from threading import RLock
 from typing import TYPE_CHECKING
@@ -44,7 +45,8 @@ class Receipt:
     """What a checkpoint cost, in total and by object.
 
     ``slots`` counts item rows, deletions included; ``bytes`` is the payload of all rows; ``seconds`` is wall time from
-    the beginning of the save to the end of the commit. ``objects`` has what was collected of each object by its name:
+    the beginning of the save to the end of the commit, or that of the commit where the two are called one by one.
+    ``objects`` has what was collected of each object by its name:
     to a full checkpoint the store adds, beyond that, the slots that did not change. What has the same name is added up,
     as an object that is called ``g['a']`` with that of the key ``a`` in ``g``.
     """
@@ -70,19 +72,24 @@ class Writer:
         self.state = WriterState.OPEN
         self.receipt: Receipt | None = None
         self._run: Run | None = None
+        self._costs: dict[str, ObjectReceipt] = {}
         self._ending = RLock()
         self._has_begun = False
 
-    def collect(self, run: Run, base: Reader | None) -> None:
-        """Take the rows of a save; ``base`` reads the state that they change.
+    def collect(self, run: Run, base: Reader | None, costs: Mapping[str, ObjectReceipt] | None = None) -> None:
+        """Take the rows of a save.
+
+        Args:
+            run: the rows.
+            base: reads the state that they change.
+            costs: what was collected of each object by its name.
 
         Raises:
             CheckpointError: the writer already holds a save, or is spent.
         """
         if self.state is not WriterState.OPEN or self._run is not None:
             raise CheckpointError(f"this writer is {self.describe()}: ask for a new writer for each save")
-        self._run = run
-        self._base = base
+        self._run, self._base, self._costs = run, base, dict(costs or {})
 
     def commit(self) -> Receipt | None:
         """Make the collected rows durable, all or none.
@@ -203,7 +210,7 @@ class CheckpointWriter(Writer):
         self._expected = self._store.next_number()
         try:
             with self._store.unchanged_since(self._base):
-                self.receipt = self._store.append(run, self.epoch)
+                self.receipt = replace(self._store.append(run, self.epoch), objects=self._costs)
         except BaseException:
             self.state = WriterState.UNKNOWN
             # Asked now, before another writer takes the number. A store that failed can tell when it is open again.

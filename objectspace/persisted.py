@@ -143,14 +143,14 @@ class PersistedObjectSpace(ObjectSpace):
                 costs[target._name] = cost if same is None else same + cost
         index = {object_id: self._entries.get(object_id) for object_id in self._index_dirty}
         run.index = [row for object_id in sorted(index) if (row := self._index_row(object_id, index[object_id]))]
-        writer.collect(run, self._reader)
+        writer.collect(run, self._reader, costs)
         self._is_torn = True
         for target in dirty:
             target._turn()
             if _can_slip(target):
                 self._lent[target._id] = target
         self._dirty, self._index_dirty = {}, set()
-        self._flight = _Flight(writer, dirty, index, costs, started)
+        self._flight = _Flight(writer, dirty, index, started)
         self._is_torn = False
 
     def _date(self, writer: Writer) -> None:
@@ -213,7 +213,7 @@ class PersistedObjectSpace(ObjectSpace):
                     writer.rollback()
             raise
         assert committed is not None
-        receipt = replace(committed, seconds=time.perf_counter() - flight.started, objects=flight.costs)
+        receipt = replace(committed, seconds=time.perf_counter() - flight.started)
         self._settle(durable=True)
         return receipt
 
@@ -347,7 +347,8 @@ class PersistedObjectSpace(ObjectSpace):
         """Take the index over from the store, and the handles of what is in it; objects are read when touched."""
         self._reader, entries = reader, dict(stored)
         ids = {entry[0]: object_id for object_id, entry in entries.items()}
-        self._next_id = max(self._next_id, int(self._store.next_object_id()))
+        # An id in the index is never given again, whatever the store says of the next one.
+        self._next_id = max(self._next_id, int(self._store.next_object_id()), *(found + 1 for found in entries))
         # At once and at last, so that a rollback that is interrupted before can be done again.
         self._stored_index, self._entries, self._ids, self._handles = stored, entries, ids, handles
 
@@ -556,10 +557,9 @@ class _Flight:
         writer: Writer,
         objects: list[PersistedObject],
         index: dict[int, IndexEntry | None],
-        costs: dict[str, ObjectReceipt],
         started: float,
     ) -> None:
-        self.objects, self.index, self.costs, self.started = objects, index, costs, started
+        self.objects, self.index, self.started = objects, index, started
         self.writer = writer
 
     def is_pending(self) -> bool:

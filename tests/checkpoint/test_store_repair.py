@@ -167,6 +167,20 @@ def test_ids_of_objects_that_others_own_are_not_used_again(tmp_path: Path) -> No
         assert (store.verify(), store.next_object_id()) == (1, 4)
 
 
+def test_an_id_that_is_in_the_index_is_not_given_to_another_object(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with PersistedObjectSpace.open(path) as space:
+        space.create_list("first").append(1)
+        space.checkpoint()
+        space.store.database.conn.execute("UPDATE setting SET value = 1 WHERE key = 'next_object_id'")
+    with PersistedObjectSpace.open(path) as space:
+        space.create_list("second").append(2)
+        space.checkpoint()
+    with PersistedObjectSpace.open(path) as space:
+        assert {name: list(space.get_list(name)) for name in space} == {"first": [1], "second": [2]}
+        assert space.store.verify() == 2
+
+
 def test_a_full_checkpoint_is_made_again_from_an_older_base() -> None:
     store = make(":memory:", 5)
     store.append(Run(FULL))

@@ -281,6 +281,18 @@ def test_a_receipt_tells_the_cost_of_each_object(space: PersistedObjectSpace) ->
     assert all(cost.bytes > 0 <= cost.seconds for cost in receipt.objects.values())
 
 
+def test_a_receipt_tells_the_cost_of_each_object_where_the_steps_are_taken_one_by_one(
+    space: PersistedObjectSpace,
+) -> None:
+    space.create_list("l").extend(range(10))
+    writer = space.store.writer()
+    space.save(writer)
+    receipt = writer.commit()
+    assert receipt is not None
+    assert {name: cost.slots for name, cost in receipt.objects.items()} == {"l": 10}
+    assert writer.receipt == receipt
+
+
 def test_a_deletion_among_many_changes_of_a_list_costs_one_row_more() -> None:
     space = PersistedObjectSpace(CheckpointStore(":memory:"))
     target = space.create_list("l")
