@@ -150,9 +150,9 @@ class Materialize(Operator):
         """Return the row of a key, ``None`` where there is none. Time: O(log n)."""
         return self.table.get_row(key)
 
-    def scan(self, **bounds: Any) -> Iterator[Row]:
+    def scan(self, prefix: Sequence[Any] = (), **bounds: Any) -> Iterator[Row]:
         """Return an iterator over the rows in key order, with the arguments of :meth:`StateTable.scan`."""
-        return self.table.scan(**bounds)
+        return self.table.scan(prefix, **bounds)
 
     def _resolved(self, op: Op, present: Row | None, row: Row) -> Row | None:
         """Return what a change makes of the row that is there."""
