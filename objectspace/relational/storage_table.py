@@ -177,10 +177,10 @@ class StorageTable:
     def changes(self, from_epoch: int, to_epoch: int) -> Iterator[Operation]:
         """Yield the net change of each key from one epoch to another, both included, in key order.
 
-        What was inserted and deleted in between does not appear, nor a row that a watermark has come to hide, nor what changed in other
-        columns only, nor a value in the place of one that is equal in SQL, as 1.00 of 1.0. Over an epoch in which the
-        table was renamed every row comes as an insert, as there was no table of this name before. Both epochs are read
-        with the schema at ``to_epoch``, and rows have the columns of this storage table.
+        What was inserted and deleted in between does not appear, nor a row that a watermark has come to hide, nor what
+        changed in other columns only, nor a value in the place of one that is equal in SQL, as 1.00 of 1.0. Over an
+        epoch in which the table was renamed every row comes as an insert, as there was no table of this name before.
+        Both epochs are read with the schema at ``to_epoch``, and rows have the columns of this storage table.
 
         Raises:
             RowError: ``from_epoch`` is after ``to_epoch``.
