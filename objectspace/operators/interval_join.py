@@ -17,6 +17,9 @@ from objectspace.relational.values import BadValue, checker
 TIMES = frozenset(["int16", "int32", "int64", "timestamp", "timestamptz"])
 """The types of a column of times."""
 
+LONGEST = timedelta(days=999_999_999)
+"""The longest span of time that has an opposite."""
+
 
 class IntervalSide(JoinSide):
     """The rows of one input in the order of their times, read from the table and never held in memory.
@@ -301,6 +304,16 @@ def _both(left: TableSchema, right: TableSchema) -> list[tuple[str, TableSchema]
     return [("left", left), ("right", right)]
 
 
+def check_reach(name: str, by: Any) -> None:
+    """Refuse a span of time that is too long to look as far in the other direction.
+
+    Raises:
+        SchemaError: it is.
+    """
+    if isinstance(by, timedelta) and by > LONGEST:
+        raise SchemaError(f"{name} is {by!r}: at most {LONGEST.days:,} days, or None for any time")
+
+
 def _check_interval(left: str, right: str, lower: Any, upper: Any) -> None:
     if left != right or left not in TIMES:
         raise SchemaError(f"the times are {left} and {right}: expected one type of {', '.join(sorted(TIMES))}")
@@ -308,5 +321,6 @@ def _check_interval(left: str, right: str, lower: Any, upper: Any) -> None:
     for name, by in (("lower", lower), ("upper", upper)):
         if by is not None and (not isinstance(by, expected) or isinstance(by, bool)):
             raise SchemaError(f"{name} is {by!r}: between times of {left} it is a {expected.__name__}")
+        check_reach(name, by)
     if lower is not None and upper is not None and lower > upper:
         raise SchemaError(f"the interval from {lower!r} to {upper!r} is empty: lower is not above upper")

@@ -13,7 +13,7 @@ from objectspace.operators.computed import Select
 from objectspace.operators.dynamic_filter import DynamicFilter
 from objectspace.operators.expressions import Expression, coalesce, col, condition, expression, shown
 from objectspace.operators.hash_join import HashJoin, JoinKind
-from objectspace.operators.interval_join import IntervalJoin
+from objectspace.operators.interval_join import IntervalJoin, check_reach
 from objectspace.operators.plan import Node
 from objectspace.operators.rules import made_by_rules
 from objectspace.operators.temporal_join import TemporalJoin, TemporalKind
@@ -213,6 +213,8 @@ def _check(extras: Extras, left: Stream, right: Stream) -> None:
             "within= takes (left time, right time, how far apart), or (left time, right time, least, greatest) of left"
             f" time less right time: found {extras.within!r}"
         )
+    for by in extras.within[2:] if extras.within is not None else ():
+        check_reach("within=", by)
     if extras.as_of is None:
         return
     if not _is_pair(extras.as_of):

@@ -81,7 +81,7 @@ class Hop(Operator):
         """Return the changes in their windows. Time: O(rows · size / slide).
 
         Raises:
-            RowError: a window ends beyond what the type of the column holds.
+            RowError: a window begins before what the type of the column holds, or ends after it.
         """
         check_chunk(self.input, chunk)
         pairs: list[Any] = []
@@ -118,7 +118,7 @@ class Hop(Operator):
                 start: (op, self._output.check_row((*row, start, start + self.size))) for start in self._starts(moment)
             }
         except OverflowError:
-            raise RowError(f"the window of {moment!r} ends beyond what a {self._kind} holds") from None
+            raise RowError(f"the window of {moment!r} begins or ends beyond what a {self._kind} holds") from None
 
     def _starts(self, moment: Any) -> list[Any]:
         """Return the starts of the windows that a time lies in, in order."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 
 import duckdb
@@ -209,6 +210,9 @@ def test_what_a_join_by_time_cannot_do_is_refused() -> None:
         streams["a"].join(streams["b"], on="k", how="full", as_of=("t", "t"))
     with pytest.raises(SchemaError, match=r"lower is 1\.5: between times of int64 it is a int"):
         streams["a"].join(streams["b"], on="k", within=("t", "t", 1.5, 2))
+    for bounds in [(timedelta.max,), (timedelta.min, timedelta.max)]:
+        with pytest.raises(SchemaError, match=r"999999.*: at most 999,999,999 days, or None for any time"):
+            streams["a"].join(streams["b"], on="k", within=("t", "t", *bounds))
     prices = pipeline.source("prices", {"k": "int64", "t": "int64"}, key=["k"]).watermark("t", 0)
     with pytest.raises(SchemaError, match="the key of the right side must hold its time 't'"):
         streams["a"].join(prices, on="k", as_of=("t", "t"))
