@@ -10,7 +10,7 @@ from objectspace.operators.canonical import dictionary_keys
 from objectspace.operators.chunks import Change, unbroken
 from objectspace.operators.net import net_changes
 from objectspace.operators.plan import Node, Plan
-from objectspace.relational import Chunk, Order, RowError, TableSchema
+from objectspace.relational import Chunk, Order, RowError, SchemaError, TableSchema
 from objectspace.relational.chunk import OP_COLUMN, OPS, Op, is_insert
 from objectspace.relational.keys import KeyEncoder
 from objectspace.relational.schema import Row
@@ -27,8 +27,8 @@ def chunks_of(plan: Plan, sources: Mapping[str, Node], batch: Mapping[str, Any],
     Args:
         plan: the plan, which says how rows are taken.
         sources: the sources by their names.
-        batch: their rows by their names: a chunk, Arrow data, a pandas data frame, rows (tuples or mappings), or pairs
-            (operation, row).
+        batch: their rows by their names: a chunk, Arrow data or what gives it as a stream, a pandas data frame, rows
+            (tuples or mappings), or pairs (operation, row).
         number: the number of the batch; with the place of a row it is the key of a row that has none.
 
     Raises:
@@ -48,7 +48,7 @@ def chunks_of(plan: Plan, sources: Mapping[str, Node], batch: Mapping[str, Any],
             try:
                 chunk = _checked(node, batch[name])
                 found |= {entrance: _taken_in(entrance, chunk, number) for entrance in plan.entrances(node)}
-            except RowError as error:
+            except (RowError, SchemaError) as error:
                 raise RowError(f"source {name!r}: {error}") from None
     return found
 
@@ -72,7 +72,7 @@ def _chunk(schema: TableSchema, given: Any) -> Chunk:
     module = type(given).__module__.partition(".")[0]
     if module == "pandas":
         return Chunk.from_pandas(given, schema)
-    if module == "pyarrow":
+    if module == "pyarrow" or hasattr(given, "__arrow_c_stream__"):
         return Chunk.from_arrow(given, schema)
     if not isinstance(given, Iterable):
         raise RowError(f"expected rows, Arrow data or a data frame, found a {type(given).__name__}")
@@ -142,15 +142,22 @@ def _mixed(keys: Sequence[Any], chunk: Chunk) -> set[Any]:
     """Return the keys of which anything else is said than that a row goes, and then perhaps another one comes."""
     gone: dict[Any, Row | None] = {}
     mixed: set[Any] = set()
+    halved: Any = _NONE
     for key, (op, row) in zip(keys, chunk.rows(), strict=True):
+        # An update to the same row sets what a table may have missed. Halves of two updates say that what comes goes.
+        is_update = op == "U+" and halved == key
+        halved = key if op == "U-" else _NONE
         if key not in gone:
             gone[key] = None if is_insert(op) else row
-        elif (old := gone[key]) is None or not is_insert(op) or (op == "+" and chunk.schema.alike(old, row)):
+        elif (old := gone[key]) is None or not is_insert(op) or (not is_update and chunk.schema.alike(old, row)):
             mixed.add(key)
         else:
             gone[key] = None
     return mixed
 
+
+_NONE: Any = object()
+"""Stands for no key."""
 
 _HALVES: dict[Op, Op] = {"-": "U-", "+": "U+"}
 """The halves of an update; :func:`unbroken` makes those that stay alone plain again."""

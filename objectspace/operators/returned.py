@@ -45,7 +45,7 @@ def _given(schema: TableSchema, returned: Any) -> Iterator[tuple[Any, Any]]:
     module = type(returned).__module__.partition(".")[0]
     if returned is None:
         return
-    if module in ("pyarrow", "pandas"):
+    if module in ("pyarrow", "pandas") or hasattr(returned, "__arrow_c_stream__"):
         yield from _columnar(schema, returned, module)
         return
     if isinstance(returned, Mapping | str | bytes) or not isinstance(returned, Iterable):

@@ -79,20 +79,22 @@ def columns_of(schema: pa.Schema) -> list[Column]:
     return [Column(field.name, _kind(field.type), field.nullable) for field in schema]
 
 
-def whole(data: pa.RecordBatch | pa.Table | pa.RecordBatchReader) -> pa.RecordBatch | pa.Table:
-    """Return data as one batch or table; a reader gives its batches once.
+def whole(data: Any) -> pa.RecordBatch | pa.Table:
+    """Return Arrow data, or what gives it as a stream, as one batch or table; a reader gives its batches once.
 
     Raises:
-        RowError: it is something else of Arrow.
+        RowError: it is something else.
     """
-    if isinstance(data, pa.RecordBatchReader):
-        return data.read_all()
-    if not isinstance(data, pa.RecordBatch | pa.Table):
+    if isinstance(data, pa.RecordBatch | pa.Table):
+        return data
+    try:
+        reader = data if isinstance(data, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(data)
+    except (TypeError, pa.ArrowInvalid):  # A column alone is a stream as well, of no batches.
         raise RowError(
             f"expected Arrow data with columns, found a {type(data).__name__}: pass a table, a batch or a reader of"
             " batches"
-        )
-    return data
+        ) from None
+    return reader.read_all()
 
 
 def split(

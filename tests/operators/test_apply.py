@@ -7,6 +7,7 @@ from random import Random
 from threading import Lock
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -156,14 +157,18 @@ def test_rows_come_in_any_of_the_usual_forms(answer: Any) -> None:
 
 
 class Reads:
-    """Returns what can be read once."""
+    """Returns what can be read once, or is bound to a connection."""
+
+    def __init__(self, form: str) -> None:
+        self.form = form
 
     def process(self, batch: Any, space: Any) -> Any:
-        return TABLE.to_reader()
+        return TABLE.to_reader() if self.form == "reader" else duckdb.from_arrow(TABLE)
 
 
-def test_a_reader_of_batches_is_read() -> None:
-    run = run_of(Reads(), [[(1, "UA", 1), (2, "B6", 1)]], output_key="carrier")
+@pytest.mark.parametrize("form", ["reader", "relation"])
+def test_a_stream_of_batches_is_read(form: str) -> None:
+    run = run_of(Reads(form), [[(1, "UA", 1), (2, "B6", 1)]], output_key="carrier")
     assert run.rows("found") == [("B6", 4), ("UA", 5)]
 
 

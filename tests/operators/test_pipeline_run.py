@@ -8,6 +8,7 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pandas as pd  # type: ignore[import-untyped]
 import pyarrow as pa
 import pytest
@@ -153,10 +154,21 @@ def test_bad_input_leaves_nothing_half_applied() -> None:
         pa.table({"id": [1, 2], "carrier": ["UA", "B6"], "delay": pa.array([90, None], pa.int64())}),
         pa.table({"op": ["+", "+"], "delay": pa.array([90, None], pa.int64()), "carrier": ["UA", "B6"], "id": [1, 2]}),
         pa.table({"id": [1, 2], "carrier": ["UA", "B6"], "delay": pa.array([90, None], pa.int64())}).to_reader(1),
+        duckdb.sql("SELECT * FROM VALUES (1, 'UA', 90), (2, 'B6', NULL) AS t(id, carrier, delay)"),
         pd.DataFrame({"id": [1, 2], "carrier": ["UA", "B6"], "delay": pd.array([90, None], "Int64")}),
         Chunk.from_rows(flights(Pipeline()).schema, [("+", (1, "UA", 90)), ("+", (2, "B6", None))]),
     ],
-    ids=["tuples", "mappings", "pairs", "arrow", "arrow with operations", "arrow in batches", "pandas", "chunk"],
+    ids=[
+        "tuples",
+        "mappings",
+        "pairs",
+        "arrow",
+        "arrow with operations",
+        "arrow in batches",
+        "stream",
+        "pandas",
+        "chunk",
+    ],
 )
 def test_rows_come_in_many_forms(rows: Any) -> None:
     pipeline = Pipeline()
@@ -287,6 +299,11 @@ def test_a_batch_means_the_same_in_every_order_of_its_rows() -> None:
         assert outcome(changes) == [[(1, 20), (3, 50)], [(20, 1), (50, 1)], [(1, 20), (3, 50)]]
     came_and_went = [("+", (2, 100)), ("-", (2, 100))]
     assert outcome(came_and_went) == outcome(came_and_went[::-1]) == outcome([])
+    moved = [("U-", (1, 10)), ("U+", (2, 10))]
+    for pairs in permutations([moved, [("-", (2, 10))]]):
+        assert outcome([change for pair in pairs for change in pair]) == outcome([("-", (1, 10))])
+    for pairs in permutations([moved, [("U-", (2, 10)), ("U+", (4, 10))], [("U-", (4, 10)), ("U+", (5, 10))]]):
+        assert outcome([change for pair in pairs for change in pair]) == outcome([("-", (1, 10)), ("+", (5, 10))])
 
 
 @pytest.mark.parametrize("conflict", ["overwrite", "ignore"])

@@ -6,6 +6,7 @@ from collections import Counter
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from checkpoint import CheckpointStore
@@ -240,6 +241,10 @@ def test_what_is_given_to_a_builder_is_refused_in_words() -> None:
     rows.materialize("t")
     with pytest.raises(RowError, match="source 'rows': expected rows, Arrow data or a data frame, found a int"):
         pipeline.run_local([{"rows": 5}])
+    with pytest.raises(RowError, match="source 'rows': column 'v' is missing: the data has id"):
+        pipeline.run_local([{"rows": pa.table({"id": [1]})}])
+    with pytest.raises(RowError, match="source 'rows': expected Arrow data with columns, found a Int64Array"):
+        pipeline.run_local([{"rows": pa.array([1])}])
 
 
 def test_a_new_result_behind_many_joins_of_a_stream_with_itself_opens_at_once() -> None:
