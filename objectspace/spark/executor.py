@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import replace
 from typing import Protocol
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -35,6 +36,10 @@ MESSAGE_SCHEMA = StructType().add("shard", IntegerType()).add("message", StringT
 """What a saving task yields, one row: the number of its shard, and a ``ShardSaved`` as JSON."""
 
 
+_BEGUN: WeakKeyDictionary[PersistedObjectSpace, tuple[int, int]] = WeakKeyDictionary()
+"""The number and the epoch of the next checkpoint of open shards when they were opened."""
+
+
 @contextmanager
 def open_shard(
     plan: OperatorPlan, shard: int | None = None, *, cache_slots: int = CACHE_SLOTS
@@ -47,14 +52,16 @@ def open_shard(
         cache_slots: how many clean slots to keep in memory.
 
     Raises:
+        ObjectSpaceError: there is no such shard.
         CheckpointError: the location or the cache folder cannot be used, or a task would open the memory of the driver.
         CorruptStoreError: a run file is missing or damaged.
     Time: O(what the cache of this machine lacks). Dirties: the cache; edits are kept only by ``save_shard``.
     """
     if TaskContext.get() is not None:
         require_shared(plan.location)
-    with open_cache(plan, current_shard(plan) if shard is None else shard) as store:
+    with open_cache(plan, current_shard(plan) if shard is None else _checked_shard(plan, shard)) as store:
         space = PersistedObjectSpace(store, cache_slots=cache_slots)
+        _BEGUN[space] = _state_of(space)
         try:
             yield space
         finally:
@@ -78,10 +85,13 @@ def save_shard(
         metrics: figures about the work, summed over the shards.
 
     Raises:
+        ObjectSpaceError: the shard has made a checkpoint of its own since it was opened, or gone back to one.
         CheckpointError: the location cannot be written.
     Time: O(dirty slots), or O(state) where a full run is due. Dirties: one new file.
     """
-    saved, _ = save_shard_run(plan, space, current_shard(plan) if shard is None else shard)
+    place = current_shard(plan) if shard is None else _checked_shard(plan, shard)
+    _require_as_begun(plan, space, _BEGUN.get(space))
+    saved, _ = save_shard_run(plan, space, place)
     return replace(saved, metrics=dict(metrics or {}))
 
 
@@ -188,13 +198,9 @@ def work_shard(
     with using.open(plan, shard) as space:
         require_operator(space, plan.operator, does)
         opened = time.perf_counter()
-        begun = space.store.next_epoch()
+        begun = _state_of(space)
         process(counted, space)
-        if space.store.next_epoch() != begun:
-            raise ObjectSpaceError(
-                f"operator {plan.operator}: process has made a checkpoint of its shard, which the epoch does not hold:"
-                " leave that to the pipeline, which saves what was changed"
-            )
+        _require_as_begun(plan, space, begun)
         note_keyed(space, keyed or {})
         processed = time.perf_counter()
         saved = using.save(plan, space, shard)
@@ -218,8 +224,10 @@ def message_batch(saved: ShardSaved) -> pa.RecordBatch:
 def current_shard(plan: OperatorPlan) -> int:
     """Return the shard of the running task: after ``repartitionById`` it is the number of the partition.
 
+    A task does not know how many others there are: that they are fewer than the shards goes unnoticed.
+
     Raises:
-        ObjectSpaceError: this is no Spark task, or its partitions are not the shards of the plan.
+        ObjectSpaceError: this is no Spark task, or its partitions are more than the shards of the plan.
         CheckpointError: the location is the memory of the driver.
     """
     context = TaskContext.get()
@@ -232,6 +240,27 @@ def current_shard(plan: OperatorPlan) -> int:
             f" send the rows through repartitionById({plan.shards}, ...)"
         )
     return context.partitionId()
+
+
+def _checked_shard(plan: OperatorPlan, shard: int) -> int:
+    if type(shard) is not int or not 0 <= shard < plan.shards:
+        raise ObjectSpaceError(
+            f"operator {plan.operator}: there is no shard {shard!r}: expected 0 to {plan.shards - 1}"
+        )
+    return shard
+
+
+def _state_of(space: PersistedObjectSpace) -> tuple[int, int]:
+    return space.store.next_number(), space.store.next_epoch()
+
+
+def _require_as_begun(plan: OperatorPlan, space: PersistedObjectSpace, begun: tuple[int, int] | None) -> None:
+    """Refuse to save what is no longer counted from the state that the plan says."""
+    if begun is not None and begun != _state_of(space):
+        raise ObjectSpaceError(
+            f"operator {plan.operator}: a checkpoint of the shard was made, or it went back to one, since it was"
+            " opened, which the epoch does not hold: leave checkpoints to the pipeline, which saves what was changed"
+        )
 
 
 class _Counted(Iterator[pa.RecordBatch]):

@@ -13,10 +13,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from checkpoint import CheckpointError, FencedError, UnknownCheckpointError
-from checkpoint.chain import Chain, OperatorPlan
+from checkpoint.chain import Chain, OperatorPlan, SourcePosition, location_at
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
-from objectspace.spark import EpochProgress, Operator, Pipeline
+from objectspace.spark import EpochProgress, Operator, Pipeline, open_shard, save_shard
 from objectspace.spark.upkeep import TASKS_WAIT
 
 from .spark_helpers import SHARDS, TOTALS, expected, kept, orphans, totals_operator
@@ -116,10 +116,46 @@ def test_an_operator_that_makes_a_checkpoint_of_its_own_is_refused(
         totals(rows, space)
         space.checkpoint()
 
-    with pytest.raises(PySparkException, match="operator totals: process has made a checkpoint of its shard"):
+    with pytest.raises(PySparkException, match="operator totals: a checkpoint of the shard was made"):
         make_pipeline(totals_operator(saves)).run_epoch(batches[0], 0)
     make_pipeline().run_epoch(batches[0], 0)
     assert kept(make_pipeline()) == expected(batches[:1])
+
+
+@pytest.mark.parametrize(
+    "does", [lambda space: space.checkpoint(), lambda space: space.rollback(epoch=1)], ids=["checkpoint", "rollback"]
+)
+def test_what_was_saved_in_the_cache_alone_is_not_the_shard(
+    tmp_path: Path, does: Callable[[PersistedObjectSpace], Any]
+) -> None:
+    chain = Chain.open_or_create(location_at(tmp_path / "space"), 1)
+    for batch in range(3):
+        plan = chain.begin(SourcePosition("q", batch), ["op"], cache=str(tmp_path / "cache"))
+        assert plan is not None
+        operator = plan.operators["op"]
+        with open_shard(operator, 0) as space:
+            counts = space.get_or_create_dictionary("counts")
+            counts[f"k{batch}"] = batch
+            if batch == 2:
+                does(space)
+                counts = space.get_dictionary("counts")
+                counts["later"] = 1
+                with pytest.raises(ObjectSpaceError, match="operator op: a checkpoint of the shard was made, or it"):
+                    save_shard(operator, space, 0)
+            else:
+                chain.publish(plan, {"op": [save_shard(operator, space, 0)]})
+    with open_shard(chain.operator_plan("op"), 0) as space:
+        assert dict(space.get_dictionary("counts")) == {"k0": 0, "k1": 1}
+
+
+@pytest.mark.parametrize("shard", [-1, 2, True, "0"])
+def test_there_is_no_other_shard_than_those_that_there_are(tmp_path: Path, shard: Any) -> None:
+    plan = Chain.open_or_create(location_at(tmp_path / "space"), 2).operator_plan("op", cache=str(tmp_path / "cache"))
+    with (
+        pytest.raises(ObjectSpaceError, match=f"there is no shard {shard!r}: expected 0 to 1"),
+        open_shard(plan, shard),
+    ):
+        pass
 
 
 def test_a_committed_batch_is_not_processed_again(make_pipeline: MakePipeline, batches: list[DataFrame]) -> None:
