@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache, cached_property, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -377,10 +377,20 @@ def _require_fit(change: Change, base: Reader, *, is_there: bool) -> None:
     is_gone = change.table is not Table.INDEX and not is_there
     if found != expected or is_gone:
         whose = "which another one owns" if change.name is None else f"{change.name!r}"
+        holds, old = _apart(found, expected)
         raise CheckpointError(
-            f"{change.table} slot {change.slot!r} of object {change.object}, {whose}, holds {found!r}, and the change"
-            f" is from {expected!r}: something else has changed it since; nothing was written"
+            f"{change.table} slot {change.slot!r} of object {change.object}, {whose}, holds {holds}, and the change"
+            f" is from {old}: something else has changed it since; nothing was written"
         )
+
+
+def _apart(found: object, expected: object) -> tuple[str, str]:
+    """Return what a slot holds and what was expected as text; the ranks only where these alone differ."""
+    pair: tuple[Any, Any] = found, expected
+    if isinstance(found, tuple) and isinstance(expected, tuple) and found[0] != expected[0]:
+        pair = found[0], expected[0]
+    holds, old = ("nothing" if one is None else one if isinstance(one, str) else repr(one) for one in pair)
+    return f"{holds:.200}", f"{old:.200}"
 
 
 def _require_one_each(run: Run, base: Reader) -> None:

@@ -209,7 +209,9 @@ def test_changes_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     store.append(run_of({1: "a"}))
     store.append(run_of({1: "b"}))
     store.append(run_of({1: "c"}))
-    with pytest.raises(CheckpointError, match=r"slot 1 of object 1, 'o1', holds .*something else has changed it since"):
+    with pytest.raises(
+        CheckpointError, match=r"slot 1 of object 1, 'o1', holds [^(]*: something else has changed it since"
+    ):
         store.apply_changes(store.diff(1, 2))
     with pytest.raises(CheckpointError, match="something else has changed it since"):
         store.apply_changes([Change(Table.ITEM, 9, "gone", "Array", 1, None, "1")])
