@@ -15,7 +15,7 @@ from objectspace.operators.accumulators import Accumulator, Add, Result, result_
 from objectspace.operators.agg_call import INTEGERS, ORDERED, AggCall, output_schema, sum_bounds
 from objectspace.operators.base import Operator, column_names, no_collection
 from objectspace.operators.canonical import identity, picker
-from objectspace.operators.chunks import check_chunk, checked_promise, refuse_retractions
+from objectspace.operators.chunks import RETRACTED, check_chunk, checked_promise, refuse_retractions
 from objectspace.operators.distinct import DistinctColumn, unused
 from objectspace.operators.extremes import OrderedCall
 from objectspace.operators.groups import Settled, Touched, add_rows, distinct_note, ordered_note, same
@@ -239,7 +239,7 @@ class Aggregation(Operator):
         old = self._zero if before is None else before.cells
         cells = [merge(one, other) for merge, one, other in zip(self._merges, old, touched.cells)]
         if cells[0] < 0:
-            raise InconsistentOperationError(f"group {self._shown(touched.group)}: more rows were retracted than came")
+            raise InconsistentOperationError(f"group {self._shown(touched.group)}: {RETRACTED}")
         results = [None if result is None else result(cells) for result in self._results]
         self._check_results(touched.group, results)
         self._check_totals(touched.group, cells)

@@ -11,6 +11,12 @@ from objectspace.relational.chunk import Op
 from objectspace.relational.schema import Row, differing
 from objectspace.relational.values import BadValue, checker
 
+FIRST = "materialize(name, key, conflict='overwrite')"
+"""What makes the changes of a source that brings keys twice, or takes back what it has not brought, ones that fit."""
+
+RETRACTED = f"more rows were retracted than came: behind a source that takes back what it has not brought put {FIRST}"
+"""Says of a group what cannot be."""
+
 Change = tuple[Op, Row]
 
 

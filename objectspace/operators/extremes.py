@@ -15,6 +15,7 @@ from typing import Any
 
 from objectspace.operators.agg_call import LISTED, AggCall
 from objectspace.operators.canonical import canonical
+from objectspace.operators.chunks import FIRST
 from objectspace.relational import Column, InconsistentOperationError, Order, SchemaError, StateTable, TableSchema
 from objectspace.relational.bulk import keys_encoder
 from objectspace.relational.keys import KeyEncoder
@@ -168,7 +169,8 @@ class OrderedCall:
                 pairs = ", ".join(f"{name}={value!r}" for name, value in zip(self.schema.names, row, strict=True))
                 raise InconsistentOperationError(
                     f"{self.call!r}: the row ({pairs}) came {times:+} times in one epoch: the stream key"
-                    " (the primary key of the input schema) must tell rows apart"
+                    " (the primary key of the input schema) must tell rows apart, and a row come before it goes:"
+                    f" behind a source that cannot promise it put {FIRST}"
                 )
 
     def write(self, groups: Iterable[Changes]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from objectspace.operators.aggregation import Aggregation
 from objectspace.operators.base import no_collection
 from objectspace.operators.canonical import is_plain
-from objectspace.operators.chunks import check_chunk, refuse_retractions
+from objectspace.operators.chunks import RETRACTED, check_chunk, refuse_retractions
 from objectspace.operators.extremes import Changes, Head, Noted, OrderedCall
 from objectspace.operators.groups import joined_notes, same
 from objectspace.operators.vectorised import FEWEST, Folder, can_fold
@@ -206,7 +206,7 @@ class ValueGroups(Aggregation):
             return
         for group, cells in zip(groups, after):
             if cells[0] < 0:
-                raise InconsistentOperationError(f"group {self._shown(group)}: more rows were retracted than came")
+                raise InconsistentOperationError(f"group {self._shown(group)}: {RETRACTED}")
 
     def _results_of(self, cells: list[Cells]) -> list[list[Any]]:
         """Return for each call its results for the cells of groups; of calls in order nothing yet."""
