@@ -7,7 +7,6 @@ lineage begins with a full run, so that nothing a cache holds can come from anyw
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,7 +15,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from checkpoint.chain.collect import FLOORS, MANIFESTS, epochs_in, file_name
-from checkpoint.chain.folders import PRIVATE, cache_root, folder_name, made, remove, sweep
+from checkpoint.chain.folders import PRIVATE, cache_root, folder_name, made, private_folder, remove, sweep
 from checkpoint.chain.folding import catch_up, fingerprint, fits, records
 from checkpoint.chain.manifest import AcceptedRun
 from checkpoint.chain.plan import Lineage, OperatorPlan, fingerprint_of, standing
@@ -111,10 +110,7 @@ def open_cache(plan: OperatorPlan, shard: int, later: Sequence[AcceptedRun] = ()
         with _fresh(folder, plan, shard) as store:
             yield store
         return
-    with (
-        tempfile.TemporaryDirectory(prefix=PRIVATE, dir=folder) as private,
-        _fresh(Path(private), plan, shard) as store,
-    ):
+    with private_folder(folder) as private, _fresh(private, plan, shard) as store:
         yield store
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from uuid import uuid4
 
 from checkpoint.errors import CheckpointError
 
@@ -21,9 +22,14 @@ KEPT_SECONDS = 7 * 86_400
 LONGEST_NAME = 160
 """How many characters of the name of an operator the name of a folder has; file systems take 255 bytes."""
 
-
 PRIVATE = "private-"
 """How the names of folders begin that are of use to one task only, for as long as it runs."""
+
+# What lies beside the caches may be anybody's: only names that nobody else gives are taken for those of caches.
+_SPACE_FOLDER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_SHARD_FOLDER = re.compile(r"([A-Za-z0-9_-]|%[0-9a-f]{2,6})*-[0-9]+")
+_CACHE = re.compile(r"[0-9a-f]{32}\.db")
+_PRIVATE_FOLDER = re.compile(rf"{PRIVATE}[0-9a-f]{{32}}-[a-z0-9_]{{8}}")
 
 
 def cache_root() -> Path:
@@ -42,7 +48,22 @@ def scratch_folder() -> Iterator[Path]:
     root = made(cache_root())
     # What a process that was killed has left goes as old caches do.
     sweep(root)
-    with tempfile.TemporaryDirectory(prefix=PRIVATE, dir=root, ignore_cleanup_errors=True) as folder:
+    with private_folder(root) as folder:
+        yield folder
+
+
+@contextmanager
+def private_folder(beside: Path) -> Iterator[Path]:
+    """Make a folder in another one, for files that are of use to one task only, and remove it.
+
+    Raises:
+        CheckpointError: it cannot be made.
+    """
+    try:
+        private = tempfile.TemporaryDirectory(prefix=f"{PRIVATE}{uuid4().hex}-", dir=beside, ignore_cleanup_errors=True)
+    except OSError as error:
+        raise unusable(beside, error) from error
+    with private as folder:
         yield Path(folder)
 
 
@@ -63,21 +84,39 @@ def made(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise CheckpointError(
-            f"cache folder {folder}: {error.strerror}: set OBJECTSPACE_CACHE to a folder that can be written"
-        ) from error
+        raise unusable(folder, error) from error
     return folder
+
+
+def unusable(folder: Path, error: OSError) -> CheckpointError:
+    """Return the error of a folder of the caches that cannot be written."""
+    return CheckpointError(
+        f"cache folder {folder}: {error.strerror}: set OBJECTSPACE_CACHE to a folder that can be written"
+    )
 
 
 @cache
 def sweep(root: Path) -> None:
-    """Remove what nobody has opened for long: once a process, and only where caches lie."""
+    """Remove what nobody has opened for long: once a process, and only what is named as caches are, where they lie."""
     oldest = time.time() - KEPT_SECONDS
-    for pattern in ("*/*/*.db", f"*/*/{PRIVATE}*", f"{PRIVATE}*"):
+    for path in _swept(root):
         with suppress(OSError):  # Another process sweeps, or removes what it is done with, at the same time.
-            for path in root.glob(pattern):
-                if path.stat().st_mtime < oldest:
-                    remove(path)
+            if path.stat().st_mtime < oldest:
+                remove(path)
+
+
+def _swept(root: Path) -> Iterator[Path]:
+    yield from _named(root, _PRIVATE_FOLDER)
+    for space in _named(root, _SPACE_FOLDER):
+        for shard in _named(space, _SHARD_FOLDER):
+            yield from _named(shard, _CACHE)
+            yield from _named(shard, _PRIVATE_FOLDER)
+
+
+def _named(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
+    with suppress(OSError):
+        return [path for path in folder.iterdir() if pattern.fullmatch(path.name)]
+    return []
 
 
 def remove(path: Path) -> None:

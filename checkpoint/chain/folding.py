@@ -20,7 +20,7 @@ from typing import Any
 from uuid import uuid4
 
 from checkpoint.chain.division import DIVIDER, Division, read_division
-from checkpoint.chain.folders import PRIVATE, scratch_folder
+from checkpoint.chain.folders import private_folder, scratch_folder
 from checkpoint.chain.location import Location
 from checkpoint.chain.manifest import AcceptedRun
 from checkpoint.chain.plan import Lineage, fingerprint_of, standing
@@ -109,14 +109,14 @@ def divided(location: Location, accepted: AcceptedRun, beside: Path) -> Iterator
     """
     division = read_division(location, accepted)
     with (
-        TemporaryDirectory(prefix=PRIVATE, dir=beside, ignore_cleanup_errors=True) as folder,
+        private_folder(beside) as folder,
         closing(_parts(location, division, folder)) as parts,
-        import_module(DIVIDER).divide(division, parts, Path(folder)) as pages,
+        import_module(DIVIDER).divide(division, parts, folder) as pages,
     ):
         yield pages
 
 
-def _parts(location: Location, division: Division, folder: str) -> Generator[tuple[int, CheckpointStore]]:
+def _parts(location: Location, division: Division, folder: Path) -> Generator[tuple[int, CheckpointStore]]:
     """Yield the shards that a division is made of, one after the other: each is gone when the next one is asked for."""
     for part in division.parts:
         with TemporaryDirectory(dir=folder) as own, CheckpointStore(f"{own}/part.db", durability="normal") as store:

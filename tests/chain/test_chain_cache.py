@@ -10,6 +10,7 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from threading import Timer
+from uuid import uuid4
 
 import pytest
 
@@ -25,7 +26,7 @@ from checkpoint.chain import (
     open_cache,
     write_image,
 )
-from checkpoint.chain.folders import scratch_folder, sweep
+from checkpoint.chain.folders import folder_name, scratch_folder, sweep
 from checkpoint.session import PAGE_BYTES
 from objectspace import PersistedObjectSpace
 
@@ -347,36 +348,61 @@ def test_caches_that_nobody_opens_go(chain: Chain, publish: Publisher, tmp_path:
     publish(chain, {"a": 1})
     _open(chain, tmp_path)
     (kept,) = _files(tmp_path)
-    past = tmp_path / "cache" / "a space that is gone" / f"{OPERATOR}-0"
-    (past / "private-dead").mkdir(parents=True)
-    scratch = tmp_path / "cache" / "private-of-a-rescale"
-    scratch.mkdir()
-    for path in (
-        past / "old.db",
-        past / "young.db",
-        past / "old.db-wal",
-        past / "private-dead" / "x.db",
-        scratch / "0.db",
-    ):
+    past = tmp_path / "cache" / str(uuid4()) / f"{folder_name('op/é€')}-0"
+    old, young = past / f"{uuid4().hex}.db", past / f"{uuid4().hex}.db"
+    private, scratch = past / f"private-{uuid4().hex}-a_b_c_d1", tmp_path / "cache" / f"private-{uuid4().hex}-01234567"
+    for folder in (private, scratch):
+        folder.mkdir(parents=True)
+    for path in (old, young, past / f"{old.name}-wal", private / "x.db", scratch / "0.db"):
         path.touch()
-    for path in (past / "old.db", past / "private-dead", scratch):
+    for path in (old, private, scratch):
         os.utime(path, (1, 1))
     sweep.cache_clear()
     _open(Chain.open_or_create(location_at(tmp_path / "another"), 1), tmp_path)
-    assert [path.name for path in past.iterdir()] == ["young.db"]
+    assert [*past.iterdir()] == [young]
     assert kept.exists()
     assert not scratch.exists()
+
+
+def test_what_others_keep_beside_the_caches_stays(tmp_path: Path) -> None:
+    space, shard, file = str(uuid4()), f"{OPERATOR}-0", f"{uuid4().hex}.db"
+    others = [
+        tmp_path / name
+        for name in (
+            "app/data/state.db",
+            f"app/{shard}/{file}",
+            f"{space}/data/{file}",
+            f"{space}/{shard}/state.db",
+            f"{space}/{shard}/{file}.bak",
+            f"{space}/{shard}/deeper/{file}",
+            f"{space}-old/{shard}/{file}",
+            "private-keys/id",
+            "private-projects/id",
+            f"app/{shard}/private-{uuid4().hex}-01234567/id",
+        )
+    ]
+    for path in others:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    for path in tmp_path.rglob("*"):
+        os.utime(path, (1, 1))
+    sweep.cache_clear()
+    sweep(tmp_path)
+    assert all(path.is_file() for path in others)
 
 
 def test_a_scratch_folder_is_gone_afterwards_and_old_ones_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OBJECTSPACE_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "cache" / "private-dead").mkdir(parents=True)
-    os.utime(tmp_path / "cache" / "private-dead", (1, 1))
+    with scratch_folder() as folder:
+        name = folder.name
+    folder.mkdir()
+    os.utime(folder, (1, 1))
     sweep.cache_clear()
     with scratch_folder() as folder:
         (folder / "x.db").touch()
+        assert folder.name != name
         assert [*(tmp_path / "cache").iterdir()] == [folder]
     assert [*(tmp_path / "cache").iterdir()] == []
 
