@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import threading
 from abc import ABC, abstractmethod
@@ -127,7 +128,7 @@ def location_at(url: str | os.PathLike[str] | Location, options: Mapping[str, An
 
     Raises:
         CheckpointError: the protocol is unknown, its package is not installed, or it cannot be opened; the path is on
-            another host; or the URL of an object store names no bucket.
+            another host; or the URL of an object store names no bucket, or has two slashes after it.
     """
     if isinstance(url, Location):
         return url
@@ -272,7 +273,7 @@ class RemoteLocation(Location):
 
         Raises:
             CheckpointError: the protocol is unknown, its package is not installed, or it cannot be opened; or it is an
-                object store, and the URL names no bucket.
+                object store, and the URL names no bucket, or has two slashes after it.
         """
         try:
             system, folder = fsspec.core.url_to_fs(self.address, **self.options)
@@ -282,12 +283,23 @@ class RemoteLocation(Location):
                 f"location {self.address}: no file system for this URL ({_said(error)}):"
                 " install the fsspec package of its protocol and what that needs, or use a folder"
             ) from error
-        if not folder.strip("/") and OBJECT_STORES.intersection(_protocols(system)):
+        if OBJECT_STORES.intersection(_protocols(system)):
+            self._require_place(folder)
+        _keep_no_listings(system)
+        return system, folder.rstrip("/")
+
+    def _require_place(self, folder: str) -> None:
+        """Refuse a folder of an object store that is in no bucket, or whose files would be put and never listed."""
+        bucket, _, key = folder.strip("/").partition("/")
+        if not bucket:
             raise CheckpointError(
                 f"location {self.address}: it names no bucket: expected one, as in s3://bucket/folder"
             )
-        _keep_no_listings(system)
-        return system, folder.rstrip("/")
+        if key.startswith("/"):
+            single = re.sub(r"(?<=[^:/])/{2,}", "/", self.address, count=1)
+            raise CheckpointError(
+                f"location {self.address}: it has more than one slash after the bucket: expected one, as in {single}"
+            )
 
     def read(self, name: str) -> bytes | None:
         """Return the bytes of a file, or None where there is none."""

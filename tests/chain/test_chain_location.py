@@ -117,6 +117,14 @@ def test_a_url_without_a_bucket_is_refused(url: str) -> None:
         location_at(url)
 
 
+@pytest.mark.parametrize("url", ["s3://bucket//space/a", "s3a://bucket///space/a", "s3:///bucket//space/a/"])
+def test_a_url_whose_key_begins_with_a_slash_is_refused(url: str) -> None:
+    with pytest.raises(CheckpointError, match=r"location s3\S+ it has more than one slash .* as in (\S+)$") as caught:
+        location_at(url)
+    single = str(caught.value).rsplit(" ", 1)[-1]
+    assert location_at(single).place() == location_at("s3://bucket/space/a").place()
+
+
 def test_a_protocol_without_exclusive_create_is_refused(tmp_path: Path) -> None:
     archive = location_at(f"dir://inner::file://{tmp_path}")
     with pytest.raises(CheckpointError, match="cannot create a file only where it is absent"):
@@ -170,6 +178,7 @@ def test_a_file_system_that_cannot_be_made_is_refused_with_the_reason() -> None:
 
 
 def test_urls_of_files(tmp_path: Path) -> None:
+    assert location_at(f"file://{tmp_path}//a").url == f"{tmp_path}/a"
     for url in (f"file://{tmp_path}/a%20b?c#d", f"file:{tmp_path}/a b?c#d", f"local://localhost{tmp_path}/a b?c#d"):
         assert location_at(url).url == f"{tmp_path}/a b?c#d"
     with pytest.raises(CheckpointError, match="names the host 'state'"):
