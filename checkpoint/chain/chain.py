@@ -383,17 +383,18 @@ class Chain:
             saved: for each operator of the plan the messages of its shards.
             metrics: figures about the epoch; those of the messages are summed and join them.
             images: what ``write_image`` has made of shards at earlier epochs: their state starts from these from now
-                on. One that fits the history of its shard no more is passed over.
+                on. One that fits the history of its shard no more, or whose file is gone, is passed over.
 
         Raises:
             CheckpointError: a shard has no message or several, or one that was saved for another epoch or shard, or
-                its first run is no full one; nothing is published.
+                its first run is no full one, or a file that was saved is gone; nothing is published.
             FencedError: another driver has published this epoch, or the space was replaced under this one.
         Dirties: one new manifest.
         """
         for operator in plan.operators:
             require_one_each(operator, self.shards, saved.get(operator, ()))
-        fitting = [image for image in images if self._fits(image, plan.base)]
+        lost = self.location.lost(image.file for image in images)
+        fitting = [image for image in images if image.file not in lost and self._fits(image, plan.base)]
         return self._publish(plan, saved, metrics or {}, self.shards, fitting)
 
     def publish_rescaled(
@@ -408,7 +409,8 @@ class Chain:
             metrics: figures about the epoch.
 
         Raises:
-            CheckpointError: an operator or shard has no message, or a run is no image or division; nothing changes.
+            CheckpointError: an operator or shard has no message, or a run is no image or division, or its file is
+                gone; nothing changes.
             FencedError: another driver has published this epoch, or the space was replaced under this one.
         Dirties: one new manifest.
         """
@@ -643,6 +645,14 @@ class Chain:
         name = file_name(MANIFESTS, manifest.epoch)
         # What is replaced between this look and the put is not noticed: a put knows no conditions on other files.
         self._require_own(manifest.base)
+        if lost := self.location.lost(run.file for run in manifest.runs):
+            if max(epochs_in(self.location, MANIFESTS), default=0) >= manifest.epoch:
+                return False  # They are garbage since another driver has published.
+            raise CheckpointError(
+                f"space at {self.location.url}: {lost[0]}, which was saved for epoch {manifest.epoch}, is gone: it was"
+                " taken for garbage, as where the grace period is shorter than the epoch took, or a clock was put right"
+                " meanwhile; nothing was published: do the epoch again"
+            )
         if not self.location.create(name, manifest.to_json()):
             return False
         # A driver that slept for long may find the place of its epoch free again, because the epoch was collected. The

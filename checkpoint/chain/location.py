@@ -110,6 +110,10 @@ class Location(ABC):
         """Return the names of temporary files in some folders, each of a write that is under way or was cut off."""
         return []
 
+    def lost(self, names: Iterable[str]) -> list[str]:
+        """Return those of some files that are there no more; none where each look would cost a request."""
+        return []
+
     @abstractmethod
     def require_exclusive_create(self) -> None:
         """Make sure that ``create`` is decided by one party, before anything relies on it.
@@ -219,6 +223,10 @@ class LocalLocation(Location):
         with _explained(self, "list", "its folders"):
             paths = (path for folder in folders for path in (self.root / folder).glob(f"{_TEMPORARY}*"))
             return sorted(path.relative_to(self.root).as_posix() for path in paths)
+
+    def lost(self, names: Iterable[str]) -> list[str]:
+        """Return those of some files that are there no more."""
+        return [name for name in names if self.modified(name) is None]
 
     def require_exclusive_create(self) -> None:
         """Make a hard link and take it away again: some mounted file systems have none."""

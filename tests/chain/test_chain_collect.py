@@ -22,6 +22,7 @@ from checkpoint.chain import (
     read_run,
     receipts,
     save_run,
+    write_image,
     write_image_beside,
 )
 from tests.chain.chain_helpers import OPERATOR, Publisher, run_of
@@ -101,6 +102,25 @@ def test_what_is_young_or_under_way_stays(location: Location, publish: Publisher
     assert Chain.open(location).collect(grace_seconds=600, keep_epochs=1).runs == 0
     assert chain.publish(plan, {OPERATOR: saved}).epoch == 4
     assert all(location.read(message.run.file) for message in saved if message.run)
+
+
+def test_an_epoch_whose_files_were_collected_is_done_again(tmp_path: Path, publish: Publisher) -> None:
+    location = location_at(tmp_path / "space")
+    chain = make(location, publish, 3)
+    image = write_image(chain.operator_plan(OPERATOR, cache=str(tmp_path / "cache")), 0)
+    plan = chain.begin(SourcePosition("q", 3), [OPERATOR])
+    assert plan is not None
+    operator = plan.operators[OPERATOR]
+    first, again, second = (save_run(operator, shard, run_of({"b": 4})) for shard in (0, 0, 1))
+    assert first.run is not None
+    for file in (first.run.file, image.file):
+        os.utime(tmp_path / "space" / file, (1, 1))  # The clock of the folder was behind, and has been put right since.
+    assert Chain.open(location).collect(grace_seconds=86_400).runs == 2
+    with pytest.raises(CheckpointError, match=f"{first.run.file}, which was saved for epoch 4, is gone"):
+        chain.publish(plan, {OPERATOR: [first, second]})
+    assert Chain.open(location).epoch == 3
+    assert not chain.publish(plan, {OPERATOR: [again, second]}, images=[image]).images
+    assert [state["b"] for state in state_at(Chain.open(location), 4)] == ["4", "4"]
 
 
 def test_a_collection_survives_every_crash_point(publish: Publisher, some_mode: dict[str, bool]) -> None:
