@@ -100,7 +100,9 @@ def sweep(root: Path) -> None:
     """Remove what nobody has opened for long: once a process, and only what is named as caches are, where they lie."""
     oldest = time.time() - KEPT_SECONDS
     for path in _swept(root):
-        with suppress(OSError):  # Another process sweeps, or removes what it is done with, at the same time.
+        with suppress(
+            OSError, CheckpointError
+        ):  # Another process sweeps, or removes what it is done with, at the same time.
             if path.stat().st_mtime < oldest:
                 remove(path)
 
@@ -120,9 +122,16 @@ def _named(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
 
 
 def remove(path: Path) -> None:
-    """Remove a folder, or a store with the files beside it."""
-    for file in path.parent.glob(path.name + "*"):
-        if file.is_dir():
-            shutil.rmtree(file, ignore_errors=True)
-        else:
-            file.unlink(missing_ok=True)
+    """Remove a folder, or a store with the files beside it.
+
+    Raises:
+        CheckpointError: a file cannot be removed.
+    """
+    try:
+        for file in path.parent.glob(path.name + "*"):
+            if file.is_dir():
+                shutil.rmtree(file, ignore_errors=True)
+            else:
+                file.unlink(missing_ok=True)
+    except OSError as error:
+        raise unusable(path.parent, error) from error

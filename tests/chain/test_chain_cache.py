@@ -413,6 +413,21 @@ def test_a_cache_folder_that_cannot_be_made_is_named(chain: Chain, tmp_path: Pat
         _open(chain, tmp_path)
 
 
+def test_a_cache_folder_that_is_read_only_from_now_on_is_named(
+    chain: Chain, publish: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    publish(chain, {"a": 1})
+    _open(chain, tmp_path)
+    (kept,) = _files(tmp_path)
+    kept.write_bytes(b"no store")
+    monkeypatch.setattr(Path, "unlink", refused)
+    with pytest.raises(CheckpointError, match=f"cache folder {kept.parent}: Permission denied: set OBJECTSPACE_CACHE"):
+        _open(chain, tmp_path)
+
+
 def test_an_unchanged_shard_writes_no_file(chain: Chain, publish: Publisher, location: Location) -> None:
     publish(chain, {"a": 1})
     before = location.names("run")
