@@ -196,9 +196,8 @@ class LocalLocation(Location):
         with _explained(self, "create", name):
             staged = self._stage(name, data)
             try:
-                os.link(staged, self.root / name)
-            except FileExistsError:
-                return False
+                if not _linked(staged, self.root / name):
+                    return False
             finally:
                 staged.unlink()
             _sync_folder(staged.parent)
@@ -234,7 +233,7 @@ class LocalLocation(Location):
             staged = self._stage(PROBE, b"")
             link = staged.with_name(staged.name + "-link")
             try:
-                os.link(staged, link)
+                _linked(staged, link)
                 link.unlink()
             finally:
                 staged.unlink()
@@ -419,6 +418,18 @@ def _said(error: Exception) -> str:
     """Return what an error says in one line: that of HDFS without Java goes on with every path that it has tried."""
     lines = str(getattr(error, "strerror", None) or error).split("\n")
     return next(filter(None, map(str.strip, lines)), type(error).__name__)
+
+
+def _linked(staged: Path, target: Path) -> bool:
+    """Make a hard link where there is none yet, and tell whether it leads to this file."""
+    try:
+        os.link(staged, target)
+    except FileExistsError:
+        # One that was sent twice, because the first answer of a network file system got lost, meets itself here.
+        with suppress(FileNotFoundError):
+            return os.path.samefile(staged, target)
+        return False
+    return True
 
 
 def _make_folder(folder: Path) -> None:

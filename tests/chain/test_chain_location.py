@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import threading
 from pathlib import Path
@@ -62,6 +63,21 @@ def test_a_remote_put_that_was_sent_twice_has_won(location: Location) -> None:
     remote = location_at(f"memory://{uuid4().hex}")
     assert remote.create("manifest/1", b"mine")
     assert remote.create("manifest/1", b"mine")
+
+
+def test_a_hard_link_that_was_sent_twice_has_won(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = os.link
+
+    def twice(staged: Path, target: Path) -> None:
+        link(staged, target)
+        link(staged, target)
+
+    location = location_at(tmp_path)
+    monkeypatch.setattr("os.link", twice)
+    assert location.create("manifest/1", b"mine")
+    assert not location.create("manifest/1", b"theirs")
+    assert location.read("manifest/1") == b"mine"
+    location.require_exclusive_create()
 
 
 @pytest.mark.parametrize("put", ["write", "create"])
