@@ -127,7 +127,7 @@ class Chain:
 
         Raises:
             CheckpointError: the location cannot be used, or holds a space with another number of shards, or what is
-                left of one.
+                left of one, or lies in the folder of another one.
             CorruptStoreError: a file of the space is damaged.
         Dirties: ``space.json``, where it is absent.
         """
@@ -135,9 +135,11 @@ class Chain:
             raise CheckpointError(
                 f"space at {location.url}: expected 1 to 256 shards, found {shards!r}: give their number as an int"
             )
-        location.require_exclusive_create()
-        if not cls.is_at(location):
+        is_new = not cls.is_at(location)
+        if is_new:
             require_nothing(location)
+        location.require_exclusive_create()
+        if is_new:
             # Of two drivers that found the space at once one does; both then open what is there.
             location.create(_SPACE, seal(asdict(SpaceFile(str(uuid4()), shards))))
         chain = cls.open(location)
@@ -759,11 +761,17 @@ def _require_own_run(message: ShardSaved, epoch: int) -> None:
 
 
 def require_nothing(location: Location) -> None:
-    """Refuse to found a space on what is left of another one: the epochs of the two would be mixed up.
+    """Refuse to found a space on what is left of another one, or inside of one: their files would be mixed up.
 
     Raises:
-        CheckpointError: there are manifests or run files, and nobody has founded a space meanwhile.
+        CheckpointError: there are manifests or run files, and nobody has founded a space meanwhile; or the folder that
+            it lies in holds a space.
     """
+    if outer := _space_around(location):
+        raise CheckpointError(
+            f"location {location.url}: it lies inside of the space at {outer.url}, which has nothing but its own files"
+            " and collects what it does not know: choose another location"
+        )
     found = [folder for folder in (MANIFESTS, FLOORS, RUNS) if location.names(folder)]
     if found and location.read(_SPACE) is None:
         raise CheckpointError(
@@ -771,6 +779,14 @@ def require_nothing(location: Location) -> None:
             " that was cut off, unless it is still under way, or of a space that was removed: remove them, or choose"
             f" another location; if it is a space that has lost its {_SPACE}, restore that from a backup"
         )
+
+
+def _space_around(location: Location) -> Location | None:
+    """Return the folder that a location lies in, where that is one of a space."""
+    outer = location.parent()
+    with suppress(CheckpointError):  # Who has a right to the location need have none to what is around it.
+        return outer if outer and Chain.is_at(outer) else None
+    return None
 
 
 def _summed(saved: Sequence[ShardSaved]) -> dict[str, float]:

@@ -49,6 +49,10 @@ class Location(ABC):
         """Return the file system and the path in it: of two spellings of one address they are equal."""
         return type(self), self.url
 
+    def parent(self) -> Location | None:
+        """Return the folder that this one lies in, or None where there is none."""
+        return None
+
     @abstractmethod
     def read(self, name: str) -> bytes | None:
         """Return the bytes of a file, or None where there is none.
@@ -168,6 +172,10 @@ class LocalLocation(Location):
         """Return the class, and the path without the links of file systems."""
         return type(self), os.path.realpath(self.root)
 
+    def parent(self) -> Location:
+        """Return the folder that this one lies in."""
+        return LocalLocation(self.root.parent)
+
     def read(self, name: str) -> bytes | None:
         """Return the bytes of a file, or None where there is none."""
         with _explained(self, "read", name):
@@ -274,6 +282,11 @@ class RemoteLocation(Location):
         """Return the file system, which fsspec keeps one of for all protocols and options that mean the same."""
         system, folder = self.open_file_system()
         return system, folder.strip("/")
+
+    def parent(self) -> Location | None:
+        """Return the folder that this one lies in, or None for a bucket."""
+        outer = self.address.rpartition("/")[0]
+        return None if outer.endswith(("/", ":")) else RemoteLocation(outer, self.options)
 
     def open_file_system(self) -> tuple[fsspec.AbstractFileSystem, str]:
         """Return the file system (one a process: fsspec keeps it) and the folder inside it.

@@ -30,6 +30,10 @@ class Rehearsal(Location):
         """Return the file system and the path in it."""
         return self._location.place()
 
+    def parent(self) -> Location | None:
+        """Return the folder that it lies in."""
+        return self._location.parent()
+
     def read(self, name: str) -> bytes | None:
         """Return the bytes of a file."""
         return self._location.read(name)

@@ -232,6 +232,18 @@ def test_a_space_without_an_epoch_is_rid_of_orphans(location: Location) -> None:
     assert location.modified("run/none") is None
 
 
+@pytest.mark.parametrize("folder", ["run", "inner"])
+def test_no_space_is_founded_inside_of_another(location: Location, publish: Publisher, folder: str) -> None:
+    publish(Chain.open_or_create(location, 1), {"a": 1})
+    inner = location_at(f"{location.url}/{folder}")
+    before = inner.names("")
+    with pytest.raises(CheckpointError, match=f"it lies inside of the space at {location.url}, .* another location"):
+        Chain.open_or_create(inner, 1)
+    assert inner.names("") == before
+    inner.write("space.json", location.read("space.json") or b"")
+    assert Chain.open_or_create(inner, 1).epoch == 0  # One that is there goes on.
+
+
 def test_a_stray_folder_stops_no_collection(tmp_path: Path, publish: Publisher) -> None:
     chain = make(location_at(tmp_path / "space"), publish, 3)
     orphan(chain)

@@ -127,6 +127,11 @@ def test_two_spellings_of_a_url_are_one_place(url: str) -> None:
     assert location_at(url).place() == location_at("s3://bucket/space").place() != location_at("s3://bucket").place()
 
 
+def test_a_bucket_lies_in_no_folder() -> None:
+    assert location_at("s3://bucket/space").parent() == location_at("s3://bucket")
+    assert location_at("s3://bucket").parent() is None
+
+
 @pytest.mark.parametrize("url", ["s3://", "s3:///", "s3a://"])
 def test_a_url_without_a_bucket_is_refused(url: str) -> None:
     with pytest.raises(CheckpointError, match=r"location s3a?://: it names no bucket: expected one"):
