@@ -100,9 +100,8 @@ def sweep(root: Path) -> None:
     """Remove what nobody has opened for long: once a process, and only what is named as caches are, where they lie."""
     oldest = time.time() - KEPT_SECONDS
     for path in _swept(root):
-        with suppress(
-            OSError, CheckpointError
-        ):  # Another process sweeps, or removes what it is done with, at the same time.
+        # Another process sweeps, or removes what it is done with, at the same time.
+        with suppress(OSError, CheckpointError):
             if path.stat().st_mtime < oldest:
                 remove(path)
 
