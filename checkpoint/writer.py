@@ -46,9 +46,9 @@ class Receipt:
 
     ``slots`` counts item rows, deletions included; ``bytes`` is the payload of all rows; ``seconds`` is wall time from
     the beginning of the save to the end of the commit, or that of the commit where the two are called one by one.
-    ``objects`` has what was collected of each object by its name:
-    to a full checkpoint the store adds, beyond that, the slots that did not change. What has the same name is added up,
-    as an object that is called ``g['a']`` with that of the key ``a`` in ``g``.
+    ``objects`` has what was collected of each object by its name: to a full checkpoint the store adds, beyond that, the
+    slots that did not change. What has the same name is added up, as an object that is called ``g['a']`` with that of
+    the key ``a`` in ``g``.
     """
 
     number: int

@@ -63,15 +63,16 @@ class Chunk:
     @classmethod
     def from_arrow(
         cls,
-        data: pa.RecordBatch | pa.Table | pa.RecordBatchReader,
+        data: Any,
         schema: TableSchema | None = None,
         *,
         op_column: str = OP_COLUMN,
     ) -> Chunk:
-        """Return the chunk of an Arrow batch or table, or of what is left in a reader of batches. It takes pyarrow.
+        """Return the chunk of an Arrow batch or table, or of what is left in a stream of batches. It takes pyarrow.
 
         Args:
-            data: the rows; the column of operations may be missing, and then all rows are inserts.
+            data: the rows: a batch, a table, or anything with ``__arrow_c_stream__``; the column of operations may be
+                missing, and then all rows are inserts.
             schema: the schema; that of the data by default.
             op_column: the name of the column of operations.
 
