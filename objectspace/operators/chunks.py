@@ -135,3 +135,14 @@ def unbroken(chunk: Chunk) -> Chunk:
         if new is not None:
             found.append(new if is_pair else ("+", new[1]))
     return Chunk(chunk.schema, [op for op, _ in found], [row for _, row in found])
+
+
+def moved_apart(chunk: Chunk) -> Chunk:
+    """Return a chunk in which an update that changes the key is a delete and an insert; lone halves stay halves."""
+    if "U-" not in chunk.ops:
+        return chunk
+    ops = list(chunk.ops)
+    for place, op in enumerate(ops[:-1]):
+        if op == "U-" and ops[place + 1] == "U+" and not chunk.schema.same_key(*chunk.values[place : place + 2]):
+            ops[place : place + 2] = ["-", "+"]
+    return Chunk(chunk.schema, ops, chunk.values)

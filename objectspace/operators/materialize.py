@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from objectspace.operators.base import Operator
 from objectspace.operators.canonical import dictionary_keys, rank
-from objectspace.operators.chunks import taken, unbroken
+from objectspace.operators.chunks import Change, taken, unbroken
 from objectspace.relational import Chunk, SchemaError, StateTable, TableSchema
 from objectspace.relational.chunk import Op
 from objectspace.relational.schema import Row
@@ -134,6 +134,43 @@ class Materialize(Operator):
             for key, op, row in changes:
                 after[key] = self._resolved(op, after[key], row)
         return after
+
+    def missed(self, given: Chunk, net: Chunk) -> Chunk:
+        """Return what changes without an order say to the table where all those of a key cancel.
+
+        It may have another row of the key than they tell of. A row that comes and goes takes that one with it, and one
+        whose delete holds no more than the key comes after it. An update to the same row sets it.
+
+        Args:
+            given: the changes.
+            net: what is left of them.
+
+        Time: O(changes · log n).
+        """
+        if self.conflict == "check" or len(net) == len(given):
+            return Chunk(given.schema, [], [])
+        told = set(self._keys_of(net.values))
+        silent: dict[Any, list[Change]] = {}
+        for key, change in zip(self._keys_of(given.values), given.rows(), strict=True):
+            if key not in told:
+                silent.setdefault(key, []).append(change)
+        firsts = [self._input.key_of(changes[0][1]) for changes in silent.values()]
+        stored = zip(silent.values(), self.table.get_rows(firsts), strict=True)
+        found = [change for changes, row in stored for change in self._set_anew(changes, row)]
+        return Chunk(given.schema, [op for op, _ in found], [row for _, row in found])
+
+    def _set_anew(self, changes: list[Change], present: Row | None) -> list[Change]:
+        """Return what changes of one key that cancel make of the row that is there."""
+        last = max((row for _, row in changes), key=repr)
+        if present is not None and any(self._input.alike(present, row) for _, row in changes):
+            return []
+        if all(op != "-" for op, _ in changes):
+            return [("U-", last), ("U+", last)]
+        if present is None:
+            return []
+        beside = [value for place, value in enumerate(last) if place not in self._input.key_places]
+        is_key_only = bool(beside) and all(value is None for value in beside)
+        return [("-", last), ("+", last)] if is_key_only else [("-", last)]
 
     def kept_as(self, column: str) -> str | None:
         """Return the name that a column of the input has in the output: the same, if it is a key column."""

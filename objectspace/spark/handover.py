@@ -21,6 +21,7 @@ from checkpoint import CorruptStoreError
 from checkpoint.chain import Location, ShardSaved
 from checkpoint.chain.collect import HANDOVER
 from objectspace import codec
+from objectspace.operators import Materialize, Operator
 from objectspace.operators.canonical import dictionary_keys
 from objectspace.operators.chunks import unbroken
 from objectspace.operators.division.vnodes import Router, owner_of, vnode_router
@@ -191,10 +192,19 @@ def settled(chunk: Chunk) -> Chunk:
     return found if _HALVES.isdisjoint(chunk.ops) else _with_updates(found, chunk)
 
 
+def settled_for(operator: Operator, chunk: Chunk) -> Chunk:
+    """Return what changes that came from several tasks say together to an operator, which may have missed some."""
+    net = settled(chunk)
+    return together([net, operator.missed(chunk, net)]) if isinstance(operator, Materialize) else net
+
+
 def _with_updates(found: Chunk, given: Chunk) -> Chunk:
-    """Return net changes with updates in the place of a delete and an insert of each key that was updated."""
+    """Return net changes with updates in the place of a delete and an insert of each key that was only updated."""
     keys_of = dictionary_keys(found.schema, found.schema.key_places)
-    updated = {key for key, op in zip(keys_of(given.values), given.ops) if op in _HALVES}
+    keys: dict[Op, set[Any]] = {"U-": set(), "U+": set(), "-": set(), "+": set()}
+    for key, op in zip(keys_of(given.values), given.ops):
+        keys[op].add(key)
+    updated = (keys["U-"] & keys["U+"]) - keys["-"]
     ops: list[Op] = [_HALF_OF[op] if key in updated else op for key, op in zip(keys_of(found.values), found.ops)]
     return unbroken(Chunk(found.schema, ops, found.values))
 

@@ -18,6 +18,7 @@ from checkpoint.chain import OperatorPlan
 from objectspace import VolatileObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators import Operator
+from objectspace.operators.chunks import moved_apart
 from objectspace.relational import Chunk, RowError, TableSchema
 from objectspace.space import ObjectSpace
 from objectspace.spark.executor import Shards, TaskShards, current_shard
@@ -28,7 +29,7 @@ from objectspace.spark.handover import (
     Watermark,
     from_bytes,
     read_parcel,
-    settled,
+    settled_for,
     to_bytes,
     together,
     write_parcels,
@@ -107,7 +108,7 @@ class SourceInput:
         if self.is_append_only:
             self._require_additions(chunk)
         if not self.is_numbered:
-            return chunk
+            return moved_apart(chunk)
         return Chunk(self.schema, chunk.ops, [(*row, number) for number, row in enumerate(chunk.values, first)])
 
     def _require_additions(self, chunk: Chunk) -> None:
@@ -167,8 +168,8 @@ class Running:
             self._operator(reader).fed_by(sides)
 
     def take(self, chunk: Chunk, side: str) -> None:
-        """Give changes to the first operator."""
-        for made in self._process(0, chunk, side):
+        """Give changes, whatever the order in which they came, to the first operator."""
+        for made in self._process(0, settled_for(self._operator(0), chunk), side):
             self.push(0, made)
 
     def push(self, place: int, chunk: Chunk, source: int = 0) -> None:
@@ -401,7 +402,7 @@ class StageTask:
 
     def _process(self, running: Running, chunks: Mapping[str, Chunk]) -> None:
         for side, chunk in chunks.items():
-            running.take(settled(chunk), side)
+            running.take(chunk, side)
         for side, column, value in self.watermarks:
             running.promise(column, value, side)
         running.barrier(self.plans[0].epoch)

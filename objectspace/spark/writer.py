@@ -19,10 +19,11 @@ from checkpoint import FencedError
 from checkpoint.chain import Chain, OperatorPlan, ShardSaved, SourcePosition, collect_beside
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators import Materialize
+from objectspace.operators.chunks import moved_apart
 from objectspace.operators.division.keyed import KeyedBy
 from objectspace.relational import Chunk, TableSchema
 from objectspace.spark.executor import current_shard, open_shard, save_shard
-from objectspace.spark.handover import router, settled, together
+from objectspace.spark.handover import router, settled_for, together
 from objectspace.spark.offsets import files_without_spark, offsets_before, offsets_of
 from objectspace.spark.routes import note_keyed, require_kind
 from objectspace.spark.stages import Exit
@@ -167,11 +168,11 @@ class TableWriter(DataSourceStreamArrowWriter):
         with open_shard(self._plan, shard) as space:
             table = self._target.operator(self._schema)
             table.open(space, self._target.table)
-            chunks = [Chunk.from_arrow(one, self._schema, op_column=self._target.op_column or "\0") for one in batches]
+            chunks = [self._chunk(one) for one in batches]
             if chunks:
                 whole = together(chunks)
                 self._require_own(whole, shard)
-                table.process(settled(whole))
+                table.process(settled_for(table, whole))
             table.barrier(self._plan.epoch)
             note_keyed(space, {table.table.name: KeyedBy.whole(len(self._target.key))})
             saved = save_shard(self._plan, space, shard, {"rows": sum(map(len, chunks))})
@@ -220,6 +221,9 @@ class TableWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Leave everything: a file that no manifest names counts for nothing, and is collected later."""
+
+    def _chunk(self, batch: pa.RecordBatch) -> Chunk:
+        return moved_apart(Chunk.from_arrow(batch, self._schema, op_column=self._target.op_column or "\0"))
 
     def _require_own(self, chunk: Chunk, shard: int) -> None:
         route = router(Exit(0, self._schema, self._target.key, self._plan.shards))

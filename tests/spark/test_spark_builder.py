@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 
+from objectspace.operators import Pipeline as LocalPipeline
 from objectspace.operators import PipelineChangedError, avg, col, count, max_, sum_
 from objectspace.relational import SchemaError
 from objectspace.spark import Pipeline, TaskFailedError
@@ -251,3 +252,29 @@ def test_a_column_that_spark_cannot_hand_to_python_is_refused(spark: SparkSessio
     pipeline = Pipeline(tmp_path / "space", SHARDS)
     with pytest.raises(SchemaError, match="rename it"):
         pipeline.source("s", frame, key=["id"])
+
+
+FED: list[list[Any]] = [
+    [("+", 1, "Rome", 5), ("+", 2, "Oslo", 5), ("+", 3, "Bonn", 5)],
+    [("U-", 1, "Rome", 5), ("U+", 9, "Rome", 5), ("+", 1, None, 3)],  # a key is left, and taken by another row
+    [("+", 2, "Kiel", 6), ("-", 2, "Kiel", 6), ("-", 3, None, None), ("+", 3, None, None)],  # none tells what is there
+    [("U-", 7, "Ulm", 1), ("U+", 7, "Ulm", 1)],  # what it was before has never come
+]
+
+
+def test_a_feed_with_gaps_goes_by_the_rules_of_conflicts_as_in_one_process(
+    spark: SparkSession, tmp_path: Path, query: Callable[[str], None]
+) -> None:
+    rules = {"overwrite": None, "ignore": None, "update_if_newer": "lsn", "update_if_not_null": None}
+    sparks, local = Pipeline(tmp_path / "space", SHARDS, cache=tmp_path / "cache"), LocalPipeline()
+    feed = spark.createDataFrame([], "op string, id long, city string, lsn long")
+    one = sparks.source("feed", feed, key=["id"], op_column="op")
+    other = local.source("feed", {"id": "int64", "city": "string?", "lsn": "int64?"}, key=["id"])
+    for rule, version in rules.items():
+        one.materialize(rule, ["id"], conflict=rule, version=version)
+        other.materialize(rule, ["id"], conflict=rule, version=version)
+    for number, rows in enumerate(FED):
+        sparks.run_epoch(sparks.micro_batch({"feed": spark.createDataFrame(rows, feed.schema).repartition(1)}), number)
+    run = local.run_local([{"feed": [(op, row) for op, *row in rows]} for rows in FED])
+    assert {rule: sorted(sparks.rows(rule)) for rule in rules} == {rule: sorted(run.rows(rule)) for rule in rules}
+    assert sorted(sparks.rows("overwrite")) == [(1, None, 3), (3, None, None), (7, "Ulm", 1), (9, "Rome", 5)]

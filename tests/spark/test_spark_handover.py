@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from objectspace import VolatileObjectSpace
 from objectspace.operators import Materialize
+from objectspace.operators.chunks import moved_apart
 from objectspace.operators.net import net_changes
 from objectspace.relational import Chunk, Column, TableSchema
-from objectspace.spark.handover import from_bytes, settled, to_bytes
+from objectspace.spark.handover import from_bytes, settled, settled_for, to_bytes
 from tests.operators.spellings import SPELLINGS
 
 
@@ -90,7 +91,9 @@ def test_decimals_of_no_fixed_scale_are_carried_inside_of_others() -> None:
     assert from_bytes(to_bytes(Chunk.from_rows(schema, rows)), schema).rows() == rows
 
 
-NAMED = TableSchema([Column("id", "int64"), Column("name", "string", nullable=True), Column("v", "int64")], ["id"])
+NAMED = TableSchema(
+    [Column("id", "int64"), Column("name", "string", nullable=True), Column("v", "int64", nullable=True)], ["id"]
+)
 
 
 @pytest.mark.parametrize(
@@ -111,6 +114,47 @@ def test_an_update_meets_the_rules_of_a_conflict_as_one(
         table.process(settled(Chunk.from_rows(NAMED, rows)))
         table.barrier(epoch)
     assert list(table.scan()) == [expected]
+
+
+def kept(conflict: Any, version: str | None, *epochs: list[Any]) -> list[Any]:
+    """Return the rows of a table after some epochs, each of which came in an order that means nothing."""
+    table = Materialize(NAMED, conflict, version)
+    table.open(VolatileObjectSpace(), "t")
+    for epoch, rows in enumerate(epochs, 1):
+        table.process(settled_for(table, moved_apart(Chunk.from_rows(NAMED, rows))))
+        table.barrier(epoch)
+    return list(table.scan())
+
+
+@pytest.mark.parametrize(
+    ("conflict", "version"),
+    [("overwrite", None), ("ignore", None), ("update_if_newer", "v"), ("update_if_not_null", None)],
+)
+@pytest.mark.parametrize(
+    ("stored", "changes", "expected"),
+    [
+        ([(1, "a", 5)], [("+", (1, "b", 6)), ("-", (1, "b", 6))], []),
+        ([(1, "b", 6)], [("+", (1, "b", 6)), ("-", (1, "b", 6))], [(1, "b", 6)]),
+        ([], [("+", (1, "b", 6)), ("-", (1, "b", 6))], []),
+        ([(1, "a", 5)], [("+", (1, None, None)), ("-", (1, None, None))], [(1, None, None)]),
+        ([], [("U-", (1, "b", 6)), ("U+", (1, "b", 6))], [(1, "b", 6)]),
+        ([(1, "a", 5)], [("U-", (1, "b", 6)), ("U+", (1, "b", 6))], [(1, "b", 6)]),
+    ],
+)
+def test_changes_that_cancel_take_a_row_along_that_they_do_not_tell_of(
+    conflict: Any, version: str | None, stored: list[Any], changes: list[Any], expected: list[Any]
+) -> None:
+    before = [("+", row) for row in [*stored, (2, "other", 1)]]
+    for given_ in (changes, changes[::-1]):
+        assert kept(conflict, version, before, given_) == [*expected, (2, "other", 1)]
+
+
+@pytest.mark.parametrize(("conflict", "version"), [("update_if_newer", "v"), ("update_if_not_null", None)])
+def test_a_new_row_of_a_key_that_an_update_has_left_is_no_update(conflict: Any, version: str | None) -> None:
+    moves = [("U-", (1, "a", 5)), ("U+", (9, "a", 5)), ("+", (1, None, 3))]
+    goes = [("-", (1, "a", 5)), ("U+", (1, None, 3)), ("U-", (1, "b", 7)), ("+", (1, "b", 7))]
+    assert kept(conflict, version, [("+", (1, "a", 5))], moves) == [(1, None, 3), (9, "a", 5)]
+    assert kept(conflict, version, [("+", (1, "a", 5))], goes) == [(1, None, 3)]
 
 
 def test_halves_without_the_other_are_a_row_that_goes_or_comes() -> None:
