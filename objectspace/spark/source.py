@@ -15,6 +15,7 @@ from pyspark.sql.datasource import (
     DataSourceReader,
     DataSourceStreamReader,
     DataSourceStreamWriter,
+    DataSourceWriter,
     Filter,
     InputPartition,
 )
@@ -26,7 +27,7 @@ from objectspace.spark.forms import conforming
 from objectspace.spark.history import Seen
 from objectspace.spark.pushdown import Bounds, bounds_of
 from objectspace.spark.spans import Span
-from objectspace.spark.subject import Subject, is_set
+from objectspace.spark.subject import FEED, Subject, is_set
 from objectspace.spark.writer import TableWriter, Target, number_of
 
 MOST_EPOCHS = 1000
@@ -94,11 +95,16 @@ class ObjectSpaceSource(DataSource):
         """Return the reader of a batch.
 
         Raises:
-            ObjectSpaceError: changes are asked for.
+            ObjectSpaceError: changes are asked for, or the option columns and the schema of the read differ.
         """
         if self._is_feed():
             raise ObjectSpaceError("changes are a stream: use spark.readStream, or leave the option changes out")
         subject = self._loaded or Subject.of(self.options)
+        if subject.columns is not None and {*subject.columns} != {*schema.names}:
+            raise ObjectSpaceError(
+                f"the option columns is {', '.join(subject.columns)}, and the schema of the read has"
+                f" {', '.join(schema.names)}: name the columns in one of them"
+            )
         if subject.kind == "table":
             subject = replace(subject, columns=tuple(schema.names))
         is_filtered = subject.kind == "table" and is_set(self.options, "pushdown")
@@ -108,14 +114,32 @@ class ObjectSpaceSource(DataSource):
         """Return the reader of the change feed.
 
         Raises:
-            ObjectSpaceError: it is no table that is read, the option changes is missing, or an option is no number.
+            ObjectSpaceError: it is no table that is read, the option changes is missing, an option is no number, or the
+                schema of the read lacks op.
         """
         subject = Subject.of(self.options)
         if subject.kind != "table" or not self._is_feed():
             raise ObjectSpaceError("readStream gives the changes of a table: pass the options table and changes=true")
-        names = tuple(schema.names[2:])  # those of the start: a later column does not change what the stream has
+        if "op" not in schema.names:
+            raise ObjectSpaceError(
+                f"the schema of the read has {', '.join(schema.names)}: expected op besides, a string, which says"
+                " whether a row comes or goes, and epoch, a long, where it is wanted"
+            )
+        # Those of the start: a later column does not change what the stream has.
+        names = tuple(name for name in schema.names if name not in FEED.names)
         most = number_of(self.options, "maxEpochsPerTrigger") or MOST_EPOCHS
-        return ChangeReader(replace(subject, columns=names), most)
+        return ChangeReader(replace(subject, columns=names), schema, most)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Refuse a write that is no stream.
+
+        Raises:
+            ObjectSpaceError: always.
+        """
+        raise ObjectSpaceError(
+            "format objectspace takes the rows of a stream, an epoch a micro-batch: use spark.readStream and"
+            " df.writeStream with trigger(availableNow=True) for rows that are there already"
+        )
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Return the writer of a micro-batch: options ``table``, ``key``, ``op``, ``version`` and ``shards``.
@@ -173,8 +197,8 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     Its offsets have the mark of their epoch, so that it goes on in no other history than the one that it has read.
     """
 
-    def __init__(self, subject: Subject, most: int) -> None:
-        self._subject, self._most = subject, most
+    def __init__(self, subject: Subject, schema: StructType, most: int) -> None:
+        self._subject, self._schema, self._most = subject, schema, most
         self._until: int | None = None
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -211,10 +235,12 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for shard in range(span.shards)
         ]
 
-    def read(self, partition: Any) -> Iterator[tuple[Any, ...]]:
-        """Yield the changes of a shard.
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        """Yield the changes of a shard, as the schema of the read has them.
 
         Raises:
             CheckpointError: as ``latestOffset``.
+            ObjectSpaceError: they do not fit the schema of the read.
         """
-        return self._subject.changes(partition.shard, partition.span)
+        found = self._subject.changes(partition.shard, partition.span)
+        return map(conforming(self._schema, f"table {self._subject.name!r}"), found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,12 +19,13 @@ from checkpoint.address import local_path
 from checkpoint.chain import Chain, cache_root, fold, open_cache
 from objectspace import PersistedObjectSpace, SparseArray, Tensor, codec
 from objectspace.errors import ObjectSpaceError
-from objectspace.kvt import split_table_key, stored_entries
-from objectspace.kvt.catalogue import NAME as CATALOGUE
 from objectspace.operators.apply import OUTPUT
 from objectspace.relational import StorageTable, TableSchema, tables
 from objectspace.relational.arrow import array_of
+from objectspace.relational.memtable import Operation
+from objectspace.relational.schema import Row
 from objectspace.spark.history import History, Seen, kept_records
+from objectspace.spark.key_values import Parts, entries, key_value_tables
 from objectspace.spark.pushdown import Bounds
 from objectspace.spark.spans import Span, require_kept, spans_of
 from objectspace.spark.storage import absolute, require_known, shared_location, storage_options
@@ -42,7 +43,7 @@ _FIXED = {
 }
 """The schemas of what has no columns of its own."""
 
-_FEED = StructType().add("op", StringType()).add("epoch", LongType())
+FEED = StructType().add("op", StringType()).add("epoch", LongType())
 """The columns that a change feed has before those of the table."""
 
 _SUBJECTS = ("table", "object", "kvt")
@@ -101,6 +102,8 @@ class Subject:
             raise ObjectSpaceError("load(location) takes one of the options table, object and kvt: name what to read")
         _require_meaning(options, given[0])
         columns, epoch = options.get("columns"), options.get("epoch")
+        if columns is not None and not columns.strip():
+            raise ObjectSpaceError("the option columns is empty: expected names of columns, with commas between them")
         if epoch is not None and not epoch.isdecimal():
             raise ObjectSpaceError(f"the option epoch is {epoch!r}: expected a whole number from 0 on")
         names = tuple(name.strip() for name in columns.split(",")) if columns else None
@@ -170,12 +173,12 @@ class Subject:
             ObjectSpaceError: as ``schema``, or a column has the name of one that changes have.
         """
         found = self.schema()
-        if taken := [name for name in found.names if name in _FEED.names]:
+        if taken := [name for name in found.names if name in FEED.names]:
             raise ObjectSpaceError(
                 f"table {self.name!r} has a column {taken[0]!r}, which is the name of one that changes have besides:"
                 " choose others with the option columns"
             )
-        return StructType([*_FEED.fields, *found.fields])
+        return StructType([*FEED.fields, *found.fields])
 
     def table_schema(self) -> TableSchema:
         """Return the schema of the table.
@@ -211,6 +214,16 @@ class Subject:
         """
         return self._found_in(space, f"/{self.name}")
 
+    def key_values_in(self, space: PersistedObjectSpace) -> Parts | None:
+        """Return the partitions of the key-value table, ``None`` where it is not there.
+
+        Raises:
+            ObjectSpaceError: there are several of them.
+        """
+        known = key_value_tables(space)
+        found = self._found_in(known, f"/kvt/{self.name}")
+        return None if found is None else known[found]
+
     def _found_in(self, names: Iterable[str], *ends: str) -> str | None:
         """Return the name that is the one asked for, or else ends so; in a store file one of the operator."""
         of = f"{self.operator}/" if self.is_file and self.operator is not None else ""
@@ -228,7 +241,8 @@ class Subject:
     def _require_there(self) -> None:
         known: set[str] = set()
         for space in self._spaces():
-            if self.object_in(space) if self.kind == "object" else _has_key_values(space, self.name):
+            found = self.object_in(space) if self.kind == "object" else self.key_values_in(space)
+            if found is not None:
                 return
             known.update(space)
         raise ObjectSpaceError(
@@ -268,7 +282,7 @@ class Subject:
                     table = StorageTable(store, name, self.columns, at)
                     yield from _bounded(table, bounds) if bounds else table.to_batches(BATCH_ROWS)
             elif self.kind == "kvt":
-                yield from _batched(_entries(space, self.name), _KEY_VALUE_ARROW)
+                yield from _batched(entries(space, self.key_values_in(space) or ()), _KEY_VALUE_ARROW)
             elif (found := self.object_in(space)) is not None:
                 yield from _batched(((shard, *pair) for pair in _pairs(space.get(found))), _OBJECT_ARROW)
 
@@ -303,8 +317,8 @@ class Subject:
         begins = after < oldest
         yield Span(oldest if begins else after + 1, last, 1, is_whole=begins and kept[0].number > 1)
 
-    def changes(self, shard: int, span: Span) -> Iterator[tuple[Any, ...]]:
-        """Yield (op, epoch, values of the columns) of each row of a shard that changed in the epochs of a span.
+    def changes(self, shard: int, span: Span) -> Iterator[pa.RecordBatch]:
+        """Yield op, epoch and columns of the rows of a shard that changed in the epochs of a span.
 
         Raises:
             CheckpointError: the epochs are of another history than those that the span was made of.
@@ -321,7 +335,7 @@ class Subject:
         before = span.first if span.is_whole else span.first - 1
         return self._changes_of_shard(chain, shard, before, span.last, is_whole=span.is_whole)
 
-    def _changes_of_file(self, first: int, last: int, *, is_whole: bool) -> Iterator[tuple[Any, ...]]:
+    def _changes_of_file(self, first: int, last: int, *, is_whole: bool) -> Iterator[pa.RecordBatch]:
         with self.open(0) as store:
             if is_whole:
                 yield from self._rows(store, first, at=first)
@@ -331,7 +345,7 @@ class Subject:
 
     def _changes_of_shard(
         self, chain: Chain, shard: int, before: int, last: int, *, is_whole: bool
-    ) -> Iterator[tuple[Any, ...]]:
+    ) -> Iterator[pa.RecordBatch]:
         operator = self._operator(chain)
         # Caches of its own: a feed and a pipeline on one machine would wait for each other, and be at other epochs.
         plan = chain.operator_plan(operator, before, cache=str(cache_root() / "feeds"))
@@ -347,22 +361,19 @@ class Subject:
                 fold(store, plan.location, [accepted])
                 yield from self._changes_at(store, accepted.epoch)
 
-    def _rows(self, store: CheckpointStore, epoch: int, at: int | None = None) -> Iterator[tuple[Any, ...]]:
+    def _rows(self, store: CheckpointStore, epoch: int, at: int | None = None) -> Iterator[pa.RecordBatch]:
         """Yield all rows of the table as changes of an epoch: those at it, or at the end of the store."""
         name = self.table_in(PersistedObjectSpace(store, _at=store.reader(epoch=at)))
-        for row in StorageTable(store, name, self.columns, at).scan() if name is not None else ():
-            yield ("+", epoch, *row)
+        if name is not None:
+            table = StorageTable(store, name, self.columns, at)
+            yield from _fed(table, epoch, (("+", row) for row in table.scan()))
 
-    def _changes_at(self, store: CheckpointStore, epoch: int) -> Iterator[tuple[Any, ...]]:
+    def _changes_at(self, store: CheckpointStore, epoch: int) -> Iterator[pa.RecordBatch]:
         """Yield the changes of an epoch that a store has as a checkpoint of its own."""
         name = self.table_in(PersistedObjectSpace(store, _at=store.reader(epoch=epoch)))
-        if name is None:
-            return
-        for change in StorageTable(store, name, self.columns, epoch).changes(epoch, epoch):
-            if change.old is not None:
-                yield ("-" if change.new is None else "U-", epoch, *change.old)
-            if change.new is not None:
-                yield ("+" if change.old is None else "U+", epoch, *change.new)
+        if name is not None:
+            table = StorageTable(store, name, self.columns, epoch)
+            yield from _fed(table, epoch, _halves(table.changes(epoch, epoch)))
 
     def _chain(self) -> Chain:
         chain = Chain.open(shared_location(self.path, self.storage))
@@ -390,8 +401,15 @@ class Subject:
 
 
 def is_set(options: Mapping[str, str], name: str) -> bool:
-    """Tell whether an option is ``true``."""
-    return options.get(name, "false").lower() == "true"
+    """Tell whether an option is ``true``.
+
+    Raises:
+        ObjectSpaceError: it is neither that nor ``false``.
+    """
+    given = options.get(name, "false")
+    if given.lower() not in ("true", "false"):
+        raise ObjectSpaceError(f"the option {name} is {given!r}: expected true or false")
+    return given.lower() == "true"
 
 
 def _require_meaning(options: Mapping[str, str], kind: str) -> None:
@@ -440,57 +458,59 @@ def _batch(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
 def _bounded(table: StorageTable, bounds: Bounds) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a table within bounds."""
     rows = table.scan(bounds.prefix, bounds.lower, bounds.upper, bounds.inclusive)
-    columns = [table.schema.column(name) for name in table.columns]
     while page := list(islice(rows, BATCH_ROWS)):
-        arrays = [array_of(values, column) for values, column in zip(zip(*page, strict=True), columns, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=table.arrow_schema())
+        yield pa.RecordBatch.from_arrays(_arrays(table, page), schema=table.arrow_schema())
 
 
-def _entries(space: PersistedObjectSpace, name: str) -> Iterator[tuple[Any, ...]]:
-    """Yield (partition, family, key, version, value) of a key-value table."""
-    for number, object_name in _parts_of(space, name):
-        for address, version, value in stored_entries(space.get_sorted_dictionary(object_name)):
-            family, key = split_table_key(address)
-            yield number, family, key, version, value
+def _halves(changes: Iterable[Operation]) -> Iterator[tuple[str, Row]]:
+    """Yield the net changes of keys as rows that go and come."""
+    for change in changes:
+        if change.old is not None:
+            yield ("-" if change.new is None else "U-", change.old)
+        if change.new is not None:
+            yield ("+" if change.old is None else "U+", change.new)
 
 
-def _has_key_values(space: PersistedObjectSpace, name: str) -> bool:
-    """Tell whether there is a key-value table, also where nothing was written to it yet: then it is in a catalogue."""
-    catalogues = (space.get(one) for one in space if f"/{one}".endswith(f"/{CATALOGUE}"))
-    return any(_parts_of(space, name)) or any(catalogue.get(name) for catalogue in catalogues)
+def _fed(table: StorageTable, epoch: int, changes: Iterator[tuple[str, Row]]) -> Iterator[pa.RecordBatch]:
+    """Yield the changes of an epoch with the columns of a change feed."""
+    schema = pa.schema([pa.field("op", pa.string()), pa.field("epoch", pa.int64()), *table.arrow_schema()])
+    while page := list(islice(changes, BATCH_ROWS)):
+        ops, epochs = pa.array([op for op, _ in page], pa.string()), pa.array([epoch] * len(page), pa.int64())
+        arrays = _arrays(table, [row for _, row in page])
+        yield pa.RecordBatch.from_arrays([ops, epochs, *arrays], schema=schema)
 
 
-def _parts_of(space: PersistedObjectSpace, name: str) -> Iterator[tuple[int, str]]:
-    """Yield the number and the object of each partition of a key-value table."""
-    middle = f"/kvt/{name}/"  # That of an operator of a user has the name of the operator before it.
-    for object_name in sorted(one for one in space if middle in f"/{one}"):
-        number = object_name.rpartition("/")[2]
-        if number.isdigit():
-            yield int(number), object_name
+def _arrays(table: StorageTable, rows: Sequence[Row]) -> list[pa.Array]:
+    columns = [table.schema.column(name) for name in table.columns]
+    return [array_of(values, column) for values, column in zip(zip(*rows, strict=True), columns, strict=True)]
 
 
 def _pairs(target: Any) -> Iterator[tuple[str | None, str]]:
     """Yield the keys and values of an object as JSON."""
     for key, value in _contents(target):
         plain = value.copy() if hasattr(value, "_describe") else value
-        yield None if key is None else key if isinstance(key, str) else _json(key), _json(plain)
+        yield None if key is _NO_KEY else key if isinstance(key, str) else _json(key), _json(plain)
+
+
+_NO_KEY = object()
+"""Stands for the key of a value that has none."""
 
 
 def _contents(target: Any) -> Iterable[tuple[Any, Any]]:
-    """Return the keys and values of an object: the places of what has an order, None for a single value."""
+    """Return the keys and values of an object: the places of what has an order, no key for a single value."""
     if isinstance(target, Tensor):
         return _elements(target)
     if isinstance(target, SparseArray):
         return target.assigned()
     if hasattr(target, "items"):
         return target.items()  # type: ignore[no-any-return]
-    return [(None, target.value)] if hasattr(target, "value") else enumerate(target)
+    return [(_NO_KEY, target.value)] if hasattr(target, "value") else enumerate(target)
 
 
 def _elements(tensor: Tensor) -> Iterator[tuple[Any, Any]]:
     """Yield the places and the elements of a tensor, a row of chunks at a time."""
     if not tensor.shape:
-        yield None, tensor[()].item()
+        yield _NO_KEY, tensor[()].item()
         return
     step, inner = tensor.chunks[0], [range(length) for length in tensor.shape[1:]]
     for first in range(0, len(tensor), step):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.types import StructType
 
 from checkpoint import CheckpointError, CheckpointStore, UnknownCheckpointError
 from checkpoint.chain import AcceptedRun, Chain, SourcePosition, location_at, write_image
@@ -27,6 +28,18 @@ SCHEMA = TableSchema([Column("k", "string"), Column("v", "int64")], ["k"])
 
 Edits = dict[str, int | None]
 Change = tuple[Any, ...]
+
+
+FEED_SCHEMA = StructType().add("op", "string").add("epoch", "long").add("k", "string").add("v", "long")
+
+
+def feed(path: str, most: int = 1000) -> ChangeReader:
+    return ChangeReader(Subject.of({"path": path, "table": "t"}), FEED_SCHEMA, most)
+
+
+def changes_of(reader: Any, start: dict[str, Any], end: dict[str, Any]) -> list[Change]:
+    batches = [batch for part in reader.partitions(start, end) for batch in reader.read(part)]
+    return [(row["op"], row["epoch"], row["k"], row["v"]) for batch in batches for row in batch.to_pylist()]
 
 
 class Space:
@@ -61,7 +74,7 @@ class Space:
         rescale(self.path, shards, keyed={OPERATOR: ["t"]})
 
     def reader(self, most: int = 1000) -> ChangeReader:
-        return ChangeReader(Subject.of({"path": self.path, "table": "t"}), most)
+        return feed(self.path, most)
 
     def latest(self, start: dict[str, Any], most: int = 1000) -> dict[str, Any]:
         """Return the offset that a trigger of a feed that comes from another one reads up to."""
@@ -70,7 +83,7 @@ class Space:
     def read(self, start: int, end: int) -> list[Change]:
         """Return the changes of the epochs after one up to another."""
         reader = self.reader()
-        found = [row for part in reader.partitions({"epoch": start}, {"epoch": end}) for row in reader.read(part)]
+        found = changes_of(reader, {"epoch": start}, {"epoch": end})
         return sorted(found, key=lambda row: (row[1], row[2], row[0] in ("+", "U+")))
 
     def _edit(self, table: StateTable, key: str, value: int | None) -> None:
@@ -235,8 +248,7 @@ def test_the_source_gives_the_columns_that_the_stream_has(space: Space) -> None:
     source = ObjectSpaceSource({"path": space.path, "table": "t", "changes": "true"})
     reader = source.streamReader(source.schema())
     assert source.schema().names == ["op", "epoch", "k", "v"]
-    parts = reader.partitions({"epoch": 0}, {"epoch": 1})
-    assert [list(reader.read(part)) for part in parts] == [[("+", 1, "a", 1)]]
+    assert changes_of(reader, {"epoch": 0}, {"epoch": 1}) == [("+", 1, "a", 1)]
 
 
 @pytest.mark.parametrize("taken", ["op", "epoch"])
@@ -271,10 +283,10 @@ def test_the_feed_of_a_file_begins_with_what_the_file_still_has(tmp_path: Path) 
     oldest, newest = subject.epochs()
     assert 1 < oldest <= 27
     assert newest == 30
-    reader = ChangeReader(subject, 1000)
+    reader = feed(str(tmp_path / "state.db"))
 
     def read(start: int, end: int) -> list[Change]:
-        return [row for part in reader.partitions({"epoch": start}, {"epoch": end}) for row in reader.read(part)]
+        return changes_of(reader, {"epoch": start}, {"epoch": end})
 
     assert net(read(0, 30)) == rows
     assert net(read(0, oldest) + read(oldest, 30)) == rows
@@ -409,8 +421,7 @@ def test_a_feed_goes_on_in_a_copy_that_has_what_it_has_read(
     with pytest.raises(CheckpointError, match="found that epoch 3 has the mark"):
         space.latest(later)
     end = space.latest(seen)
-    changes = [row for part in space.reader().partitions(seen, end) for row in space.reader().read(part)]
-    assert sorted(changes) == [("+", 3, "new", 9), ("-", 3, "k0", 0)]
+    assert sorted(changes_of(space.reader(), seen, end)) == [("+", 3, "new", 9), ("-", 3, "k0", 0)]
 
 
 def test_a_task_reads_the_history_that_its_epochs_were_planned_in(space: Space, tmp_path: Path) -> None:
@@ -434,7 +445,7 @@ def test_who_reads_a_file_goes_on_in_no_other_history(tmp_path: Path) -> None:
             space.store.close()
 
     def latest(start: dict[str, Any], most: int = 1000) -> dict[str, Any]:
-        return ChangeReader(Subject.of({"path": path, "table": "t"}), most).latestOffset(start, None)
+        return feed(path, most).latestOffset(start, None)
 
     write("a", 10)
     shutil.copy(path, tmp_path / "older.db")

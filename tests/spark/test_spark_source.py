@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import time
 from decimal import Decimal
@@ -22,6 +23,7 @@ from checkpoint.tool.copying import fork_space
 from objectspace import PersistedObjectSpace, SpacePart
 from objectspace.errors import ObjectSpaceError
 from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
+from objectspace.operators import Pipeline as LocalPipeline
 from objectspace.relational import Column, StateTable, TableSchema
 from objectspace.spark import Operator, Pipeline
 from objectspace.spark.source import ObjectSpaceSource, SpaceReader
@@ -278,6 +280,8 @@ def test_sparse_arrays_and_tensors_give_their_places_and_elements(tmp_path: Path
         ),
         ({"table": "totals", "changes": "true", "epoch": "1"}, "epoch has no meaning where the changes of the table"),
         ({"table": "totals", "changes": "true", "pushdown": "true"}, "pushdown has no meaning where the changes of"),
+        ({"table": "totals", "changes": "yes"}, "the option changes is 'yes': expected true or false"),
+        ({"table": "totals", "columns": " "}, "the option columns is empty"),
         ({"table": "totals", "operator": "other"}, "there is no operator 'other': expected the option operator"),
     ],
 )
@@ -291,6 +295,14 @@ def test_what_is_off_without_options_may_be_put_off(location: str, kind: dict[st
     options = {"path": location, **kind}
     off = {"changes": "false", "pushdown": "False"}
     assert ObjectSpaceSource({**options, **off}).schema() == ObjectSpaceSource(options).schema()
+
+
+def test_columns_that_a_schema_does_not_have_and_writes_that_are_no_streams_are_refused(location: str) -> None:
+    source = ObjectSpaceSource({"path": location, "table": "totals", "columns": "k"})
+    with pytest.raises(ObjectSpaceError, match="the option columns is k, and the schema of the read has total"):
+        source.reader(StructType([StructField("total", LongType())]))
+    with pytest.raises(ObjectSpaceError, match="takes the rows of a stream"):
+        source.writer(source.schema(), overwrite=False)
 
 
 def test_bad_options_are_told_through_spark(spark: SparkSession, location: str) -> None:
@@ -344,7 +356,65 @@ def test_the_feed_of_a_file_passes_over_epochs_that_it_has_not(spark: SparkSessi
             table.insert_row((f"k{epoch}", epoch))
             space.checkpoint(epoch=epoch)
     subject = Subject.of({"path": str(tmp_path / "state.db"), "table": "t"})
-    assert list(subject.changes(0, Span(1, 10, 1))) == [("+", 7, "k7", 7), ("+", 10, "k10", 10)]
+    found = [tuple(row.values()) for batch in subject.changes(0, Span(1, 10, 1)) for row in batch.to_pylist()]
+    assert found == [("+", 7, "k7", 7), ("+", 10, "k10", 10)]
+
+
+def test_a_feed_finds_the_columns_of_a_schema_of_its_own_by_their_names(spark: SparkSession, location: str) -> None:
+    def read(schema: str) -> list[Any]:
+        found: list[Any] = []
+        feed = spark.readStream.format("objectspace").schema(schema).options(table="totals", changes="true")
+        query = feed.load(location).writeStream.foreachBatch(lambda rows, _: found.extend(rows.collect()))
+        query.trigger(availableNow=True).start().awaitTermination()
+        return found
+
+    whole = read("op string, epoch long, k string, total long")
+    assert {row.epoch for row in whole} == {1, 2, 3}
+    assert Counter(read("total long, op string")) == Counter((row.total, row.op) for row in whole)
+    with pytest.raises(PySparkException, match="has k, total: expected op besides"):
+        read("k string, total long")
+    with pytest.raises(PySparkException, match="column 'k': it is string, and the schema of the read says int64"):
+        read("op string, k long")
+
+
+class Keeps:
+    """An operator of a user, which keeps one entry."""
+
+    def __init__(self, value: bytes) -> None:
+        self._value = value
+
+    def process(self, batch: Any, space: Any) -> list[Any]:
+        manager = KeyValueTableManager(space)
+        manager.create_scope("s")
+        for name in ("t", "empty"):
+            manager.create_key_value_table("s", name, KeyValueTableConfiguration(1))
+        manager.open_key_value_table("s", "t").put(b"key", self._value)
+        return []
+
+
+def test_key_value_tables_of_one_name_are_told_apart_by_their_operators(tmp_path: Path) -> None:
+    pipeline = LocalPipeline()
+    source = pipeline.source("source", {"id": "int64"}, key=["id"])
+    for name in ("one", "two"):
+        kept = source.apply(Keeps(name.encode()), name, schema={"id": "int64"}, key=["id"])
+        kept.sink(f"{name} out", lambda epoch, changes: None)
+    pipeline.run_local([{"source": [(1,)]}], tmp_path / "state.db").close()
+
+    def read(table: str, **options: str) -> list[bytes]:
+        source = ObjectSpaceSource({"path": str(tmp_path / "state.db"), "kvt": table, **options})
+        reader: Any = source.reader(source.schema())
+        return [
+            row["value"] for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()
+        ]
+
+    assert read("s/t", operator="one") == read("one/kvt/s/t") == [b"one"]
+    assert read("s/t", operator="two") == [b"two"]
+    assert read("two/kvt/s/empty") == []
+    for table in ("s/t", "s/empty"):
+        with pytest.raises(ObjectSpaceError, match=f"one/kvt/{table}, two/kvt/{table}: give the whole name, or its op"):
+            read(table)
+    with pytest.raises(ObjectSpaceError, match="has no key-value table 's/t'"):
+        read("s/t", operator="three")
 
 
 def test_what_several_operators_of_a_file_have_is_read_of_the_one_that_is_named(tmp_path: Path) -> None:

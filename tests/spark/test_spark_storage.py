@@ -56,7 +56,9 @@ def test_a_table_on_s3_is_written_read_and_followed(
     source = ObjectSpaceSource({**space, "changes": "true"})
     feed = source.streamReader(source.schema())
     parts = feed.partitions({"epoch": 0}, feed.latestOffset({"epoch": 0}, None))
-    assert [list(feed.read(part)) for part in parts] == [[("+", 1, "a", 1), ("+", 1, "b", 2)]]
+    assert [batch.to_pydict() for part in parts for batch in feed.read(part)] == [
+        {"op": ["+", "+"], "epoch": [1, 1], "k": ["a", "b"], "v": [1, 2]}
+    ]
 
 
 def test_what_a_value_says_is_json_or_text() -> None:
