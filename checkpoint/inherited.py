@@ -63,7 +63,7 @@ def note_user(user: User) -> None:
 def note_opened(connection: sqlite3.Connection, path: str | Path) -> None:
     """Note which file a connection has open, for as long as that is so."""
     with suppress(OSError):
-        _OPENED[connection] = _identity(path)
+        _OPENED[connection] = file_identity(path)
 
 
 def require_own(path: str | Path) -> None:
@@ -75,14 +75,15 @@ def require_own(path: str | Path) -> None:
     if not _INHERITED:
         return
     with suppress(OSError, ValueError):
-        if _identity(path) in _INHERITED:
+        if file_identity(path) in _INHERITED:
             raise InheritedStoreError(
                 f"{path} was open in the process that this one was forked from, and the locks of SQLite do not hold in"
                 f" such a child: {INSTEAD}"
             )
 
 
-def _identity(path: str | Path) -> Identity:
+def file_identity(path: str | Path) -> Identity:
+    """Return what tells the file at a path from any other."""
     found = os.stat(path)
     return found.st_dev, found.st_ino
 

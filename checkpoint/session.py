@@ -72,7 +72,7 @@ class Session:
         self._cursors: set[sqlite3.Cursor] = set()
         self._log = Path(path).resolve().with_name(Path(path).resolve().name + "-wal")
         self._log_copied = 0
-        self._identity: tuple[int, int] | None = None
+        self._identity: inherited.Identity | None = None
         self._may_hold = not read_only
         self._held_until = self._peeked_until = 0.0
         self._is_of_parent = False
@@ -125,11 +125,11 @@ class Session:
             CheckpointError: it is something else, or cannot be opened.
         """
         with self.mutex:
-            self._part()
+            self._leave_to_cursors()
             self._has_tables.clear()
             try:
                 self._connection = self._connect()
-                self._begin(self._connection)
+                self._prepare(self._connection)
             except SQLITE_ERRORS as error:
                 self._disconnect()
                 raise self.explain(error) from error
@@ -137,7 +137,7 @@ class Session:
                 self._disconnect()
                 raise
             self._failure = None
-            self._identity = self._found()
+            self._identity = self._identity_now()
 
     def reopen(self) -> None:
         """Open the file again; what was in doubt is decided by what it holds.
@@ -185,11 +185,8 @@ class Session:
 
     def rows_as_stored(self, statement: str, parameters: Sequence[object] = ()) -> list[Any]:
         """Return what :meth:`rows` does, also of text that damage has made no text: see :func:`fetch_as_stored`."""
-        with self.mutex:
-            try:
-                return fetch_as_stored(self.connection, statement, parameters)
-            except SQLITE_ERRORS as error:
-                raise self.failed(error) from error
+        with self._reading():
+            return fetch_as_stored(self.connection, statement, parameters)
 
     def has_table(self, name: str) -> bool:
         """Tell whether there is a table: a store of an older format that is only read lacks some."""
@@ -205,7 +202,7 @@ class Session:
         """
         with self.mutex:
             try:
-                return self._holding().execute(statement, parameters).fetchone()
+                return self._in_read_transaction().execute(statement, parameters).fetchone()
             except SQLITE_ERRORS as error:
                 raise self.failed(error) from error
 
@@ -213,7 +210,7 @@ class Session:
         """Return what :meth:`rows` does, in quick succession as :meth:`peek`."""
         with self.mutex:
             try:
-                return self._holding().execute(statement, parameters).fetchall()
+                return self._in_read_transaction().execute(statement, parameters).fetchall()
             except SQLITE_ERRORS as error:
                 raise self.failed(error) from error
 
@@ -354,7 +351,7 @@ class Session:
         Raises:
             CheckpointError: it was.
         """
-        if self._identity is not None and self._found() != self._identity:
+        if self._identity is not None and self._identity_now() != self._identity:
             raise CheckpointError(
                 f"{self.path} was removed or replaced while the store was open, and nothing was written: put the file"
                 " back, or write what is open into another one with fork(), then open that"
@@ -391,7 +388,7 @@ class Session:
             advice = f"no space is left: free some{REOPEN}"
         return kind(f"{self.path}: {advice} (SQLite says: {error})")
 
-    def _holding(self) -> sqlite3.Connection:
+    def _in_read_transaction(self) -> sqlite3.Connection:
         """Return the connection, inside a read transaction where reads come in quick succession.
 
         It ends with the next use for anything else, or with the first read after a moment: what others do to the file
@@ -421,19 +418,18 @@ class Session:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
+        """Do what the methods for rows do, which spell it out: for a row or two it would take a fifth longer."""
         with self.mutex:
             try:
                 yield
             except SQLITE_ERRORS as error:
                 raise self.failed(error) from error
 
-    def _found(self) -> tuple[int, int] | None:
-        """Return what tells the file at the path from any other; None where there is none."""
+    def _identity_now(self) -> inherited.Identity | None:
         try:
-            found = None if self.in_memory else os.stat(self.path)
+            return None if self.in_memory else inherited.file_identity(self.path)
         except OSError:
-            found = None
-        return None if found is None else (found.st_dev, found.st_ino)
+            return None
 
     def _connect(self) -> sqlite3.Connection:
         how = "mode=rwc" if not self.read_only else "immutable=1" if self._lies_still() else "mode=ro"
@@ -451,7 +447,7 @@ class Session:
         has_log = index.exists() or (self._log.exists() and self._log.stat().st_size > 0)
         return not has_log and not os.access(self._log.parent, os.W_OK)
 
-    def _begin(self, connection: sqlite3.Connection) -> None:
+    def _prepare(self, connection: sqlite3.Connection) -> None:
         if self.read_only:
             # The first read inside a transaction fixes what all later ones see.
             connection.execute("BEGIN")
@@ -484,7 +480,7 @@ class Session:
             if not self.in_memory:
                 self._disconnect()
 
-    def _part(self) -> None:
+    def _leave_to_cursors(self) -> None:
         """Leave the connection to the cursors that read from it: the last of them closes it."""
         connection = self._connection
         if connection is None:
