@@ -17,7 +17,7 @@ import orjson
 
 from checkpoint.errors import CheckpointError
 from checkpoint.reader import Reader, StoredItem
-from checkpoint.run import CheckpointKind, IndexRow, Payload, Run, Slot, is_owner, owned_ids
+from checkpoint.run import CheckpointKind, IndexRow, Payload, Run, Slot, is_owner, owned_ids, slot_order
 
 
 class Table(StrEnum):
@@ -261,12 +261,8 @@ def _compare(old: StoredItem | None, new: StoredItem | None) -> int:
     """Return which of two slots comes first, -1 or 1; 0 for one and the same. The end comes after every slot."""
     if old is None or new is None:
         return 1 if old is None else -1
-    left, right = _sort_key(old.slot), _sort_key(new.slot)
+    left, right = slot_order(old.slot), slot_order(new.slot)
     return (left > right) - (left < right)
-
-
-def _sort_key(slot: Slot) -> tuple[int, Slot]:
-    return 1 if isinstance(slot, str) else 2 if isinstance(slot, bytes) else 0, slot
 
 
 def _entry(row: IndexRow | None) -> IndexEntry | None:

@@ -9,8 +9,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkpoint.lookup import BELOW_ALL, order_of
-from checkpoint.run import is_owner
+from checkpoint.run import BELOW_ALL, is_owner, slot_order
 from checkpoint.session import Session
 from checkpoint.spans import MOST_OBJECTS, Span, search, stored
 from checkpoint.tiers import FAN_IN, FEW_OF, RunNumber
@@ -40,11 +39,13 @@ class _Stretch:
             self.replaced += 0 if is_first else rows_of(run, None)
             return
         met = [
-            one.object for one in spans if one.has_deletions or order_of(one.low) <= highest.get(one.object, BELOW_ALL)
+            one.object
+            for one in spans
+            if one.has_deletions or slot_order(one.low) <= highest.get(one.object, BELOW_ALL)
         ]
         if met and not is_first:
             self.replaced += rows_of(run, met)
-        highest.update({one.object: max(order_of(one.high), highest.get(one.object, BELOW_ALL)) for one in spans})
+        highest.update({one.object: max(slot_order(one.high), highest.get(one.object, BELOW_ALL)) for one in spans})
 
 
 class Growth:

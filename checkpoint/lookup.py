@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from checkpoint import spans, warming
 from checkpoint.filters import Filters, Marks, RowsOf, RunFilter, grouped, mark_of, marks_of, passing, passing_any
-from checkpoint.run import Payload, Slot
+from checkpoint.run import BELOW_ALL, Payload, Slot, slot_order
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
 
@@ -222,9 +222,9 @@ class Apart:
         self._others: list[Extent] = []
         highest: Any = BELOW_ALL
         for extent in sorted(extents, key=_order_of_high):
-            is_beside = order_of(extent.low) > highest
+            is_beside = slot_order(extent.low) > highest
             (self._side_by_side if is_beside else self._others).append(extent)
-            highest = order_of(extent.high) if is_beside else highest
+            highest = slot_order(extent.high) if is_beside else highest
         self._lows: list[Any] = [extent.low for extent in self._side_by_side]
 
     def with_others(self, extents: Sequence[Extent]) -> Apart:
@@ -488,24 +488,19 @@ def in_order(slots: Sequence[Slot]) -> Sequence[Slot]:
     try:
         return sorted(slots)
     except TypeError:
-        return sorted(slots, key=order_of)
-
-
-def order_of(slot: Slot) -> tuple[int, Any]:
-    """Return what sorts slots as SQLite does: numbers, then text, then bytes."""
-    return (2 if isinstance(slot, bytes) else 1 if isinstance(slot, str) else 0), slot
+        return sorted(slots, key=slot_order)
 
 
 def _is_worth_comparing(extents: Sequence[Extent], runs: int) -> bool:
     """Tell whether a slot lies outside of enough of the extents of an object, on the average."""
-    spans = [(order_of(low), order_of(high)) for _, low, high in extents]
+    spans = [(slot_order(low), slot_order(high)) for _, low, high in extents]
     lows, highs = sorted(low for low, _ in spans), sorted(high for _, high in spans)
     outside = sum(bisect_left(highs, low) + len(spans) - bisect_right(lows, high) for low, high in spans)
     return len(spans) ** 2 - outside <= _MOSTLY * runs * len(spans)
 
 
 def _order_of_high(extent: Extent) -> tuple[int, Any]:
-    return order_of(extent.high)
+    return slot_order(extent.high)
 
 
 def _place(bisect: Any, slots: Sequence[Slot], slot: Slot) -> int:
@@ -513,7 +508,7 @@ def _place(bisect: Any, slots: Sequence[Slot], slot: Slot) -> int:
     try:
         return bisect(slots, slot)  # type: ignore[no-any-return]
     except TypeError:  # A number is not compared with text.
-        return bisect(slots, order_of(slot), key=order_of)  # type: ignore[no-any-return]
+        return bisect(slots, slot_order(slot), key=slot_order)  # type: ignore[no-any-return]
 
 
 def _extents(runs: Sequence[RunNumber]) -> str:
@@ -587,9 +582,6 @@ _TOGETHER = 16
 
 _LENGTHS = (8, 16, 32, 64, 128, 256, 512, 1024)
 """How many slots a statement may ask for by name."""
-
-BELOW_ALL = (-1, None)
-"""Less than every slot as :func:`order_of` says it."""
 
 _ROW = "slot, value, rank"
 

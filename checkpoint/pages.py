@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from checkpoint.run import slot_order
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
 
@@ -100,8 +101,8 @@ def in_use(rows: list[Any], live: set[int] | None) -> list[Any]:
 
 
 def key_order(key: Key) -> tuple[Any, int, Any]:
-    """Return what sorts keys as SQLite does: numbers, then text, then bytes."""
-    return key[0], 2 if isinstance(key[1], bytes) else 1 if isinstance(key[1], str) else 0, key[1]
+    """Return what sorts the keys of metadata or items as SQLite does."""
+    return key[0], *slot_order(key[1])
 
 
 def _pages(session: Session, table: Table, parts: Sequence[RunNumber], after: Key | None) -> Iterator[list[Any]]:

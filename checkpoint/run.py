@@ -17,6 +17,9 @@ import orjson
 Slot = int | float | str | bytes
 """A slot as SQLite stores and orders it: numbers before text before bytes."""
 
+BELOW_ALL = (-1, None)
+"""Less than every slot as :func:`slot_order` says it."""
+
 Payload = str | bytes
 """A stored value: JSON text, or raw bytes where the codec of the object says so."""
 
@@ -101,7 +104,8 @@ class Run:
             # The keys are unique, so that the comparison of whole rows ends at them: faster than a key function.
             self.items.sort()
         except TypeError:
-            self.items.sort(key=_by_object_class_and_slot)
+            _require_slots(map(_slot, self.items))
+            self.items.sort(key=_by_object_and_slot)
 
     def digest(self) -> str:
         """Return a hash over every row, the same wherever and in whatever order the rows are kept.
@@ -205,6 +209,14 @@ class RunDigest:
 def digest_of(rows: list[Any]) -> str:
     """Return the digest of some rows of one table in hexadecimal digits."""
     return hashlib.blake2b(_json(rows) if rows else b"", digest_size=16).hexdigest()
+
+
+def slot_order(slot: Slot) -> tuple[int, Any]:
+    """Return what sorts slots as SQLite does: numbers, then text, then bytes."""
+    order = _ORDER.get(type(slot))
+    if order is None:  # A class of the caller's own, derived from one of these.
+        order = 2 if isinstance(slot, bytes) else 1 if isinstance(slot, str) else 0
+    return order, slot
 
 
 def reachable(index: Iterable[IndexRow], values_of: Callable[[int], Iterable[Payload | None]]) -> set[int]:
@@ -324,13 +336,17 @@ def _by_object_and_key(row: MetadataRow) -> tuple[int, str]:
 
 _BYTES: tuple[Callable[[list[Any]], int], ...] = (index_bytes, metadata_bytes, item_bytes)
 
-_CLASS: dict[type, int] = {int: 0, bool: 0, float: 0, str: 1, bytes: 2}
+_ORDER: dict[type, int] = {int: 0, bool: 0, float: 0, str: 1, bytes: 2}
 
 
-def _by_object_class_and_slot(row: ItemRow) -> tuple[int, int, Slot]:
-    if type(row[1]) not in _CLASS:
-        raise TypeError(f"slot {row[1]!r} is a {type(row[1]).__name__}: expected a number, text or bytes")
-    return row[0], _CLASS[type(row[1])], row[1]
+def _by_object_and_slot(row: ItemRow) -> tuple[int, int, Any]:
+    return row[0], *slot_order(row[1])
+
+
+def _require_slots(slots: Iterable[Slot]) -> None:
+    for slot in slots:
+        if type(slot) not in _ORDER:
+            raise TypeError(f"slot {slot!r} is a {type(slot).__name__}: expected a number, text or bytes")
 
 
 _slot = itemgetter(1)

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sortedcontainers import SortedDict
 
-from checkpoint.lookup import order_of
 from checkpoint.reader import Reader, StoredItem, StoredRow
-from checkpoint.run import Payload, Slot
+from checkpoint.run import Payload, Slot, slot_order
 from objectspace.objects.base import ABSENT
 
 if TYPE_CHECKING:
@@ -218,7 +217,7 @@ def _merged(table: SlotTable, lower: Slot | None, upper: Slot | None, reverse: b
     """Yield the stored slots and, in their places, those that were changed before the scan, without a value."""
     dirty = _overlay(table, lower, upper, reverse)[::-1]
     for item in () if table.owner._fresh else _stored_items(table, lower, upper, reverse):
-        place = order_of(item.slot) if dirty else None
+        place = slot_order(item.slot) if dirty else None
         while dirty and (dirty[-1][0] > place if reverse else dirty[-1][0] < place):
             yield dirty.pop()[1], ABSENT, None
         if dirty and dirty[-1][0] == place:
@@ -252,9 +251,9 @@ def _stored_items(table: SlotTable, lower: Slot | None, upper: Slot | None, reve
 def _overlay(table: SlotTable, lower: Slot | None, upper: Slot | None, reverse: bool) -> list[tuple[Any, Any]]:
     """Return (place, key) of the slots that must come from memory: all of a fresh object, else the changed ones."""
     if table.places is None or table.owner._fresh:
-        table.places = SortedDict((order_of(table.known_slot(key)), key) for key in _dirty_keys(table))
-    start = None if lower is None else order_of(lower)
-    stop = None if upper is None else order_of(upper)
+        table.places = SortedDict((slot_order(table.known_slot(key)), key) for key in _dirty_keys(table))
+    start = None if lower is None else slot_order(lower)
+    stop = None if upper is None else slot_order(upper)
     return [(place, table.places[place]) for place in table.places.irange(start, stop, reverse=reverse)]
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from sortedcontainers import SortedDict
 
-from checkpoint.lookup import ReadRow, order_of
+from checkpoint.lookup import ReadRow
 from checkpoint.reader import Reader
-from checkpoint.run import ItemRow, Payload, Slot
+from checkpoint.run import ItemRow, Payload, Slot, slot_order
 from objectspace import keys
 from objectspace.codec import ATOMS, Unencodable, decode_together, encode
 from objectspace.errors import UnencodableValueError
@@ -256,7 +256,7 @@ class SlotTable:
     def _edit(self, key: Any, stored: Any) -> None:
         self.edits[key] = stored
         if self.places is not None:
-            self.places[order_of(self.owner._slot(key))] = key
+            self.places[slot_order(self.owner._slot(key))] = key
 
     def delete(self, key: Any) -> Any:
         """Remove a key and return its value, :data:`ABSENT` where there was none."""

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkpoint import CheckpointStore, Reader, Run, scan, spans
-from checkpoint.lookup import order_of
+from checkpoint.run import slot_order
 from tests.checkpoint.store_helpers import DIFFERENTIAL, FULL, quick_store, run_of
 
 SLOTS: list[Any] = [*range(30), 2.5, 1e30, "a", "b", "ä", b"", b"\xff"]
@@ -18,7 +18,7 @@ SLOTS: list[Any] = [*range(30), 2.5, 1e30, "a", "b", "ä", b"", b"\xff"]
 CHANGES = st.dictionaries(st.sampled_from(SLOTS), st.none() | st.integers(0, 9), max_size=12)
 GROWTH = st.integers(0, 60).map(lambda first: dict.fromkeys(range(first, first + 25), first))
 APART = st.integers(0, 8).map(lambda place: dict.fromkeys(range(place * 7, place * 7 + 5), place))
-ENDS = st.integers(5, 30).map(lambda last: {slot: None for slot in SLOTS if order_of(slot) > order_of(last)})
+ENDS = st.integers(5, 30).map(lambda last: {slot: None for slot in SLOTS if slot_order(slot) > slot_order(last)})
 BOUNDS = st.none() | st.sampled_from(SLOTS)
 SCANS = st.tuples(BOUNDS, BOUNDS, st.booleans(), st.sampled_from([None, 1, 2, 5, 100]))
 
@@ -36,9 +36,9 @@ def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 def expected_of(state: dict[Any, Any], lower: Any, upper: Any, reverse: bool) -> list[Any]:
-    found = sorted((slot for slot, value in state.items() if value is not None), key=order_of, reverse=reverse)
-    low, high = order_of(-1 if lower is None else lower), order_of(b"\xff\xff" if upper is None else upper)
-    return [(slot, str(state[slot])) for slot in found if low <= order_of(slot) <= high]
+    found = sorted((slot for slot, value in state.items() if value is not None), key=slot_order, reverse=reverse)
+    low, high = slot_order(-1 if lower is None else lower), slot_order(b"\xff\xff" if upper is None else upper)
+    return [(slot, str(state[slot])) for slot in found if low <= slot_order(slot) <= high]
 
 
 @pytest.mark.usefixtures("sizes")

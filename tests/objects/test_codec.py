@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint.lookup import order_of
+from checkpoint.run import slot_order
 from objectspace import (
     ObjectSpaceError,
     PersistedObjectSpace,
@@ -210,7 +210,7 @@ def test_slots_sort_as_keys_do(pair: tuple[Any, Any]) -> None:
     one, other = pair
     assert (keys.comparable(one) < keys.comparable(other)) == (one < other)
     if keys.keeps_order(one) and keys.keeps_order(other):
-        places = [order_of(keys.to_slot(key)) for key in pair]
+        places = [slot_order(keys.to_slot(key)) for key in pair]
         assert (places[0] < places[1]) == (one < other)
 
 
