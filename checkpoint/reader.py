@@ -346,11 +346,7 @@ class Reader:
 
         Time: O(state), memory too: for states that fit.
         """
-        run = Run(CheckpointKind.FULL)
-        tables: tuple[list[Any], ...] = (run.index, run.metadata, run.items)
-        for place, rows in self.image_pages():
-            tables[place].extend(rows)
-        return run
+        return Run.of_pages(CheckpointKind.FULL, self.image_pages())
 
     def image_pages(self, page_rows: int = 65_536) -> Iterator[Page]:
         """Yield the complete state page by page, in the order of a run.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import orjson
 
@@ -121,11 +121,27 @@ class Run:
         Time: O(n).
         """
         found = RunDigest()
-        for rows in (self.index, self.metadata, self.items):
+        for rows in self.tables:
             for start in range(0, len(rows), _CHUNK_ROWS):
                 found.update(rows[start : start + _CHUNK_ROWS])
             found.end_table()
         return Measure(found.slots, self.bytes, found.hexdigest())
+
+    @property
+    def tables(self) -> tuple[list[Any], ...]:
+        """The rows table by table, in the order of their places: index, metadata, items."""
+        return self.index, self.metadata, self.items
+
+    @classmethod
+    def of_pages(cls, kind: CheckpointKind, pages: Iterable[Page]) -> Self:
+        """Return the run whose pages these are.
+
+        Time: O(rows).
+        """
+        run = cls(kind)
+        for place, rows in pages:
+            run.tables[place].extend(rows)
+        return run
 
     def is_empty(self) -> bool:
         """Tell whether the run writes no row at all."""

@@ -43,8 +43,7 @@ def insert(connection: sqlite3.Connection, number: int, run: Run) -> None:
     Time: O(rows).
     Dirties: the rows, at the end of each table.
     """
-    tables: tuple[list[Any], ...] = (run.index, run.metadata, run.items)
-    for table, rows in zip(TABLES, tables, strict=True):
+    for table, rows in zip(TABLES, run.tables, strict=True):
         insert_rows(connection, table, number, rows)
 
 

@@ -631,7 +631,7 @@ class CheckpointStore:
                 self._next_object_id, self._last = next_object_id, (number, epoch)
                 self._runs.added(number, found.slots, is_full=kind is CheckpointKind.FULL)
                 if run is not None:
-                    self._upkeep.note_written(number, (run.index, run.metadata, run.items), found.bytes)
+                    self._upkeep.note_written(number, run.tables, found.bytes)
                 seconds = time.perf_counter() - started
                 self._tidy(found.slots, is_full=kind is CheckpointKind.FULL)
             except BaseException:  # Also an interruption after the commit: memory may not be what the file says.
@@ -652,8 +652,7 @@ class CheckpointStore:
         elif run.kind is CheckpointKind.DIFFERENTIAL and self._runs.live:
             filters.store(connection, number, run.items)
         found = run_rows.measured(connection, number) if completes else run.measure()
-        tables: tuple[list[Any], ...] = (run.index, run.metadata, run.items)
-        return found, max((rows[-1][0] + 1 for rows in tables if rows), default=0)
+        return found, max((rows[-1][0] + 1 for rows in run.tables if rows), default=0)
 
     def _next(self, epoch: int | None) -> tuple[int, int, int | None]:
         number, last = self._last

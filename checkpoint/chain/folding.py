@@ -16,7 +16,6 @@ from contextlib import closing, contextmanager
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 from uuid import uuid4
 
 from checkpoint.chain.division import DIVIDER, Division, read_division
@@ -132,11 +131,7 @@ def rows_of(location: Location, accepted: AcceptedRun) -> Run:
     if not accepted.is_division:
         return read_run(location, accepted)
     with scratch_folder() as folder, divided(location, accepted, folder) as pages:
-        run = Run(accepted.kind)
-        tables: tuple[list[Any], ...] = (run.index, run.metadata, run.items)
-        for place, rows in pages:
-            tables[place].extend(rows)
-    return run
+        return Run.of_pages(accepted.kind, pages)
 
 
 def fits(have: Fingerprint, lineage: Lineage) -> bool:

@@ -144,8 +144,7 @@ def read_pages(location: Location, accepted: AcceptedRun) -> Iterator[Page]:
     try:
         for batch in file.iter_batches(_PAGE_ROWS, use_threads=False):
             run = run_of(kind, _whole(pa.Table.from_batches([batch]), template))
-            tables: tuple[list[Any], ...] = (run.index, run.metadata, run.items)
-            yield from ((number, rows) for number, rows in enumerate(tables) if rows)
+            yield from ((number, rows) for number, rows in enumerate(run.tables) if rows)
     except _UNREADABLE as error:
         raise CorruptStoreError(f"{place} is no run file: {error}") from error
     _require_kind(kind, accepted, place)

@@ -42,7 +42,7 @@ _runs = st.builds(
 
 
 def _rows(run: Run) -> list[str]:
-    return [repr(row) for table in (run.index, run.metadata, run.items) for row in table]
+    return [repr(row) for table in run.tables for row in table]
 
 
 def test_a_run_comes_back_as_it_was(location: Location) -> None:

@@ -34,7 +34,7 @@ def test_rows_in_memory_are_merged_as_those_on_the_disk_are(
         for run in kept:
             store.append(run)
         for place, table in enumerate(TABLES):
-            parts = [(run.index, run.metadata, run.items)[place] for run in kept]
+            parts = [run.tables[place] for run in kept]
             here = list(kept_pages(table, parts, live))
             there = list(merged_pages(store._session, table, range(1, len(runs) + 1), live))
             assert [row for _, rows in here for row in rows] == [row for _, rows in there for row in rows]
