@@ -248,16 +248,15 @@ class Filters:
         self._changes = self._searches = self._seen = self._next = 0
         self.clear()
 
-    def note(self, slots: int, runs: Sequence[RunNumber]) -> int:
-        """Take note that slots are looked for in some runs, and return how often any filter has come or gone.
+    def note(self, runs: Sequence[RunNumber]) -> int:
+        """Take note that a slot is looked for in some runs, and return how often any filter has come or gone.
 
         Args:
-            slots: how many slots.
             runs: the runs of a state, the newest first.
 
         Time: O(1), now and then O(runs), and O(rows) of a run whose filter is made.
         """
-        self._searches += slots
+        self._searches += 1
         if self._searches >= self._next and self._rows_of is not None:
             self._learn(runs, self._rows_of)
             self._seen, self._next = self._searches, self._searches + min(max(STEP, self._searches // 8), 64 * STEP)

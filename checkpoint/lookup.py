@@ -78,16 +78,8 @@ class Extents:
         found_all = (self._found[run][object_id] for run in runs)
         return [extent for extent in found_all if extent is not None]
 
-    def possible(self, runs: Sequence[RunNumber], object_id: int, slot: Any) -> Sequence[RunNumber]:
-        """Return those of some runs that may have a slot, as far as what is stored with them tells; or the very runs.
-
-        Raises:
-            TypeError: the slot cannot be compared with all of theirs.
-        """
-        return self.reaching(runs, object_id, slot, slot)
-
     def reaching(self, runs: Sequence[RunNumber], object_id: int, low: Any, high: Any) -> Sequence[RunNumber]:
-        """Return those of some runs that may have a slot between two others, as :meth:`possible` does.
+        """Return those of some runs that may have a slot between two others, by what is stored with them; or all.
 
         Args:
             runs: the runs.
@@ -154,7 +146,7 @@ class Extents:
                 self._stored[run] = {one.object: Extent(run, one.low, one.high) for one in found}
         return [self._stored[run] for run in runs]
 
-    def layout(self, runs: Sequence[RunNumber], object_id: int) -> Apart | None:
+    def layout(self, runs: Sequence[RunNumber], object_id: int) -> SideBySide | None:
         """Take note of a read, and return what tells which of some runs may have a slot of an object.
 
         Args:
@@ -174,13 +166,13 @@ class Extents:
             del self._reads[object_id]
         elif known.runs and asked[-len(known.runs) :] == known.runs:
             newer = asked[: len(asked) - len(known.runs)]
-            apart = known.apart and known.apart.with_others(self.of(newer, object_id))
-            self._layouts[object_id] = Layout(asked, apart)
-            return apart
+            beside = known.beside and known.beside.with_others(self.of(newer, object_id))
+            self._layouts[object_id] = Layout(asked, beside)
+            return beside
         extents = self.of(asked, object_id)
-        apart = Apart(extents) if _is_worth_comparing(extents, len(asked)) else None
-        self._layouts[object_id] = Layout(asked, apart)
-        return apart
+        beside = SideBySide(extents) if _is_worth_comparing(extents, len(asked)) else None
+        self._layouts[object_id] = Layout(asked, beside)
+        return beside
 
     def has_layout(self, object_id: int) -> bool:
         """Tell whether so much was read of an object that :meth:`layout` has found it out."""
@@ -207,27 +199,27 @@ class Extents:
         self._layouts.clear()
 
 
-class Apart:
+class SideBySide:
     """The extents of an object of which few have any slot: those side by side are found by bisection.
 
     Args:
         extents: the extents.
 
-    >>> Apart([Extent(7, 0, 90), Extent(2, 50, 99), Extent(1, 0, 49)]).around(60)
+    >>> SideBySide([Extent(7, 0, 90), Extent(2, 50, 99), Extent(1, 0, 49)]).around(60)
     [7, 2]
     """
 
     def __init__(self, extents: Sequence[Extent]) -> None:
-        self._side_by_side: list[Extent] = []
+        self._ordered: list[Extent] = []
         self._others: list[Extent] = []
         highest: Any = BELOW_ALL
         for extent in sorted(extents, key=_order_of_high):
             is_beside = slot_order(extent.low) > highest
-            (self._side_by_side if is_beside else self._others).append(extent)
+            (self._ordered if is_beside else self._others).append(extent)
             highest = slot_order(extent.high) if is_beside else highest
-        self._lows: list[Any] = [extent.low for extent in self._side_by_side]
+        self._lows: list[Any] = [extent.low for extent in self._ordered]
 
-    def with_others(self, extents: Sequence[Extent]) -> Apart:
+    def with_others(self, extents: Sequence[Extent]) -> SideBySide:
         """Return the same with some more extents. Time: O(those that do not lie side by side)."""
         if not extents:
             return self
@@ -243,8 +235,8 @@ class Apart:
         """
         found = [run for run, low, high in self._others if low <= slot <= high]
         place = bisect_right(self._lows, slot) - 1
-        if place >= 0 and slot <= self._side_by_side[place].high:
-            found.append(self._side_by_side[place].run)
+        if place >= 0 and slot <= self._ordered[place].high:
+            found.append(self._ordered[place].run)
         found.sort(reverse=True)
         return found
 
@@ -253,7 +245,7 @@ class Layout(NamedTuple):
     """What is known of where an object lies in some runs, the newest first: nothing where comparing spares little."""
 
     runs: tuple[RunNumber, ...]
-    apart: Apart | None
+    beside: SideBySide | None
 
 
 class Lookup:
@@ -267,7 +259,7 @@ class Lookup:
 
     def __init__(self, session: Session, runs: Sequence[RunNumber], extents: Extents) -> None:
         self._session, self._runs, self._extents = session, runs, extents
-        self._apart: dict[int, Apart | None] = {}
+        self._beside: dict[int, SideBySide | None] = {}
         self._filters: dict[RunNumber, RunFilter] = {}
         self._groups = grouped(())
         self._changes = 0
@@ -277,7 +269,7 @@ class Lookup:
 
         Time: O(runs that may have it · log n).
         """
-        runs = self._asked(object_id, slot) if len(self._runs) > _FEW_RUNS else self._runs
+        runs = self._possible_runs(object_id, slot) if len(self._runs) > _FEW_RUNS else self._runs
         return self._newest("value, rank", runs, object_id, slot)  # type: ignore[no-any-return]
 
     def last(self, object_id: int) -> tuple[Slot | None, bool]:
@@ -294,27 +286,27 @@ class Lookup:
             return None
         return self._session.peek(newest_of(columns, "state_item", "slot", len(runs)), (object_id, slot, *runs))
 
-    def _asked(self, object_id: int, slot: Slot) -> Sequence[RunNumber]:
+    def _possible_runs(self, object_id: int, slot: Slot) -> Sequence[RunNumber]:
         """Return the runs that may have a slot, the newest first."""
-        runs = self._around(object_id, slot)
-        if len(runs) <= _FEW_RUNS or not (filters := self._filters_of(1)):
+        runs = self._runs_by_extent(object_id, slot)
+        if len(runs) <= _FEW_RUNS or not (filters := self._filters_now()):
             return runs
         mark = mark_of(object_id, slot)
         return passing_any(self._groups, mark) if runs is self._runs else passing(map(filters.__getitem__, runs), mark)
 
-    def _around(self, object_id: int, slot: Slot) -> Sequence[RunNumber]:
+    def _runs_by_extent(self, object_id: int, slot: Slot) -> Sequence[RunNumber]:
         """Return the runs that have rows of an object on both sides of a slot, or all of them, the newest first."""
-        apart = self._apart[object_id] if object_id in self._apart else self._find_apart(object_id)
+        beside = self._beside[object_id] if object_id in self._beside else self._find_beside(object_id)
         with suppress(TypeError):  # A number is not compared with text: then all are asked.
-            if apart is not None:
-                return apart.around(slot)
-            if object_id not in self._apart:  # Else it is known that comparing would spare little.
-                return self._extents.possible(self._runs, object_id, slot)
+            if beside is not None:
+                return beside.around(slot)
+            if object_id not in self._beside:  # Else it is known that comparing would spare little.
+                return self._extents.reaching(self._runs, object_id, slot, slot)
         return self._runs
 
-    def _filters_of(self, slots: int) -> dict[RunNumber, RunFilter]:
-        """Return the filters of the runs, where so many slots are looked for; none where no run has one."""
-        changes = self._extents.filters.note(slots, self._runs)
+    def _filters_now(self) -> dict[RunNumber, RunFilter]:
+        """Return the filters of the runs, where one more slot is looked for; none where no run has one."""
+        changes = self._extents.filters.note(self._runs)
         if self._changes != changes:
             self._changes = changes
             self._filters = {one[0]: one for one in self._extents.filters.of(self._runs)}
@@ -333,12 +325,12 @@ class Lookup:
         if len(runs) > 1 and len(left) >= max(_MANY, _A_RUN * len(runs)):
             left, runs = self._from_the_newest(object_id, left, newest)
         if len(runs) > _FEW_RUNS:
-            found = self._close_by(runs, object_id, left)
+            found = self._read_range(runs, object_id, left)
             rows = self._one_by_one(runs, object_id, left) if found is None else found
             newest.update(_by_slot(rows))
             return list(newest.values())
         for start in range(0, len(left) if runs else 0, _LENGTHS[-1]):
-            newest.update(_by_slot(self._within(runs, object_id, left[start : start + _LENGTHS[-1]])))
+            newest.update(_by_slot(self._read_slots(runs, object_id, left[start : start + _LENGTHS[-1]])))
         return list(newest.values())
 
     def _warm(self, object_id: int, slots: Sequence[Slot]) -> None:
@@ -351,7 +343,7 @@ class Lookup:
     def _one_by_one(self, runs: Sequence[RunNumber], object_id: int, slots: Sequence[Slot]) -> list[ReadRow]:
         """Return the newest rows that some of the runs have of a few slots: each is looked for where it may be."""
         among = set(runs)
-        asked = ([run for run in self._asked(object_id, slot) if run in among] for slot in slots)
+        asked = ([run for run in self._possible_runs(object_id, slot) if run in among] for slot in slots)
         found = (self._newest(_ROW, one, object_id, slot) for one, slot in zip(asked, slots, strict=True))
         return [row for row in found if row is not None]
 
@@ -376,40 +368,40 @@ class Lookup:
 
     def _note_newest(self, run: RunNumber, object_id: int, asked: Sequence[Slot], newest: dict[Slot, ReadRow]) -> None:
         """Note the rows that a run has of some slots, which no newer run has."""
-        dense = self._close_by((run,), object_id, asked)
+        dense = self._read_range((run,), object_id, asked)
         if dense is not None:
             newest.update(_by_slot(dense))
             return
         for start in range(0, len(asked), _LENGTHS[-1]):
-            newest.update(_by_slot(self._within((run,), object_id, asked[start : start + _LENGTHS[-1]])))
+            newest.update(_by_slot(self._read_slots((run,), object_id, asked[start : start + _LENGTHS[-1]])))
 
-    def _within(self, runs: Sequence[RunNumber], object_id: int, asked: Sequence[Slot]) -> list[ReadRow]:
+    def _read_slots(self, runs: Sequence[RunNumber], object_id: int, asked: Sequence[Slot]) -> list[ReadRow]:
         """Return the rows of some slots, run by run, the oldest first."""
-        found = self._close_by(runs, object_id, asked)
-        return self._named(runs, object_id, asked) if found is None else found
+        found = self._read_range(runs, object_id, asked)
+        return self._read_by_name(runs, object_id, asked) if found is None else found
 
-    def _named(self, runs: Sequence[RunNumber], object_id: int, asked: Sequence[Slot]) -> list[ReadRow]:
+    def _read_by_name(self, runs: Sequence[RunNumber], object_id: int, asked: Sequence[Slot]) -> list[ReadRow]:
         # Few lengths make few statements, which SQLite's module then keeps prepared.
         length = next(length for length in _LENGTHS if length >= len(asked))
-        named = (*_one_of(runs), object_id, *asked, *repeat(asked[-1], length - len(asked)))
+        named = (*_run_parameters(runs), object_id, *asked, *repeat(asked[-1], length - len(asked)))
         return self._session.peek_all(_by_name(runs, length), named)
 
-    def _close_by(self, runs: Sequence[RunNumber], object_id: int, asked: Sequence[Slot]) -> list[ReadRow] | None:
-        """Return what :meth:`_named` does where few other rows lie between the slots, which are in order; else None."""
+    def _read_range(self, runs: Sequence[RunNumber], object_id: int, asked: Sequence[Slot]) -> list[ReadRow] | None:
+        """Return what :meth:`_read_by_name` does where few other rows lie between these, in order; else None."""
         if len(asked) < _LENGTHS[0]:
             return None
-        where = f"FROM state_item WHERE {_in(runs)} AND object = ? AND slot BETWEEN ? AND ?"
-        bounds, few = (*_one_of(runs), object_id, asked[0], asked[-1]), _DENSE * len(asked)
+        where = f"FROM state_item WHERE {_run_condition(runs)} AND object = ? AND slot BETWEEN ? AND ?"
+        bounds, few = (*_run_parameters(runs), object_id, asked[0], asked[-1]), _DENSE * len(asked)
         if self._session.peek(f"SELECT 1 {where} LIMIT 1 OFFSET ?", (*bounds, few)):
             return None
         wanted = set(asked)
         rows: list[ReadRow] = self._session.peek_all(f"SELECT slot, value, rank {where} ORDER BY checkpoint", bounds)
         return [row for row in rows if row[0] in wanted]
 
-    def _find_apart(self, object_id: int) -> Apart | None:
+    def _find_beside(self, object_id: int) -> SideBySide | None:
         found = self._extents.layout(self._runs, object_id)
         if self._extents.has_layout(object_id):
-            self._apart[object_id] = found
+            self._beside[object_id] = found
         return found
 
     def _has_to_wait(self, probes: Sequence[warming.Query]) -> bool:
@@ -521,16 +513,16 @@ def _extents(runs: Sequence[RunNumber]) -> str:
 def _by_name(runs: Sequence[RunNumber], slots: int) -> str:
     """Return the query for the rows that some runs have of so many slots."""
     return (
-        f"SELECT slot, value, rank FROM state_item WHERE {_in(runs)} AND object = ?"
+        f"SELECT slot, value, rank FROM state_item WHERE {_run_condition(runs)} AND object = ?"
         f" AND slot IN (?{', ?' * (slots - 1)}) ORDER BY checkpoint"
     )
 
 
-def _in(runs: Sequence[RunNumber]) -> str:
+def _run_condition(runs: Sequence[RunNumber]) -> str:
     return "checkpoint = ?" if len(runs) == 1 else f"checkpoint IN ({','.join(map(str, runs))})"
 
 
-def _one_of(runs: Sequence[RunNumber]) -> Sequence[RunNumber]:
+def _run_parameters(runs: Sequence[RunNumber]) -> Sequence[RunNumber]:
     return runs if len(runs) == 1 else ()
 
 

@@ -88,7 +88,9 @@ class Reader:
     @property
     def _in(self) -> str:
         """The condition on the number of the run."""
-        return _within(self.runs)
+        if len(self.runs) == 1:
+            return f"= {self.runs[0]}"
+        return f"IN ({','.join(map(str, self.runs))})" if self.runs else "= -1"
 
     @property
     def newest(self) -> int:
@@ -395,13 +397,6 @@ class Reader:
     def _require_readable(self) -> None:
         if self._refusal is not None:
             raise UnknownCheckpointError(self._refusal)
-
-
-def _within(runs: Sequence[RunNumber]) -> str:
-    """Return the condition on the number of the run."""
-    if len(runs) == 1:
-        return f"= {runs[0]}"
-    return f"IN ({','.join(map(str, runs))})" if runs else "= -1"
 
 
 _value = itemgetter(1)
