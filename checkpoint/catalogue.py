@@ -158,12 +158,12 @@ def note_gone(connection: sqlite3.Connection, runs: Sequence[RunNumber]) -> None
 
     Dirties: their rows of the catalogue.
     """
-    connection.execute(f"DELETE FROM portion WHERE run IN ({marks(runs)})", runs)
-    connection.execute(f"DELETE FROM run WHERE run IN ({marks(runs)})", runs)
+    connection.execute(f"DELETE FROM portion WHERE run IN ({placeholders(runs)})", runs)
+    connection.execute(f"DELETE FROM run WHERE run IN ({placeholders(runs)})", runs)
 
 
-def marks(values: Sized) -> str:
-    """Return as many marks of parameters as there are values."""
+def placeholders(values: Sized) -> str:
+    """Return as many placeholders as there are values."""
     return ", ".join("?" * len(values))
 
 

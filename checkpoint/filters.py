@@ -1,6 +1,6 @@
 """What a run may have: a filter for a run tells most slots that are not in it, so that it is seldom searched in vain.
 
-A filter is a row of flags, a power of two of them, eight to sixteen for each row. The *mark* of a slot says which two
+A filter is a row of flags, a power of two of them, eight to sixteen for each row. The *hash* of a slot says which two
 of them it sets: where one is not set, the run does not have the slot. Of the slots that a run does not have, about one
 in twenty at most finds both set by others, and is searched for in vain. (After Bloom, "Space/time trade-offs in hash
 coding with allowable errors", 1970.)
@@ -36,7 +36,7 @@ STEP = 16
 _FLAGS_A_ROW = 8
 
 _SECOND = 10
-"""The second flag is told by a mark without so many of its last bits."""
+"""The second flag is told by a hash without so many of its last bits."""
 
 _LOAD, _MAKE = 512, 8
 """Loading a filter takes as long as one search for each so many rows of the run, making it as one for each so many."""
@@ -44,10 +44,10 @@ _LOAD, _MAKE = 512, 8
 _INTEGER, _FLOAT = struct.Struct("<q"), struct.Struct("<d")
 
 _SPREAD, _START = 0x9E3779B1, 0xFFFFFFFF
-"""Where the marks of an object start: those of its neighbours start far away."""
+"""Where the hashes of an object start: those of its neighbours start far away."""
 
 RunFilter = tuple[RunNumber, bytes, int]
-"""A run, the flags of its filter, eight a byte, and the mask that makes the number of a flag of a mark."""
+"""A run, the flags of its filter, eight a byte, and the mask that makes the number of a flag of a hash."""
 
 RowsOf = Callable[[RunNumber], float]
 """Returns how many rows a run has."""
@@ -57,8 +57,8 @@ _SLOTS = "SELECT object, slot FROM state_item WHERE checkpoint = ? ORDER BY obje
 _STORED = "SELECT flags, checksum FROM filter WHERE run = ?"
 
 
-def mark_of(object_id: int, slot: Slot) -> int:
-    """Return the mark of a slot, an integer of 32 bits: the same in every process, and for slots that are equal."""
+def hash_of(object_id: int, slot: Slot) -> int:
+    """Return the hash of a slot, an integer of 32 bits: the same in every process, and for slots that are equal."""
     if isinstance(slot, str):
         slot = slot.encode(errors="surrogatepass")
     elif not isinstance(slot, bytes):
@@ -67,8 +67,8 @@ def mark_of(object_id: int, slot: Slot) -> int:
     return crc32(slot, object_id * _SPREAD & _START)
 
 
-def marks_of(object_id: int, slots: Sequence[Any]) -> Iterable[int]:
-    """Return the marks of many slots of an object."""
+def hashes_of(object_id: int, slots: Sequence[Any]) -> Iterable[int]:
+    """Return the hashes of many slots of an object."""
     kinds = set(map(type, slots))
     if kinds == {int}:
         packed = struct.pack(f"<{len(slots)}q", *slots)
@@ -76,7 +76,7 @@ def marks_of(object_id: int, slots: Sequence[Any]) -> Iterable[int]:
     elif kinds == {str}:
         slots = [slot.encode(errors="surrogatepass") for slot in slots]
     elif kinds != {bytes}:
-        return [mark_of(object_id, slot) for slot in slots]
+        return [hash_of(object_id, slot) for slot in slots]
     return map(crc32, slots, repeat(object_id * _SPREAD & _START))
 
 
@@ -100,8 +100,8 @@ class FilterMaker:
         while start < len(rows):
             object_id = rows[start][0]
             end = bisect_right(rows, object_id, start, key=_object)
-            for mark in marks_of(object_id, list(map(_slot, rows[start:end]))):
-                flags[mark & mask] = flags[mark >> _SECOND & mask] = 1
+            for hashed in hashes_of(object_id, list(map(_slot, rows[start:end]))):
+                flags[hashed & mask] = flags[hashed >> _SECOND & mask] = 1
             start = end
 
     def store(self, connection: sqlite3.Connection, run: RunNumber) -> None:
@@ -163,74 +163,74 @@ def find_wrong(session: Session) -> Iterator[tuple[RunNumber, str]]:
             yield run, f"the filter of run {run} is not that of its rows"
 
 
-def passing(filters: Iterable[RunFilter], mark: int) -> list[RunNumber]:
+def passing(filters: Iterable[RunFilter], hashed: int) -> list[RunNumber]:
     """Return the runs that may have a slot."""
-    second = mark >> _SECOND
-    bit, other = 1 << (mark & 7), 1 << (second & 7)
+    second = hashed >> _SECOND
+    bit, other = 1 << (hashed & 7), 1 << (second & 7)
     return [
-        run for run, flags, mask in filters if flags[(mark & mask) >> 3] & bit and flags[(second & mask) >> 3] & other
+        run for run, flags, mask in filters if flags[(hashed & mask) >> 3] & bit and flags[(second & mask) >> 3] & other
     ]
 
 
 def grouped(filters: Iterable[RunFilter]) -> list[tuple[int, list[tuple[RunNumber, bytes]]]]:
-    """Return filters by their masks: of those of one size it is told once where the flags of a mark lie."""
+    """Return filters by their masks: of those of one size it is told once where the flags of a hash lie."""
     groups: dict[int, list[tuple[RunNumber, bytes]]] = {}
     for run, flags, mask in filters:
         groups.setdefault(mask, []).append((run, flags))
     return list(groups.items())
 
 
-def passing_any(groups: Iterable[tuple[int, Sequence[tuple[RunNumber, bytes]]]], mark: int) -> list[RunNumber]:
+def passing_any(groups: Iterable[tuple[int, Sequence[tuple[RunNumber, bytes]]]], hashed: int) -> list[RunNumber]:
     """Return what :func:`passing` does of filters in groups, the newest run first."""
-    second = mark >> _SECOND
-    bit, other = 1 << (mark & 7), 1 << (second & 7)
+    second = hashed >> _SECOND
+    bit, other = 1 << (hashed & 7), 1 << (second & 7)
     found: list[RunNumber] = []
     for mask, filters in groups:
-        one, two = (mark & mask) >> 3, (second & mask) >> 3
+        one, two = (hashed & mask) >> 3, (second & mask) >> 3
         found += [run for run, flags in filters if flags[one] & bit and flags[two] & other]
     found.sort(reverse=True)
     return found
 
 
-class Marks:
-    """The marks of many slots, which some filters are asked for.
+class Hashes:
+    """The hashes of many slots, which some filters are asked for.
 
     Args:
-        marks: the marks, in any order.
+        hashes: the hashes, in any order.
     """
 
-    def __init__(self, marks: Iterable[int]) -> None:
-        self._marks = list(marks)
-        self._bits = [1 << (mark & 7) for mark in self._marks]
+    def __init__(self, hashes: Iterable[int]) -> None:
+        self._hashes = list(hashes)
+        self._bits = [1 << (hashed & 7) for hashed in self._hashes]
         self._places: dict[int, list[int]] = {}
         self._getters: dict[int, Callable[[bytes], Sequence[int]]] = {}
 
-    def kept(self, is_kept: Iterable[bool]) -> Marks:
-        """Return some of the marks, given for each whether it is one of them."""
-        return Marks(compress(self._marks, is_kept))
+    def kept(self, is_kept: Iterable[bool]) -> Hashes:
+        """Return some of the hashes, given for each whether it is one of them."""
+        return Hashes(compress(self._hashes, is_kept))
 
     def passing(self, one: RunFilter, start: int, stop: int) -> list[int]:
-        """Return the places of those of the marks from one place to another whose slots the run may have.
+        """Return the places of those of the hashes from one place to another whose slots the run may have.
 
-        Time: O(marks), nearly all of it without a step of Python for each.
+        Time: O(hashes), nearly all of it without a step of Python for each.
         """
         if start >= stop:
             return []
         _, flags, mask = one
-        marks = self._marks
+        hashes = self._hashes
         has_first = map(and_, self._bytes_at(flags, mask, start, stop), self._bits[start:stop])
         return [
             place
             for place in compress(range(start, stop), has_first)
-            if flags[((second := marks[place] >> _SECOND) & mask) >> 3] & 1 << (second & 7)
+            if flags[((second := hashes[place] >> _SECOND) & mask) >> 3] & 1 << (second & 7)
         ]
 
     def _bytes_at(self, flags: bytes, mask: int, start: int, stop: int) -> Iterable[int]:
-        """Return the byte of a filter in which the first flag of each of some marks lies."""
+        """Return the byte of a filter in which the first flag of each of some hashes lies."""
         if mask not in self._places:
-            self._places[mask] = places = [(mark & mask) >> 3 for mark in self._marks]
+            self._places[mask] = places = [(hashed & mask) >> 3 for hashed in self._hashes]
             self._getters[mask] = itemgetter(*places, *places[:1])  # Of one place it would return no sequence.
-        if (stop - start) * _FEW_OF < len(self._marks):
+        if (stop - start) * _FEW_OF < len(self._hashes):
             return map(flags.__getitem__, self._places[mask][start:stop])
         return self._getters[mask](flags)[start:stop]
 
@@ -342,7 +342,7 @@ def _checksum(run: RunNumber, packed: bytes) -> int:
 
 
 _FEW_OF = 4
-"""Of fewer than one in so many marks the bytes of a filter are got one by one."""
+"""Of fewer than one in so many hashes the bytes of a filter are got one by one."""
 
 _AS_TEXT = bytes.maketrans(b"\0\1", b"01")
 

@@ -18,7 +18,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from checkpoint import spans, warming
-from checkpoint.filters import Filters, Marks, RowsOf, RunFilter, grouped, mark_of, marks_of, passing, passing_any
+from checkpoint.filters import Filters, Hashes, RowsOf, RunFilter, grouped, hash_of, hashes_of, passing, passing_any
 from checkpoint.run import BELOW_ALL, Payload, Slot, slot_order
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
@@ -291,8 +291,10 @@ class Lookup:
         runs = self._runs_by_extent(object_id, slot)
         if len(runs) <= _FEW_RUNS or not (filters := self._filters_now()):
             return runs
-        mark = mark_of(object_id, slot)
-        return passing_any(self._groups, mark) if runs is self._runs else passing(map(filters.__getitem__, runs), mark)
+        hashed = hash_of(object_id, slot)
+        if runs is self._runs:
+            return passing_any(self._groups, hashed)
+        return passing(map(filters.__getitem__, runs), hashed)
 
     def _runs_by_extent(self, object_id: int, slot: Slot) -> Sequence[RunNumber]:
         """Return the runs that have rows of an object on both sides of a slot, or all of them, the newest first."""
@@ -417,7 +419,7 @@ class Lookup:
 
 
 class _Wanted:
-    """Slots that are looked for, in order, with their marks once a filter is asked for them.
+    """Slots that are looked for, in order, with their hashes once a filter is asked for them.
 
     Args:
         object_id: the object.
@@ -427,7 +429,7 @@ class _Wanted:
     def __init__(self, object_id: int, slots: Sequence[Slot]) -> None:
         self.slots = slots
         self._object = object_id
-        self._marks: Marks | None = None
+        self._hashes: Hashes | None = None
 
     def between(self, low: Slot, high: Slot, filter_for: Callable[[int], RunFilter | None]) -> Iterable[Slot]:
         """Return those from one slot to another that pass the filter that there is for so many."""
@@ -435,19 +437,19 @@ class _Wanted:
         asked, found = self.slots[start:stop], filter_for(stop - start)
         if found is None or (len(asked) >= _MANY_MORE and self._has_most(found, asked)):
             return asked
-        self._marks = self._marks or Marks(marks_of(self._object, self.slots))
-        return map(self.slots.__getitem__, self._marks.passing(found, start, stop))
+        self._hashes = self._hashes or Hashes(hashes_of(self._object, self.slots))
+        return map(self.slots.__getitem__, self._hashes.passing(found, start, stop))
 
     def _has_most(self, found: RunFilter, asked: Sequence[Slot]) -> bool:
         """Tell whether a filter lets most of some slots pass, going by a few of them: then it is quicker not to ask."""
         some = asked[:: len(asked) // _SAMPLED]
-        return len(Marks(marks_of(self._object, some)).passing(found, 0, len(some))) * 2 > len(some)
+        return len(Hashes(hashes_of(self._object, some)).passing(found, 0, len(some))) * 2 > len(some)
 
     def forget(self, found: Container[Slot]) -> None:
         """Look no more for those that were found."""
         is_left = [*map(not_, map(found.__contains__, self.slots))]
         self.slots = [*compress(self.slots, is_left)]
-        self._marks = self._marks and self._marks.kept(is_left)
+        self._hashes = self._hashes and self._hashes.kept(is_left)
 
 
 @cache

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from checkpoint import spans
-from checkpoint.catalogue import marks, note_merged, note_merging, noted_checks
+from checkpoint.catalogue import note_merged, note_merging, noted_checks, placeholders
 from checkpoint.digests import Check, check_of, check_run
 from checkpoint.filters import FilterMaker, filter_of, is_stored
 from checkpoint.pages import ITEMS, PAGE_ROWS, TABLES, Table, merged_pages
@@ -159,7 +159,7 @@ def delete_rows(connection: sqlite3.Connection, runs: Sequence[RunNumber]) -> It
             whole = [run for run in left if run < end[0]]
             left = left[len(whole) :]
             _delete_whole(connection, table, whole)
-            keys = f"({table.keys}) < ({marks(end[1:])})"
+            keys = f"({table.keys}) < ({placeholders(end[1:])})"
             connection.execute(f"DELETE FROM {table.name} WHERE checkpoint = ? AND {keys}", end)
             yield PAGE_ROWS
         yield 1 + _delete_whole(connection, table, left) // _DELETE_COST
@@ -168,7 +168,7 @@ def delete_rows(connection: sqlite3.Connection, runs: Sequence[RunNumber]) -> It
 def _row_beyond(connection: sqlite3.Connection, table: Table, runs: Sequence[RunNumber]) -> tuple[Any, ...] | None:
     """Return the run and the key of the row that is a slice beyond the first; None where there are not so many."""
     found: tuple[Any, ...] | None = connection.execute(
-        f"SELECT checkpoint, {table.keys} FROM {table.name} WHERE checkpoint IN ({marks(runs)})"
+        f"SELECT checkpoint, {table.keys} FROM {table.name} WHERE checkpoint IN ({placeholders(runs)})"
         f" ORDER BY checkpoint, {table.keys} LIMIT 1 OFFSET {_DELETE_COST * PAGE_ROWS}",
         runs,
     ).fetchone()
@@ -177,7 +177,7 @@ def _row_beyond(connection: sqlite3.Connection, table: Table, runs: Sequence[Run
 
 def _delete_whole(connection: sqlite3.Connection, table: Table, runs: Sequence[RunNumber]) -> int:
     """Delete all rows of some runs in one table, and return how many there were."""
-    return connection.execute(f"DELETE FROM {table.name} WHERE checkpoint IN ({marks(runs)})", runs).rowcount
+    return connection.execute(f"DELETE FROM {table.name} WHERE checkpoint IN ({placeholders(runs)})", runs).rowcount
 
 
 def _find_live(reader: Reader, live: set[int]) -> Iterator[int]:

@@ -28,7 +28,7 @@ class Table(NamedTuple):
     name: str
     keys: str
     rest: str
-    mark: str
+    deleted_column: str
     """The column whose NULL marks a deletion."""
     width: int
     """The number of columns of the key."""
@@ -151,7 +151,7 @@ def _key_beyond(session: Session, table: Table, part: RunNumber, after: Key | No
 
 def _range_statement(table: Table, parts: Sequence[RunNumber], is_first: bool) -> str:
     """Return the query of one page; SQLite goes to its range in each of the parts."""
-    upto = f"({table.keys}) <= ({', '.join(':' + mark for mark in 'cd'[: table.width])})"
+    upto = f"({table.keys}) <= ({', '.join(':' + name for name in 'cd'[: table.width])})"
     return (
         f"SELECT {table.keys}, {table.rest}, checkpoint FROM {table.name} WHERE checkpoint IN"
         f" ({', '.join(map(str, parts))}){_beyond(table, is_first)} AND {upto}"
@@ -160,7 +160,7 @@ def _range_statement(table: Table, parts: Sequence[RunNumber], is_first: bool) -
 
 
 def _beyond(table: Table, is_first: bool) -> str:
-    return "" if is_first else f" AND ({table.keys}) > ({', '.join(':' + mark for mark in 'ab'[: table.width])})"
+    return "" if is_first else f" AND ({table.keys}) > ({', '.join(':' + name for name in 'ab'[: table.width])})"
 
 
 def _named(names: str, key: Key | None) -> dict[str, Any]:

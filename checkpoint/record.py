@@ -86,7 +86,9 @@ def write_record(connection: sqlite3.Connection, record: CheckpointRecord) -> No
     """
     cells = vars(record) | {"kind": str(record.kind)}
     seal = seals.seal_of([cells.get(name) for name in seals.CHECKPOINT.columns])
-    connection.execute(f"INSERT INTO checkpoint ({_COLUMNS}, seal) VALUES ({_MARKS}, ?)", (*cells.values(), seal))
+    connection.execute(
+        f"INSERT INTO checkpoint ({_COLUMNS}, seal) VALUES ({_PLACEHOLDERS}, ?)", (*cells.values(), seal)
+    )
 
 
 def timestamp(ago: timedelta = timedelta(0), now: datetime | None = None) -> str:
@@ -100,4 +102,4 @@ def timestamp(ago: timedelta = timedelta(0), now: datetime | None = None) -> str
 
 _SEALED = ", ".join((*seals.CHECKPOINT.columns, "seal"))
 _COLUMNS = ", ".join(CheckpointRecord.__dataclass_fields__)
-_MARKS = ", ".join("?" for _ in CheckpointRecord.__dataclass_fields__)
+_PLACEHOLDERS = ", ".join("?" for _ in CheckpointRecord.__dataclass_fields__)

@@ -85,9 +85,12 @@ def _insertion(table: Table, rows: int, columns: int, *, is_of_one: bool) -> str
     """
     objects = ["?2"] * rows if is_of_one else [f"?{2 + row}" for row in range(rows)]
     first = 2 + len(set(objects))
-    marks = [objects, *([f"?{first + rows * column + row}" for row in range(rows)] for column in range(columns - 1))]
-    marks += [["NULL"] * rows] * (table.columns - columns)
-    return f"INSERT INTO {table.name} VALUES " + ", ".join(f"(?1, {', '.join(row)})" for row in zip(*marks))
+    placeholders = [
+        objects,
+        *([f"?{first + rows * column + row}" for row in range(rows)] for column in range(columns - 1)),
+    ]
+    placeholders += [["NULL"] * rows] * (table.columns - columns)
+    return f"INSERT INTO {table.name} VALUES " + ", ".join(f"(?1, {', '.join(row)})" for row in zip(*placeholders))
 
 
 def complete(session: Session, number: int, runs: Sequence[RunNumber]) -> None:
@@ -103,7 +106,7 @@ def complete(session: Session, number: int, runs: Sequence[RunNumber]) -> None:
             f"INSERT OR IGNORE INTO {table.name} (checkpoint, {keys}, {rest}) SELECT {number}, {keys}, {rest} FROM ("
             f"SELECT {keys}, {rest}, max(checkpoint) FROM {table.name} WHERE checkpoint IN ({older}) GROUP BY {keys})"
         )
-        connection.execute(f"DELETE FROM {table.name} WHERE checkpoint = {number} AND {table.mark} IS NULL")
+        connection.execute(f"DELETE FROM {table.name} WHERE checkpoint = {number} AND {table.deleted_column} IS NULL")
     _drop_unreachable(session, number)
 
 

@@ -133,11 +133,11 @@ def _write_sqlite(path: Path, contents: Contents, rows: Iterable[Row]) -> int:
 
     # By hand: sqlite-utils brings in pandas where it is installed, and makes no table of no rows.
     columns = ", ".join(map(_quoted, contents.header))
-    marks = ", ".join("?" * len(contents.header))
+    placeholders = ", ".join("?" * len(contents.header))
     with closing(sqlite3.connect(path)) as database, database:
         database.execute(f"CREATE TABLE {_quoted(contents.name)} ({columns})")
         cells = ([_stored(row.get(column)) for column in contents.header] for row in rows)
-        done = database.executemany(f"INSERT INTO {_quoted(contents.name)} VALUES ({marks})", cells)
+        done = database.executemany(f"INSERT INTO {_quoted(contents.name)} VALUES ({placeholders})", cells)
         return max(0, done.rowcount)
 
 

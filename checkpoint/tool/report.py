@@ -202,11 +202,11 @@ def _add_churn(
     ]
     recent = {r.number: r.epoch for r in changing[-COLUMNS:]}
     names = {**dict(query(part.store, "SELECT object, name FROM state_index")), **_names(state)}
-    marks = ",".join(map(str, recent)) or "-1"
+    numbers = ",".join(map(str, recent)) or "-1"
     rows = query(
         part.store,
         "SELECT checkpoint, object, sum(value IS NOT NULL), sum(value IS NULL) FROM state_item"
-        f" WHERE checkpoint IN ({marks}) GROUP BY checkpoint, object",
+        f" WHERE checkpoint IN ({numbers}) GROUP BY checkpoint, object",
     )
     epochs.update(recent.values())
     for number, object_id, written, deleted in rows:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkpoint import CheckpointStore, CorruptStoreError, filters
-from checkpoint.filters import FilterMaker, Marks, RunFilter, grouped, mark_of, marks_of, passing, passing_any
+from checkpoint.filters import FilterMaker, Hashes, RunFilter, grouped, hash_of, hashes_of, passing, passing_any
 from tests.checkpoint.store_helpers import quick_store, run_of, values_in
 
 SLOTS = st.one_of(
@@ -28,16 +28,16 @@ def made_by(maker: FilterMaker) -> RunFilter:
 
 
 @given(st.integers(1, 2**40), st.lists(SLOTS))
-def test_the_marks_of_many_slots_are_those_of_each(object_id: int, slots: list[Any]) -> None:
+def test_the_hashes_of_many_slots_are_those_of_each(object_id: int, slots: list[Any]) -> None:
     for kind in (int, float, str, bytes, object):
         wanted = [slot for slot in slots if isinstance(slot, kind)]
-        assert list(marks_of(object_id, wanted)) == [mark_of(object_id, slot) for slot in wanted]
+        assert list(hashes_of(object_id, wanted)) == [hash_of(object_id, slot) for slot in wanted]
     whole = [float(slot) for slot in slots if isinstance(slot, int) and float(slot) == slot]
-    assert [mark_of(object_id, slot) for slot in whole] == [mark_of(object_id, int(slot)) for slot in whole]
+    assert [hash_of(object_id, slot) for slot in whole] == [hash_of(object_id, int(slot)) for slot in whole]
 
 
-def test_marks_are_the_same_in_every_version() -> None:
-    assert [mark_of(7, slot) for slot in (1, 1.0, -1, 0.5, "a", b"a")] == [
+def test_hashes_are_the_same_in_every_version() -> None:
+    assert [hash_of(7, slot) for slot in (1, 1.0, -1, 0.5, "a", b"a")] == [
         *(1_308_602_381, 1_308_602_381, 3_308_499_174, 1_766_682_178, 4_032_003_431, 4_032_003_431)
     ]
 
@@ -48,9 +48,9 @@ def test_a_filter_knows_every_slot_of_its_run(objects: dict[int, set[Any]], room
     maker.add([(object_id, slot) for object_id in sorted(objects) for slot in objects[object_id]])
     found = made_by(maker)
     for object_id, slots in objects.items():
-        assert all(passing([found], mark_of(object_id, slot)) == [1] for slot in slots)
-        marks = Marks(marks_of(object_id, list(slots)))
-        assert marks.passing(found, 0, len(slots)) == list(range(len(slots)))
+        assert all(passing([found], hash_of(object_id, slot)) == [1] for slot in slots)
+        hashes = Hashes(hashes_of(object_id, list(slots)))
+        assert hashes.passing(found, 0, len(slots)) == list(range(len(slots)))
 
 
 @given(st.lists(st.sets(SLOTS), max_size=6), st.lists(st.integers(0, 1000), min_size=6, max_size=6), SLOTS)
@@ -63,12 +63,12 @@ def test_filters_in_groups_tell_what_they_tell_one_by_one(runs: list[set[Any]], 
         filters.insert(0, (run, *made_by(maker)[1:]))
     wanted = [slot, *(one for slots in runs for one in slots)]
     for one in wanted:
-        assert passing_any(grouped(filters), mark_of(1, one)) == passing(filters, mark_of(1, one))
-    marks = Marks(mark_of(1, one) for one in wanted)
+        assert passing_any(grouped(filters), hash_of(1, one)) == passing(filters, hash_of(1, one))
+    hashes = Hashes(hash_of(1, one) for one in wanted)
     for one_filter in filters:
-        expected = [place for place, one in enumerate(wanted) if passing([one_filter], mark_of(1, one))]
-        assert marks.passing(one_filter, 0, len(wanted)) == expected
-        assert marks.passing(one_filter, 1, len(wanted) - 1) == [p for p in expected if 1 <= p < len(wanted) - 1]
+        expected = [place for place, one in enumerate(wanted) if passing([one_filter], hash_of(1, one))]
+        assert hashes.passing(one_filter, 0, len(wanted)) == expected
+        assert hashes.passing(one_filter, 1, len(wanted) - 1) == [p for p in expected if 1 <= p < len(wanted) - 1]
 
 
 ROWS = 2**14
@@ -93,7 +93,7 @@ def test_a_filter_tells_most_slots_of_others(case: str) -> None:
         one.add(mine)
     assert roomy.packed() == maker.packed(), "room for rows that did not come is not kept"
     found = made_by(maker)
-    in_vain = sum(bool(passing([found], mark_of(*other))) for other in others)
+    in_vain = sum(bool(passing([found], hash_of(*other))) for other in others)
     assert in_vain < ROWS / 16
 
 
