@@ -132,11 +132,11 @@ class Writer:
         """Tell whether the collected rows are durable."""
         return self.state is WriterState.COMMITTED
 
-    def serves(self, store: CheckpointStore) -> bool:
+    def accepts(self, store: CheckpointStore) -> bool:
         """Tell whether the rows of a space on ``store`` may go to this writer."""
         return True
 
-    def is_in(self, store: CheckpointStore) -> bool:
+    def is_newest_in(self, store: CheckpointStore) -> bool:
         """Tell whether the collected rows are durable as the newest checkpoint of ``store``."""
         return self.is_durable()
 
@@ -168,7 +168,7 @@ class RunWriter(Writer):
             raise CheckpointError(f"this writer is {self.describe()}: save a space into it first")
         return self._run
 
-    def is_in(self, store: CheckpointStore) -> bool:
+    def is_newest_in(self, store: CheckpointStore) -> bool:
         """Tell whether the run was applied to ``store`` as its newest checkpoint."""
         return self.is_durable() and store.holds(store.next_number() - 1, self.run, is_whole=True)
 
@@ -186,7 +186,7 @@ class CheckpointWriter(Writer):
         self._store = store
         self._expected: int | None = None
 
-    def serves(self, store: CheckpointStore) -> bool:
+    def accepts(self, store: CheckpointStore) -> bool:
         """Tell whether ``store`` is the one that the writer commits to."""
         return store is self._store
 

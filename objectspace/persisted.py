@@ -129,7 +129,7 @@ class PersistedObjectSpace(ObjectSpace):
             raise TypeError(
                 f"save() takes a writer, not a {type(writer).__name__}: ask the store with space.store.writer()"
             )
-        if not writer.serves(self._store):
+        if not writer.accepts(self._store):
             raise CheckpointProtocolError("this writer belongs to another store: ask for one with space.store.writer()")
         self._begin_save()
         self._date(writer)
@@ -175,7 +175,7 @@ class PersistedObjectSpace(ObjectSpace):
             raise CheckpointProtocolError(
                 "on_saved() without a save: call save(writer), writer.commit(), then on_saved()"
             )
-        if not self._flight.writer.is_in(self._store):
+        if not self._flight.writer.is_newest_in(self._store):
             raise CheckpointProtocolError(
                 f"on_saved() before the commit: the writer is {self._flight.writer.describe()};"
                 " call writer.commit() first"
@@ -232,7 +232,7 @@ class PersistedObjectSpace(ObjectSpace):
             with suppress(CheckpointError):  # A commit that was under way may have come to its end.
                 self._flight.writer.rollback()
         if self._is_torn and self._flight is not None:
-            self._learn(self._flight, self._flight.writer.is_in(self._store))
+            self._learn(self._flight, self._flight.writer.is_newest_in(self._store))
             self._flight = None  # What is in memory is dropped in any case.
         self._resolve()
         if epoch is not None:
@@ -420,7 +420,7 @@ class PersistedObjectSpace(ObjectSpace):
     def _resolve(self) -> None:
         """Find out how the save in flight ended, and settle it."""
         if self._flight is not None:
-            self._settle(durable=self._flight.writer.is_in(self._store))
+            self._settle(durable=self._flight.writer.is_newest_in(self._store))
 
     def _settle(self, durable: bool) -> None:
         """Drop the save in flight, or take it back; where what is stored now cannot be read, it stays in flight."""
