@@ -6,9 +6,10 @@ import json
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence, Sized
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from checkpoint import schema, seals
-from checkpoint.errors import CorruptStoreError
+from checkpoint.record import records_damaged
 from checkpoint.seals import Row
 from checkpoint.session import Session
 from checkpoint.tiers import RunMap, RunNumber, StoredRun, is_own
@@ -46,29 +47,35 @@ def load(session: Session) -> Catalogue:
     Time: O(runs · log n) and O(full checkpoints).
     """
     is_sealed = session.row("PRAGMA user_version")[0] >= seals.FORMAT
-    runs, fulls, others = (_told if is_sealed else _told_without_seals)(session)
-    merged = [row[:4] for row in others if row[4] == _MERGED]
+    told = (_read_sealed if is_sealed else _read_unsealed)(session)
+    merged = [row[:4] for row in told.others if row[4] == _MERGED]
     try:
-        _require_numbers([*runs, *merged])
-        _require_numbers(fulls)
-        _require_numbers([row[:3] for row in others])
+        _require_numbers([*told.runs, *merged])
+        _require_numbers(told.fulls)
+        _require_numbers([row[:3] for row in told.others])
         # One that says to hold what it cannot would be read for it one day; verify() finds its rows to be nobody's.
-        runs += [row for row in merged if row[1] <= row[2] == int(row[0])]
-        merging = {row[0]: tuple(json.loads(row[5])) for row in others if row[4] == _MERGING}
+        runs = [*told.runs, *(row for row in merged if row[1] <= row[2] == int(row[0]))]
+        merging = {row[0]: tuple(json.loads(row[5])) for row in told.others if row[4] == _MERGING}
         _require_numbers(merging.values())
     except (ValueError, TypeError) as error:
-        raise CorruptStoreError(
-            f"{session.path}: the table of checkpoints is damaged: restore the file from a copy"
-        ) from error
-    catalogue = RunMap(map(StoredRun._make, runs), [row[0] for row in fulls])
+        raise records_damaged(session) from error
+    catalogue = RunMap(map(StoredRun._make, runs), [row[0] for row in told.fulls])
     # A merge whose parts are not there can come from damage only: its own rows are of no use.
     possible = {run: parts for run, parts in merging.items() if parts and all(part in catalogue for part in parts)}
-    dropped = [row[0] for row in others if row[4] != _MERGED and row[0] not in possible]
+    dropped = [row[0] for row in told.others if row[4] != _MERGED and row[0] not in possible]
     return Catalogue(catalogue, possible, dropped)
 
 
-def _told(session: Session) -> tuple[list[Row], list[Row], list[Row]]:
-    """Return what the file says of the runs of checkpoints, of full checkpoints and of other runs, as it was written.
+class _Catalogued(NamedTuple):
+    """What the file says: of the runs of checkpoints, of full checkpoints (their numbers), and of other runs."""
+
+    runs: list[Row]
+    fulls: list[Row]
+    others: list[Row]
+
+
+def _read_sealed(session: Session) -> _Catalogued:
+    """Return what the file says, as it was written.
 
     A record that was written as differential and says to be full now is not one; where that cannot be told, it has no
     run. A merged run of which it cannot be told what was written is none. Their rows stay where they are.
@@ -80,11 +87,11 @@ def _told(session: Session) -> tuple[list[Row], list[Row], list[Row]]:
     runs = [(row[0], row[first] or row[0], row[0], row[-1]) for row in records if row[-1] is not None]
     fulls = [row[:1] for row in records if row[kind] == "full"]
     others = (seals.written(seals.RUN, row) for row in session.rows_as_stored(seals.RUN.select()))
-    return runs, fulls, [*filter(None, others)]
+    return _Catalogued(runs, fulls, [*filter(None, others)])
 
 
-def _told_without_seals(session: Session) -> tuple[list[Row], list[Row], list[Row]]:
-    """Return what :func:`_told` does, of a store of an older format."""
+def _read_unsealed(session: Session) -> _Catalogued:
+    """Return what :func:`_read_sealed` does, of a store of an older format."""
     is_first = session.row("PRAGMA user_version")[0] == 1
     first = schema.FIRST_IN_FORMAT_1 if is_first else "coalesce(run_first, number)"
     runs = session.rows(
@@ -92,7 +99,7 @@ def _told_without_seals(session: Session) -> tuple[list[Row], list[Row], list[Ro
     )
     fulls = session.rows("SELECT number FROM checkpoint WHERE kind = 'full' ORDER BY number")
     others = [] if is_first else session.rows("SELECT run, first, last, slots, state, parts FROM run")
-    return runs, fulls, others
+    return _Catalogued(runs, fulls, others)
 
 
 def note_merging(

@@ -16,7 +16,7 @@ from checkpoint import spans
 from checkpoint.catalogue import note_merged, note_merging, noted_checks, placeholders
 from checkpoint.digests import Check, check_of, check_run
 from checkpoint.filters import FilterMaker, filter_of, is_stored
-from checkpoint.pages import ITEMS, PAGE_ROWS, TABLES, Table, merged_pages
+from checkpoint.pages import ITEMS, PAGE_ROWS, TABLES, RunTable, merged_pages
 from checkpoint.reader import Reader
 from checkpoint.recent import Gathered, Rows, kept_pages
 from checkpoint.run import digest_of, is_owner, owned_ids
@@ -104,7 +104,7 @@ class Merge:
                 yield 1 + rows // _CHECK_COST
             note_merging(connection, self.run, self._stored, place + 1)
 
-    def _pages(self, place: int, table: Table, live: set[int] | None) -> Iterator[tuple[int, list[Any]]]:
+    def _pages(self, place: int, table: RunTable, live: set[int] | None) -> Iterator[tuple[int, list[Any]]]:
         """Return the merged rows of a table page by page, with how many were looked at for each."""
         if self._kept is not None:
             return kept_pages(table, [rows[place] for rows in self._kept], live)
@@ -165,7 +165,7 @@ def delete_rows(connection: sqlite3.Connection, runs: Sequence[RunNumber]) -> It
         yield 1 + _delete_whole(connection, table, left) // _DELETE_COST
 
 
-def _row_beyond(connection: sqlite3.Connection, table: Table, runs: Sequence[RunNumber]) -> tuple[Any, ...] | None:
+def _row_beyond(connection: sqlite3.Connection, table: RunTable, runs: Sequence[RunNumber]) -> tuple[Any, ...] | None:
     """Return the run and the key of the row that is a slice beyond the first; None where there are not so many."""
     found: tuple[Any, ...] | None = connection.execute(
         f"SELECT checkpoint, {table.keys} FROM {table.name} WHERE checkpoint IN ({placeholders(runs)})"
@@ -175,7 +175,7 @@ def _row_beyond(connection: sqlite3.Connection, table: Table, runs: Sequence[Run
     return found
 
 
-def _delete_whole(connection: sqlite3.Connection, table: Table, runs: Sequence[RunNumber]) -> int:
+def _delete_whole(connection: sqlite3.Connection, table: RunTable, runs: Sequence[RunNumber]) -> int:
     """Delete all rows of some runs in one table, and return how many there were."""
     return connection.execute(f"DELETE FROM {table.name} WHERE checkpoint IN ({placeholders(runs)})", runs).rowcount
 
@@ -193,7 +193,7 @@ def _find_live(reader: Reader, live: set[int]) -> Iterator[int]:
                     yield PAGE_ROWS
 
 
-def _last_key(connection: sqlite3.Connection, table: Table, run: RunNumber) -> tuple[Any, ...] | None:
+def _last_key(connection: sqlite3.Connection, table: RunTable, run: RunNumber) -> tuple[Any, ...] | None:
     backwards = ", ".join(f"{key} DESC" for key in table.keys.split(", "))
     found: tuple[Any, ...] | None = connection.execute(
         f"SELECT {table.keys} FROM {table.name} WHERE checkpoint = ? ORDER BY {backwards} LIMIT 1", (run,)

@@ -22,8 +22,8 @@ Key = tuple[Any, ...]
 Seen = Callable[[RunNumber, list[Any]], None]
 
 
-class Table(NamedTuple):
-    """A table: its name, the key after the number of the run, and the other columns."""
+class RunTable(NamedTuple):
+    """A table that has rows of runs: its name, the key after the number of the run, and the other columns."""
 
     name: str
     keys: str
@@ -42,9 +42,9 @@ class Table(NamedTuple):
 
 
 TABLES = (
-    Table("state_index", "object", "name, kind, codec", "kind", 1),
-    Table("state_metadata", "object, key", "value", "value", 2),
-    Table("state_item", "object, slot", "value, rank", "value", 2, (0, 3)),
+    RunTable("state_index", "object", "name, kind, codec", "kind", 1),
+    RunTable("state_metadata", "object, key", "value", "value", 2),
+    RunTable("state_item", "object, slot", "value, rank", "value", 2, (0, 3)),
 )
 
 ITEMS = len(TABLES) - 1
@@ -53,7 +53,7 @@ ITEMS = len(TABLES) - 1
 
 def merged_pages(
     session: Session,
-    table: Table,
+    table: RunTable,
     parts: Sequence[RunNumber],
     live: set[int] | None = None,
     after: Key | None = None,
@@ -82,7 +82,7 @@ def merged_pages(
         yield len(rows), in_use(plain, live)
 
 
-def newest_rows(table: Table, rows: list[Any]) -> list[Any]:
+def newest_rows(table: RunTable, rows: list[Any]) -> list[Any]:
     """Return the last row of each key in order of keys."""
     is_of_one = table.width > 1 and len(set(map(_object, rows))) == 1
     key_of = _slot if is_of_one else itemgetter(*range(table.width))
@@ -105,7 +105,7 @@ def key_order(key: Key) -> tuple[Any, int, Any]:
     return key[0], *slot_order(key[1])
 
 
-def _pages(session: Session, table: Table, parts: Sequence[RunNumber], after: Key | None) -> Iterator[list[Any]]:
+def _pages(session: Session, table: RunTable, parts: Sequence[RunNumber], after: Key | None) -> Iterator[list[Any]]:
     """Yield the rows of all parts page by page, each a range of keys, and in each part by part, the oldest first.
 
     One part leads: a page ends after so many rows of it. Where the others turn out to have far more rows in between,
@@ -138,7 +138,7 @@ def _pages(session: Session, table: Table, parts: Sequence[RunNumber], after: Ke
         step = max(_LEAST_STEP, min(PAGE_ROWS, step * PAGE_ROWS // len(rows)))
 
 
-def _key_beyond(session: Session, table: Table, part: RunNumber, after: Key | None, step: int) -> Key | None:
+def _key_beyond(session: Session, table: RunTable, part: RunNumber, after: Key | None, step: int) -> Key | None:
     """Return the key that is so many rows of a part beyond another one, or its last key; None where there is none."""
     where = f"FROM {table.name} WHERE checkpoint = {part}{_beyond(table, after is None)}"
     backwards = ", ".join(f"{key} DESC" for key in table.keys.split(", "))
@@ -149,7 +149,7 @@ def _key_beyond(session: Session, table: Table, part: RunNumber, after: Key | No
     return None
 
 
-def _range_statement(table: Table, parts: Sequence[RunNumber], is_first: bool) -> str:
+def _range_statement(table: RunTable, parts: Sequence[RunNumber], is_first: bool) -> str:
     """Return the query of one page; SQLite goes to its range in each of the parts."""
     upto = f"({table.keys}) <= ({', '.join(':' + name for name in 'cd'[: table.width])})"
     return (
@@ -159,7 +159,7 @@ def _range_statement(table: Table, parts: Sequence[RunNumber], is_first: bool) -
     )
 
 
-def _beyond(table: Table, is_first: bool) -> str:
+def _beyond(table: RunTable, is_first: bool) -> str:
     return "" if is_first else f" AND ({table.keys}) > ({', '.join(':' + name for name in 'ab'[: table.width])})"
 
 

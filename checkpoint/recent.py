@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from checkpoint.pages import PAGE_ROWS, TABLES, Key, Table, in_use, key_order, newest_rows
+from checkpoint.pages import PAGE_ROWS, TABLES, Key, RunTable, in_use, key_order, newest_rows
 from checkpoint.run import table_bytes
 from checkpoint.tiers import RunNumber
 
@@ -104,7 +104,7 @@ def is_worth_keeping(rows: int, base: int) -> bool:
     return rows * _TOGETHER <= MOST_ROWS or max(rows, base) * _LARGE <= MOST_ROWS
 
 
-def kept_pages(table: Table, parts: Sequence[list[Any]], live: set[int] | None) -> Iterator[tuple[int, list[Any]]]:
+def kept_pages(table: RunTable, parts: Sequence[list[Any]], live: set[int] | None) -> Iterator[tuple[int, list[Any]]]:
     """Yield what :func:`checkpoint.pages.merged_pages` does, of rows in memory.
 
     Args:
@@ -123,13 +123,13 @@ def kept_pages(table: Table, parts: Sequence[list[Any]], live: set[int] | None) 
             yield len(rows), in_use(newest, live)
 
 
-def _ends(table: Table, parts: Sequence[list[Any]]) -> list[Key]:
+def _ends(table: RunTable, parts: Sequence[list[Any]]) -> list[Key]:
     """Return keys between which lie about as many rows as a page has, and never many more."""
     sample = [row for part in parts for row in part[_SAMPLED::_SAMPLED]]
     return [row[: table.width] for row in newest_rows(table, sample)[_APART::_APART]]
 
 
-def _place_of(table: Table, rows: list[Any], end: Key) -> int:
+def _place_of(table: RunTable, rows: list[Any], end: Key) -> int:
     """Return how many rows come before a key."""
     try:
         return bisect_left(rows, end)  # A row is greater than its own key, being longer.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from checkpoint import seals
 from checkpoint.errors import CorruptStoreError
@@ -37,6 +37,13 @@ class CheckpointRecord:
         return cls(number, epoch, kind, parent, slots, size, digest, timestamp(), FORMAT_VERSION, slots, digest)
 
 
+class Newest(NamedTuple):
+    """Number and epoch of the newest checkpoint of a store; 0 before the first."""
+
+    number: int = 0
+    epoch: int = 0
+
+
 def read_records(session: Session, clause: str, parameters: tuple[object, ...] = ()) -> list[CheckpointRecord]:
     """Return the records that a clause of SQL selects.
 
@@ -46,36 +53,37 @@ def read_records(session: Session, clause: str, parameters: tuple[object, ...] =
     if session.row("PRAGMA user_version")[0] < seals.FORMAT:
         rows = session.rows(f"SELECT {_COLUMNS} FROM checkpoint {clause}", parameters)
     else:
-        rows = _told(session, clause, parameters)
+        rows = _read_sealed(session, clause, parameters)
     try:
         return [CheckpointRecord(row[0], row[1], CheckpointKind(row[2]), *row[3:]) for row in rows]
     except ValueError as error:
-        raise _damaged(session) from error
+        raise records_damaged(session) from error
 
 
-def _told(session: Session, clause: str, parameters: tuple[object, ...]) -> list[tuple[Any, ...]]:
+def _read_sealed(session: Session, clause: str, parameters: tuple[object, ...]) -> list[tuple[Any, ...]]:
     """Return the records as they were written, where that can be told, else as they are."""
     rows = session.rows_as_stored(f"SELECT {_SEALED}, run_slots, run_digest FROM checkpoint {clause}", parameters)
     told = [(*(seals.written(seals.CHECKPOINT, row[:-2]) or row[:-2])[:-2], *row[-2:]) for row in rows]
     are_numbers = all(type(row[0]) is type(row[1]) is int for row in told)
     if not are_numbers or not all(cell.isascii() for row in told for cell in row[:-1] if isinstance(cell, str)):
-        raise _damaged(session)
+        raise records_damaged(session)
     return told
 
 
-def read_integers(session: Session, statement: str) -> list[tuple[int, ...]]:
-    """Return the rows of a query of which nothing but integers can come from a whole file.
+def read_next_object_id(session: Session) -> int:
+    """Return an id that is greater than any that an object was given.
 
     Raises:
-        CorruptStoreError: something else came.
+        CorruptStoreError: it is damaged.
     """
-    rows = session.rows(statement)
-    if not all(isinstance(value, int) for row in rows for value in row):
-        raise _damaged(session)
-    return rows
+    row = session.row("SELECT value FROM setting WHERE key = 'next_object_id'") or (1,)
+    if not isinstance(row[0], int):
+        raise records_damaged(session)
+    return row[0]
 
 
-def _damaged(session: Session) -> CorruptStoreError:
+def records_damaged(session: Session) -> CorruptStoreError:
+    """Return what to raise where the records of checkpoints or runs cannot be what was written."""
     return CorruptStoreError(f"{session.path}: the table of checkpoints is damaged: restore the file from a copy")
 
 

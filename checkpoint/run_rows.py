@@ -11,7 +11,7 @@ from functools import cache
 from itertools import chain
 from typing import Any
 
-from checkpoint.pages import TABLES, Table
+from checkpoint.pages import TABLES, RunTable
 from checkpoint.reader import Reader
 from checkpoint.run import Measure, Run, measure
 from checkpoint.session import Session
@@ -47,7 +47,9 @@ def insert(connection: sqlite3.Connection, number: int, run: Run) -> None:
         insert_rows(connection, table, number, rows)
 
 
-def insert_rows(connection: sqlite3.Connection, table: Table, run: RunNumber, rows: Sequence[tuple[Any, ...]]) -> None:
+def insert_rows(
+    connection: sqlite3.Connection, table: RunTable, run: RunNumber, rows: Sequence[tuple[Any, ...]]
+) -> None:
     """Write rows of one table under the number of a run.
 
     Time: O(rows).
@@ -60,7 +62,7 @@ def insert_rows(connection: sqlite3.Connection, table: Table, run: RunNumber, ro
             start += size
 
 
-def _insert_group(connection: sqlite3.Connection, table: Table, run: RunNumber, rows: Sequence[Any]) -> None:
+def _insert_group(connection: sqlite3.Connection, table: RunTable, run: RunNumber, rows: Sequence[Any]) -> None:
     """Write some rows with one statement, in which an id that all share and a last column of NULL stand once."""
     columns = list(zip(*rows, strict=True))
     if len(columns) != table.columns:
@@ -78,7 +80,7 @@ def _insert_group(connection: sqlite3.Connection, table: Table, run: RunNumber, 
 
 
 @cache
-def _insertion(table: Table, rows: int, columns: int, *, is_of_one: bool) -> str:
+def _insertion(table: RunTable, rows: int, columns: int, *, is_of_one: bool) -> str:
     """Return the statement that inserts so many rows, whose values come column by column; NULL where none come.
 
     Rows of one object have its id once.

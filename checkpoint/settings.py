@@ -9,7 +9,7 @@ from datetime import timedelta
 import orjson
 
 from checkpoint.errors import CorruptStoreError
-from checkpoint.record import timestamp
+from checkpoint.record import Newest, timestamp
 from checkpoint.session import Session
 
 DEFAULT_HISTORY = 16
@@ -80,23 +80,23 @@ def write_retention(connection: sqlite3.Connection, retention: Retention) -> Non
     connection.executemany("INSERT OR REPLACE INTO setting VALUES (?, ?)", values.items())
 
 
-def note_rollback(connection: sqlite3.Connection, last: tuple[int, int], number: int) -> None:
+def note_rollback(connection: sqlite3.Connection, last: Newest, number: int) -> None:
     """Keep in the store that checkpoints were dropped; numbers and epochs are used again afterwards.
 
     Args:
         connection: the store, inside a transaction.
-        last: number and epoch of the newest checkpoint until now.
+        last: the newest checkpoint until now.
         number: the newest one from now on.
 
     Dirties: one setting.
     """
-    if last[0] <= number:
+    if last.number <= number:
         return
     row = connection.execute("SELECT value FROM setting WHERE key = ?", (ROLLBACKS,)).fetchone()
     try:
         known = orjson.loads(row[0]) if row else []
     except (orjson.JSONDecodeError, TypeError):
         known = []  # what only informs must not keep anybody from rolling back
-    entry = {"time": timestamp(), "from": last[0], "from_epoch": last[1], "to": number}
+    entry = {"time": timestamp(), "from": last.number, "from_epoch": last.epoch, "to": number}
     text = orjson.dumps([*known, entry][-_ROLLBACKS_KEPT:]).decode()
     connection.execute("INSERT OR REPLACE INTO setting VALUES (?, ?)", (ROLLBACKS, text))

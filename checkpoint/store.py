@@ -32,7 +32,7 @@ from checkpoint.lock import WriterLock
 from checkpoint.lookup import Extents
 from checkpoint.pages import TABLES
 from checkpoint.reader import Reader
-from checkpoint.record import CheckpointRecord, read_integers, read_records, write_record
+from checkpoint.record import CheckpointRecord, Newest, read_next_object_id, read_records, write_record
 from checkpoint.repair import Repair, repair
 from checkpoint.run import CheckpointKind, Measure, Page, PageMeasure, Run
 from checkpoint.session import IN_MEMORY, Durability, Session, require_usable
@@ -181,7 +181,7 @@ class CheckpointStore:
             CheckpointError: somebody else has committed since; nothing is done then.
         """
         with self._mutex:
-            if base is not None and (base.is_retired or base.newest != self._last[0]):
+            if base is not None and (base.is_retired or base.newest != self._newest.number):
                 raise CheckpointError(
                     f"{self.path} has moved on since the save: somebody else has committed into it; take that over with"
                     " the rollback() of the space, and let one space write at a time"
@@ -318,11 +318,11 @@ class CheckpointStore:
 
     def next_epoch(self) -> int:
         """Return the epoch that the next checkpoint will have unless it is given one."""
-        return self._last[1] + 1
+        return self._newest.epoch + 1
 
     def next_number(self) -> int:
         """Return the number that the next checkpoint will have."""
-        return self._last[0] + 1
+        return self._newest.number + 1
 
     def verify(self, progress: retention.Progress = retention.silent) -> int:
         """Check all that is stored: the file, every run, and the newest state.
@@ -389,7 +389,7 @@ class CheckpointStore:
         """
         with self._mutex:
             self._session.require_writable()
-            self._reduce(self._last[0], progress)
+            self._reduce(self._newest.number, progress)
             self._session.shrink()
 
     def configure(
@@ -490,7 +490,7 @@ class CheckpointStore:
             with self._transaction() as connection:
                 for table, column in run_rows.NUMBERED:
                     connection.execute(f"DELETE FROM {table} WHERE {column} >= ?", (number + 1,))
-                note_rollback(connection, self._last, number)
+                note_rollback(connection, self._newest, number)
             self._load()
             self._retire_readers("was dropped by a rollback")
 
@@ -554,16 +554,16 @@ class CheckpointStore:
     def _load(self) -> None:
         """Read what is kept in memory: so no commit has to look at the table of checkpoints."""
         last = read_records(self._session, "ORDER BY number DESC LIMIT 1")
-        following = read_integers(self._session, "SELECT value FROM setting WHERE key = 'next_object_id'")
+        next_object_id = read_next_object_id(self._session)
         found = catalogue.load(self._session)
         self._runs, self._upkeep = found.runs, Upkeep(self._session, found)
         self._extents.clear()
-        self._last = (last[0].number, last[0].epoch) if last else (0, 0)
-        self._next_object_id = following[0][0] if following else 1
+        self._newest = Newest(last[0].number, last[0].epoch) if last else Newest()
+        self._next_object_id = next_object_id
 
     def _require_newest(self) -> None:
         """Refuse to take a store for an older one, or an empty one, where runs of its newest checkpoint are missing."""
-        number, epoch = self._last
+        number, epoch = self._newest
         if number and not (number in self._runs and self._runs.live):
             raise CorruptStoreError(
                 f"{self.path}: checkpoint {number} (epoch {epoch}), the newest, has no run, or one without those before"
@@ -628,7 +628,7 @@ class CheckpointStore:
                     spans.store(connection, number, found.slots)
                     write_record(connection, CheckpointRecord.made_now(number, epoch, kind, parent, found))
                     next_object_id = self._reserve_ids(connection, following)
-                self._next_object_id, self._last = next_object_id, (number, epoch)
+                self._next_object_id, self._newest = next_object_id, Newest(number, epoch)
                 self._runs.added(number, found.slots, is_full=kind is CheckpointKind.FULL)
                 if run is not None:
                     self._upkeep.note_written(number, run.tables, found.bytes)
@@ -655,7 +655,7 @@ class CheckpointStore:
         return found, max((rows[-1][0] + 1 for rows in run.tables if rows), default=0)
 
     def _next(self, epoch: int | None) -> tuple[int, int, int | None]:
-        number, last = self._last
+        number, last = self._newest
         return number + 1, epoch_after(number, last, epoch, str(self.path)), number or None
 
     def _reserve_ids(self, connection: sqlite3.Connection, following: int) -> int:
@@ -699,10 +699,10 @@ class CheckpointStore:
         if not self._upkeep.owe(slots) and not is_full:
             return
         try:
-            if self._upkeep.has_work(self._last[0], young, is_full=is_full):
+            if self._upkeep.has_work(self._newest.number, young, is_full=is_full):
                 with self._transaction(is_lazy=True) as connection:
                     self._upkeep.begin(connection, young)
-                    if self._upkeep.is_time(self._last[0], is_full=is_full):
+                    if self._upkeep.is_time(self._newest.number, is_full=is_full):
                         self._sweep(connection)
                     self._upkeep.pay(connection)
                 self._settle()
@@ -714,12 +714,12 @@ class CheckpointStore:
     def _sweep(self, connection: sqlite3.Connection) -> None:
         """Let go of the checkpoints that the retention does not keep."""
         kept, pins = self._retention, self._pins()
-        first = self._last[0] - kept.history + 1
+        first = self._newest.number - kept.history + 1
         if kept.keep_for:
-            oldest, last = self._runs.readable(1), self._last[0]
+            oldest, last = self._runs.readable(1), self._newest.number
             first = min(first, retention.first_younger(self._session, kept.keep_for, oldest, last))
         self._upkeep.sweep(connection, first, pins, self._held())
-        retention.forget(connection, self._runs, min(first, self._last[0] - kept.records + 1), pins)
+        retention.forget(connection, self._runs, min(first, self._newest.number - kept.records + 1), pins)
 
     def _settle(self) -> None:
         has_merged = self._upkeep.settle()
