@@ -79,7 +79,7 @@ class Growth:
         if asked[: len(known.runs)] != known.runs:
             known = _Stretch()
         for run in asked[len(known.runs) :]:
-            known.take(run, None if known.is_unclear else self._spans_of(run), self._count)
+            known.take(run, None if known.is_unclear else self._spans_of(run), self._rows_or_all_if_many)
         self._stretches[place] = known
         return known.replaced
 
@@ -88,7 +88,7 @@ class Growth:
         self._spans = {run: spans for run, spans in self._spans.items() if run in runs}
         self._stretches.clear()
 
-    def _count(self, run: RunNumber, objects: Iterable[int] | None) -> int:
+    def _rows_or_all_if_many(self, run: RunNumber, objects: Iterable[int] | None) -> int:
         """Return how many rows a run has of some objects while these are few, else how many it has in all."""
         rows = self._rows_of(run)
         few, found = rows // FEW_OF, 0

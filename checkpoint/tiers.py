@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -65,6 +66,19 @@ class StoredRun(NamedTuple):
     first: int
     last: int
     slots: int
+
+
+@dataclass(frozen=True)
+class Waste:
+    """What counts the rows of some runs that are of no use.
+
+    Args:
+        replaced: those that may replace rows of the ones before.
+        deserted: others that are of objects which were deleted since; none by default.
+    """
+
+    replaced: Counting
+    deserted: Counting = lambda runs: 0
 
 
 class RunMap:
@@ -151,23 +165,20 @@ class RunMap:
         self,
         young: int,
         busy: Collection[RunNumber] = (),
-        replacing: Counting | None = None,
-        deserted: Counting | None = None,
+        waste: Waste | None = None,
     ) -> tuple[RunNumber, ...]:
         """Return the neighbouring runs to merge next, oldest first; nothing where reads visit few runs already.
 
         Args:
             young: how many of the newest runs to leave alone.
             busy: runs that are not to be merged: they already are being.
-            replacing: tells how many rows of some runs may replace rows of the ones before; all but those of the first
-                by default.
-            deserted: tells how many others are of objects that were deleted since; none by default.
+            waste: counts the rows that are of no use; by default all but those of the first run may replace others.
 
         Time: O(live runs).
         """
         apart = 0
         for stretch in _stretches(self.live[:-young], busy):
-            group, standing = self._group(stretch, replacing or self._above_first, deserted or _none)
+            group, standing = self._group(stretch, waste or Waste(self._above_first))
             if group:
                 return group
             apart += standing
@@ -261,37 +272,35 @@ class RunMap:
         position = bisect_right(self._fulls, number)
         return self._fulls[position - 1] if position else 0
 
-    def _group(
-        self, stretch: Sequence[RunNumber], replacing: Counting, deserted: Counting
-    ) -> tuple[tuple[RunNumber, ...], int]:
+    def _group(self, stretch: Sequence[RunNumber], waste: Waste) -> tuple[tuple[RunNumber, ...], int]:
         """Return what is to be merged of a stretch, and how many runs stay as they are although they are a crowd.
 
         It is all of it with the base, or neighbours of a tier, or nothing.
         """
         if len(stretch) < FAN_IN:
-            is_due = self.rows(stretch) >= _MANY_ROWS and self._is_outgrown(stretch, _TIMES, replacing, deserted)
+            is_due = self.rows(stretch) >= _MANY_ROWS and self._is_outgrown(stretch, _TIMES, waste)
             return tuple(stretch) if is_due else (), 0
-        if self._is_outgrown(stretch, 1, replacing, deserted):
+        if self._is_outgrown(stretch, 1, waste):
             return tuple(stretch), 0
         apart = 0
         for low, high in _tiers([self._by_number[run].slots for run in stretch]):
             for start in range(low, high - FAN_IN + 1, FAN_IN):
                 crowd = tuple(stretch[start : start + FAN_IN])
-                if high - low > _MOST_APART or not self._is_apart(crowd, replacing):
+                if high - low > _MOST_APART or not self._is_apart(crowd, waste):
                     return crowd, 0
                 apart += FAN_IN
         return (), apart
 
-    def _is_apart(self, crowd: Sequence[RunNumber], replacing: Counting) -> bool:
+    def _is_apart(self, crowd: Sequence[RunNumber], waste: Waste) -> bool:
         """Tell whether merging neighbours would bring next to nothing: large ones, that hardly replace each other.
 
         The second is asked only where the first is so.
         """
         if min(self._by_number[run].slots for run in crowd) < _LARGE_ROWS:
             return False
-        return replacing(crowd) * FEW_OF <= self.rows(crowd)
+        return waste.replaced(crowd) * FEW_OF <= self.rows(crowd)
 
-    def _is_outgrown(self, stretch: Sequence[RunNumber], times: int, replacing: Counting, deserted: Counting) -> bool:
+    def _is_outgrown(self, stretch: Sequence[RunNumber], times: int, waste: Waste) -> bool:
         """Tell whether a stretch has the base, and its rows that are of no use may be so many times as many as others.
 
         These are the ones that were replaced, and those of deleted objects; the first are counted only where all rows
@@ -300,19 +309,15 @@ class RunMap:
         rows, base = self.rows(stretch), self.rows(stretch[:1])
         if stretch[:1] != self.live[:1]:
             return False
-        left = deserted(stretch) if rows >= _LARGE_ROWS else 0
+        left = waste.deserted(stretch) if rows >= _LARGE_ROWS else 0
         if rows - base + left < times * (base - left):
             return False
         most = _MOST_TIMES_LARGE if base >= _LARGE_ROWS else _MOST_TIMES
-        replaced = rows - base if rows - base >= most * base else replacing(stretch)
+        replaced = rows - base if rows - base >= most * base else waste.replaced(stretch)
         return replaced + left >= times * (rows - replaced - left)
 
     def _above_first(self, runs: Sequence[RunNumber]) -> int:
         return self.rows(runs[1:])
-
-
-def _none(runs: Sequence[RunNumber]) -> int:
-    return 0
 
 
 def is_own(run: RunNumber) -> bool:

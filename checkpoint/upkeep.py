@@ -17,7 +17,7 @@ from checkpoint.growth import Growth
 from checkpoint.merging import Merge, delete_rows
 from checkpoint.recent import RecentRuns, Rows, is_worth_keeping
 from checkpoint.session import Session
-from checkpoint.tiers import RunNumber
+from checkpoint.tiers import RunNumber, Waste
 
 LEAST_ROWS = 256
 """How many rows a checkpoint copies at least, where there is something to merge."""
@@ -70,6 +70,7 @@ class Upkeep:
         self._session, self._runs = session, catalogue.runs
         self._growth = Growth(session, lambda run: self._runs[run].slots)
         self._deserted = Deserted(session)
+        self._waste = Waste(self._growth.replaced, self._deserted.rows)
         self._recent = RecentRuns()
         self._merges = [self._merge(run, parts) for run, parts in catalogue.merging.items()]
         self._dropped = list(catalogue.dropped)
@@ -211,7 +212,7 @@ class Upkeep:
         """Return the runs to merge next; it is asked for before the transaction in which they are begun, and in it."""
         asked = self._runs.live, young, self._busy()
         if self._asked != asked:
-            self._group = self._runs.due(young, asked[-1], self._growth.replaced, self._deserted.rows)
+            self._group = self._runs.due(young, asked[-1], self._waste)
             self._asked = asked
         return self._group
 

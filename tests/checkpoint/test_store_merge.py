@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from checkpoint import CheckpointStore, Reader, Run, UnknownCheckpointError, growth, recent, tiers
 from checkpoint.pages import PAGE_ROWS
-from checkpoint.tiers import FAN_IN, RunMap, StoredRun
+from checkpoint.tiers import FAN_IN, RunMap, StoredRun, Waste
 from objectspace import PersistedObjectSpace
 from tests.checkpoint.store_helpers import (
     DIFFERENTIAL,
@@ -310,18 +310,18 @@ def test_large_neighbours_that_replace_nothing_stay_as_they_are_while_they_are_f
     runs, none = RunMap(), Mock(return_value=0)
     for number in range(1, 101):
         runs.added(number, 100_000, is_full=False)
-        assert runs.due(8, replacing=none) == ()
+        assert runs.due(8, waste=Waste(none)) == ()
     assert runs.in_the_way == 100 - 3 * FAN_IN
     for number in range(101, 140):
         runs.added(number, 100_000, is_full=False)
-    assert runs.due(8, replacing=none) == tuple(range(1, FAN_IN + 1))
+    assert runs.due(8, waste=Waste(none)) == tuple(range(1, FAN_IN + 1))
 
 
 def test_of_large_neighbours_those_that_replace_others_are_merged() -> None:
     runs = RunMap()
     for number in range(1, 60):
         runs.added(number, 100_000, is_full=False)
-    assert runs.due(8, replacing=lambda asked: 100_000 * (30 in asked)) == tuple(range(25, 49))
+    assert runs.due(8, waste=Waste(lambda asked: 100_000 * (30 in asked))) == tuple(range(25, 49))
     assert runs.due(8) == tuple(range(1, 52)), "all of it replaces the base"
 
 
