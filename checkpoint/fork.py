@@ -21,6 +21,7 @@ import orjson
 from checkpoint import schema, seals
 from checkpoint.errors import CheckpointError
 from checkpoint.inherited import note_opened
+from checkpoint.progress import Progress, silent
 from checkpoint.run_rows import NUMBERED
 from checkpoint.session import PAGE_BYTES, Session, lacks_room
 
@@ -28,8 +29,6 @@ ORIGIN = "forked_from"
 """The setting of a fork that says what it was made of: JSON with ``path``, ``number``, ``epoch`` and ``time``."""
 
 _PORTION_ROWS = 4096
-
-Progress = Callable[[int, int], None]
 
 BESIDE = ("", "-wal", "-shm", "-journal", ".lock", ".owner")
 """What the name of a file that is used as a store, and of what may lie beside it, ends with."""
@@ -39,7 +38,7 @@ def fork(
     session: Session,
     path: Path,
     number: int,
-    progress: Progress = lambda done, total: None,
+    progress: Progress = silent,
     origin: str | None = None,
     finish: Callable[[Path], object] = lambda staged: None,
 ) -> None:

@@ -7,7 +7,7 @@ state before it, where its digest says that nothing had changed in between. What
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from checkpoint import filters, run_rows, seals, spans, verify
@@ -16,6 +16,7 @@ from checkpoint.consistency import check_objects
 from checkpoint.digests import check_run
 from checkpoint.errors import CorruptStoreError
 from checkpoint.pages import TABLES
+from checkpoint.progress import Progress, silent
 from checkpoint.reader import Reader
 from checkpoint.run import Run
 from checkpoint.session import Session
@@ -39,9 +40,7 @@ class Repair:
     newest: int
 
 
-def repair(
-    session: Session, connection: sqlite3.Connection, progress: Callable[[int, int], None] = lambda done, total: None
-) -> Repair:
+def repair(session: Session, connection: sqlite3.Connection, progress: Progress = silent) -> Repair:
     """Repair a store inside a transaction of the caller, who loads the catalogue anew afterwards.
 
     Args:
@@ -94,7 +93,7 @@ def _mend_records(session: Session, connection: sqlite3.Connection) -> tuple[lis
     return damages, doubtful
 
 
-def _damages(session: Session, found: Catalogue, progress: Callable[[int, int], None]) -> dict[RunNumber, str]:
+def _damages(session: Session, found: Catalogue, progress: Progress) -> dict[RunNumber, str]:
     """Return each run that is not as it was written, with what is wrong."""
     damage: dict[RunNumber, str] = {}
     done, total = 0, sum(run.slots for run in found.runs)

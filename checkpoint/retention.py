@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from checkpoint.record import timestamp
 from checkpoint.session import Session
 from checkpoint.tiers import RunMap
 
-Progress = Callable[[int, int], None]
-"""Is told how many item rows are merged, and how many are to be merged in all."""
-
 UNUSED = 0.25
 """Which part of the file may hold nothing before pruning gives it back to the file system."""
-
-
-def silent(done: int, total: int) -> None:
-    """Tell nobody."""
 
 
 def first_kept(session: Session, keep: int | None, older_than: timedelta | None) -> int:

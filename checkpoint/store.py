@@ -31,6 +31,7 @@ from checkpoint.fork import fork
 from checkpoint.lock import WriterLock
 from checkpoint.lookup import Extents
 from checkpoint.pages import TABLES
+from checkpoint.progress import Progress, silent
 from checkpoint.reader import Reader
 from checkpoint.record import CheckpointRecord, Newest, read_next_object_id, read_records, write_record
 from checkpoint.repair import Repair, repair
@@ -253,7 +254,7 @@ class CheckpointStore:
         self,
         path: str | Path,
         epoch: int | None = None,
-        progress: retention.Progress = retention.silent,
+        progress: Progress = silent,
         origin: str | None = None,
         finish: Callable[[Path], object] = lambda staged: None,
     ) -> None:
@@ -324,7 +325,7 @@ class CheckpointStore:
         """Return the number that the next checkpoint will have."""
         return self._newest.number + 1
 
-    def verify(self, progress: retention.Progress = retention.silent) -> int:
+    def verify(self, progress: Progress = silent) -> int:
         """Check all that is stored: the file, every run, and the newest state.
 
         The digest of every run; that merged runs are what the runs that they were made of give, where these are kept;
@@ -345,7 +346,7 @@ class CheckpointStore:
         with self._mutex:
             return verify(self._session, progress)
 
-    def repair(self, progress: retention.Progress = retention.silent) -> Repair:
+    def repair(self, progress: Progress = silent) -> Repair:
         """Let go of what is damaged, so that the newest checkpoint that can be proved is the newest one.
 
         A merged run is made again from the runs beside it, so that nothing is lost with it; a full checkpoint from the
@@ -372,7 +373,7 @@ class CheckpointStore:
                 pass
             return report
 
-    def compact(self, progress: retention.Progress = retention.silent) -> None:
+    def compact(self, progress: Progress = silent) -> None:
         """Merge all runs into one and give the space back to the file system; then just the newest checkpoint is read.
 
         What a reader holds stays readable. It may be interrupted anywhere: what was done by then stays done. While an
@@ -432,7 +433,7 @@ class CheckpointStore:
         self,
         keep: int | None = None,
         older_than: timedelta | None = None,
-        progress: retention.Progress = retention.silent,
+        progress: Progress = silent,
     ) -> int:
         """Let go of old checkpoints: of those that are beyond the newest ``keep`` and ``older_than`` an age.
 
@@ -741,7 +742,7 @@ class CheckpointStore:
     def _held(self) -> set[RunNumber]:
         return {run for reader in self._readers for run in reader.runs}
 
-    def _reduce(self, first: int, progress: retention.Progress = retention.silent) -> None:
+    def _reduce(self, first: int, progress: Progress = silent) -> None:
         """Merge what checkpoint ``first`` is made up of, and drop what neither it nor a later one or a reader needs.
 
         Each step is a transaction of its own.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import chain, pairwise, product, zip_longest
 
 from checkpoint import catalogue, filters, run_rows, seals, spans
@@ -11,6 +10,7 @@ from checkpoint.consistency import check_objects
 from checkpoint.digests import check_run
 from checkpoint.errors import CorruptStoreError
 from checkpoint.pages import TABLES, merged_pages
+from checkpoint.progress import Progress, silent
 from checkpoint.reader import Reader
 from checkpoint.record import read_records
 from checkpoint.session import Session
@@ -21,7 +21,7 @@ _OF_RECORDS = ("CHECK constraint failed in checkpoint", "CHECK constraint failed
 ADVICE = "call repair() on the store, or restore the file from a copy"
 
 
-def verify(session: Session, progress: Callable[[int, int], None] = lambda done, total: None) -> int:
+def verify(session: Session, progress: Progress = silent) -> int:
     """Check all that a store holds, and return the number of checkpoints that can be read.
 
     Args:

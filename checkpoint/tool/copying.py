@@ -15,6 +15,7 @@ from checkpoint.chain.location import PROBE
 from checkpoint.chain.manifest import seal
 from checkpoint.chain.runfile import checksum, write_pages
 from checkpoint.errors import CheckpointError, CorruptStoreError
+from checkpoint.progress import silent
 from checkpoint.run import Run
 from checkpoint.tool.content import State
 from checkpoint.tool.printing import Show
@@ -205,7 +206,7 @@ class _Noting(Rehearsal):
     """A location that notes which files were made, or may have been: a put may fail after it took effect."""
 
     def __init__(self, location: Location) -> None:
-        super().__init__(location, lambda done, total: None, is_dry=False)
+        super().__init__(location, silent, is_dry=False)
         self._made: dict[str, bytes | None] = {}
         """What was to be put in a file, as long as it is not known whether it was; else None."""
 

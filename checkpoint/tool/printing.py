@@ -14,6 +14,8 @@ from typing import Any
 import click
 import orjson
 
+from checkpoint.progress import silent
+
 SPARKS = "▁▂▃▄▅▆▇█"
 
 Show = Callable[[int, int | None], None]
@@ -177,7 +179,7 @@ def size(number: int) -> str:
 def progress(label: str) -> Iterator[Show]:
     """Give a function that shows what is done on standard error, with rate and time left; on a terminal only."""
     if not sys.stderr.isatty():
-        yield lambda done, total: None
+        yield silent
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

@@ -13,6 +13,7 @@ import click
 
 from checkpoint.errors import CheckpointError
 from checkpoint.fork import fork as fork_store
+from checkpoint.progress import silent
 from checkpoint.record import CheckpointRecord
 from checkpoint.store import CheckpointStore
 from checkpoint.tool import printing
@@ -140,7 +141,7 @@ def _fork_of_space(source: Source) -> Fork:
             Chain.open_or_create(location_at(str(path)), source.chain.shards_at(step.number))
             return
         shards = source.shards([step.epoch])
-        restore_space(source.chain, str(path), step.epoch, shards, (), lambda done, total: None, may_be_empty=True)
+        restore_space(source.chain, str(path), step.epoch, shards, (), silent, may_be_empty=True)
 
     return _fork
 
