@@ -47,7 +47,8 @@ from checkpoint.chain.plan import (
 from checkpoint.errors import CheckpointError, CorruptStoreError, FencedError, UnknownCheckpointError
 from checkpoint.run import CheckpointKind
 
-_SPACE = "space.json"
+SPACE_FILE = "space.json"
+"""The name of the file that founds a space: where one is copied, it comes last."""
 
 _GREATEST = 2**63
 
@@ -68,6 +69,15 @@ class SpaceFile:
     incarnation: str
     shards: int
     format: int = PLAIN_FORMAT
+
+    def found_at(self, location: Location) -> bool:
+        """Make a space of what lies at a location; tell whether nobody else has done so.
+
+        Raises:
+            CheckpointError: the location cannot be written.
+        Dirties: ``space.json``, where it is absent.
+        """
+        return location.create(SPACE_FILE, seal(asdict(self)))
 
 
 class Chain:
@@ -95,13 +105,13 @@ class Chain:
             CheckpointError: the location cannot be read, holds no space, or one of a newer format.
             CorruptStoreError: a file of the space is damaged.
         """
-        data = location.read(_SPACE)
+        data = location.read(SPACE_FILE)
         if data is None:
             raise CheckpointError(
-                f"location {location.url}: no space here: expected a file {_SPACE}: check the location, or run a"
+                f"location {location.url}: no space here: expected a file {SPACE_FILE}: check the location, or run a"
                 " pipeline on it first"
             )
-        place = f"{_SPACE} of {location.url}"
+        place = f"{SPACE_FILE} of {location.url}"
         try:
             space = SpaceFile(**unseal(data, place))
         except TypeError as error:
@@ -115,7 +125,7 @@ class Chain:
         Raises:
             CheckpointError: the location cannot be read.
         """
-        return location.read(_SPACE) is not None
+        return location.read(SPACE_FILE) is not None
 
     @classmethod
     def open_or_create(cls, location: Location, shards: int) -> Self:
@@ -141,7 +151,7 @@ class Chain:
         location.require_exclusive_create()
         if is_new:
             # Of two drivers that found the space at once one does; both then open what is there.
-            location.create(_SPACE, seal(asdict(SpaceFile(str(uuid4()), shards))))
+            SpaceFile(str(uuid4()), shards).found_at(location)
         chain = cls.open(location)
         if chain.shards != shards:
             raise CheckpointError(
@@ -183,7 +193,7 @@ class Chain:
         """The manifest of the newest epoch, or None before the first."""
         return self.manifest(self._epoch) if self._epoch else None
 
-    def fresh(self) -> Chain:
+    def newest_view(self) -> Chain:
         """Return a chain that knows the newest epochs of what is there now, for reading beside this one.
 
         A driver publishes what follows the epochs that it has seen itself; whoever shows its state, in another thread
@@ -217,9 +227,12 @@ class Chain:
         if last < self._floor:
             self._manifests.clear()  # Nothing tells any more whether they are those that led to what is there.
 
+    def _stored_floor(self) -> int:
+        return max(epochs_in(self.location, FLOORS), default=1)
+
     def _look(self) -> None:
         # The floor is read first: if it rises in between, the manifests below it are missed as those of gone epochs.
-        self._floor = max(epochs_in(self.location, FLOORS), default=1)
+        self._floor = self._stored_floor()
         self._epoch = max(epochs_in(self.location, MANIFESTS), default=0)
 
     def manifest(self, epoch: int) -> Manifest:
@@ -231,14 +244,27 @@ class Chain:
             CheckpointError: the location cannot be read, or the manifest has a newer format.
         """
         self._require_kept(epoch)
-        return self._step(epoch, epoch)
+        return self.manifest_for(epoch, epoch)
+
+    def manifest_for(self, epoch: int, wanted: int) -> Manifest:
+        """Return the manifest of an epoch that may be below the first kept one, as the lineages of a later one need it.
+
+        Args:
+            epoch: the epoch.
+            wanted: the epoch whose lineages need it: the one that is named where it was collected.
+
+        Raises: as ``manifest``.
+        """
+        if epoch not in self._manifests:
+            self._manifests[epoch] = self._read(epoch, wanted)
+        return self._manifests[epoch]
 
     def manifests(self, after: int = 0) -> Iterator[Manifest]:
         """Yield the manifests after an epoch, oldest first, without those that were collected.
 
         Raises: as ``manifest``.
         """
-        self._floor = max([self._floor, *epochs_in(self.location, FLOORS)])
+        self._floor = max(self._floor, self._stored_floor())
         for epoch in range(max(after + 1, self._floor), self._epoch + 1):
             yield self.manifest(epoch)
 
@@ -257,7 +283,7 @@ class Chain:
         # What a lineage starts from holds what the epoch that it begins with has written, too.
         starts = self.manifest(at).starts(operator, shard)
         steps = range(begin + 1 if starts else begin, at + 1)
-        return (*starts, *(run for step in steps for run in self._step(step, at).runs_of(operator, shard)))
+        return (*starts, *(run for step in steps for run in self.manifest_for(step, at).runs_of(operator, shard)))
 
     def runs(self, operator: str, shard: int, first: int, last: int) -> Lineage:
         """Return the runs that the epochs from one to another, both included, have written of a shard, oldest first.
@@ -514,7 +540,7 @@ class Chain:
             return Collected(floor, 0, remove_runs(self.location, listed, set(), grace_seconds), 0)
         kept = [self.manifest(epoch) for epoch in range(floor, self._epoch + 1)]
         first = first_needed(kept[0])
-        needed = needed_runs(self.location, kept, (self._step(epoch, floor) for epoch in range(first, floor)))
+        needed = needed_runs(self.location, kept, (self.manifest_for(epoch, floor) for epoch in range(first, floor)))
         if floor > self._floor:
             raise_floor(self.location, floor, self.incarnation)
             self._floor = floor
@@ -536,7 +562,7 @@ class Chain:
 
     def _require_same_rows(self, source: SourcePosition, last: int) -> None:
         """Refuse a micro-batch that comes again with other rows, or of which nobody knows any more what rows it had."""
-        known = self._made_by(source)
+        known = self._epoch_of_batch(source)
         if known is None and source.offsets and source.batch < last:
             # Spark gives but its last micro-batch again.
             raise CheckpointError(
@@ -554,7 +580,7 @@ class Chain:
 
     def _require_same_history(self, source: SourcePosition, last: int) -> None:
         """Refuse a micro-batch that follows another one than the space: after going back numbers are given again."""
-        known = self._made_by(SourcePosition(source.query, last)) if source.before else None
+        known = self._epoch_of_batch(SourcePosition(source.query, last)) if source.before else None
         if known is not None and known.source.offsets not in ("", source.before):
             raise CheckpointError(
                 f"space at {self.location.url}: query {source.query} comes with batch {source.batch}, and its batch"
@@ -563,19 +589,13 @@ class Chain:
                 " one there, or start a new query from the input that the space has not seen"
             )
 
-    def _made_by(self, source: SourcePosition) -> Manifest | None:
+    def _epoch_of_batch(self, source: SourcePosition) -> Manifest | None:
         """Return the newest epoch that is kept of a micro-batch, as a rule the newest of all."""
         if self.newest is not None and self.newest.source == source:
             return self.newest
-        self._floor = max([self._floor, *epochs_in(self.location, FLOORS)])
+        self._floor = max(self._floor, self._stored_floor())
         kept = map(self.manifest, range(self._epoch, self._floor - 1, -1))
         return next((one for one in kept if one.source == source), None)
-
-    def _step(self, epoch: int, wanted: int) -> Manifest:
-        """Return the manifest of an epoch that is part of the lineages of a wanted one, which is the same or later."""
-        if epoch not in self._manifests:
-            self._manifests[epoch] = self._read(epoch, wanted)
-        return self._manifests[epoch]
 
     def _manifest_of(
         self,
@@ -587,7 +607,7 @@ class Chain:
     ) -> Manifest:
         before = self.manifest(plan.base) if plan.base else None
         runs = tuple(message.run for message in saved if message.run)
-        lineage, starts = self._begins_after(before, runs, images, shards)
+        lineage, starts = self._next_lineages(before, runs, images, shards)
         manifest = Manifest(
             incarnation=self.incarnation,
             epoch=plan.epoch,
@@ -605,7 +625,7 @@ class Chain:
         )
         return replace(manifest, format=manifest.own_format)
 
-    def _begins_after(
+    def _next_lineages(
         self, before: Manifest | None, runs: Sequence[AcceptedRun], images: Sequence[AcceptedRun], shards: int
     ) -> tuple[dict[str, list[int]], dict[tuple[str, int], Lineage]]:
         """Return the epoch that the lineage of each shard begins with, and the runs that come before that.
@@ -659,7 +679,7 @@ class Chain:
             return False
         # A driver that slept for long may find the place of its epoch free again, because the epoch was collected. The
         # floor rises before any manifest goes.
-        if manifest.epoch >= max(epochs_in(self.location, FLOORS), default=1):
+        if manifest.epoch >= self._stored_floor():
             return True
         self.location.delete(name)
         return False
@@ -673,20 +693,20 @@ class Chain:
         Raises:
             FencedError: it was removed, made anew, or replaced by an older copy or a fork; nothing was published.
         """
-        founding, file = self.location.read(_SPACE), file_name(MANIFESTS, base)
-        found = founding and unseal(founding, f"{_SPACE} of {self.location.url}").get("incarnation")
+        founding, file = self.location.read(SPACE_FILE), file_name(MANIFESTS, base)
+        found = founding and unseal(founding, f"{SPACE_FILE} of {self.location.url}").get("incarnation")
         if found != self.incarnation:
             said = f"names the incarnation {found}" if founding else "is gone"
-            raise self._replaced(f"{_SPACE} {said}, expected {self.incarnation}: it was removed, or made anew")
+            raise self._replaced(f"{SPACE_FILE} {said}, expected {self.incarnation}: it was removed, or made anew")
         if not base:
             return
         below = self.location.read(file)
         if below is None:
-            if base < max(epochs_in(self.location, FLOORS), default=1):
+            if base < self._stored_floor():
                 return  # It was collected: epochs have gone on.
             raise self._replaced(f"{file} is gone, which the next epoch builds upon: an older copy was put back")
         publisher = unseal(below, f"{file} of {self.location.url}", FORMAT_VERSION).get("publisher")
-        if publisher != self._step(base, base).publisher:
+        if publisher != self.manifest_for(base, base).publisher:
             raise self._replaced(f"{file} is another one than the next epoch builds upon: an older copy was put back")
 
     def _replaced(self, what: str) -> FencedError:
@@ -700,7 +720,7 @@ class Chain:
         place = f"{name} of {self.location.url}"
         data = self.location.read(name)
         if data is None:
-            self._floor = max(epochs_in(self.location, FLOORS), default=1)
+            self._floor = self._stored_floor()
             self._require_kept(wanted)
             raise CorruptStoreError(f"{place} is missing, but later epochs are there: restore it from a backup")
         manifest = Manifest.from_json(data, place)
@@ -773,11 +793,11 @@ def require_nothing(location: Location) -> None:
             " and collects what it does not know: choose another location"
         )
     found = [folder for folder in (MANIFESTS, FLOORS, RUNS) if location.names(folder)]
-    if found and location.read(_SPACE) is None:
+    if found and location.read(SPACE_FILE) is None:
         raise CheckpointError(
-            f"location {location.url}: there are files in {', '.join(found)}, and no {_SPACE}: they are left of a copy"
-            " that was cut off, unless it is still under way, or of a space that was removed: remove them, or choose"
-            f" another location; if it is a space that has lost its {_SPACE}, restore that from a backup"
+            f"location {location.url}: there are files in {', '.join(found)}, and no {SPACE_FILE}: they are left of a"
+            " copy that was cut off, unless it is still under way, or of a space that was removed: remove them, or"
+            f" choose another location; if it is a space that has lost its {SPACE_FILE}, restore that from a backup"
         )
 
 

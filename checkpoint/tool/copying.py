@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from uuid import uuid4
 
 from checkpoint.chain import AcceptedRun, Chain, Lineage, Location, Manifest, SpaceFile, location_at, write_run
-from checkpoint.chain.chain import require_nothing
+from checkpoint.chain.chain import SPACE_FILE, require_nothing
 from checkpoint.chain.collect import FLOORS, MANIFESTS, RUNS, file_name, first_needed, needed_runs, raise_floor
 from checkpoint.chain.location import PROBE
-from checkpoint.chain.manifest import seal
 from checkpoint.chain.runfile import checksum, write_pages
 from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.progress import silent
@@ -65,7 +64,7 @@ def fork_space(chain: Chain, target: str, epoch: int, names: Sequence[str], show
     instead = _instead(chain, epoch)
     kept = [_reading(chain.manifest(number), instead) for number in range(chain.first_epoch, epoch + 1)]
     first = first_needed(kept[0])
-    older = [chain._step(number, kept[0].epoch) for number in range(first, kept[0].epoch)]
+    older = [chain.manifest_for(number, kept[0].epoch) for number in range(first, kept[0].epoch)]
     runs = list(needed_runs(chain.location, kept, older).values())
     with _founded(target, chain.location) as location:
         for done, run in enumerate(runs):
@@ -199,9 +198,6 @@ def restore_space(
     return Copied(1, len(runs), sum(run.file_bytes for run in runs), objects)
 
 
-_SPACE = "space.json"
-
-
 class _Noting(Rehearsal):
     """A location that notes which files were made, or may have been: a put may fail after it took effect."""
 
@@ -228,8 +224,8 @@ class _Noting(Rehearsal):
         """Remove the files. Where what founds the space may be left, all stay: it is whole then."""
         with suppress(CheckpointError):
             mine = [name for name, data in self._made.items() if data is None or self.read(name) == data]
-            if _SPACE in mine:
-                self.delete(_SPACE)
+            if SPACE_FILE in mine:
+                self.delete(SPACE_FILE)
             for name in reversed(mine):
                 with suppress(CheckpointError):
                     self.delete(name)
@@ -269,7 +265,7 @@ def _is_inside(location: Location, outer: Location) -> bool:
 
 def _found(location: Location, space: SpaceFile) -> None:
     """Write the file that makes a space of what lies at a location: the last one, so that it is there whole or not."""
-    if not location.create(_SPACE, seal(asdict(space))):
+    if not space.found_at(location):
         raise CheckpointError(f"{location.url}: another space was founded here meanwhile: name another location")
 
 

@@ -159,7 +159,7 @@ class Source:
         if "_opened" not in vars(self):
             return
         chain, begun = self._opened
-        first = chain.fresh().first_epoch
+        first = chain.newest_view().first_epoch
         if first > begun:
             raise UnknownCheckpointError(
                 f"{self.path}: the epochs before {first} were collected while they were read: run it again"

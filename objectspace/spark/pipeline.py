@@ -311,7 +311,7 @@ class Pipeline(Builder):
         Raises:
             CheckpointError: the location cannot be read, or holds no space any more.
         """
-        chain = self.chain.fresh()
+        chain = self.chain.newest_view()
         newest, error = chain.newest, self._watch.error
         if self._query is not None and self._query.exception() is None:
             error = None  # the query was stopped in the midst of an epoch
@@ -337,7 +337,7 @@ class Pipeline(Builder):
             UnknownCheckpointError: the epoch has not been published.
             ObjectSpaceError: there is no such operator at the epoch.
         """
-        chain = self.chain.fresh()
+        chain = self.chain.newest_view()
         at = chain.epoch if epoch is None else epoch
         known = sorted(name for name in chain.manifest(at).lineage if name != PIPELINE) if at else []
         if known and operator not in known:

@@ -170,7 +170,7 @@ def test_the_second_of_two_drivers_is_fenced(location: Location, publish: Publis
 def test_whoever_reads_beside_a_driver_leaves_its_fence_alone(location: Location, publish: Publisher) -> None:
     first, second = Chain.open_or_create(location, 1), Chain.open_or_create(location, 1)
     publish(first, {"a": 1})
-    assert second.fresh().epoch == 1
+    assert second.newest_view().epoch == 1
     assert second.epoch == 0
     with pytest.raises(FencedError, match="epoch 1 was published by another driver first"):
         publish(second, {"a": 100})
@@ -231,7 +231,7 @@ def test_a_chain_from_before_an_older_copy_mixes_no_histories(tmp_path: Path, pu
     what = "is another one" if more >= 2 else "is gone"
     with pytest.raises(FencedError, match=rf"manifest/000000000003\.json {what}.*make the Pipeline anew"):
         first.refresh()
-    found = first.fresh()
+    found = first.newest_view()
     assert found.newest == second.newest
     assert found.lineage(OPERATOR, 0) == second.lineage(OPERATOR, 0)
     assert first.epoch == 3, "the fence of a driver stays where it was"
@@ -246,13 +246,13 @@ def test_a_chain_from_before_a_space_was_made_anew_reads_the_new_one(
     publish(first, {"a": 0})
     shutil.rmtree(tmp_path / "space")
     with pytest.raises(CheckpointError, match="no space here"):
-        first.fresh()
+        first.newest_view()
     second = Chain.open_or_create(location, 1)
     for number in range(epochs):
         publish(second, {"b": number})
     with pytest.raises(FencedError, match=r"space\.json names the incarnation .*make the Pipeline anew"):
         first.refresh()
-    found = first.fresh()
+    found = first.newest_view()
     assert (found.incarnation, found.newest) == (second.incarnation, second.newest)
 
 
@@ -266,7 +266,7 @@ def test_a_chain_whose_epochs_were_collected_goes_on_with_those_that_are_kept(
     for number in range(3):
         publish(driver, {"a": number}, full_after=0)
     driver.collect(grace_seconds=0, keep_epochs=1)
-    assert slept.fresh().newest == driver.newest
+    assert slept.newest_view().newest == driver.newest
     slept.refresh()
     assert slept.newest == driver.newest
 
