@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from checkpoint.errors import CorruptStoreError
+from checkpoint.errors import RESTORE, CorruptStoreError
 from checkpoint.reader import Reader
 from checkpoint.run import is_owner, owned_ids
 
@@ -41,7 +41,7 @@ def _check(reader: Reader, path: str, object_id: int, name: str, kind: str | Non
     if fault:
         raise CorruptStoreError(
             f"{path}: the {kind} {name} has {fault} at checkpoint {reader.newest}: roll it back to one that is sound,"
-            " or restore the file from a copy"
+            f" or {RESTORE}"
         )
 
 

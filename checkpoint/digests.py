@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
-from checkpoint.errors import CorruptStoreError
+from checkpoint.errors import REPAIR, CorruptStoreError
 from checkpoint.pages import TABLES, merged_pages
 from checkpoint.run import RunDigest, digest_of
 from checkpoint.session import Session
@@ -148,9 +148,7 @@ def _damaged(session: Session, run: RunNumber, what: str) -> CorruptStoreError:
     else:
         first, last = session.row("SELECT first, last FROM run WHERE run = ?", (run,))
         name = f"the merged run {run} (checkpoints {first} to {last})"
-    return CorruptStoreError(
-        f"{session.path}: the rows of {name} {what}: call repair() on the store, or restore the file from a copy"
-    )
+    return CorruptStoreError(f"{session.path}: the rows of {name} {what}: {REPAIR}")
 
 
 _NAMES = {table.name for table in TABLES}

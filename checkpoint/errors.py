@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+RESTORE = "restore it from a backup"
+"""What to do about a damaged file that nothing mends; the message names it before."""
+
+REPAIR = f"call repair() on the store, or {RESTORE}"
+"""What to do about a damaged file that a repair may mend."""
+
 
 class CheckpointError(Exception):
     """Something about a store is not as the caller expected; nothing was changed."""

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Self
 
 from checkpoint import seals
-from checkpoint.errors import CorruptStoreError
+from checkpoint.errors import RESTORE, CorruptStoreError
 from checkpoint.run import CheckpointKind, Measure
 from checkpoint.schema import FORMAT_VERSION
 from checkpoint.session import Session
@@ -84,7 +84,7 @@ def read_next_object_id(session: Session) -> int:
 
 def records_damaged(session: Session) -> CorruptStoreError:
     """Return what to raise where the records of checkpoints or runs cannot be what was written."""
-    return CorruptStoreError(f"{session.path}: the table of checkpoints is damaged: restore the file from a copy")
+    return CorruptStoreError(f"{session.path}: the table of checkpoints is damaged: {RESTORE}")
 
 
 def write_record(connection: sqlite3.Connection, record: CheckpointRecord) -> None:

@@ -14,7 +14,7 @@ from checkpoint import filters, run_rows, seals, spans, verify
 from checkpoint.catalogue import Catalogue, load, note_dropped
 from checkpoint.consistency import check_objects
 from checkpoint.digests import check_run
-from checkpoint.errors import CorruptStoreError
+from checkpoint.errors import RESTORE, CorruptStoreError
 from checkpoint.pages import TABLES
 from checkpoint.progress import Progress, silent
 from checkpoint.reader import Reader
@@ -65,7 +65,7 @@ def repair(session: Session, connection: sqlite3.Connection, progress: Progress 
     sound = RunMap([run for run in found.runs if run.run not in gone], found.runs.fulls)
     newest = _newest_sound(session, sound, before, damage)
     if before and not newest:
-        raise CorruptStoreError(f"{session.path}: no checkpoint can be proved: restore the file from a copy")
+        raise CorruptStoreError(f"{session.path}: no checkpoint can be proved: {RESTORE}")
     lost = [number for number in before if number > newest or number not in sound or not sound.at(number)]
     note_dropped(connection, [number for number in lost if number <= newest and number not in gone])
     strays = _drop_strays(session, connection, found, newest)

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from checkpoint import inherited, schema
 from checkpoint.errors import (
+    RESTORE,
     CheckpointError,
     CorruptStoreError,
     RunRefusedError,
@@ -594,10 +595,10 @@ def _code(error: Exception) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
-_DAMAGED = "the file is damaged: restore it from a copy"
+_DAMAGED = f"the file is damaged: {RESTORE}"
 _CLOSED = "the file cannot be opened or written: check that it exists, and the permissions of it and its folder"
 _ADVICE: dict[int, tuple[type[CheckpointError], str]] = {
-    sqlite3.SQLITE_NOTADB: (CorruptStoreError, "its first page is damaged: restore it from a copy"),
+    sqlite3.SQLITE_NOTADB: (CorruptStoreError, f"its first page is damaged: {RESTORE}"),
     sqlite3.SQLITE_CORRUPT: (CorruptStoreError, _DAMAGED),
     sqlite3.SQLITE_IOERR: (StoreFailedError, f"the file system failed: see to the disk{REOPEN}"),
     sqlite3.SQLITE_FULL: (CheckpointError, "no space is left: free some and try again; nothing was written"),

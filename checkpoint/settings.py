@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import orjson
 
-from checkpoint.errors import CorruptStoreError
+from checkpoint.errors import RESTORE, CorruptStoreError
 from checkpoint.record import Newest, timestamp
 from checkpoint.session import Session
 
@@ -65,9 +65,7 @@ def read_retention(session: Session) -> Retention:
             found.get("records", DEFAULT_RECORDS),
         )
     except (ValueError, TypeError, OverflowError) as error:
-        raise CorruptStoreError(
-            f"{session.path}: the settings are damaged ({error}): restore the file from a copy"
-        ) from error
+        raise CorruptStoreError(f"{session.path}: the settings are damaged ({error}): {RESTORE}") from error
 
 
 def write_retention(connection: sqlite3.Connection, retention: Retention) -> None:

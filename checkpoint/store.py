@@ -21,6 +21,7 @@ from checkpoint import catalogue, filters, retention, run_rows, spans
 from checkpoint.diff import Change, differences, run_applying
 from checkpoint.epochs import epoch_after, require_epoch_type
 from checkpoint.errors import (
+    REPAIR,
     CheckpointError,
     CorruptStoreError,
     EpochTypeError,
@@ -40,7 +41,7 @@ from checkpoint.session import IN_MEMORY, Durability, Session, require_usable
 from checkpoint.settings import Retention, note_rollback, read_retention, write_retention
 from checkpoint.tiers import YOUNG, RunNumber
 from checkpoint.upkeep import Upkeep
-from checkpoint.verify import ADVICE, verify
+from checkpoint.verify import verify
 from checkpoint.writer import CheckpointWriter, Receipt
 
 if TYPE_CHECKING:
@@ -568,7 +569,7 @@ class CheckpointStore:
         if number and not (number in self._runs and self._runs.live):
             raise CorruptStoreError(
                 f"{self.path}: checkpoint {number} (epoch {epoch}), the newest, has no run, or one without those before"
-                f" it: {ADVICE}"
+                f" it: {REPAIR}"
             )
 
     def _rows_of(self, run: RunNumber) -> float:

@@ -8,7 +8,7 @@ from checkpoint import catalogue, filters, run_rows, seals, spans
 from checkpoint.catalogue import Catalogue
 from checkpoint.consistency import check_objects
 from checkpoint.digests import check_run
-from checkpoint.errors import CorruptStoreError
+from checkpoint.errors import REPAIR, RESTORE, CorruptStoreError
 from checkpoint.pages import TABLES, merged_pages
 from checkpoint.progress import Progress, silent
 from checkpoint.reader import Reader
@@ -17,8 +17,6 @@ from checkpoint.session import Session
 from checkpoint.tiers import RunMap, StoredRun, is_own
 
 _OF_RECORDS = ("CHECK constraint failed in checkpoint", "CHECK constraint failed in run")
-
-ADVICE = "call repair() on the store, or restore the file from a copy"
 
 
 def verify(session: Session, progress: Progress = silent) -> int:
@@ -51,7 +49,7 @@ def verify(session: Session, progress: Progress = silent) -> int:
         progress(done, total)
     check_no_orphans(session, found)
     for _, damage in chain(filters.find_wrong(session), spans.find_wrong(session)):
-        raise CorruptStoreError(f"{session.path}: {damage}: {ADVICE}")
+        raise CorruptStoreError(f"{session.path}: {damage}: {REPAIR}")
     check_next_object(session, found.runs)
     check_objects(Reader(session, live), session.path)
     progress(total, total)
@@ -67,7 +65,7 @@ def check_file(session: Session) -> None:
     found = (row[0] for row in session.rows("PRAGMA integrity_check"))
     # What a sealed record must not say is told by its seal, with what it should.
     for damage in filter(lambda said: said != "ok" and not said.startswith(_OF_RECORDS), found):
-        raise CorruptStoreError(f"{session.path} is damaged: SQLite says {damage}; restore it from a copy")
+        raise CorruptStoreError(f"{session.path} is damaged: SQLite says {damage}: {RESTORE}")
 
 
 def check_seals(session: Session) -> None:
@@ -82,7 +80,7 @@ def check_seals(session: Session) -> None:
     for sealed in seals.TABLES:
         for row in seals.find_wrong(session.rows_as_stored, sealed):
             said = seals.said_of(sealed, row, seals.written(sealed, row))
-            raise CorruptStoreError(f"{session.path}: {said}: {ADVICE}")
+            raise CorruptStoreError(f"{session.path}: {said}: {REPAIR}")
 
 
 def check_epochs(session: Session) -> None:
@@ -95,8 +93,7 @@ def check_epochs(session: Session) -> None:
     for (_, before), (number, epoch) in pairwise(rows):
         if epoch <= before:
             raise CorruptStoreError(
-                f"{session.path}: checkpoint {number} has the epoch {epoch}, and the one before it {before}: restore"
-                " the file from a copy"
+                f"{session.path}: checkpoint {number} has the epoch {epoch}, and the one before it {before}: {RESTORE}"
             )
 
 
@@ -114,7 +111,7 @@ def check_record(session: Session, runs: RunMap, number: int) -> None:
         what = f"wrote {record.slots} slots with the digest {record.digest}, and its run was recorded as other"
     else:
         return
-    raise CorruptStoreError(f"{session.path}: checkpoint {number} (epoch {record.epoch}) {what}: {ADVICE}")
+    raise CorruptStoreError(f"{session.path}: checkpoint {number} (epoch {record.epoch}) {what}: {REPAIR}")
 
 
 def check_merged(session: Session, runs: RunMap, merged: StoredRun) -> None:
@@ -138,7 +135,7 @@ def check_merged(session: Session, runs: RunMap, merged: StoredRun) -> None:
             if found != wanted:
                 raise CorruptStoreError(
                     f"{session.path}: the merged run {merged.run} has {found} in {table.name}, and checkpoints"
-                    f" {merged.first} to {merged.last} give {wanted}: {ADVICE}"
+                    f" {merged.first} to {merged.last} give {wanted}: {REPAIR}"
                 )
 
 
@@ -155,7 +152,7 @@ def check_no_orphans(session: Session, found: Catalogue) -> None:
         for number in run_rows.numbers_in(session, table, column):
             if number not in known:
                 raise CorruptStoreError(
-                    f"{session.path}: {table} has rows under {column} {number}, which has no run: {ADVICE}"
+                    f"{session.path}: {table} has rows under {column} {number}, which has no run: {REPAIR}"
                 )
 
 
@@ -170,7 +167,7 @@ def check_next_object(session: Session, runs: RunMap) -> None:
     if not (isinstance(following, int) and following > greatest):
         raise CorruptStoreError(
             f"{session.path}: the next object would have the id {following!r}, and the ids up to {greatest} are"
-            f" used: {ADVICE}"
+            f" used: {REPAIR}"
         )
 
 

@@ -44,7 +44,7 @@ from checkpoint.chain.plan import (
     require_one_each,
     standing,
 )
-from checkpoint.errors import CheckpointError, CorruptStoreError, FencedError, UnknownCheckpointError
+from checkpoint.errors import RESTORE, CheckpointError, CorruptStoreError, FencedError, UnknownCheckpointError
 from checkpoint.run import CheckpointKind
 
 SPACE_FILE = "space.json"
@@ -115,7 +115,7 @@ class Chain:
         try:
             space = SpaceFile(**unseal(data, place))
         except TypeError as error:
-            raise CorruptStoreError(f"{place} founds no space ({error}): restore it from a backup") from error
+            raise CorruptStoreError(f"{place} founds no space ({error}): {RESTORE}") from error
         return cls(location, space)
 
     @classmethod
@@ -722,7 +722,7 @@ class Chain:
         if data is None:
             self._floor = self._stored_floor()
             self._require_kept(wanted)
-            raise CorruptStoreError(f"{place} is missing, but later epochs are there: restore it from a backup")
+            raise CorruptStoreError(f"{place} is missing, but later epochs are there: {RESTORE}")
         manifest = Manifest.from_json(data, place)
         if (manifest.incarnation, manifest.epoch) != (self.incarnation, epoch):
             raise CorruptStoreError(
@@ -797,7 +797,7 @@ def require_nothing(location: Location) -> None:
         raise CheckpointError(
             f"location {location.url}: there are files in {', '.join(found)}, and no {SPACE_FILE}: they are left of a"
             " copy that was cut off, unless it is still under way, or of a space that was removed: remove them, or"
-            f" choose another location; if it is a space that has lost its {SPACE_FILE}, restore that from a backup"
+            f" choose another location; if it is a space that has lost its {SPACE_FILE}, {RESTORE}"
         )
 
 

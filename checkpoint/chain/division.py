@@ -16,7 +16,7 @@ from checkpoint.chain.location import Location
 from checkpoint.chain.manifest import DIVISION, AcceptedRun, seal, unseal
 from checkpoint.chain.plan import Lineage
 from checkpoint.chain.runfile import checked, checksum
-from checkpoint.errors import CheckpointError, CorruptStoreError
+from checkpoint.errors import RESTORE, CheckpointError, CorruptStoreError
 from checkpoint.run import CheckpointKind
 
 DIVIDER = "objectspace.operators.division"
@@ -85,7 +85,7 @@ class Division:
             del values["format"]
             return cls(**{**values, "parts": tuple(map(Part.from_dict, values["parts"]))})
         except (TypeError, ValueError, KeyError) as error:
-            raise CorruptStoreError(f"{place} is no division ({error}): restore it from a backup") from error
+            raise CorruptStoreError(f"{place} is no division ({error}): {RESTORE}") from error
 
 
 def write_division(location: Location, division: Division, epoch: int) -> AcceptedRun:
@@ -131,7 +131,7 @@ def read_division(location: Location, accepted: AcceptedRun) -> Division:
     data, place = checked(location, accepted)
     division = Division.from_json(data, place)
     if (division.operator, division.shard) != (accepted.operator, accepted.shard):
-        raise CheckpointError(f"{place} divides {division.operator}/{division.shard}: restore it from a backup")
+        raise CheckpointError(f"{place} divides {division.operator}/{division.shard}: {RESTORE}")
     return division
 
 

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import orjson
 
-from checkpoint.errors import CheckpointError, CorruptStoreError
+from checkpoint.errors import RESTORE, CheckpointError, CorruptStoreError
 from checkpoint.run import CheckpointKind
 
 FORMAT_VERSION = 4
@@ -222,7 +222,7 @@ class Manifest:
             found = cls(**{**values, **with_types})
             found._require_fit()
         except (TypeError, ValueError, KeyError, AttributeError) as error:
-            raise CorruptStoreError(f"{place} is no manifest ({error}): restore it from a backup") from error
+            raise CorruptStoreError(f"{place} is no manifest ({error}): {RESTORE}") from error
         return found
 
     def _require_fit(self) -> None:
@@ -276,9 +276,9 @@ def unseal(data: bytes, place: str, newest: int = PLAIN_FORMAT) -> dict[str, Any
     try:
         values = orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        raise CorruptStoreError(f"{place} is damaged: it is no JSON ({error}): restore it from a backup") from error
+        raise CorruptStoreError(f"{place} is damaged: it is no JSON ({error}): {RESTORE}") from error
     if not isinstance(values, dict) or not isinstance(values.get("format"), int):
-        raise CorruptStoreError(f"{place} is damaged: expected a JSON object with a format: restore it from a backup")
+        raise CorruptStoreError(f"{place} is damaged: expected a JSON object with a format: {RESTORE}")
     if values["format"] > newest:
         raise CheckpointError(
             f"{place} has format {values['format']}: expected at most {newest}: upgrade this package to read it"
@@ -287,11 +287,9 @@ def unseal(data: bytes, place: str, newest: int = PLAIN_FORMAT) -> dict[str, Any
     try:
         found = _checksum(values)
     except orjson.JSONEncodeError as error:  # it may be nested more deeply than is ever written
-        raise CorruptStoreError(f"{place} is damaged: {error}: restore it from a backup") from error
+        raise CorruptStoreError(f"{place} is damaged: {error}: {RESTORE}") from error
     if found != expected:
-        raise CorruptStoreError(
-            f"{place} is damaged: expected checksum {expected}, found {found}: restore it from a backup"
-        )
+        raise CorruptStoreError(f"{place} is damaged: expected checksum {expected}, found {found}: {RESTORE}")
     return values
 
 

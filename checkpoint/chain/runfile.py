@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from checkpoint.chain.location import Location
 from checkpoint.chain.manifest import AcceptedRun
 from checkpoint.chain.shredding import MOST_NUMBERS, Shredded, Template, joined, shred, template_of
-from checkpoint.errors import CheckpointError, CorruptStoreError
+from checkpoint.errors import RESTORE, CheckpointError, CorruptStoreError
 from checkpoint.run import CheckpointKind, IndexRow, ItemRow, Measure, MetadataRow, Page, PageMeasure, Run
 
 FORMAT_VERSION = 2
@@ -179,7 +179,7 @@ def _advice(accepted: AcceptedRun) -> str:
     instead = (
         ": in its place the copy has the runs that it was made of, if these are there" if accepted.replaces else ""
     )
-    return f"restore it from a backup, or fork the space{instead or ' before that epoch'}"
+    return f"{RESTORE}, or fork the space{instead or ' before that epoch'}"
 
 
 def checksum(data: bytes) -> str:

@@ -77,8 +77,8 @@ BAD_PATHS: list[tuple[str, Callable[[Path], Path], type[Exception], str]] = [
     ("other-wal", lambda f: make_foreign(f / "a.db", journal="wal"), CheckpointError, "name another file"),
     ("newer", lambda f: make_newer(f / "a.db"), CheckpointError, "install a newer objectspace"),
     ("cut-header", lambda f: make_cut(f / "a.db", 50), CheckpointError, "cut short"),
-    ("cut-page", lambda f: make_cut(f / "a.db", 1000), CorruptStoreError, "restore it from a copy"),
-    ("cut-half", lambda f: make_cut(f / "a.db", 20_000), CorruptStoreError, "restore it from a copy"),
+    ("cut-page", lambda f: make_cut(f / "a.db", 1000), CorruptStoreError, "restore it from a backup"),
+    ("cut-half", lambda f: make_cut(f / "a.db", 20_000), CorruptStoreError, "restore it from a backup"),
 ]
 
 
