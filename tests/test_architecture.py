@@ -30,6 +30,18 @@ HOMES = {
 """Where a library may be imported; the state stores of Spark, and a pickle, are rivals in the benchmarks."""
 
 
+BY_NAME = {
+    ("checkpoint.chain.folding", "DIVIDER"),
+    ("checkpoint.tool.filling", "'objectspace'"),
+    ("checkpoint.tool.filling", "'objectspace.codec'"),
+    ("checkpoint.tool.filling", "'objectspace.relational'"),
+    ("checkpoint.tool.arrow", "'pyarrow'"),
+    ("checkpoint.tool.exchange", "'pyarrow.parquet'"),
+    ("checkpoint.tool.reading", "'pyarrow.parquet'"),
+}
+"""The modules that are named by a text, and imported for one piece of work alone; those of the layers above, too."""
+
+
 def modules() -> list[Path]:
     return [path for package in ("checkpoint", "objectspace", "benchmarks") for path in (ROOT / package).rglob("*.py")]
 
@@ -48,6 +60,13 @@ def imports_of(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+def named_by(path: Path) -> Iterator[str]:
+    """What a module gives to the functions that import what a text names."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("import_module", "__import__"):
+            yield ast.unparse(node.args[0])
+
+
 def layer_of(module: str) -> int:
     return max((place for place, layer in enumerate(LAYERS) if f"{module}.".startswith(f"{layer}.")), default=-1)
 
@@ -61,6 +80,11 @@ def test_a_module_imports_only_from_its_own_layer_and_those_below(path: Path) ->
         if not module.startswith("benchmarks"):
             assert layer_of(imported) <= layer_of(module), f"{module} imports {imported}, a layer above its own"
             assert not imported.startswith("benchmarks")
+
+
+def test_only_these_modules_are_imported_by_a_text() -> None:
+    library = [path for path in modules() if not name_of(path).startswith("benchmarks")]
+    assert {(name_of(path), named) for path in library for named in named_by(path)} == BY_NAME
 
 
 @pytest.mark.parametrize("path", modules(), ids=name_of)
