@@ -63,6 +63,8 @@ class CheckpointStore:
         history: how many of the newest checkpoints can be read at least, for as long as the store is open; by default
             as many as :meth:`configure` has set.
 
+    ``session`` is the connection, for reading beside what the methods read.
+
     Raises:
         CheckpointError: the path is not usable, is no store, or was written by a newer version.
         StoreLockedError: somebody else writes to it.
@@ -91,16 +93,16 @@ class CheckpointStore:
         self.read_only = read_only
         if self.path != IN_MEMORY:
             require_usable(Path(path), read_only=read_only)
-        self._session = Session(self.path, read_only=read_only, durability=durability)
-        self._mutex = self._session.mutex
-        self._extents = Extents(self._session, self._rows_of)
+        self.session = Session(self.path, read_only=read_only, durability=durability)
+        self._mutex = self.session.mutex
+        self._extents = Extents(self.session, self._rows_of)
         self._readers: WeakKeyDictionary[Reader, CheckpointRecord | None] = WeakKeyDictionary()
         self._suspected: set[str] = set()
-        self._lock = None if read_only or self._session.in_memory else WriterLock(Path(path))
+        self._lock = None if read_only or self.session.in_memory else WriterLock(Path(path))
         try:
-            self._session.open()
+            self.session.open()
             self._load()
-            self._configured = read_retention(self._session)
+            self._configured = read_retention(self.session)
             self._history = history
         except BaseException:
             self.close()
@@ -111,11 +113,11 @@ class CheckpointStore:
         """The file as a ``sqlite_utils.Database``, to look into."""
         import sqlite_utils  # on demand: it brings pandas in where that is installed, which takes a third of a second
 
-        return sqlite_utils.Database(self._session.handed_out(), execute_plugins=False)
+        return sqlite_utils.Database(self.session.handed_out(), execute_plugins=False)
 
     def checkpoints(self) -> list[CheckpointRecord]:
         """Return what is known of each checkpoint, oldest first."""
-        return read_records(self._session, "ORDER BY number")
+        return read_records(self.session, "ORDER BY number")
 
     def writer(self, kind: CheckpointKind = CheckpointKind.DIFFERENTIAL, epoch: int | None = None) -> CheckpointWriter:
         """Return a writer for one save.
@@ -127,7 +129,7 @@ class CheckpointStore:
         Raises:
             EpochTypeError: the epoch is no int of 64 bits.
         """
-        self._session.require_writable()
+        self.session.require_writable()
         require_epoch_type(epoch)
         return CheckpointWriter(self, CheckpointKind(kind), epoch)
 
@@ -141,7 +143,7 @@ class CheckpointStore:
             UnknownCheckpointError: there is no such checkpoint, or its rows were merged into a newer one.
         """
         with self._mutex:
-            self._session.connection  # noqa: B018 - a closed store refuses here, not at the first read
+            self.session.connection  # noqa: B018 - a closed store refuses here, not at the first read
             if number is None and epoch is None:
                 self._require_newest()
                 return self._registered(self._runs.live)
@@ -248,7 +250,7 @@ class CheckpointStore:
         Dirties: a row for each change; none for the slots of an object that goes.
         """
         with self._mutex:
-            self._session.require_writable()
+            self.session.require_writable()
             return self.append(run_applying(changes, self.reader()), epoch)
 
     def fork(
@@ -277,7 +279,7 @@ class CheckpointStore:
         Dirties: the new file.
         """
         with self._mutex:
-            fork(self._session, Path(path), self.reader(epoch=epoch).newest, progress, origin, finish)
+            fork(self.session, Path(path), self.reader(epoch=epoch).newest, progress, origin, finish)
 
     def holds(self, number: int, run: Run, *, is_whole: bool = False) -> bool:
         """Tell whether checkpoint ``number`` is durable and holds just the rows of ``run``.
@@ -294,8 +296,8 @@ class CheckpointStore:
         Raises:
             StoreFailedError: the file system failed, so that nothing can be told before :meth:`reopen`.
         """
-        self._session.require_settled()
-        found = self._session.row("SELECT kind, digest FROM checkpoint WHERE number = ?", (number,))
+        self.session.require_settled()
+        found = self.session.row("SELECT kind, digest FROM checkpoint WHERE number = ?", (number,))
         if found is None or found[0] != run.kind:
             return False
         return (run.kind is CheckpointKind.FULL and not is_whole) or found[1] == run.digest()
@@ -306,17 +308,17 @@ class CheckpointStore:
 
     def epoch_of(self, number: int) -> int:
         """Return the epoch that a checkpoint seals; 0 where there is no such checkpoint."""
-        records = read_records(self._session, "WHERE number = ?", (number,))
+        records = read_records(self.session, "WHERE number = ?", (number,))
         return records[0].epoch if records else 0
 
     def number_before(self, epoch: int) -> int:
         """Return the number of the last checkpoint before an epoch; 0 where there is none."""
-        row = self._session.row("SELECT max(number) FROM checkpoint WHERE epoch < ?", (epoch,))
+        row = self.session.row("SELECT max(number) FROM checkpoint WHERE epoch < ?", (epoch,))
         return row[0] or 0
 
     def oldest_number(self) -> int:
         """Return the number of the oldest checkpoint of which there is a record; 0 where there is none."""
-        return self._session.row("SELECT min(number) FROM checkpoint")[0] or 0
+        return self.session.row("SELECT min(number) FROM checkpoint")[0] or 0
 
     def next_epoch(self) -> int:
         """Return the epoch that the next checkpoint will have unless it is given one."""
@@ -345,7 +347,7 @@ class CheckpointStore:
         Time: O(rows). The rows are streamed.
         """
         with self._mutex:
-            return verify(self._session, progress)
+            return verify(self.session, progress)
 
     def repair(self, progress: Progress = silent) -> Repair:
         """Let go of what is damaged, so that the newest checkpoint that can be proved is the newest one.
@@ -365,9 +367,9 @@ class CheckpointStore:
         Time: O(rows). Dirties: the rows of what is damaged.
         """
         with self._mutex:
-            self._session.require_writable()
+            self.session.require_writable()
             with self._transaction() as connection:
-                report = repair(self._session, connection, progress)
+                report = repair(self.session, connection, progress)
             self._load()
             self._retire_readers("was damaged, and dropped by a repair")
             while self._work():
@@ -390,9 +392,9 @@ class CheckpointStore:
         Dirties: the whole file.
         """
         with self._mutex:
-            self._session.require_writable()
+            self.session.require_writable()
             self._reduce(self._newest.number, progress)
-            self._session.shrink()
+            self.session.shrink()
 
     def configure(
         self, *, history: int | None = None, keep_for: timedelta | None = None, records: int | None = None
@@ -414,7 +416,7 @@ class CheckpointStore:
         Dirties: three settings. What is not kept any more goes with the next checkpoints.
         """
         with self._mutex:
-            self._session.require_writable()
+            self.session.require_writable()
             given: dict[str, Any] = {"history": history, "keep_for": keep_for, "records": records}
             wanted = replace(self._configured, **{key: value for key, value in given.items() if value is not None})
             if any(value is not None for value in given.values()):
@@ -426,7 +428,7 @@ class CheckpointStore:
             return wanted
 
     @property
-    def _retention(self) -> Retention:
+    def retention(self) -> Retention:
         """What this handle keeps: as configured, but for the history that it was opened with."""
         return self._configured if self._history is None else replace(self._configured, history=self._history)
 
@@ -461,17 +463,17 @@ class CheckpointStore:
         if (keep is not None and keep < 1) or (older_than is not None and older_than < timedelta(0)):
             raise ValueError(f"keep is {keep}, older_than {older_than}: keep at least 1, and give an age in the past")
         with self._mutex:
-            self._session.require_writable()
+            self.session.require_writable()
             before = len(self._runs)
             if older_than is None:
-                keep = keep or self._retention.history
-            first = retention.first_kept(self._session, keep, older_than)
+                keep = keep or self.retention.history
+            first = retention.first_kept(self.session, keep, older_than)
             self._reduce(self._runs.readable(first), progress)
             with self._transaction() as connection:
                 retention.forget(connection, self._runs, first, self._pins())
             self._load()
-            if self._session.unused() > retention.UNUSED:
-                self._session.shrink()
+            if self.session.unused() > retention.UNUSED:
+                self.session.shrink()
             return before - len(self._runs)
 
     def truncate_after(self, number: int) -> None:
@@ -484,10 +486,10 @@ class CheckpointStore:
         Dirties: the rows of the checkpoints dropped, and the setting that tells of the last rollbacks.
         """
         with self._mutex:
-            self._session.require_writable()
+            self.session.require_writable()
             if number:
                 self.reader(number)
-            elif retention.beginning_is_gone(self._session):
+            elif retention.beginning_is_gone(self.session):
                 raise UnknownCheckpointError(f"{self.path}: the first checkpoints were merged and cannot be dropped")
             with self._transaction() as connection:
                 for table, column in run_rows.NUMBERED:
@@ -498,7 +500,7 @@ class CheckpointStore:
 
     def setting(self, key: str) -> Any:
         """Return a setting kept in the store, ``None`` where it is not set."""
-        row = self._session.row("SELECT value FROM setting WHERE key = ?", (key,))
+        row = self.session.row("SELECT value FROM setting WHERE key = ?", (key,))
         return None if row is None else row[0]
 
     def refresh(self) -> None:
@@ -520,7 +522,7 @@ class CheckpointStore:
         with self._mutex:
             if self._is_closed:
                 raise CheckpointError(f"{self.path} is closed, and others may write to it by now: open the store anew")
-            self._session.reopen()
+            self.session.reopen()
             self._load()
             self._retire_readers("is no more: its rows were merged into a newer one, or dropped")
 
@@ -533,7 +535,7 @@ class CheckpointStore:
         """Close the file and let others write; nothing is saved. May be done twice."""
         with self._mutex:
             self._is_closed = True
-            self._session.close()
+            self.session.close()
             if self._lock is not None:
                 self._lock.release()
             # Whoever holds on to what is closed need not hold on to its rows.
@@ -555,10 +557,10 @@ class CheckpointStore:
 
     def _load(self) -> None:
         """Read what is kept in memory: so no commit has to look at the table of checkpoints."""
-        last = read_records(self._session, "ORDER BY number DESC LIMIT 1")
-        next_object_id = read_next_object_id(self._session)
-        found = catalogue.load(self._session)
-        self._runs, self._upkeep = found.runs, Upkeep(self._session, found)
+        last = read_records(self.session, "ORDER BY number DESC LIMIT 1")
+        next_object_id = read_next_object_id(self.session)
+        found = catalogue.load(self.session)
+        self._runs, self._upkeep = found.runs, Upkeep(self.session, found)
         self._extents.clear()
         self._newest = Newest(last[0].number, last[0].epoch) if last else Newest()
         self._next_object_id = next_object_id
@@ -582,14 +584,14 @@ class CheckpointStore:
             raise EpochTypeError(f"{column} is {wanted!r}: expected an int")
         for clause, given in ((f"WHERE {column} = ?", (wanted,)), ("ORDER BY number", ())):
             # The one that is meant may say otherwise by now, and one that says so may not be meant.
-            found = (one for one in read_records(self._session, clause, given) if getattr(one, column) == wanted)
+            found = (one for one in read_records(self.session, clause, given) if getattr(one, column) == wanted)
             if record := next(found, None):
                 return record
         raise UnknownCheckpointError(f"{self.path} has no {self._absence(number, wanted)}")
 
     def _absence(self, number: int | None, wanted: int) -> str:
         """Return which checkpoint there is not, and which there are."""
-        first, last, count, *numbers = self._session.row(
+        first, last, count, *numbers = self.session.row(
             "SELECT min(epoch), max(epoch), count(*), min(number), max(number) FROM checkpoint"
         )
         span = "it has no checkpoint yet" if first is None else f"it has epochs {first} to {last}"
@@ -603,11 +605,11 @@ class CheckpointStore:
     def _reader_of(self, state: int | Reader | None, epoch: int | None) -> Reader:
         if isinstance(state, Reader):
             return state
-        return Reader(self._session, ()) if state == 0 else self.reader(state, epoch=epoch)
+        return Reader(self.session, ()) if state == 0 else self.reader(state, epoch=epoch)
 
     def _registered(self, runs: Sequence[RunNumber], *, is_partial: bool = False) -> Reader:
         """Return a reader whose runs stay as long as it is referred to."""
-        reader = Reader(self._session, runs, self._between, self._extents, is_partial=is_partial)
+        reader = Reader(self.session, runs, self._between, self._extents, is_partial=is_partial)
         self._readers[reader] = self._record(reader.newest) if self.read_only and runs else None
         return reader
 
@@ -620,8 +622,8 @@ class CheckpointStore:
     def _append(self, kind: CheckpointKind, epoch: int | None, write: Write, run: Run | None = None) -> Receipt:
         started = time.perf_counter()
         with self._mutex:
-            self._session.require_writable()
-            self._session.require_same_file()
+            self.session.require_writable()
+            self.session.require_same_file()
             self._require_newest()
             number, epoch, parent = self._next(epoch)
             try:
@@ -649,8 +651,8 @@ class CheckpointStore:
         run_rows.insert(connection, number, run)
         if completes:
             # The image has a digest of its own, which would vouch for a damage of the rows that it takes over.
-            Reader(self._session, self._runs.live).check_rows()
-            run_rows.complete(self._session, number, self._runs.live)
+            Reader(self.session, self._runs.live).check_rows()
+            run_rows.complete(self.session, number, self._runs.live)
         elif run.kind is CheckpointKind.DIFFERENTIAL and self._runs.live:
             filters.store(connection, number, run.items)
         found = run_rows.measured(connection, number) if completes else run.measure()
@@ -671,7 +673,7 @@ class CheckpointStore:
     def _statements(self, *, is_lazy: bool = False) -> Iterator[sqlite3.Connection]:
         """Run statements in one transaction."""
         try:
-            with self._session.transaction(is_lazy=is_lazy) as connection:
+            with self.session.transaction(is_lazy=is_lazy) as connection:
                 yield connection
         except (OverflowError, ValueError, TypeError) as error:
             raise RunRefusedError(
@@ -692,12 +694,12 @@ class CheckpointStore:
         try:
             self._load()
         except CheckpointError as error:
-            self._session.distrust(error)
+            self.session.distrust(error)
 
     def _tidy(self, slots: int, *, is_full: bool) -> None:
         """Pay for some of the merging and deleting that is due, and copy the log."""
-        young = min(self._retention.history, YOUNG)
-        self._session.copy_log()
+        young = min(self.retention.history, YOUNG)
+        self.session.copy_log()
         if not self._upkeep.owe(slots) and not is_full:
             return
         try:
@@ -711,15 +713,15 @@ class CheckpointStore:
         except CheckpointError:
             # The checkpoint before is durable, so it must not fail for this. What is due stays due.
             return
-        self._session.copy_log()
+        self.session.copy_log()
 
     def _sweep(self, connection: sqlite3.Connection) -> None:
         """Let go of the checkpoints that the retention does not keep."""
-        kept, pins = self._retention, self._pins()
+        kept, pins = self.retention, self._pins()
         first = self._newest.number - kept.history + 1
         if kept.keep_for:
             oldest, last = self._runs.readable(1), self._newest.number
-            first = min(first, retention.first_younger(self._session, kept.keep_for, oldest, last))
+            first = min(first, retention.first_younger(self.session, kept.keep_for, oldest, last))
         self._upkeep.sweep(connection, first, pins, self._held())
         retention.forget(connection, self._runs, min(first, self._newest.number - kept.records + 1), pins)
 

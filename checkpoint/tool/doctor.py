@@ -85,7 +85,7 @@ def _store(source: Source, advice: list[str]) -> Facts:
     path = Path(source.path)
     with source.open() as store:
         records, reader = store.checkpoints(), store.reader()
-        retention = store.configure() if not store.read_only else store._retention
+        retention = store.retention
         facts: Facts = {
             "checkpoints": len(records),
             "readable": sum(record.run_slots is not None for record in records),

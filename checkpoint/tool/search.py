@@ -77,7 +77,7 @@ def bisect(
         with source.open() as store:
             span, held = _span(store, good, bad), HeldSource(source.path, store=store)
             _require_known(held, name, span)
-            trial = _Trial(held, command, lambda step, path: fork_store(store._session, path, step.number), name)
+            trial = _Trial(held, command, lambda step, path: fork_store(store.session, path, step.number), name)
             good_step, found = _search(span, trial)
     text = f"checkpoint {found.number}, epoch {found.epoch}, of {found.time} is the first at which the command fails"
     see = f"checkpoint diff {source.path} {good_step.number} {found.number}"

@@ -361,7 +361,7 @@ def reader_at(store: CheckpointStore, text: str | None) -> Reader:
         UnknownCheckpointError: there is none, or its rows were merged.
     """
     record = find(store, text)
-    return store.reader(record.number) if record is not None else Reader(store._session, ())
+    return store.reader(record.number) if record is not None else Reader(store.session, ())
 
 
 def query(store: CheckpointStore, statement: str, *parameters: object) -> Iterator[tuple[Any, ...]]:
@@ -369,7 +369,7 @@ def query(store: CheckpointStore, statement: str, *parameters: object) -> Iterat
 
     Not through ``store.database``: that brings in pandas where it is installed, a hundred MiB for nothing.
     """
-    with store._session.cursor(statement, parameters) as fetch:
+    with store.session.cursor(statement, parameters) as fetch:
         while page := fetch(Reader.PAGE_ROWS):
             yield from page
 

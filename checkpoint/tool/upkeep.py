@@ -296,5 +296,5 @@ def repair(source: Source, dry_run: bool, is_json: bool) -> None:
 def copied(source: Source, path: Path) -> str:
     """Copy a store file with its log, as it is, and return the path of the copy."""
     with source.open() as store, closing(sqlite3.connect(path)) as new:
-        store._session.connection.backup(new)
+        store.session.connection.backup(new)
     return str(path)

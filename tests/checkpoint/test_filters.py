@@ -111,11 +111,11 @@ def history(store: CheckpointStore, checkpoints: int, rows: int) -> dict[int, in
 def searched_in(store: CheckpointStore, slots: Iterable[int]) -> int:
     """Look slots up one by one, and return in how many runs they were looked for."""
     found: list[str] = []
-    store._session.connection.set_trace_callback(found.append)
+    store.session.connection.set_trace_callback(found.append)
     reader = store.reader()
     for slot in slots:
         reader.item(1, slot)
-    store._session.connection.set_trace_callback(None)
+    store.session.connection.set_trace_callback(None)
     return sum(max(1, one.count("(") - 1) for one in found if "state_item" in one)
 
 

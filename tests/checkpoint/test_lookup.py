@@ -128,7 +128,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def asked(store: CheckpointStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the list of the statements that the store runs from now on."""
     found: list[str] = []
-    store._session.connection.set_trace_callback(found.append)
+    store.session.connection.set_trace_callback(found.append)
     monkeypatch.undo()
     return found
 

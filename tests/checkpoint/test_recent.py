@@ -36,7 +36,7 @@ def test_rows_in_memory_are_merged_as_those_on_the_disk_are(
         for place, table in enumerate(TABLES):
             parts = [run.tables[place] for run in kept]
             here = list(kept_pages(table, parts, live))
-            there = list(merged_pages(store._session, table, range(1, len(runs) + 1), live))
+            there = list(merged_pages(store.session, table, range(1, len(runs) + 1), live))
             assert [row for _, rows in here for row in rows] == [row for _, rows in there for row in rows]
             assert sum(looked_at for looked_at, _ in here) == sum(map(len, parts))
 
@@ -96,7 +96,7 @@ def test_rows_too_wide_for_memory_are_merged_from_the_disk(tmp_path: Path, monke
 def read_items(store: CheckpointStore) -> list[str]:
     """Return the list of the statements that read values of slots from now on."""
     found: list[str] = []
-    store._session.connection.set_trace_callback(
+    store.session.connection.set_trace_callback(
         lambda text: found.append(text) if "SELECT object, slot, value" in text else None
     )
     return found

@@ -26,7 +26,7 @@ def process(path: Path, number: int) -> tuple[int, int]:
     with quick_store(path, history=1) as store:
         store.append(run_of(edits_of(number)))
         merge = store._upkeep.merging
-        checked = noted_checks(store._session.connection, merge.run) if merge else 0
+        checked = noted_checks(store.session.connection, merge.run) if merge else 0
         return len(store.reader().runs), checked
 
 
@@ -64,7 +64,7 @@ def test_no_part_is_checked_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with quick_store(tmp_path / "state.db", history=1) as store:
         merge = store._upkeep.merging
         assert merge is not None
-        done = noted_checks(store._session.connection, merge.run)
+        done = noted_checks(store.session.connection, merge.run)
         while store._upkeep.merging is merge:
             store._work()
     assert checked[: len(merge.parts) - done] == list(merge.parts[done:])
@@ -78,7 +78,7 @@ def test_a_part_that_is_damaged_after_it_was_copied_is_found(place: str, tmp_pat
     with quick_store(path, history=1) as store:
         merge = store._upkeep.merging
         assert merge is not None
-        done = noted_checks(store._session.connection, merge.run)
+        done = noted_checks(store.session.connection, merge.run)
         part = merge.parts[-1] if place == "copied before" else merge.parts[0]
         assert done < len(merge.parts)
         store.database.execute(

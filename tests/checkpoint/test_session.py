@@ -33,7 +33,7 @@ def read_quickly(store: CheckpointStore, count: int = 50) -> set[object]:
 
 
 def is_holding(store: CheckpointStore) -> bool:
-    connection = store._session._connection
+    connection = store.session._connection
     return connection is not None and connection.in_transaction
 
 
@@ -51,7 +51,7 @@ def test_every_other_use_ends_it(store: CheckpointStore) -> None:
         "verify": store.verify,
         "truncate": lambda: store.truncate_after(1),
         "compact": store.compact,
-        "shrink": store._session.shrink,
+        "shrink": store.session.shrink,
         "reopen": store.reopen,
         "prune": lambda: store.prune(keep=1),
     }
@@ -204,7 +204,7 @@ def test_an_iteration_goes_on_while_the_store_is_opened_again(store: CheckpointS
     with CheckpointStore(store.path, read_only=True) if is_reader else nullcontext(store) as used:
         rows, others = used.reader().items_by_rank(1), used.reader().items_by_rank(1)
         found = [next(rows).slot, next(others).slot]
-        connection = used._session._connection
+        connection = used.session._connection
         assert connection is not None
         store.append(run_of(dict.fromkeys(range(5_000), "newer")))
         used.reopen()
@@ -221,7 +221,7 @@ def test_a_store_that_is_closed_ends_its_iterations_also_those_from_before(store
     store.append(run_of(dict.fromkeys(range(5_000), "new")))
     rows = store.reader().items_by_rank(1)
     next(rows)
-    connection = store._session._connection
+    connection = store.session._connection
     assert connection is not None
     store.reopen()
     store.close()

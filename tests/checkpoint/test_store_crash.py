@@ -263,14 +263,14 @@ def test_a_merge_that_fails_does_not_fail_the_checkpoint_before_it(tmp_path: Pat
 def test_an_interrupt_between_commit_and_return_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     store = quick_store(":memory:")
     store.append(Run(FULL))
-    transaction = store._session.transaction
+    transaction = store.session.transaction
 
     def interrupted(**options: Any) -> Any:
         with transaction(**options) as connection:
             yield connection
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(store._session, "transaction", contextmanager(interrupted))
+    monkeypatch.setattr(store.session, "transaction", contextmanager(interrupted))
     with pytest.raises(KeyboardInterrupt):
         store.append(run_of({1: "a"}))
     monkeypatch.undo()

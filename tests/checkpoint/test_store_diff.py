@@ -119,8 +119,8 @@ def test_only_the_rows_of_the_runs_between_are_looked_at(monkeypatch: pytest.Mon
     store.append(run_of(dict.fromkeys(range(5000), 0)))
     store.append(run_of({17: 1, 4000: 2}))
     seen: list[Any] = []
-    rows = store._session.rows
-    monkeypatch.setattr(store._session, "rows", lambda *query: [seen.extend(found := rows(*query)), found][1])
+    rows = store.session.rows
+    monkeypatch.setattr(store.session, "rows", lambda *query: [seen.extend(found := rows(*query)), found][1])
     assert [change.slot for change in store.diff(1, 2)] == [17, 4000]
     assert [change.slot for change in store.diff(2, 1)] == [17, 4000]
     assert len(seen) < 30

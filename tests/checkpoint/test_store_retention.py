@@ -100,7 +100,7 @@ def test_a_long_compaction_can_be_given_up_and_resumed(tmp_path: Path, monkeypat
 
 def test_pruning_keeps_by_count_and_by_age() -> None:
     store = make(":memory:", 20, history=100)
-    connection = store._session.connection
+    connection = store.session.connection
     for number in range(1, 21):
         connection.execute("UPDATE checkpoint SET time = ? WHERE number = ?", (f"2020-01-{number:02}T00:00", number))
     assert store.prune(keep=15, older_than=timedelta(days=1)) == 5
@@ -193,11 +193,11 @@ def test_a_file_in_use_by_an_iteration_keeps_its_size_until_the_next_time(tmp_pa
         found = {next(items).slot}
         assert reduce() == (None if method == "compact" else 39)
         assert (retained(store), image_of(store.reader()), store.verify()) == ([40], expected, 1)
-        assert store._session.unused() > 0.5
+        assert store.session.unused() > 0.5
         found |= {item.slot for item in items}
         assert found == {*range(5000), "filler"}
         reduce()
-        assert store._session.unused() == 0
+        assert store.session.unused() == 0
 
 
 STEP = 3

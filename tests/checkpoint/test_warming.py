@@ -105,6 +105,6 @@ def test_where_there_are_no_more_threads_all_is_found_as_ever(tmp_path: Path, mo
 def test_a_transaction_of_the_writer_and_readers_ahead_are_not_in_each_others_way(tmp_path: Path) -> None:
     with quick_store(tmp_path / "state.db") as store:
         store.append(run_of(dict.fromkeys(range(50), "old")))
-        with store._session.transaction() as connection:
+        with store.session.transaction() as connection:
             connection.execute("UPDATE state_item SET value = '\"new\"'")
             assert set(found_in(store, range(50)).values()) == {"new"}
