@@ -22,7 +22,7 @@ LEAST_ROWS = 4_096
 MOST_OBJECTS = 16
 """Of a run with more objects than that it is not found out."""
 
-Query = Callable[[str, Mapping[str, Any]], Iterable[Any]]
+Execute = Callable[[str, Mapping[str, Any]], Iterable[Any]]
 """Returns the rows that a statement gives, with parameters by name."""
 
 
@@ -38,12 +38,12 @@ class Span(NamedTuple):
     has_deletions: bool
 
 
-def search(query: Query, run: RunNumber) -> list[Span] | None:
+def search(execute: Execute, run: RunNumber) -> list[Span] | None:
     """Return the spans of a run by searching it, ``None`` where it has too many objects.
 
     Time: O(objects · log n), and some hundred rows of each.
     """
-    rows = list(query(_SPANS, {"run": run, "most": MOST_OBJECTS + 1}))
+    rows = list(execute(_SPANS, {"run": run, "most": MOST_OBJECTS + 1}))
     return list(map(_span, rows)) if len(rows) <= MOST_OBJECTS else None
 
 

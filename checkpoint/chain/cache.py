@@ -16,9 +16,9 @@ from uuid import uuid4
 
 from checkpoint.chain.collect import FLOORS, MANIFESTS, epochs_in, file_name
 from checkpoint.chain.folders import PRIVATE, cache_root, folder_name, made, private_folder, remove, sweep
-from checkpoint.chain.folding import catch_up, fingerprint, fits, records
+from checkpoint.chain.folding import catch_up, fits, records, runs_seen
 from checkpoint.chain.manifest import AcceptedRun
-from checkpoint.chain.plan import Lineage, OperatorPlan, fingerprint_of, standing
+from checkpoint.chain.plan import Lineage, OperatorPlan, runs_seen_at, standing
 from checkpoint.chain.runfile import write_pages
 from checkpoint.errors import (
     CheckpointError,
@@ -64,7 +64,7 @@ def write_image(plan: OperatorPlan, shard: int) -> AcceptedRun:
         reader.check_rows()
         pages = _reserving(reader.image_pages(), store.next_object_id() - 1)
         written = write_pages(plan.location, pages, plan.operator, shard, lineage[-1].epoch)
-    return replace(written, replaces=standing(fingerprint_of(lineage)))
+    return replace(written, replaces=standing(runs_seen_at(lineage)))
 
 
 def _reserving(pages: Iterator[Page], last: int) -> Iterator[Page]:
@@ -187,7 +187,7 @@ def _opened(path: Path) -> CheckpointStore:
 
 def _drop_what_was_not_accepted(store: CheckpointStore, plan: OperatorPlan, lineage: Lineage) -> None:
     """Drop the last checkpoint of a cache that fits a lineage without it, unless an epoch has accepted it."""
-    have = fingerprint(store)
+    have = runs_seen(store)
     if len(have) > 1 and not fits(have, lineage) and fits(have[:-1], lineage):
         epoch = have[-1][0]
         is_told = plan.makes_epoch or epoch < plan.epoch
@@ -241,15 +241,15 @@ def _caches(folder: Path) -> list[Path]:
 
 def _is_ahead(store: CheckpointStore, lineage: Lineage) -> bool:
     """Tell whether a cache only holds more than was asked for, as when an older epoch is read."""
-    wanted = fingerprint_of(lineage)
-    begins_later = bool(wanted) and any(entry[0] > wanted[-1][0] for entry in fingerprint(store)[:1])
-    return begins_later or wanted in (fingerprint(store)[: len(wanted)], records(store)[: len(wanted)])
+    wanted = runs_seen_at(lineage)
+    begins_later = bool(wanted) and any(entry[0] > wanted[-1][0] for entry in runs_seen(store)[:1])
+    return begins_later or wanted in (runs_seen(store)[: len(wanted)], records(store)[: len(wanted)])
 
 
 def _has_just(store: CheckpointStore, lineage: Lineage, later: Sequence[AcceptedRun]) -> bool:
     """Tell whether a cache has a lineage and the first of some later runs, and still reads the state between."""
-    wanted, following = fingerprint_of(lineage), fingerprint_of(later)
-    for have in (fingerprint(store), records(store)) if later else ():
+    wanted, following = runs_seen_at(lineage), runs_seen_at(later)
+    for have in (runs_seen(store), records(store)) if later else ():
         beyond = have[len(wanted) :]
         is_same = have[: len(wanted)] == wanted and beyond[: len(following)] == following[: len(beyond)]
         if beyond and is_same:

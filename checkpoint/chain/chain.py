@@ -40,8 +40,8 @@ from checkpoint.chain.plan import (
     Lineage,
     OperatorPlan,
     ShardSaved,
-    fingerprint_of,
     require_one_each,
+    runs_seen_at,
     standing,
 )
 from checkpoint.errors import RESTORE, CheckpointError, CorruptStoreError, FencedError, UnknownCheckpointError
@@ -497,7 +497,7 @@ class Chain:
         lineage = self.lineage(image.operator, image.shard, base) if image.shard < self.shards else ()
         until = [run for run in lineage if run.epoch <= image.epoch]
         is_worth_it = len(until) > 1 or any(run.is_division for run in until)
-        return image.epoch <= base and is_worth_it and standing(fingerprint_of(until)) == image.replaces
+        return image.epoch <= base and is_worth_it and standing(runs_seen_at(until)) == image.replaces
 
     def collect(
         self, grace_seconds: float = 86_400, keep_epochs: int = 16, keep_files: Iterable[str] = ()

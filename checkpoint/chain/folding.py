@@ -22,13 +22,11 @@ from checkpoint.chain.division import DIVIDER, Division, read_division
 from checkpoint.chain.folders import private_folder, scratch_folder
 from checkpoint.chain.location import Location
 from checkpoint.chain.manifest import AcceptedRun
-from checkpoint.chain.plan import Lineage, fingerprint_of, standing
+from checkpoint.chain.plan import Lineage, RunsSeen, runs_seen_at, standing
 from checkpoint.chain.runfile import read_pages, read_run
 from checkpoint.errors import CorruptStoreError
 from checkpoint.run import Page, Run
 from checkpoint.store import CheckpointStore
-
-Fingerprint = list[tuple[int, str]]
 
 PAGED_SLOTS = 100_000
 """A run of more item rows is folded in page by page: in memory they would take some hundred bytes each."""
@@ -50,8 +48,8 @@ def catch_up(store: CheckpointStore, location: Location, lineage: Lineage) -> bo
         CheckpointError: the location cannot be read.
     Time: O(rows of the runs that were lacking). Dirties: one checkpoint of the store for each of them.
     """
-    have = fingerprint(store)
-    if have != fingerprint_of(lineage)[: len(have)]:
+    have = runs_seen(store)
+    if have != runs_seen_at(lineage)[: len(have)]:
         have = _replaced(have, lineage)
         if not have:
             return False
@@ -83,7 +81,7 @@ def fold(store: CheckpointStore, location: Location, runs: Sequence[AcceptedRun]
             store.apply_pages(accepted.kind, read_pages(location, accepted), accepted.epoch)
         else:
             store.apply(read_run(location, accepted), accepted.epoch)
-    if lacking and fingerprint(store)[-len(lacking) :] != fingerprint_of(lacking):
+    if lacking and runs_seen(store)[-len(lacking) :] != runs_seen_at(lacking):
         raise CorruptStoreError(
             f"{store.path}: the runs of {lacking[-1].operator}/{lacking[-1].shard} at {location.url} do not have the"
             " digests that their manifests name: restore the location from a backup"
@@ -134,22 +132,22 @@ def rows_of(location: Location, accepted: AcceptedRun) -> Run:
         return Run.of_pages(accepted.kind, pages)
 
 
-def fits(have: Fingerprint, lineage: Lineage) -> bool:
+def fits(have: RunsSeen, lineage: Lineage) -> bool:
     """Tell whether a store that stands for some runs can be brought to the end of a lineage."""
-    return have == fingerprint_of(lineage)[: len(have)] or bool(_replaced(have, lineage))
+    return have == runs_seen_at(lineage)[: len(have)] or bool(_replaced(have, lineage))
 
 
-def _replaced(have: Fingerprint, lineage: Lineage) -> Fingerprint:
+def _replaced(have: RunsSeen, lineage: Lineage) -> RunsSeen:
     """Return what a cache holds as the image that a lineage begins with and what follows; nothing where it differs."""
     if not lineage or not lineage[0].replaces:
         return []
-    first, *rest = fingerprint_of(lineage)
+    first, *rest = runs_seen_at(lineage)
     before = [entry for entry in have if entry[0] <= first[0]]
     after = have[len(before) :]
     return [first, *after] if standing(before) == lineage[0].replaces and after == rest[: len(after)] else []
 
 
-def fingerprint(store: CheckpointStore) -> Fingerprint:
+def runs_seen(store: CheckpointStore) -> RunsSeen:
     """Return the epoch and digest of each run that a store stands for."""
     have, noted = records(store), _noted_image(store)
     # A cache that has lost its last checkpoints with the power may be older than what was noted of it.
@@ -158,7 +156,7 @@ def fingerprint(store: CheckpointStore) -> Fingerprint:
     return [noted[0], *(entry for entry in have if entry[0] > noted[0][0])]
 
 
-def records(store: CheckpointStore) -> Fingerprint:
+def records(store: CheckpointStore) -> RunsSeen:
     """Return the epoch and digest of each checkpoint that a store has had."""
     return [(record.epoch, record.digest) for record in store.checkpoints()]
 

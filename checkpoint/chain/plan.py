@@ -21,6 +21,9 @@ from checkpoint.run import CheckpointKind, Run
 Lineage = tuple[AcceptedRun, ...]
 """The runs that make up a shard: one full run, then the differential ones, oldest first; empty before the first."""
 
+RunsSeen = list[tuple[int, str]]
+"""Epoch and digest of each run that a state is made of, the full one first."""
+
 MOST_CARRIED = 4
 """A lineage of so many runs is named whole by every manifest, rather than kept together by all since its first one."""
 
@@ -155,19 +158,19 @@ def save_run(plan: OperatorPlan, shard: int, run: Run, metrics: Mapping[str, flo
     return ShardSaved(plan.operator, shard, accepted, dict(metrics or {}))
 
 
-def standing(fingerprint: Sequence[tuple[int, str]]) -> str:
+def standing(seen: RunsSeen) -> str:
     """Return what stands for a shard that was made of some runs.
 
     Args:
-        fingerprint: the epoch and digest of each run, the full one first.
+        seen: the runs.
 
     >>> standing([(1, "a"), (2, "b")]) != standing([(1, "a")])
     True
     """
-    return hashlib.blake2b(orjson.dumps(fingerprint), digest_size=16).hexdigest()
+    return hashlib.blake2b(orjson.dumps(seen), digest_size=16).hexdigest()
 
 
-def fingerprint_of(lineage: Sequence[AcceptedRun]) -> list[tuple[int, str]]:
+def runs_seen_at(lineage: Sequence[AcceptedRun]) -> RunsSeen:
     """Return the epoch and digest of each run of a lineage."""
     return [(run.epoch, run.digest) for run in lineage]
 

@@ -14,7 +14,7 @@ from checkpoint.tool import printing
 from checkpoint.tool.command import cli, json_option, takes_source
 from checkpoint.tool.content import State, absence
 from checkpoint.tool.sizes import Owned, Sizes, dirty_slots
-from checkpoint.tool.source import Part, Source, find_epoch
+from checkpoint.tool.source import OpenStore, Source, find_epoch
 
 
 @dataclass
@@ -90,7 +90,7 @@ def ls(source: Source, checkpoint: str | None, tree: bool, children: int, sort: 
     printing.print_table(header, rows)
 
 
-def list_of(part: Part, children: int = 0, epoch: int | None = None) -> Iterator[Listed]:
+def list_of(part: OpenStore, children: int = 0, epoch: int | None = None) -> Iterator[Listed]:
     """Yield the objects of one store.
 
     Args:
@@ -154,7 +154,7 @@ def _fields(one: Listed, is_space: bool, tree: bool) -> dict[str, Any]:
     return fields
 
 
-def parts_with(source: Source, name: str, *points: str | None) -> Iterator[tuple[Part, State]]:
+def parts_with(source: Source, name: str, *points: str | None) -> Iterator[tuple[OpenStore, State]]:
     """Yield each store that has an object, with its state at the last of some checkpoints.
 
     Raises:

@@ -8,7 +8,7 @@ from typing import Any
 
 from checkpoint.chain import AcceptedRun, Chain, Lineage, Manifest
 from checkpoint.chain.division import with_parts
-from checkpoint.chain.plan import fingerprint_of, standing
+from checkpoint.chain.plan import runs_seen_at, standing
 from checkpoint.chain.runfile import read_pages
 from checkpoint.errors import CorruptStoreError
 from checkpoint.pages import ITEMS
@@ -69,7 +69,7 @@ def _replaced(chain: Chain, image: AcceptedRun, before: int) -> Lineage:
     if before < chain.first_epoch:
         return ()
     until = tuple(run for run in chain.lineage(image.operator, image.shard, before) if run.epoch <= image.epoch)
-    return until if standing(fingerprint_of(until)) == image.replaces else ()
+    return until if standing(runs_seen_at(until)) == image.replaces else ()
 
 
 def _rows(pages: Iterable[Page]) -> Iterator[tuple[int, Any]]:

@@ -26,7 +26,7 @@ from checkpoint.tool.command import (
 from checkpoint.tool.content import State
 from checkpoint.tool.key_values import whole
 from checkpoint.tool.listing import Listed, list_of, merge_listed
-from checkpoint.tool.source import Part, Source, query
+from checkpoint.tool.source import OpenStore, Source, query
 
 FIXED = frozenset({"Array", "Tensor", "Value"})
 """The kinds that have as many slots as they were made with: they are rewritten, and do not grow."""
@@ -60,7 +60,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Growth:
+class LengthHistory:
     """How the length of an object changed.
 
     Args:
@@ -102,7 +102,7 @@ class Facts:
     lengths: dict[str, dict[int, int]] = field(default_factory=dict)
     runs: int = 0
 
-    def growth(self) -> list[Growth]:
+    def growth(self) -> list[LengthHistory]:
         """Return the objects whose length changed, the fastest first."""
         found = []
         for name, by_epoch in self.lengths.items():
@@ -110,7 +110,7 @@ class Facts:
             if len(set(by_epoch.values())) > 1:
                 (first, before), (last, after) = points[0], points[-1]
                 between = sum(first < step.epoch <= last for step in self.steps) or 1
-                found.append(Growth(name, points, (after - before) / between))
+                found.append(LengthHistory(name, points, (after - before) / between))
         return sorted(found, key=lambda one: -one.rate)
 
     def unbounded(self) -> list[str]:
@@ -190,7 +190,7 @@ def _steps(source: Source) -> Iterator[Step]:
 
 
 def _add_churn(
-    facts: Facts, part: Part, state: State, prefix: str, records: list[CheckpointRecord], epochs: set[int]
+    facts: Facts, part: OpenStore, state: State, prefix: str, records: list[CheckpointRecord], epochs: set[int]
 ) -> None:
     """Add the slots that the newest differential checkpoints wrote, as far as their rows are still there.
 
@@ -220,7 +220,7 @@ def _names(state: State) -> dict[int, str]:
     return {row[0]: name for name, row in state.index.items()}
 
 
-def _add_lengths(facts: Facts, part: Part, state: State, prefix: str, records: list[CheckpointRecord]) -> None:
+def _add_lengths(facts: Facts, part: OpenStore, state: State, prefix: str, records: list[CheckpointRecord]) -> None:
     """Add the length of each object at some epochs: of shards at the same ones, also where a shard did not change."""
     readable = [record for record in records if record.run_slots is not None]
     epochs = [step.epoch for step in facts.steps] if part.operator else [record.epoch for record in readable]

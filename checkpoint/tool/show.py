@@ -24,7 +24,7 @@ from checkpoint.tool.content import SEQUENCES, Entry, State
 from checkpoint.tool.filters import condition
 from checkpoint.tool.listing import parts_with, require_one_operator
 from checkpoint.tool.raw import BYTES_TAG, is_raw, slot_of
-from checkpoint.tool.source import Part, Source, query
+from checkpoint.tool.source import OpenStore, Source, query
 
 Row = dict[str, Any]
 
@@ -162,7 +162,7 @@ class Contents:
             yield from self._rows_of(part, state)
         self.is_counted = True
 
-    def _rows_of(self, part: Part, state: State) -> Iterator[Row]:
+    def _rows_of(self, part: OpenStore, state: State) -> Iterator[Row]:
         where = {"operator": part.operator, "shard": part.shard} if self._with_shard else {}
         for entry in state.entries(self.name, lower=self._bounds[0], upper=self._bounds[1]):
             row = self._row(entry)
@@ -317,7 +317,7 @@ def _require_known(source: Source, name: str, key: str | None) -> None:
         raise CheckpointError(f"{name!r} has no key {key!r}: see `checkpoint show {source.path} {name}`")
 
 
-def _images(source: Source, part: Part) -> set[int]:
+def _images(source: Source, part: OpenStore) -> set[int]:
     """Return the numbers of the checkpoints that hold what older ones wrote, too: of complete images."""
     records = part.store.checkpoints()
     found = {record.number for record in records[1:] if record.kind is CheckpointKind.FULL}
@@ -329,7 +329,7 @@ def _images(source: Source, part: Part) -> set[int]:
     return found
 
 
-def _blamed(part: Part, state: State, name: str, key: str | None, images: set[int]) -> Iterator[Blamed]:
+def _blamed(part: OpenStore, state: State, name: str, key: str | None, images: set[int]) -> Iterator[Blamed]:
     """Yield the slots of an object, of a key-value table those of its partitions one after the other."""
     records = part.store.checkpoints()
     epochs = {record.number: record.epoch for record in records}

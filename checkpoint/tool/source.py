@@ -30,7 +30,7 @@ _ALL = 10**9
 
 
 @dataclass(frozen=True)
-class Part:
+class OpenStore:
     """One store with its state at the checkpoints that were asked for.
 
     Args:
@@ -98,7 +98,7 @@ class Source:
         with CheckpointStore(self.path) as store:
             yield store
 
-    def parts(self, *points: str | None) -> Iterator[Part]:
+    def parts(self, *points: str | None) -> Iterator[OpenStore]:
         """Yield the store, or each chosen shard of a space, with the state at some checkpoints. One is open at a time.
 
         Args:
@@ -109,7 +109,7 @@ class Source:
         """
         if not self.is_location:
             with self.open() as store:
-                yield Part(store, tuple(reader_at(store, point) for point in points))
+                yield OpenStore(store, tuple(reader_at(store, point) for point in points))
             return
         chain = self.chain
         epochs = [find_epoch(chain, point) for point in points]
@@ -227,7 +227,7 @@ class HeldSource(Source):
 
 
 @contextmanager
-def _copy_of(chain: Chain, operator: str, shard: int, epochs: list[int]) -> Iterator[Part]:
+def _copy_of(chain: Chain, operator: str, shard: int, epochs: list[int]) -> Iterator[OpenStore]:
     """Open temporary copies of a shard: one for all epochs of a lineage that goes on, another where it began anew."""
     lineages = [_lineage(chain, operator, shard, epoch) for epoch in epochs]
     with TemporaryDirectory() as folder, ExitStack() as stack:
@@ -243,7 +243,7 @@ def _copy_of(chain: Chain, operator: str, shard: int, epochs: list[int]) -> Iter
             for lineage in lineages
         ]
         newest = _beginning(lineages[-1]) if lineages else ""
-        yield Part(stores[newest], tuple(readers), operator, shard)
+        yield OpenStore(stores[newest], tuple(readers), operator, shard)
 
 
 def _beginning(lineage: Lineage) -> str:

@@ -17,7 +17,7 @@ from threading import Thread
 
 from checkpoint import Run
 from checkpoint.chain import AcceptedRun, Manifest, OperatorPlan, ShardSaved, cache_root
-from checkpoint.chain.plan import fingerprint_of
+from checkpoint.chain.plan import runs_seen_at
 from objectspace import PersistedObjectSpace
 from objectspace.spark.executor import open_shard, save_shard_run
 
@@ -50,7 +50,7 @@ class _Held:
         Returns:
             whether the space is what the plan says, and not to be opened anew.
         """
-        wanted = fingerprint_of(plan.lineages[shard])
+        wanted = runs_seen_at(plan.lineages[shard])
         self.epochs += 1
         if self.epochs > HELD_EPOCHS:
             return False
@@ -202,4 +202,4 @@ def _opened(plan: OperatorPlan, shard: int, cache_slots: int) -> _Held:
     own = replace(plan, cache=str(folder / "driver"))
     opened = ExitStack()
     space = opened.enter_context(open_shard(own, shard, cache_slots=cache_slots))
-    return _Held(space, opened, fingerprint_of(plan.lineages[shard]))
+    return _Held(space, opened, runs_seen_at(plan.lineages[shard]))

@@ -257,7 +257,7 @@ def test_who_opens_a_divided_shard_survives_every_crash_point(
     for _ in crash_points(chain.location, work, late=late, lasting=False):
         pass
     assert rows(tmp_path, "cache") == wanted
-    for number, place in enumerate(["_note_image", "fingerprint"]):
+    for number, place in enumerate(["_note_image", "runs_seen"]):
         with monkeypatch.context() as failing:
             failing.setattr(folding, place, lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError), open_cache(plan_of(tmp_path, f"cut off {number}"), 1):
