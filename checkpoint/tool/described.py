@@ -12,9 +12,8 @@ from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.run import Payload, Slot, is_owner, owned_ids
 from checkpoint.tool import key_values, printing
 from checkpoint.tool.content import SETS, State
+from checkpoint.tool.printing import Row
 from checkpoint.tool.raw import elements, is_raw, key_and_value, loaded, numbers_of
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)

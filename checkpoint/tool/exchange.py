@@ -17,7 +17,8 @@ from checkpoint.errors import CheckpointError
 from checkpoint.tool import printing
 from checkpoint.tool.arrow import arrow, batches
 from checkpoint.tool.command import Address, cli, json_option, name_argument, require_folder, said_of, takes_source
-from checkpoint.tool.show import Contents, Row, split_epoch
+from checkpoint.tool.printing import Row
+from checkpoint.tool.show import Contents, split_epoch
 from checkpoint.tool.source import Source
 
 ENDINGS = {

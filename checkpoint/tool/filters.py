@@ -11,8 +11,7 @@ from typing import Any
 
 from checkpoint.errors import CheckpointError
 from checkpoint.tool import printing
-
-Row = dict[str, Any]
+from checkpoint.tool.printing import Row
 
 _SIGNS: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,

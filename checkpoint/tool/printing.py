@@ -18,6 +18,9 @@ from checkpoint.progress import silent
 
 SPARKS = "▁▂▃▄▅▆▇█"
 
+Row = dict[str, Any]
+"""What is shown of an entry, a change or another thing, by column."""
+
 Show = Callable[[int, int | None], None]
 """Takes how much is done, and of how much; None where nobody knows."""
 

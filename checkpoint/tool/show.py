@@ -23,10 +23,9 @@ from checkpoint.tool.command import cli, json_option, name_argument, takes_sourc
 from checkpoint.tool.content import SEQUENCES, Entry, State
 from checkpoint.tool.filters import condition
 from checkpoint.tool.listing import parts_with, require_one_operator
+from checkpoint.tool.printing import Row
 from checkpoint.tool.raw import BYTES_TAG, is_raw, slot_of
 from checkpoint.tool.source import OpenStore, Source, query
-
-Row = dict[str, Any]
 
 
 @cli.command()
