@@ -106,6 +106,15 @@ class Reader:
         """Refuse all further work, because the checkpoint that is read exists no more."""
         self._refusal = reason
 
+    def require_readable(self) -> None:
+        """Refuse where the checkpoint that is read exists no more.
+
+        Raises:
+            UnknownCheckpointError: it does not.
+        """
+        if self._refusal is not None:
+            raise UnknownCheckpointError(self._refusal)
+
     def of_nothing(self) -> Reader:
         """Return a reader of the empty state of the same store, which keeps no run from being merged."""
         return Reader(self._session, ())
@@ -125,7 +134,7 @@ class Reader:
 
         Time: O(live runs · log n).
         """
-        self._require_readable()
+        self.require_readable()
         row = self._session.row(
             f"SELECT object, name, kind, codec FROM state_index WHERE checkpoint {self._in} AND object = ?"
             " ORDER BY checkpoint DESC LIMIT 1",
@@ -138,7 +147,7 @@ class Reader:
 
         Time: O(index rows).
         """
-        self._require_readable()
+        self.require_readable()
         query = "SELECT 1 FROM state_index WHERE object = ? AND name = ? AND kind = ? LIMIT 1"
         return self._session.row(query, (object_id, name, kind)) is not None
 
@@ -158,7 +167,7 @@ class Reader:
 
         Time: O(live runs · log n); O(log n) where the newest run has it.
         """
-        self._require_readable()
+        self.require_readable()
         statement = newest_of("value", "state_metadata", "key", len(self.runs))
         row = self._session.peek(statement, (object_id, key, *self.runs)) if self.runs else None
         return None if row is None else row[0]
@@ -170,7 +179,7 @@ class Reader:
         """
         with self.mutex:
             if self._refusal is not None:
-                self._require_readable()
+                self.require_readable()
             row = self._lookup.one(object_id, slot)
         return None if row is None or row[0] is None else StoredItem(slot, row[0], row[1])
 
@@ -180,7 +189,7 @@ class Reader:
 
         Time: O(live runs · log n), unless slots at the end were deleted lately.
         """
-        self._require_readable()
+        self.require_readable()
         slot, is_deleted = self._lookup.last(object_id)
         if not is_deleted:
             return slot
@@ -192,13 +201,13 @@ class Reader:
 
         Time: O(slots · live runs · log n).
         """
-        self._require_readable()
+        self.require_readable()
         return [row for row in self._lookup.many(object_id, slots) if row[1] is not None]
 
     @_steadily
     def depth(self, object_id: int) -> int:
         """Return how many of the runs have rows of an object."""
-        self._require_readable()
+        self.require_readable()
         return len(self.runs) if len(self.runs) < 2 else len(self._extents.of(self.runs, object_id))
 
     def items(
@@ -228,7 +237,7 @@ class Reader:
         page_rows: int | None = None,
     ) -> Iterator[ReadRow]:
         """Yield the newest row of each slot as :meth:`items` does, those that mark deletions (value ``None``) too."""
-        scan = Scan(self, object_id, lower, upper, reverse=reverse)
+        scan = Scan(self, self._session, self._extents, object_id, lower, upper, reverse=reverse)
         for page in scan.pages(page_rows or self.PAGE_ROWS):
             yield from page
 
@@ -247,7 +256,9 @@ class Reader:
         Unless told otherwise pages grow, as most scans end early. Where ``only`` says how a value begins, others are
         not fetched: ``""`` stands for them.
         """
-        scan = Scan(self, object_id, lower, upper, reverse=reverse, has_ranks=False, only=only)
+        scan = Scan(
+            self, self._session, self._extents, object_id, lower, upper, reverse=reverse, has_ranks=False, only=only
+        )
         for page in scan.pages(page_rows or self.FIRST_PAGE_ROWS):
             yield [row for row in page if row[1] is not None] if None in map(_value, page) else page
 
@@ -273,7 +284,7 @@ class Reader:
         """Yield the slots as :meth:`items_by_rank` does, page by page, with values as :meth:`item_pages` has them."""
         with ExitStack() as stack:
             with self.mutex:
-                self._require_readable()
+                self.require_readable()
                 statement = (
                     f"SELECT slot, {value_column(only)}, rank"
                     " FROM (SELECT slot, value, rank, max(checkpoint) FROM state_item"
@@ -338,7 +349,7 @@ class Reader:
             CorruptStoreError: they are not as they were written.
         Time: O(rows of the runs). The rows are streamed.
         """
-        self._require_readable()
+        self.require_readable()
         for run in self.runs:
             for _ in check_run(self._session, run):
                 pass
@@ -366,7 +377,7 @@ class Reader:
         items = (
             [(one, *row) for row in page if row[1] is not None]
             for one in live
-            for page in Scan(self, one).pages(self.PAGE_ROWS)
+            for page in Scan(self, self._session, self._extents, one).pages(self.PAGE_ROWS)
         )
         for place, parts in ((1, metadata), (2, items)):
             rows: list[Any] = []
@@ -391,12 +402,8 @@ class Reader:
         return int(self._query(statement, (object_id,))[0][0])
 
     def _query(self, statement: str, parameters: Sequence[object] | Mapping[str, object] = ()) -> list[Any]:
-        self._require_readable()
+        self.require_readable()
         return self._session.rows(statement, parameters)
-
-    def _require_readable(self) -> None:
-        if self._refusal is not None:
-            raise UnknownCheckpointError(self._refusal)
 
 
 _value = itemgetter(1)

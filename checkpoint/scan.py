@@ -10,8 +10,9 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from checkpoint.lookup import in_order
+from checkpoint.lookup import Extents, in_order
 from checkpoint.run import Slot
+from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ class Scan:
 
     Args:
         reader: the state that is read; between pages its runs may be merged.
+        session: its connection.
+        extents: what is known of its runs.
         object_id: the object.
         lower: the least slot; ``None`` is no bound.
         upper: the greatest slot, likewise.
@@ -83,6 +86,8 @@ class Scan:
     def __init__(
         self,
         reader: Reader,
+        session: Session,
+        extents: Extents,
         object_id: int,
         lower: Slot | None = None,
         upper: Slot | None = None,
@@ -91,8 +96,8 @@ class Scan:
         has_ranks: bool = True,
         only: str | None = None,
     ) -> None:
-        self._reader, self._object = reader, object_id
-        self._bounds, self._reverse = (lower, upper), reverse
+        self._reader, self._session, self._extents = reader, session, extents
+        self._object, self._bounds, self._reverse = object_id, (lower, upper), reverse
         self._columns = f"slot, {value_column(only)}{', rank' if has_ranks else ''}"
 
     def pages(self, page_rows: int) -> Iterator[list[_Row]]:
@@ -151,7 +156,7 @@ class Scan:
         """Return the runs but the one that leads, without those that are known to have nothing there."""
         others = [run for run in self._reader.runs if run != leader]
         with suppress(TypeError):  # A number is not compared with text: then all are asked.
-            return self._reader._extents.reaching(others, self._object, *part.outer())
+            return self._extents.reaching(others, self._object, *part.outer())
         return others
 
     def _rows_of(self, runs: Sequence[RunNumber], part: _Stretch, most: int) -> list[_Row]:
@@ -187,7 +192,7 @@ class Scan:
         Each run is read in the order of its index, and SQLite merges them: nothing is sorted, and of each run just the
         rows that the page needs are read.
         """
-        self._reader._require_readable()
+        self._reader.require_readable()
         runs, beyond = self._nearest(rest)
         found = self._merged_rows(runs, rest, beyond, rows)
         if beyond is not None and not found:  # What is known of the runs says that there must be one.
@@ -211,21 +216,22 @@ class Scan:
             bounds["beyond"] = beyond
         numbers = {f"run{place}": run for place, run in enumerate(runs)}
         statement = _merging(self._columns, len(runs), where, self._direction, rows)
-        return self._reader._session.peek_all(statement, {"object": self._object, **numbers, **bounds})
+        return self._session.peek_all(statement, {"object": self._object, **numbers, **bounds})
 
     def _nearest(self, rest: _Stretch) -> tuple[Sequence[RunNumber], Slot | None]:
         """Return the runs that the next page may be of, and the slot that it ends before; ``None`` is no such slot."""
-        runs, extents = self._reader.runs, self._reader._extents
+        runs = self._reader.runs
         low, high = rest.outer()
         begin, end = (high, low) if self._reverse else (low, high)
         with suppress(TypeError):  # A number is not compared with text: then all are asked.
-            found, beyond = extents.nearest(runs, self._object, begin, reverse=self._reverse)
+            found, beyond = self._extents.nearest(runs, self._object, begin, reverse=self._reverse)
             is_outside = None not in (beyond, end) and (beyond < end if self._reverse else beyond > end)
             return found, None if is_outside else beyond
         return runs, None
 
     def _query(self, statement: str, parameters: Mapping[str, object]) -> list[_Row]:
-        return self._reader._query(statement, parameters)
+        self._reader.require_readable()
+        return self._session.rows(statement, parameters)
 
     @property
     def _direction(self) -> str:
