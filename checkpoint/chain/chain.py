@@ -35,6 +35,7 @@ from checkpoint.chain.manifest import (
     unseal,
 )
 from checkpoint.chain.plan import (
+    FULL_AFTER,
     MOST_CARRIED,
     EpochPlan,
     Lineage,
@@ -294,7 +295,7 @@ class Chain:
         return tuple(run for step in steps for run in step.runs_of(operator, shard))
 
     def operator_plan(
-        self, operator: str, epoch: int | None = None, full_after: int = 64, cache: str | None = None
+        self, operator: str, epoch: int | None = None, full_after: int = FULL_AFTER, cache: str | None = None
     ) -> OperatorPlan:
         """Return the plan to open any shard of an operator as of an epoch, the newest by default.
 
@@ -313,7 +314,7 @@ class Chain:
         return OperatorPlan(self.location, self.incarnation, operator, at + 1, lineages, full_after, cache)
 
     def begin(
-        self, source: SourcePosition, operators: Sequence[str], full_after: int = 64, cache: str | None = None
+        self, source: SourcePosition, operators: Sequence[str], full_after: int = FULL_AFTER, cache: str | None = None
     ) -> EpochPlan | None:
         """Return the plan of the next epoch, or None where its micro-batch is committed already.
 

@@ -24,6 +24,9 @@ Lineage = tuple[AcceptedRun, ...]
 RunsSeen = list[tuple[int, str]]
 """Epoch and digest of each run that a state is made of, the full one first."""
 
+FULL_AFTER = 64
+"""How many differential runs may follow a full one before the next full one is considered, by default."""
+
 MOST_CARRIED = 4
 """A lineage of so many runs is named whole by every manifest, rather than kept together by all since its first one."""
 
@@ -54,7 +57,7 @@ class OperatorPlan:
     operator: str
     epoch: int
     lineages: tuple[Lineage, ...]
-    full_after: int = 64
+    full_after: int = FULL_AFTER
     cache: str | None = None
     makes_epoch: bool = False
 
