@@ -8,7 +8,9 @@ import pty
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import chdir, closing
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -20,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checkpoint import session
-from checkpoint.tool.command import ORDER, cli
+from checkpoint.tool.command import ORDER, cli, main
 from objectspace import PersistedObjectSpace
 from tests.tool.conftest import Tool
 
@@ -205,47 +207,66 @@ def test_help_has_examples(tool: Tool, command: str) -> None:
     assert "Traceback" not in text
 
 
+Entry = Callable[..., tuple[int, str, str]]
+
+
 @pytest.fixture
-def installed() -> Path:
-    """Return the command as it was installed, beside the interpreter."""
-    found = Path(sys.executable).with_name("checkpoint")
-    assert found.exists()
-    return found
+def entry(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Entry:
+    """Return what enters the command as the installed one does: it returns the status, and what the streams got."""
+
+    def run(*words: object, **variables: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["checkpoint", *map(str, words)])
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as end:
+            main()
+        status = end.value.code
+        assert isinstance(status, int)
+        return status, *capfd.readouterr()
+
+    return run
+
+
+def test_the_installed_command_prints_json(store: Path) -> None:
+    installed = Path(sys.executable).with_name("checkpoint")
+    found = subprocess.run([installed, "log", store, "--json"], capture_output=True, text=True, check=True)
+    assert [json.loads(line)["number"] for line in found.stdout.splitlines()] == list(range(7, 0, -1))
 
 
 @pytest.mark.parametrize("command", ORDER)
-def test_every_installed_command_prints_json(installed: Path, store: Path, folder: Path, command: str) -> None:
+def test_every_command_prints_json(entry: Entry, store: Path, folder: Path, command: str) -> None:
     words = arguments_of(command, store, folder)
     if command == "bisect":
         words = [command, str(store), "--input", "counts", "--", "grep", "-q", "alice"]
     words[2:2] = ["--json"]
     if command == "apply":
         CliRunner().invoke(cli, ["revert", str(store), "HEAD"])
-    found = subprocess.run([installed, *words], capture_output=True, text=True, check=False)
+    status, stdout, stderr = entry(*words)
     if command == "gc":
-        assert (found.returncode, found.stdout) == (2, "")  # a store has no files to collect
+        assert (status, stdout) == (2, "")  # a store has no files to collect
         return
-    assert found.returncode in (0, 1), found.stderr
-    assert found.stdout
-    for line in found.stdout.splitlines():
+    assert status in (0, 1), stderr
+    assert stdout
+    for line in stdout.splitlines():
         assert isinstance(json.loads(line), dict)
 
 
-@pytest.mark.parametrize("command", ["log", "ls", "show counts", "diff", "blame events", "doctor", "--help"])
-def test_a_reader_that_went_away(store: Path, command: str) -> None:
-    first, *rest = command.split()
-    words = [first, *([] if first == "--help" else [str(store)]), *rest]
-    with subprocess.Popen(
-        [sys.executable, "-m", "checkpoint", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as running:
+# A command that returns, one that ends with a status, and what comes before any command.
+@pytest.mark.parametrize("words", [["log", "{}"], ["diff", "{}"], ["--help"]])
+def test_a_reader_that_went_away(store: Path, words: list[str]) -> None:
+    command = [sys.executable, "-m", "checkpoint", *(word.replace("{}", str(store)) for word in words)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         assert running.stdout is not None
         assert running.stderr is not None
         running.stdout.close()
         assert running.stderr.read() == b""
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
-@pytest.mark.parametrize(("command", "status"), [("log", 0), ("diff", 1), ("verify", 0), ("compact", 0)])
+@pytest.mark.parametrize(
+    ("command", "status", "closed"),
+    [("log", 0, ">&-"), ("verify", 0, "2>&-"), ("diff", 1, "<&- >&- 2>&-"), ("compact", 0, "<&- >&- 2>&-")],
+)
 def test_streams_that_are_closed(store: Path, command: str, status: int, closed: str) -> None:
     line = f'exec "$0" -m checkpoint {command} "$1" {closed}'
     done = subprocess.run(["sh", "-c", line, sys.executable, str(store)], capture_output=True, check=False)
@@ -264,18 +285,19 @@ def test_a_path_need_not_be_text(store: Path) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "cp437", "utf-8"])
-def test_what_the_encoding_of_the_output_does_not_have_is_an_escape(tmp_path: Path, encoding: str) -> None:
+def test_what_the_encoding_of_the_output_does_not_have_is_an_escape(
+    entry: Entry, tmp_path: Path, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.db"))
     with PersistedObjectSpace.open(path) as space:
         space.create_value("na\u00efve \u2014 \U0001f600", 1)
         space.checkpoint()
     outputs = []
     for words in (["ls", path], ["ls", path, "--json"], ["fork", path, f"{path}.fork"]):
-        command = [sys.executable, "-m", "checkpoint", *map(str, words)]
-        environment = {**os.environ, "PYTHONIOENCODING": encoding}
-        done = subprocess.run(command, capture_output=True, env=environment, check=False)
-        assert (done.returncode, done.stderr) == (0, b"")
-        outputs.append(done.stdout)
+        output = BytesIO()
+        monkeypatch.setattr(sys, "stdout", TextIOWrapper(output, encoding=encoding))
+        assert entry(*words) == (0, "", "")
+        outputs.append(output.getvalue())
     name = "na\u00efve \u2014 \U0001f600"
     shown = name if encoding == "utf-8" else "na\u00efve \\u2014 \\ud83d\\ude00"
     assert shown in outputs[0].decode(encoding)
@@ -334,18 +356,11 @@ def test_a_pipe_has_no_colours(store: Path) -> None:
         ("fish", "checkpoint show {} or", "plain,orders"),
     ],
 )
-def test_completion(store: Path, shell: str, words: str, expected: str) -> None:
+def test_completion(entry: Entry, store: Path, shell: str, words: str, expected: str) -> None:
     line = words.replace("{}", str(store))
     last = line.split()[-1] if shell == "fish" else str(line.count(" "))
-    environment = {"_CHECKPOINT_COMPLETE": f"{shell}_complete", "COMP_WORDS": line, "COMP_CWORD": last}
-    done = subprocess.run(
-        [sys.executable, "-m", "checkpoint"],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert expected in done.stdout.splitlines()
+    done = entry(_CHECKPOINT_COMPLETE=f"{shell}_complete", COMP_WORDS=line, COMP_CWORD=last)
+    assert expected in done[1].splitlines()
 
 
 def test_completion_in_a_real_bash(store: Path, tmp_path: Path) -> None:
@@ -366,16 +381,10 @@ def test_completion_in_a_real_bash(store: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_scripts_of_completion(shell: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "checkpoint"],
-        env={**os.environ, "_CHECKPOINT_COMPLETE": f"{shell}_source"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0
-    assert f"_CHECKPOINT_COMPLETE={shell}_complete" in done.stdout
+def test_the_scripts_of_completion(entry: Entry, shell: str) -> None:
+    status, script, _ = entry(_CHECKPOINT_COMPLETE=f"{shell}_source")
+    assert status == 0
+    assert f"_CHECKPOINT_COMPLETE={shell}_complete" in script
 
 
 def test_each_command_is_a_click_command() -> None:
