@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -30,12 +31,20 @@ def process(path: Path, number: int) -> tuple[int, int]:
         return len(store.reader().runs), checked
 
 
-def is_noted(path: Path, numbers: range) -> int:
-    """Make checkpoints until some, but not all parts of a merge are noted as checked; return the next number."""
-    for number in numbers:
+@pytest.fixture(scope="module")
+def noted_once(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
+    """Return a store of which some, but not all parts of a merge are noted as checked, and the next number."""
+    path = tmp_path_factory.mktemp("noted") / "state.db"
+    for number in range(100):
         if 0 < process(path, number)[1] < FAN_IN:
-            return number + 1
+            return path, number + 1
     raise AssertionError("no merge is being checked")
+
+
+@pytest.fixture
+def noted(noted_once: tuple[Path, int], tmp_path: Path) -> tuple[Path, int]:
+    """Return a copy of that store, and the next number."""
+    return Path(shutil.copy(noted_once[0], tmp_path / "state.db")), noted_once[1]
 
 
 @pytest.mark.slow
@@ -56,26 +65,24 @@ def test_processes_of_one_checkpoint_each_merge_what_one_process_would(tmp_path:
         assert merged.fetchone()[0], "a run of which others have copied a part has a filter, too"
 
 
-def test_no_part_is_checked_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    following = is_noted(tmp_path / "state.db", range(100))
+def test_no_part_is_checked_twice(noted: tuple[Path, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    path, following = noted
     checked: list[float] = []
     check = digests.check_run
     monkeypatch.setattr("checkpoint.merging.check_run", lambda session, run: checked.append(run) or check(session, run))
-    with quick_store(tmp_path / "state.db", history=1) as store:
+    with quick_store(path, history=1) as store:
         merge = store._upkeep.merging
         assert merge is not None
         done = noted_checks(store.session.connection, merge.run)
         while store._upkeep.merging is merge:
             store._work()
     assert checked[: len(merge.parts) - done] == list(merge.parts[done:])
-    assert process(tmp_path / "state.db", following)[0] < 3 * FAN_IN
+    assert process(path, following)[0] < 3 * FAN_IN
 
 
 @pytest.mark.parametrize("place", ["copied before", "noted as right"])
-def test_a_part_that_is_damaged_after_it_was_copied_is_found(place: str, tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
-    is_noted(path, range(100))
-    with quick_store(path, history=1) as store:
+def test_a_part_that_is_damaged_after_it_was_copied_is_found(place: str, noted: tuple[Path, int]) -> None:
+    with quick_store(noted[0], history=1) as store:
         merge = store._upkeep.merging
         assert merge is not None
         done = noted_checks(store.session.connection, merge.run)
