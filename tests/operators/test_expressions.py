@@ -348,26 +348,30 @@ from objectspace.operators import col
 from objectspace.operators.fingerprints import describe
 
 def functions():
-    wanted, other = {"JFK", "LGA", "EWR"}, object()
+    wanted, other = {"JFK", "LGA", "EWR", "BOS", "ORD", "ATL", "DFW"}, object()
     def helper(text, base=frozenset("abc")):
         return text in base and helper(text)
-    yield lambda row: row.origin in {"JFK", "LGA", "EWR"}
+    yield lambda row: row.origin in {"JFK", "LGA", "EWR", "BOS", "ORD", "ATL", "DFW"}
     yield lambda row: [helper(text) for text in wanted if re.match("a", text)]
     yield lambda row: other is row
     yield partial(helper, base=wanted)
 
-print(*map(describe, functions()), col("origin").is_in({"JFK", "LGA", "EWR"}))
+print(*map(describe, functions()), col("origin").is_in({"JFK", "LGA", "EWR", "BOS", "ORD", "ATL", "DFW"}))
 """
 
 
-def test_a_function_has_one_name_in_every_process() -> None:
-    command = [sys.executable, "-c", FUNCTIONS]
-    found = [
-        subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True)
-        for seed in "12"
-    ]
-    assert found[0].stdout == found[1].stdout
-    assert found[0].stdout.count("#") == 4
+def test_a_function_has_one_name_in_every_process(capsys: pytest.CaptureFixture[str]) -> None:
+    other = "1" if os.environ.get("PYTHONHASHSEED") == "2" else "2"
+    done = subprocess.run(
+        [sys.executable, "-c", FUNCTIONS],
+        env=os.environ | {"PYTHONHASHSEED": other},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    exec(compile(FUNCTIONS, "<string>", "exec"), {"__name__": "__main__"})
+    assert done.stdout == capsys.readouterr().out
+    assert done.stdout.count("#") == 4
 
 
 def test_a_function_counts_with_its_defaults_and_what_it_closes_over() -> None:
