@@ -49,7 +49,7 @@ def test_what_is_applied_and_taken_back_many_times_stays_right(rng: random.Rando
         images.setdefault(target, image_of(store.reader(target)))
         store.apply_changes(store.diff(newest, target))
         assert image_of(store.reader()) == images[target]
-        assert store.verify() == len(retained(store))
+    assert store.verify() == len(retained(store))
 
 
 def test_an_owned_object_that_came_back_and_went_again_is_in_no_difference() -> None:
