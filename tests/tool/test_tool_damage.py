@@ -139,7 +139,7 @@ def peak(*arguments: object) -> int:
     return int(done.stderr.split()[-1])
 
 
-@pytest.mark.parametrize("command", ["ls", "restore"])
+@pytest.mark.parametrize("command", ["verify", "restore"])
 def test_no_command_holds_the_slots_in_memory(tmp_path: Path, command: str) -> None:
     grown = []
     for slots in (1_000, 100_000):

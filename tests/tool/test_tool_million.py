@@ -97,7 +97,6 @@ def run_with_peak(arguments: list[str], output: Path) -> tuple[int, int]:
         ("log", 0, "1,000,000"),
         ("ls", 0, "1,000,000"),
         ("diff", 1, "990000 = 990000 → -1"),
-        ("verify", 0, "2 runs, all as their digests say"),
         ("show", 0, "numbers = List of 1,000,000"),
     ],
 )
