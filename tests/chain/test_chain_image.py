@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from click.testing import CliRunner
 
 from checkpoint import CheckpointError, CorruptStoreError, RunWriter, UnknownCheckpointError
 from checkpoint.chain import (
@@ -28,7 +28,7 @@ from checkpoint.chain import (
     write_image,
     write_image_beside,
 )
-from checkpoint.chain.chain import CARRY_AFTER
+from checkpoint.tool.command import cli, load
 from objectspace import PersistedObjectSpace
 
 from .chain_helpers import OPERATOR, Publisher
@@ -49,8 +49,8 @@ def content(chain: Chain, cache: Path, epoch: int | None = None, shard: int = 0)
 
 def tool(*arguments: object) -> int:
     """Run the command, and return its exit status."""
-    command = [sys.executable, "-m", "checkpoint", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, check=False).returncode
+    load()
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments]).exit_code
 
 
 def image_of(chain: Chain, cache: Path, epoch: int | None = None) -> AcceptedRun:
@@ -169,17 +169,21 @@ def test_images_collections_and_caches_of_any_age_go_together(
     assert adopted > 0
 
 
-def test_a_shard_that_changes_no_more_keeps_no_manifest(publish: Publisher, tmp_path: Path) -> None:
+def test_a_shard_that_changes_no_more_keeps_no_manifest(
+    publish: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carry_after, epochs = 16, 40
+    monkeypatch.setattr("checkpoint.chain.chain.CARRY_AFTER", carry_after)
     chain = Chain.open_or_create(location_at(tmp_path / "space"), 2)
-    for number in range(150):
+    for number in range(epochs):
         publish(chain, {"a": number}, {"b": number} if number < 3 else {}, full_after=16)
         if number == 5:
             assert content(chain, tmp_path / "old", shard=1) == {"b": "2"}
     assert chain.newest is not None
     assert (len(chain.newest.starts(OPERATOR, 1)), chain.newest.format) == (3, 2)
-    assert chain.newest.lineage[OPERATOR][1] > 150 - CARRY_AFTER
+    assert chain.newest.lineage[OPERATOR][1] > epochs - carry_after
     chain.collect(grace_seconds=0, keep_epochs=4)
-    assert len(chain.location.names("manifest")) <= CARRY_AFTER + 4
+    assert len(chain.location.names("manifest")) <= carry_after + 4
     opened = Chain.open(chain.location)
     assert [run.epoch for run in opened.lineage(OPERATOR, 1)] == [1, 2, 3]
     for epoch in (opened.first_epoch, None):
@@ -219,7 +223,7 @@ def test_the_tool_copies_and_checks_images(publish: Publisher, tmp_path: Path) -
     assert content(copy, tmp_path / "cache") == content(chain, tmp_path / "cache")
     assert tool("verify", tmp_path / "space") == 0
     chain.location.write(image.file, b"damaged")
-    assert tool("verify", tmp_path / "space") != 0
+    assert tool("verify", tmp_path / "space") == 2
     with pytest.raises(CheckpointError, match="is damaged"):
         content(chain, tmp_path / "new")
 
