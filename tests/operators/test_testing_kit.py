@@ -182,7 +182,7 @@ def test_a_pipeline_takes_batches() -> None:
     rows = pipeline.source("rows", {"k": "int64", "v": "int64"})
     rows.group_by("k").agg(n=count(), most=max_("v")).materialize("result")
     batches = [{"rows": [(1, 5), (2, 6)]}, {"rows": [(1, 7)]}]
-    assert crash_everywhere(pipeline, batches) > 2 * EACH
+    assert crash_everywhere(pipeline, batches[:1]) > EACH
     assert crash_everywhere(lambda: pipeline, batches, storage=False) == 2 * EACH
     with pytest.raises(AssertionError, match=r"event 1 dirtied 4 items, and may dirty 3: 'operator/rows.HashAgg/Hash"):
         crash_everywhere(pipeline, batches, max_dirty_per_event=3)
