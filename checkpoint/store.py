@@ -413,7 +413,8 @@ class CheckpointStore:
         Raises:
             ValueError: nothing would be kept.
             CheckpointError: the store takes no writes.
-        Dirties: three settings. What is not kept any more goes with the next checkpoints.
+
+        Time: O(1). Dirties: three settings. What is not kept any more goes with the next checkpoints.
         """
         with self._mutex:
             self.session.require_writable()

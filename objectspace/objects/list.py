@@ -178,7 +178,10 @@ class List(list[T], PersistedObject):
         self._replace_all(list(self)[::-1])
 
     def __imul__(self, count: SupportsIndex) -> Self:
-        """Repeat the elements in place. Dirties: one item an element added or removed, and the length."""
+        """Repeat the elements in place.
+
+        Time: O(elements added or removed). Dirties: one item each, and the length.
+        """
         times = operator.index(count)
         if times <= 0:
             self.clear()

@@ -52,7 +52,10 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
         super()._put(key, value)
 
     def put_removed(self, key: bytes, value: str | bytes) -> None:
-        """Set the value of a key that the caller has removed and not set since. Dirties: one item and the length."""
+        """Set the value of a key that the caller has removed and not set since.
+
+        Time: O(log n). Dirties: one item and the length.
+        """
         if type(key) is not bytes or not _is_storable(value):
             raise self._refusal(key, value)
         super().put_removed(key, value)

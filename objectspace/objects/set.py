@@ -65,19 +65,26 @@ class SetMethods(MutableSet[T]):
     def update(self, *others: Iterable[T]) -> None:
         """Add the elements of all others, or none where one is refused.
 
-        Dirties: one item a new element, and the length.
+        Time: as of ``add`` for each element of the others. Dirties: one item a new element, and the length.
         """
         wanted = dict.fromkeys(value for other in others for value in list(other))
         self._change([value for value in wanted if value not in self], ())
 
     def difference_update(self, *others: Iterable[Any]) -> None:
-        """Remove the elements of all others. Dirties: one item an element removed, and the length."""
+        """Remove the elements of all others.
+
+        Time: as of ``discard`` for each of them. Dirties: one item an element removed, and the length.
+        """
         for other in others:
             for value in list(other):
                 self.discard(value)
 
     def intersection_update(self, *others: Iterable[Any]) -> None:
-        """Keep only what all others have too. Dirties: one item an element removed, and the length."""
+        """Keep only what all others have too.
+
+        Time: O(n) and the elements of the others, and as of ``discard`` for each element removed.
+        Dirties: one item an element removed, and the length.
+        """
         kept = self.intersection(*others)
         for value in [value for value in self if value not in kept]:
             self.discard(value)
@@ -85,7 +92,7 @@ class SetMethods(MutableSet[T]):
     def symmetric_difference_update(self, other: Iterable[T]) -> None:
         """Add what only the other has and remove what both have, or change nothing where an element is refused.
 
-        Dirties: one item an element, and the length.
+        Time: as of ``add`` or ``discard`` for each element of the other. Dirties: one item an element, and the length.
         """
         wanted = dict.fromkeys(other)
         there = {value for value in wanted if value in self}

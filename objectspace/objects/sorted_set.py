@@ -218,7 +218,10 @@ class SortedSetView(SetMethods[T]):
         raise KeyError(f"{self._source._describe()} is empty here: there is nothing to pop")
 
     def clear(self) -> None:
-        """Remove the elements inside the bounds. Dirties: one item an element, and the length."""
+        """Remove the elements inside the bounds.
+
+        Time: O(log n) an element. Dirties: one item an element, and the length.
+        """
         for value in list(self):
             self._source.discard(value)
 

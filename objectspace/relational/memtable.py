@@ -200,7 +200,7 @@ class MemTable:
         return gone, {key: new for key, new in zip(keys, news) if new is not None}
 
     def clear(self) -> None:
-        """Forget all operations."""
+        """Forget all operations. Time: O(1)."""
         self._operations, self._order = {}, None
         self._unsorted = []
 

@@ -39,6 +39,8 @@ def ensure_java() -> Path:
 
     Raises:
         JavaNotFoundError: no candidate runs and is new enough; the message lists what was tried and what to install.
+
+    Time: one start of each candidate that is tried.
     Dirties: ``JAVA_HOME`` of this process; the wrapper, where one is needed.
     """
     tried = []

@@ -76,7 +76,8 @@ class Operator:
 
         Raises:
             ObjectSpaceError: a key column is missing or of a type that cannot be hashed.
-        Dirties: new private run files; nothing shared changes.
+
+        Time: one Spark action over the rows. Dirties: new private run files; nothing shared changes.
         """
         used = rows.select(*self.columns) if self.columns else rows
         require_plain_names(used.columns)

@@ -166,6 +166,8 @@ class Pipeline(Builder):
 
         Raises:
             ObjectSpaceError: the name is taken.
+
+        Time: O(1). Dirties: nothing.
         """
         if operator.name in self.operators:
             raise ObjectSpaceError(f"operator {operator.name}: the pipeline has one of this name: choose another name")
@@ -188,6 +190,8 @@ class Pipeline(Builder):
             CheckpointError: micro-batches are missing or come with other rows, a shard gave no message or several, or
                 the location is the memory of this process.
             ObjectSpaceError: the rows belong to a Spark Connect session, or to no streaming query.
+
+        Time: the Spark actions of the operators, over the rows that came.
         Dirties: the location: a run file for each shard that changed, and one manifest.
         """
         require_classic(rows, "Pipeline.run_epoch")

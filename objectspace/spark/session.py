@@ -50,6 +50,8 @@ def quiet_session(
     Raises:
         JavaNotFoundError: there is no Java to run on.
         PySparkRuntimeError: Spark does not start; a note names the log.
+
+    Time: the start of Java, where no session is running.
     Dirties: ``JAVA_HOME`` and, where they are unset, ``SPARK_LOCAL_IP`` and ``PYSPARK_PYTHON`` of this process; its
         filter for one warning and the levels of two loggers of Spark.
     """

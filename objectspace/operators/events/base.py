@@ -115,7 +115,10 @@ class EventOperator(ABC):
         return self._take(None, lambda _: self._finish(source))
 
     def delete(self) -> None:
-        """Delete the objects of the operator, and what says that it has ended. Dirties: an index row an object."""
+        """Delete the objects of the operator, and what says that it has ended.
+
+        Time: O(objects of the operator). Dirties: an index row an object.
+        """
         if self._owned and not self.has_ended:
             self._delete_more()
         for name in self._owned:
@@ -314,7 +317,10 @@ class Chain(EventOperator):
         return next((one for one in [super()._claimed_by_another(space, name), *found] if one is not None), None)
 
     def delete(self) -> None:
-        """Delete the objects of all operators, and what says that the chain has ended."""
+        """Delete the objects of all operators, and what says that the chain has ended.
+
+        Time: O(objects of the operators). Dirties: an index row an object.
+        """
         for stage in self._stages:
             stage.delete()
         super().delete()
