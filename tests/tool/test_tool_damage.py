@@ -139,13 +139,18 @@ def peak(*arguments: object) -> int:
     return int(done.stderr.split()[-1])
 
 
+@pytest.fixture(scope="module")
+def growing(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Return a small and a large store, which are only read."""
+    paths = [tmp_path_factory.mktemp("growing") / f"{slots}.db" for slots in (1_000, 100_000)]
+    for path in paths:
+        big(path, int(path.stem))
+    return paths
+
+
 @pytest.mark.parametrize("command", ["verify", "restore"])
-def test_no_command_holds_the_slots_in_memory(tmp_path: Path, command: str) -> None:
-    grown = []
-    for slots in (1_000, 100_000):
-        big(tmp_path / f"{slots}.db", slots)
-        target = [tmp_path / f"{slots}-new.db"] if command == "restore" else []
-        grown.append(peak(command, tmp_path / f"{slots}.db", *target))
+def test_no_command_holds_the_slots_in_memory(growing: list[Path], tmp_path: Path, command: str) -> None:
+    grown = [peak(command, path, *([tmp_path / path.name] if command == "restore" else [])) for path in growing]
     # Pages that SQLite caches, of two files where one is written; a slot in memory would cost more than 150 bytes.
     assert grown[1] - grown[0] < 12 * 1024
 
