@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from checkpoint.chain import Location, location_at
+from checkpoint.chain import Chain, Location, location_at
 
 from .chain_helpers import Publisher
 
@@ -16,6 +16,12 @@ from .chain_helpers import Publisher
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
     """A location that holds nothing yet, on disk and in memory."""
     return location_at(tmp_path / "space" if request.param == "folder" else f"memory://{uuid4().hex}/space")
+
+
+@pytest.fixture
+def chain(location: Location) -> Chain:
+    """A space with one shard and no epoch."""
+    return Chain.open_or_create(location, 1)
 
 
 @pytest.fixture

@@ -33,12 +33,6 @@ from objectspace import PersistedObjectSpace
 from .chain_helpers import OPERATOR, Publisher, run_of
 
 
-@pytest.fixture
-def chain(location: Location) -> Chain:
-    """A space with one shard and no epoch."""
-    return Chain.open_or_create(location, 1)
-
-
 def _plan(chain: Chain, folder: Path, epoch: int | None = None) -> OperatorPlan:
     return chain.operator_plan(OPERATOR, epoch, cache=str(folder / "cache"))
 

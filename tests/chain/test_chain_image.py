@@ -35,12 +35,6 @@ from .chain_helpers import OPERATOR, Publisher
 from .faulty_location import FaultyLocation
 
 
-@pytest.fixture
-def chain(location: Location) -> Chain:
-    """A space with one shard and no epoch."""
-    return Chain.open_or_create(location, 1)
-
-
 def content(chain: Chain, cache: Path, epoch: int | None = None, shard: int = 0) -> dict[Any, Any]:
     """Return what a cache in a folder gives of a shard."""
     with open_cache(chain.operator_plan(OPERATOR, epoch, cache=str(cache)), shard) as store:

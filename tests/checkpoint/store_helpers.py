@@ -40,6 +40,11 @@ def retained(store: CheckpointStore) -> list[int]:
     return [record.number for record in store.checkpoints() if record.run_slots is not None]
 
 
+def images(store: CheckpointStore) -> dict[int, Any]:
+    """Return the image of each checkpoint that can be read."""
+    return {number: image_of(store.reader(number)) for number in retained(store)}
+
+
 @dataclass
 class Model:
     """What a store should hold: three dictionaries."""

@@ -14,7 +14,17 @@ import pytest
 
 from checkpoint import CheckpointError, CheckpointStore, CorruptStoreError, Retention, Run, seals
 from objectspace import PersistedObjectSpace
-from tests.checkpoint.store_helpers import FULL, Fault, crash_points, image_of, quick_store, retained, run_of, values_in
+from tests.checkpoint.store_helpers import (
+    FULL,
+    Fault,
+    crash_points,
+    image_of,
+    images,
+    quick_store,
+    retained,
+    run_of,
+    values_in,
+)
 
 
 def make(path: Path | str, count: int = 40, **options: Any) -> CheckpointStore:
@@ -22,10 +32,6 @@ def make(path: Path | str, count: int = 40, **options: Any) -> CheckpointStore:
     for number in range(1, count + 1):
         store.append(run_of({number % 9: number, 100 + number: "x"}))
     return store
-
-
-def images(store: CheckpointStore) -> dict[int, Any]:
-    return {number: image_of(store.reader(number)) for number in retained(store)}
 
 
 def merged_runs(store: CheckpointStore) -> list[float]:

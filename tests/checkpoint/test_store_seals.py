@@ -12,7 +12,7 @@ import pytest
 
 from checkpoint import CheckpointError, CheckpointStore, CorruptStoreError, UnknownCheckpointError, seals
 from objectspace import PersistedObjectSpace
-from tests.checkpoint.store_helpers import FULL, image_of, quick_store, retained, run_of, values_in
+from tests.checkpoint.store_helpers import FULL, image_of, images, quick_store, run_of, values_in
 from tests.golden import format_1, format_2, format_3, format_4
 from tests.tally import TALLY
 
@@ -31,10 +31,6 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
             changes = {number % 9: number, 100 + number: None if number % 3 else "x", 100 + number - 40: None}
             store.append(run_of(changes, FULL if number == FULL_AT else "differential"), epoch=10 * number)
     return path
-
-
-def images(store: CheckpointStore) -> dict[int, Any]:
-    return {number: image_of(store.reader(number)) for number in retained(store)}
 
 
 def contents(path: Path) -> dict[int, Any]:

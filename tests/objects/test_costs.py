@@ -15,11 +15,6 @@ Change = Callable[[Any], None]
 NAN = float("nan")
 
 
-@pytest.fixture
-def space() -> PersistedObjectSpace:
-    return PersistedObjectSpace(CheckpointStore(":memory:"))
-
-
 def written(space: PersistedObjectSpace) -> list[Any]:
     """Return every row that a checkpoint writes now."""
     writer = space.store.writer()

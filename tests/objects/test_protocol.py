@@ -30,11 +30,6 @@ from objectspace.objects import limits
 from tests.objects.kinds import PUTS, create, every_kind
 
 
-@pytest.fixture
-def space() -> PersistedObjectSpace:
-    return PersistedObjectSpace(CheckpointStore(":memory:"))
-
-
 def test_on_saved_needs_a_save_and_a_commit(space: PersistedObjectSpace) -> None:
     with pytest.raises(CheckpointProtocolError, match="without a save"):
         space.on_saved()

@@ -14,11 +14,6 @@ from objectspace import ObjectNotFoundError, PersistedObjectSpace
 from tests.objects.kinds import PUTS, create, every_kind
 
 
-@pytest.fixture
-def space() -> PersistedObjectSpace:
-    return PersistedObjectSpace(CheckpointStore(":memory:"))
-
-
 def test_a_rollback_finds_objects_under_their_old_names_and_ids(space: PersistedObjectSpace) -> None:
     one, other = space.create_list("one"), space.create_list("other")
     one.extend(range(100))
