@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from objectspace.kvt.core import family_of
 from objectspace.kvt.entries import K, Put, TableEntry, V
 from objectspace.kvt.errors import BadKeyVersionError, ConditionalTableUpdateError
+from objectspace.objects.base import alike
 
 if TYPE_CHECKING:
     from _typeshed import SupportsKeysAndGetItem
@@ -38,7 +39,7 @@ class _Values(ValuesView[V]):
         return (entry.value for entry in self._mapping._entries())
 
     def __contains__(self, value: object) -> bool:
-        return any(one is value or one == value for one in self)
+        return any(alike(one, value) for one in self)
 
 
 class FamilyView(MutableMapping[K, V]):

@@ -116,7 +116,7 @@ class Array(KeyedObject, Sequence[T]):
         """
         first, last, _ = slice(operator.index(start), operator.index(stop)).indices(len(self))
         for place, element in enumerate(islice(self, first, max(first, last)), first):
-            if element is value or element == value:
+            if alike(element, value):
                 return place
         raise ValueError(f"{self._describe()}: {value!r} is not among the elements from {first} to {last}")
 

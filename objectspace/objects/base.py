@@ -136,7 +136,8 @@ class PersistedObject:
 
     def _forget(self) -> None:
         """Drop all memory and edits of a stored object; it is read again when it is touched."""
-        raise AssertionError(f"{type(self).__name__} must define _forget")
+        self._fresh, self._flight_fresh = False, None
+        self._go_cold()
 
     def _go_cold(self) -> None:
         """Drop all memory and arrange that the next touch reads the object."""

@@ -196,14 +196,6 @@ class Dictionary(dict[K, V], KeyedObject):
         """Return a plain ``dict`` with the same contents."""
         return dict(self.items())
 
-    def __copy__(self) -> dict[K, V]:
-        return self.copy()
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> dict[K, V]:
-        import copy
-
-        return copy.deepcopy(self.copy(), memo)
-
     def keys(self) -> StreamedKeys[K]:  # type: ignore[override]  # the views of dict are final
         """Return a view of the keys, which are read as it is iterated."""
         return StreamedKeys(self)

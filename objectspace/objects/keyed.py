@@ -89,10 +89,6 @@ class KeyedObject(PersistedObject):
         self._table.settle(durable, was_fresh)
         self._settle_metadata(durable)
 
-    def _forget(self) -> None:
-        self._fresh, self._flight_fresh = False, None
-        self._go_cold()
-
     def _can_shrink(self, gently: bool) -> bool:
         """Tell whether clean slots can be dropped: the store has the object, and nobody relies on having it whole."""
         return not (self._fresh or self._flight_fresh or is_cold(self) or (gently and self._table.complete))

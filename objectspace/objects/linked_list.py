@@ -234,12 +234,12 @@ class LinkedList(KeyedObject, Generic[T]):
 
     def find(self, value: T) -> Node[T] | None:
         """Return the first node with this value, ``None`` where there is none. Time: O(n)."""
-        return next((node for node in self.nodes() if node.value is value or node.value == value), None)
+        return next((node for node in self.nodes() if alike(node.value, value)), None)
 
     def find_last(self, value: T) -> Node[T] | None:
         """Return the last node with this value, ``None`` where there is none. Time: O(n)."""
         node = self._last
-        while node is not None and not (node.value is value or node.value == value):
+        while node is not None and not alike(node.value, value):
             node = node._previous
         return node
 
@@ -286,7 +286,7 @@ class LinkedList(KeyedObject, Generic[T]):
         return len(self._table)
 
     def __contains__(self, value: object) -> bool:
-        return any(element is value or element == value for element in self)
+        return any(alike(element, value) for element in self)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, LinkedList | list | tuple):

@@ -221,14 +221,6 @@ class List(list[T], PersistedObject):
         """Return a plain ``list`` with the same elements."""
         return list(self)
 
-    def __copy__(self) -> list[T]:
-        return list(self)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> list[T]:
-        import copy
-
-        return copy.deepcopy(list(self), memo)
-
     @recursive_repr("[...]")
     def __repr__(self) -> str:
         return f"List({self._name!r}, {list(self)!r})"
@@ -327,10 +319,6 @@ class List(list[T], PersistedObject):
             self._fresh = True
             self.__class__ = List
         self._settle_metadata(durable)
-
-    def _forget(self) -> None:
-        self._fresh, self._flight_fresh = False, None
-        self._go_cold()
 
     def _go_cold(self) -> None:
         self._twin, self._unread = None, 0

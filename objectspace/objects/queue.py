@@ -132,7 +132,7 @@ class Queue(PersistedObject, Generic[T]):
         yield from walk(self, reversed(self._back), self._items(self._unread, reverse=True), reversed(self._front))
 
     def __contains__(self, value: object) -> bool:
-        return any(element is value or element == value for element in self)
+        return any(alike(element, value) for element in self)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Queue | deque | list | tuple):
@@ -234,10 +234,6 @@ class Queue(PersistedObject, Generic[T]):
             if was_fresh:
                 self._fresh = True
         self._settle_metadata(durable)
-
-    def _forget(self) -> None:
-        self._fresh, self._flight_fresh = False, None
-        self._go_cold()
 
     def _go_cold(self) -> None:
         self._close()

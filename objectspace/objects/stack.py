@@ -137,7 +137,7 @@ class Stack(PersistedObject, Generic[T]):
         yield from walk(self, self._read_up(self._low - len(self._kept)), self._kept, self._top)
 
     def __contains__(self, value: object) -> bool:
-        return any(element is value or element == value for element in self)
+        return any(alike(element, value) for element in self)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Stack | list | tuple):
@@ -268,10 +268,6 @@ class Stack(PersistedObject, Generic[T]):
             self._top[:0] = self._kept[-count:]
             del self._kept[-count:]
             self._low = low
-
-    def _forget(self) -> None:
-        self._fresh, self._flight_fresh = False, None
-        self._go_cold()
 
     def _go_cold(self) -> None:
         self._close()
