@@ -17,25 +17,25 @@ V = TypeVar("V")
 class _OnePlace:
     """What looks into a dictionary of a space, and so is neither copied nor pickled, as those of a ``dict`` are not."""
 
+    _mapping: Any
+
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError(f"{type(self).__name__}: a view is not copied or pickled: make a list or a set of it")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({list(self)!r})"  # type: ignore[call-overload]
+
+    @property
+    def mapping(self) -> MappingProxyType[Any, Any]:
+        """The dictionary, read only."""
+        return MappingProxyType(self._mapping)
 
 
 class StreamedKeys(_OnePlace, KeysView[K]):
     """The keys of a dictionary."""
 
-    _mapping: Any
-
     def __iter__(self) -> Iterator[K]:
         return iter(self._mapping)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({list(self)!r})"
-
-    @property
-    def mapping(self) -> MappingProxyType[K, Any]:
-        """The dictionary, read only."""
-        return MappingProxyType(self._mapping)
 
     def __reversed__(self) -> Iterator[K]:
         return reversed(self._mapping)  # type: ignore[no-any-return]
@@ -43,16 +43,6 @@ class StreamedKeys(_OnePlace, KeysView[K]):
 
 class StreamedValues(_OnePlace, ValuesView[V]):
     """The values of a dictionary, read in one pass."""
-
-    _mapping: Any
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({list(self)!r})"
-
-    @property
-    def mapping(self) -> MappingProxyType[Any, V]:
-        """The dictionary, read only."""
-        return MappingProxyType(self._mapping)
 
     def __iter__(self) -> Iterator[V]:
         return (value for _, value in _pairs(self._mapping))
@@ -63,16 +53,6 @@ class StreamedValues(_OnePlace, ValuesView[V]):
 
 class StreamedItems(_OnePlace, ItemsView[K, V]):
     """The items of a dictionary, read in one pass."""
-
-    _mapping: Any
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({list(self)!r})"
-
-    @property
-    def mapping(self) -> MappingProxyType[K, V]:
-        """The dictionary, read only."""
-        return MappingProxyType(self._mapping)
 
     def __contains__(self, item: object) -> bool:
         return isinstance(item, tuple) and len(item) == 2 and super().__contains__(item)
