@@ -509,7 +509,6 @@ class PersistedObjectSpace(ObjectSpace):
     def _drop_edits(self) -> None:
         self._is_torn = True
         self._dirty, self._index_dirty = {}, set()
-        self._held, self._held_total = OrderedDict(), 0
         known: dict[int, PersistedObject] = {}
         self._reader = self._store.reader()
         stored = _index_of(self._reader)
