@@ -106,11 +106,9 @@ def registry_of(space: ObjectSpace) -> Registry:
     if registry is None:
         registry = Registry()
         _registries[space] = ref(registry)
-        hooks = {"on_barrier": registry.seal, "on_save": registry.sealed_epoch, "on_rollback": registry.forget}
-        for hook, action in hooks.items():
-            subscribe = getattr(space, hook, None)
-            if subscribe is not None:
-                subscribe(action)
+        space.on_barrier(registry.seal)
+        space.on_save(registry.sealed_epoch)
+        space.on_rollback(registry.forget)
     return registry
 
 
