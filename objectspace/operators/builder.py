@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from objectspace.operators.agg_call import AggCall, call_text
@@ -166,7 +167,7 @@ class Stream:
         """
         stream = self
         for given in map(expression, conditions):
-            stream = stream.then("Where", str(given), _maker(Where, stream.schema, given))
+            stream = stream.then("Where", str(given), partial(Where, stream.schema, given))
         return stream
 
     def filter_by(self, column: str, comparison: str, other: Stream) -> Stream:
@@ -197,7 +198,7 @@ class Stream:
         for name, given in computed.items():
             columns[name] = expression(*given) if isinstance(given, tuple) else expression(given)
         structure = ", ".join(shown(name, made) for name, made in columns.items())
-        return self.then("Select", structure, _maker(Select, self.schema, columns), visible=tuple(columns))
+        return self.then("Select", structure, partial(Select, self.schema, columns), visible=tuple(columns))
 
     def with_columns(self, **computed: Any) -> Stream:
         """Keep all columns, and compute others, or some anew."""
@@ -234,7 +235,7 @@ class Stream:
         if not self.node.append_only:
             raise SchemaError("dedup() takes an append-only stream: use distinct() or group_by(...).top_n(1, order_by)")
         keys = names_of(names)
-        make = _maker(Dedup, self.schema, key=list(keys))
+        make = partial(Dedup, self.schema, key=list(keys))
         return self.then("Dedup", ", ".join(keys), make, keys=keys, append_only=True)
 
     def top_n(
@@ -302,13 +303,13 @@ class Stream:
             size: the length of a window.
             hop: how far apart windows begin, where they overlap; ``size`` by default, so that they do not.
         """
-        spans = {"size": size} if hop is None else {"size": size, "slide": hop}
+        spans: dict[str, Any] = {"size": size} if hop is None else {"size": size, "slide": hop}
         structure = ", ".join([column, *(f"{name} {span}" for name, span in spans.items())])
         visible = (*self.columns, "window_start", "window_end")
         return self.then(
             "Tumble" if hop is None else "Hop",
             structure,
-            _maker(Tumble if hop is None else Hop, self.schema, column, **spans),
+            partial(Tumble if hop is None else Hop, self.schema, column, **spans),
             visible=visible,
         )
 
@@ -322,7 +323,7 @@ class Stream:
         """
         names = (by,) if isinstance(by, str) else tuple(by)
         structure = f"{column}, gap {gap}" + (f" by {', '.join(names)}" if names else "")
-        make = _maker(SessionWindow, self.schema, column, gap, names)
+        make = partial(SessionWindow, self.schema, column, gap, names)
         visible = (*self.columns, "session_start")
         return self.then("SessionWindow", structure, make, visible=visible, keys=names, append_only=False)
 
@@ -336,7 +337,7 @@ class Stream:
             column: the column that says when.
             delay: how much later than the greatest time so far a row may come.
         """
-        made = _maker(WatermarkFilter, self.schema, column, delay)
+        made = partial(WatermarkFilter, self.schema, column, delay)
         structure, appends = f"{column}, delay {delay}", self.node.append_only
         return self.then("WatermarkFilter", structure, made, keys=(), append_only=appends, is_promised=True)
 
@@ -423,7 +424,7 @@ class Stream:
                 again for the same epoch with the same changes.
         """
         structure = describe(function) if function else ""
-        stream = self.then("Sink", structure, _maker(Relabel, self.schema, {}), name=name)
+        stream = self.then("Sink", structure, partial(Relabel, self.schema, {}), name=name)
         self.pipeline.add_result(name, stream)
         if function is not None:
             self.pipeline.functions[name] = function
@@ -433,7 +434,7 @@ class Stream:
         """Give columns other names."""
         visible = tuple(names.get(name, name) for name in self.columns)
         structure = ", ".join(f"{old} as {new}" for old, new in names.items())
-        return self.then("Relabel", structure, _maker(Relabel, self.schema, dict(names)), visible=visible)
+        return self.then("Relabel", structure, partial(Relabel, self.schema, dict(names)), visible=visible)
 
     def then(
         self,
@@ -521,7 +522,7 @@ class Grouped:
         return stream.then(
             "HashAgg" if self.names else "SimpleAgg",
             structure,
-            _maker(HashAgg if self.names else SimpleAgg, stream.schema, **options),
+            partial(HashAgg if self.names else SimpleAgg, stream.schema, **options),
             visible=(*self.names, *calls),
             keys=self.names,
             append_only=self._on_close,
@@ -556,12 +557,8 @@ class Grouped:
             options["append_only"], structure = True, f"{structure}, append-only"
         if self.names:
             options["group_key"] = list(self.names)
-        make = _maker(GroupTopN if self.names else TopN, self.stream.schema, **options)
+        make = partial(GroupTopN if self.names else TopN, self.stream.schema, **options)
         return self.stream.then(label, structure, make, keys=self.names, append_only=False)
-
-
-def _maker(cls: Callable[..., Operator], *given: Any, **options: Any) -> Callable[[], Operator]:
-    return lambda: cls(*given, **options)
 
 
 def _with_filters(stream: Stream, calls: Mapping[str, AggCall]) -> tuple[Stream, list[AggCall]]:
