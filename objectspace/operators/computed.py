@@ -12,6 +12,7 @@ from objectspace.operators.base import Operator
 from objectspace.operators.bound import Bound
 from objectspace.operators.canonical import dictionary_keys
 from objectspace.operators.chunks import Change, halves, paired
+from objectspace.operators.distinct import unused
 from objectspace.operators.expressions import Expression, col
 from objectspace.operators.expressions import condition as as_condition
 from objectspace.operators.net import net_changes
@@ -83,7 +84,7 @@ class Select(Operator):
         used = schema if key is None else TableSchema(schema.columns, key)
         made_key = []
         for name, order in used.primary_key:
-            shown = next((out for out, made in found.items() if made.column == name), None) or _free(f"_{name}", found)
+            shown = next((out for out, made in found.items() if made.column == name), None) or unused(f"_{name}", found)
             found.setdefault(shown, col(name))
             made_key.append((shown, order))
         self._bound = [_bound(made, schema) for made in found.values()]
@@ -244,12 +245,6 @@ def _bound(made: Expression, schema: TableSchema) -> Bound:
         return made.bind(schema)
     with noted():  # It is not read.
         return replace(made.bind(schema), value=itemgetter(schema.place_of(made.column)))
-
-
-def _free(name: str, taken: Mapping[str, Any]) -> str:
-    while name in taken:
-        name = f"_{name}"
-    return name
 
 
 def _chunks(schema: TableSchema, changes: Sequence[Change]) -> list[Chunk]:

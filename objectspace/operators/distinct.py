@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from objectspace.operators.canonical import canonical
@@ -90,7 +90,7 @@ class DistinctColumn:
             self.table.delete_row(row)
 
 
-def unused(name: str, taken: Sequence[str]) -> str:
+def unused(name: str, taken: Container[str]) -> str:
     """Return a name that is not taken, with underscores in front where it is.
 
     >>> unused("count", ["k", "count"])

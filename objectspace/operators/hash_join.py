@@ -175,7 +175,7 @@ class HashJoin(Operator):
 
     def _meet(self, side: str, changes: list[tuple[Op, Row]]) -> Chunk:
         """Apply changes of an inner join without a condition, and return what they change: the short way."""
-        mine, other = self._sides[side], self._sides[_opposite(side)]
+        mine, other = self._sides[side], self._sides[opposite(side)]
         arrived = [row for _, row in changes]
         known = mine.known_of(arrived)
         held = other.hold(known, None if mine.is_simple else list(map(mine.key_of, arrived)))
@@ -193,7 +193,7 @@ class HashJoin(Operator):
 
     def _change(self, side: str, changes: list[tuple[Op, Row]]) -> Chunk:
         """Apply changes one after the other, and return what they change."""
-        mine, other = self._sides[side], self._sides[_opposite(side)]
+        mine, other = self._sides[side], self._sides[opposite(side)]
         arrived = [row for _, row in changes]
         other.hold(mine.known_of(arrived), list(map(mine.key_of, arrived)))
         change = self._change_main if self._main is not None else self._change_joined
@@ -280,8 +280,8 @@ class HashJoin(Operator):
 
     def _change_joined(self, side: str, comes: bool, row: Row) -> Iterator[tuple[bool, Row]]:
         """Apply one change of an inner or outer join, and yield what it changes."""
-        opposite = _opposite(side)
-        other, keeps_other = self._sides[opposite], self._keeps[opposite]
+        facing = opposite(side)
+        other, keeps_other = self._sides[facing], self._keeps[facing]
         matches = self._apply(side, comes, row)
         if not matches and self._keeps[side]:
             yield comes, self._pair(side, row, None)
@@ -299,7 +299,7 @@ class HashJoin(Operator):
 
     def _change_main(self, side: str, comes: bool, row: Row) -> Iterator[tuple[bool, Row]]:
         """Apply one change of a semi or anti join, and yield what it changes."""
-        other = self._sides[_opposite(side)]
+        other = self._sides[opposite(side)]
         matches = self._apply(side, comes, row)
         if side == self._main:
             if bool(matches) != self._is_anti:
@@ -313,7 +313,7 @@ class HashJoin(Operator):
 
     def _apply(self, side: str, comes: bool, row: Row) -> list[Entry]:
         """Store or remove a row, and return its matches, whose degrees do not count it."""
-        mine, other = self._sides[side], self._sides[_opposite(side)]
+        mine, other = self._sides[side], self._sides[opposite(side)]
         key = mine.key_of(row)
         if key is None:
             return []
@@ -339,7 +339,8 @@ class HashJoin(Operator):
         return (*self._plain_pair(side, row, other), (row if side == "left" else other) is not None)
 
 
-def _opposite(side: str) -> str:
+def opposite(side: str) -> str:
+    """Return the other side of a join."""
     return "right" if side == "left" else "left"
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from objectspace.operators.chunks import checked_promise
-from objectspace.operators.hash_join import Condition, HashJoin, JoinKind
+from objectspace.operators.hash_join import Condition, HashJoin, JoinKind, opposite
 from objectspace.operators.join_side import Entry, Group, JoinSide
 from objectspace.relational import Chunk, Column, SchemaError, StateTable, TableSchema
 from objectspace.relational.chunk import Op
@@ -241,8 +241,8 @@ class IntervalJoin(HashJoin):
         if column != self._times[side] or value is None:
             return []
         promised = self._promise(side, checked_promise(self._sides[side].schema, column, value))
-        met = self._interval_side(_opposite(side)).promise(promised)
-        self._met[_opposite(side)] = met
+        met = self._interval_side(opposite(side)).promise(promised)
+        self._met[opposite(side)] = met
         return [promise for one in self.sides for promise in self._output_promise(one)]
 
     def open(self, space: Any, name: str) -> None:
@@ -258,7 +258,7 @@ class IntervalJoin(HashJoin):
     def _change(self, side: str, changes: list[tuple[Op, Row]]) -> Chunk:
         """Apply changes; a condition is tried on all pairs before, as rows are written one after the other."""
         if self._matches is not None:
-            mine, other = self._sides[side], self._sides[_opposite(side)]
+            mine, other = self._sides[side], self._sides[opposite(side)]
             for _, row in changes:
                 key = mine.key_of(row)
                 for entry in () if key is None else other.candidates(key, row):
@@ -291,13 +291,9 @@ class IntervalJoin(HashJoin):
             null_safe,
             counts=self._is_counted(side),
             time=self._times[side],
-            opposite_place=self._time_places[_opposite(side)],
+            opposite_place=self._time_places[opposite(side)],
             reach=self._reaches[side],
         )
-
-
-def _opposite(side: str) -> str:
-    return "right" if side == "left" else "left"
 
 
 def _both(left: TableSchema, right: TableSchema) -> list[tuple[str, TableSchema]]:

@@ -10,6 +10,7 @@ from typing import Any, cast
 from objectspace.operators.base import Operator
 from objectspace.operators.builder import Stream
 from objectspace.operators.computed import Select
+from objectspace.operators.distinct import unused
 from objectspace.operators.dynamic_filter import DynamicFilter
 from objectspace.operators.expressions import Expression, coalesce, col, condition, expression, shown
 from objectspace.operators.hash_join import HashJoin, JoinKind
@@ -160,7 +161,7 @@ class _Made:
             return "TemporalJoin", lambda: TemporalJoin(*schemas, *keys, at, since, of_time)
         options: dict[str, Any] = {"kind": kind, "null_safe": extras.null_safe}
         if kind == "full_outer" and _may_be_null(schemas[0]) and _may_be_null(schemas[1]):
-            options["in_left"] = _free("_in_left", (*schemas[0].names, *schemas[1].names))
+            options["in_left"] = unused("_in_left", (*schemas[0].names, *schemas[1].names))
         # The condition is made where the operator is: what is made of an expression may not travel.
         where = extras.where
         if extras.within is not None:
@@ -251,12 +252,6 @@ def _watermarks(left: Stream, right: Stream) -> tuple[str | None, str | None]:
 def _may_be_null(schema: TableSchema) -> bool:
     """Tell whether all columns of the stream key may be NULL in one row; also where there are none."""
     return all(schema.columns[place].nullable for place in schema.key_places)
-
-
-def _free(name: str, taken: Sequence[str]) -> str:
-    while name in taken:
-        name = f"_{name}"
-    return name
 
 
 def _names_of_right(left: Stream, right: Stream, shared: Sequence[str], suffix: str) -> dict[str, str]:

@@ -7,7 +7,6 @@ sees the output of an attempt that was replaced.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
@@ -20,6 +19,7 @@ import pyarrow as pa
 from checkpoint import CorruptStoreError
 from checkpoint.chain import Location, ShardSaved
 from checkpoint.chain.collect import HANDOVER
+from checkpoint.chain.runfile import checksum
 from objectspace import codec
 from objectspace.operators import Materialize, Operator
 from objectspace.operators.canonical import dictionary_keys
@@ -308,7 +308,7 @@ def write_parcel(location: Location, epoch: int, number: int, shard: int, chunk:
     data = to_bytes(chunk)
     name = f"{FOLDER}/{epoch:012d}-{uuid4().hex}.arrow"
     location.write(name, data)
-    return Parcel(number, shard, name, len(chunk), len(data), _checksum(data))
+    return Parcel(number, shard, name, len(chunk), len(data), checksum(data))
 
 
 def read_parcel(location: Location, parcel: Parcel, schema: TableSchema) -> Chunk:
@@ -318,7 +318,7 @@ def read_parcel(location: Location, parcel: Parcel, schema: TableSchema) -> Chun
         CorruptStoreError: the file is missing or damaged.
     """
     data = location.read(parcel.file)
-    if data is None or _checksum(data) != parcel.checksum:
+    if data is None or checksum(data) != parcel.checksum:
         found = "missing" if data is None else "damaged"
         raise CorruptStoreError(
             f"{parcel.file} of {location.url} is {found}: expected {parcel.rows} rows in {parcel.bytes} bytes:"
@@ -333,7 +333,3 @@ def remove_before(location: Location, epoch: int) -> int:
     for name in old:
         location.delete(f"{FOLDER}/{name}")
     return len(old)
-
-
-def _checksum(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
