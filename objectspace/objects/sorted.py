@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from fractions import Fraction
-from itertools import chain, dropwhile, repeat
+from itertools import chain, dropwhile, islice, repeat
 from operator import ge, gt, itemgetter, le, lt
 from typing import Any, NoReturn
 
@@ -313,6 +313,12 @@ class SortedObject(KeyedObject):
             return None
         order = self._order
         return order if self._table.complete else None  # Another thread may have dropped them meanwhile.
+
+    def _walk_to(self, place: int, walk: Callable[..., Iterator[Any]]) -> Any:
+        """Return what stands at a place in order, of what is walked from the nearer end: the keys, or the pairs."""
+        is_near_end = place > len(self._table) // 2
+        steps = len(self._table) - 1 - place if is_near_end else place
+        return next(islice(walk(reverse=is_near_end), steps, None))
 
     def _refuse_change(self) -> NoReturn:
         raise RuntimeError(f"{self._describe()} changed size during iteration: iterate over a list of its keys")

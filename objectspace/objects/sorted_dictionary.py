@@ -215,15 +215,10 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
         place = index + len(self) if index < 0 else index
         if not 0 <= place < len(self):
             raise IndexError(f"{self._describe()} has {len(self)} items, none at {index}")
-        if self._table.complete:
-            key = self._order[place]
-            return key, self._table.live[key]
-        is_near_end = place > len(self) // 2
-        steps = len(self) - 1 - place if is_near_end else place
-        pairs = self._pairs(reverse=is_near_end)
-        for _ in range(steps):
-            next(pairs)
-        return next(pairs)
+        if (order := self._order_in_memory()) is not None:
+            return order[place], self._table.read(order[place])
+        item: tuple[K, V] = self._walk_to(place, self._pairs)
+        return item
 
     def floor(self, key: K) -> K | None:
         """Return the greatest key not greater than ``key``, ``None`` where there is none. Time: O(log n)."""

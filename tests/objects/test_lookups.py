@@ -392,6 +392,20 @@ def test_the_order_of_keys_outlives_what_is_discarded(space: PersistedObjectSpac
             dictionary._check()
 
 
+@pytest.mark.parametrize("kind", ["sorted_set", "sorted_dictionary"])
+def test_an_element_in_the_middle_is_popped_without_a_walk(space: PersistedObjectSpace, kind: str) -> None:
+    target, calls = getattr(space, f"create_{kind}")("numbers"), []
+    target.update(dict.fromkeys(range(10_000)))
+    pop = target.pop if kind == "sorted_set" else target.popitem
+    sys.setprofile(lambda _, event, __: calls.append(event) if event == "call" else None)
+    try:
+        found = pop(4_000)
+    finally:
+        sys.setprofile(None)
+    assert found in (4_000, (4_000, None))
+    assert len(calls) < 100
+
+
 SET_OPERATORS = [or_, and_, sub, xor, ior, iand, isub, ixor]
 
 
