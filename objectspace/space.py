@@ -242,7 +242,7 @@ class ObjectSpace(ObjectFactory):
         with self._in_one_piece():
             if owner is not None:
                 owner._renumbered(target)
-            target._id, target._fresh, target._flight_fresh = self.new_id(), True, None
+            target._id, target._fresh, target._was_fresh = self.new_id(), True, None
             if owner is not None:
                 owner._renumbered_to(target)
             if old in self._entries:

@@ -77,12 +77,19 @@ class PersistedObject:
     _codec: str
     """The options as they stand in the index; an owned object has none there."""
     _fresh: bool
-    _flight_fresh: bool | None
+    """Whether the object is new: nothing of it is stored or on its way there."""
+    _was_fresh: bool | None
+    """Whether it was new at the save that is in flight; ``None`` where none is."""
     _former: tuple[int, ...]
+    """Ids that it had before and was stored under, the last one last."""
     _accounted: int
+    """How many of its slots the space counts among those in memory."""
     _metadata_stored: dict[str, str]
-    _metadata_flight: dict[str, str]
+    """The texts of the metadata as they are stored, or will be once the save in flight is committed."""
+    _metadata_before: dict[str, str]
+    """The same from before that save."""
     _metadata_next: dict[str, str]
+    """The same as the save that is collecting now will have it."""
     _owner: PersistedObject | None
     _owner_key: Any
     _is_torn = False
@@ -98,9 +105,9 @@ class PersistedObject:
         """Return a new handle, of a new object where ``fresh``, of a stored one otherwise."""
         handle = cls.__new__(cls)
         handle._home, handle._name, handle._id = home, name, object_id
-        handle._fresh, handle._flight_fresh = fresh, None
+        handle._fresh, handle._was_fresh = fresh, None
         handle._former, handle._accounted = (), 0
-        handle._metadata_stored, handle._metadata_flight = {}, {}
+        handle._metadata_stored, handle._metadata_before = {}, {}
         handle._owner = None
         handle._begin(options)
         return handle
@@ -136,7 +143,7 @@ class PersistedObject:
 
     def _forget(self) -> None:
         """Drop all memory and edits of a stored object; it is read again when it is touched."""
-        self._fresh, self._flight_fresh = False, None
+        self._fresh, self._was_fresh = False, None
         self._go_cold()
 
     def _go_cold(self) -> None:
@@ -243,12 +250,12 @@ class PersistedObject:
         return rows
 
     def _turn_metadata(self) -> None:
-        self._metadata_flight, self._metadata_stored = self._metadata_stored, self._metadata_next
+        self._metadata_before, self._metadata_stored = self._metadata_stored, self._metadata_next
 
     def _settle_metadata(self, durable: bool) -> None:
         if not durable:
-            self._metadata_stored = self._metadata_flight
-        self._metadata_flight = {}
+            self._metadata_stored = self._metadata_before
+        self._metadata_before = {}
 
     def _load_metadata(self, *required: str) -> dict[str, Any]:
         """Return the decoded metadata of a stored object, which must have the ``required`` keys."""

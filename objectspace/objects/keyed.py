@@ -79,11 +79,11 @@ class KeyedObject(PersistedObject):
 
     def _turn(self) -> None:
         self._table.turn()
-        self._flight_fresh, self._fresh = self._fresh, False
+        self._was_fresh, self._fresh = self._fresh, False
         self._turn_metadata()
 
     def _settle(self, durable: bool) -> None:
-        was_fresh, self._flight_fresh = bool(self._flight_fresh), None
+        was_fresh, self._was_fresh = bool(self._was_fresh), None
         if was_fresh and not durable:
             self._fresh = True
         self._table.settle(durable, was_fresh)
@@ -91,7 +91,7 @@ class KeyedObject(PersistedObject):
 
     def _can_shrink(self, gently: bool) -> bool:
         """Tell whether clean slots can be dropped: the store has the object, and nobody relies on having it whole."""
-        return not (self._fresh or self._flight_fresh or is_cold(self) or (gently and self._table.complete))
+        return not (self._fresh or self._was_fresh or is_cold(self) or (gently and self._table.complete))
 
     def _shrink(self, *, gently: bool) -> None:
         if self._can_shrink(gently):

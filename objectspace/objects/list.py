@@ -301,7 +301,7 @@ class List(list[T], PersistedObject):
 
     def _turn(self) -> None:
         self._sequence.turn(self._fresh, len(self))
-        self._flight_fresh, self._fresh = self._fresh, False
+        self._was_fresh, self._fresh = self._fresh, False
         self._turn_metadata()
         self.__dict__.pop("append", None)
         if not is_partial(self):
@@ -309,7 +309,7 @@ class List(list[T], PersistedObject):
         self._noted = 0
 
     def _settle(self, durable: bool) -> None:
-        was_fresh, self._flight_fresh = bool(self._flight_fresh), None
+        was_fresh, self._was_fresh = bool(self._was_fresh), None
         if not durable:
             self._close()
             self._note_tail()
@@ -421,7 +421,7 @@ class List(list[T], PersistedObject):
     def _note_slip(self) -> None:
         self._wake_rest()
         sequence = self._sequence
-        if sequence.is_torn or list.__len__(self) < len(sequence.labels) or sequence.flight is not None:
+        if sequence.is_torn or list.__len__(self) < len(sequence.labels) or sequence.saved_page is not None:
             # Which labels were those of the elements that are gone, or what the save will have stored, nobody can tell.
             self._start_anew()
             return
@@ -445,7 +445,7 @@ class List(list[T], PersistedObject):
             return
         if self._unread and not sequence.labels:
             return  # What is in memory was appended since the last save: nothing of it is stored.
-        noted = {**sequence.edits, **sequence.gone, **(sequence.flight or {})}
+        noted = {**sequence.edits, **sequence.gone, **(sequence.saved_page or {})}
         start = sequence.labels[0] if self._unread else None
         for item in list(self._home.reader().items(self._id, start)):
             label: Any = item.slot

@@ -50,7 +50,7 @@ class Queue(PersistedObject, Generic[T]):
         self._back: deque[T] = deque()
         self._unread = range(0)
         self._stored = range(0)
-        self._stored_flight = range(0)
+        self._stored_before = range(0)
         self._ahead = limits.FIRST_SLOTS
         if self._fresh:
             self._open()
@@ -223,14 +223,14 @@ class Queue(PersistedObject, Generic[T]):
 
     def _turn(self) -> None:
         self._close()
-        self._stored_flight, self._stored = self._stored, self._range()
-        self._flight_fresh, self._fresh = self._fresh, False
+        self._stored_before, self._stored = self._stored, self._range()
+        self._was_fresh, self._fresh = self._fresh, False
         self._turn_metadata()
 
     def _settle(self, durable: bool) -> None:
-        was_fresh, self._flight_fresh = self._flight_fresh, None
+        was_fresh, self._was_fresh = self._was_fresh, None
         if not durable and was_fresh is not None:
-            self._stored = self._stored_flight
+            self._stored = self._stored_before
             if was_fresh:
                 self._fresh = True
         self._settle_metadata(durable)
@@ -244,7 +244,7 @@ class Queue(PersistedObject, Generic[T]):
     def _empty(self) -> None:
         self._front.clear()
         self._back.clear()
-        self._unread = self._stored = self._stored_flight = range(0)
+        self._unread = self._stored = self._stored_before = range(0)
         self._is_full = False
 
     def _warm(self) -> type:
@@ -256,7 +256,7 @@ class Queue(PersistedObject, Generic[T]):
         return _Watched
 
     def _shrink(self, *, gently: bool) -> None:
-        if not gently and not self._fresh and self._flight_fresh is None and self._stored == self._range():
+        if not gently and not self._fresh and self._was_fresh is None and self._stored == self._range():
             self._go_cold()
 
     def _has_slipped(self) -> bool:
@@ -268,7 +268,7 @@ class Queue(PersistedObject, Generic[T]):
     def _stored_differences(self) -> Iterable[Any]:
         kept = range(0) if self._fresh else self._stored
         clean = [slot for slot in self._range() if slot in kept and slot not in self._unread]
-        if not clean or (self._stored_flight != self._stored and self._flight_fresh is not None):
+        if not clean or (self._stored_before != self._stored and self._was_fresh is not None):
             return
         values = dict(zip(clean, self._values(range(clean[0], clean[-1] + 1)), strict=True))
         for item in self._home.reader().items(self._id, clean[0], clean[-1]):

@@ -117,7 +117,7 @@ def in_pages(found: Iterable[T]) -> Iterator[list[T]]:
 
 def _is_as_stored(table: SlotTable) -> bool:
     """Tell whether the store has all that there is, and nothing is to be laid over it."""
-    return not (table.complete or table.edits or table.gone or table.flight)
+    return not (table.complete or table.edits or table.gone or table.saved_page)
 
 
 def _settled_pairs(table: SlotTable, pages: Iterator[Sequence[StoredRow]]) -> Iterator[tuple[Any, Any]]:
@@ -182,7 +182,7 @@ def _dirty_keys(table: SlotTable) -> Iterable[Any]:
     """Return the keys in memory that are not as the store has them."""
     if table.owner._fresh:
         return list(dict.keys(table.live))
-    dirty = chain(table.edits, table.flight or ())
+    dirty = chain(table.edits, table.saved_page or ())
     return dict.fromkeys(key for key in dirty if dict.__contains__(table.live, key))
 
 
@@ -203,7 +203,7 @@ def _stream_settled(table: SlotTable, *, reverse: bool = False) -> Iterator[Entr
 def _stream_new(table: SlotTable, *, reverse: bool = False) -> Iterator[Entry]:
     """Yield the slots that were inserted since: their ranks are higher than any in the store."""
     assert table.ranks is not None
-    first = table.rank_base if table.flight is None else table.rank_flight
+    first = table.rank_base if table.saved_page is None else table.rank_base_before
     size, saves = _size(table), table.saves
     new = [key for key in _dirty_keys(table) if table.ranks[key] >= first]
     for key in sorted(new, key=table.ranks.__getitem__, reverse=reverse):

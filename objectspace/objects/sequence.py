@@ -20,15 +20,15 @@ class Sequenced:
     While the labels are whole numbers one apart they are not kept one by one: ``labels`` is a ``range`` then.
 
     Invariants: ``labels`` increases strictly; a label of ``edits`` is in ``labels``; one of ``gone`` is not; both hold
-    what is stored of their labels. ``flight`` holds the same of the page that is being committed. ``strays`` holds what
-    is stored of labels whose value was written past all notes: an edit of such a label is wrong about that.
+    what is stored of their labels. ``saved_page`` holds the same of the page that is being committed. ``strays`` holds
+    what is stored of labels whose value was written past all notes: an edit of such a label is wrong about that.
     """
 
     def __init__(self) -> None:
         self.labels: range | list[Label] = range(0)
         self.edits: dict[Label, Any] = {}
         self.gone: dict[Label, Any] = {}
-        self.flight: dict[Label, Any] | None = None
+        self.saved_page: dict[Label, Any] | None = None
         self.strays: dict[Label, Fingerprint] = {}
         self.prints: dict[Label, int] = {}
         self._new_prints: dict[Label, int] = {}
@@ -145,18 +145,18 @@ class Sequenced:
         if was_fresh:
             self.labels, self.prints = range(length), {}
         self.prints.update(self._new_prints)
-        self.flight = {} if was_fresh else self._corrected() | self.gone
+        self.saved_page = {} if was_fresh else self._corrected() | self.gone
         self.edits, self.gone, self.strays = {}, {}, {}
 
     def settle(self, durable: bool, was_fresh: bool) -> None:
         """Drop the page in flight, or take it back where it is not durable."""
-        flight, self.flight = self.flight or {}, None
+        page, self.saved_page = self.saved_page or {}, None
         if durable:
             return
         if was_fresh:
             self.edits, self.gone, self.prints = {}, {}, {}
             return
-        for label, stored in flight.items():
+        for label, stored in page.items():
             self.edits.pop(label, None)
             self.gone.pop(label, None)
             if self._has(label):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice, repeat, zip_longest
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from checkpoint.run import ItemRow
 from objectspace.codec import ATOMS
@@ -56,7 +56,7 @@ class Stack(PersistedObject, Generic[T]):
         self._low = self._stored = stored
         self._below: list[Any] = []
         self._prints: dict[int, int] = {}
-        self._flight: tuple[int, int, list[Any], dict[int, int]] | None = None
+        self._saved_page: _SavedPage | None = None
         self._batch = 8
 
     def push(self, value: T, /) -> None:
@@ -239,8 +239,8 @@ class Stack(PersistedObject, Generic[T]):
     def _turn(self) -> None:
         self._close()
         replaced = {height: self._prints[height] for height in self._new_prints if height in self._prints}
-        self._flight = (self._low, self._stored, self._below, replaced)
-        self._flight_fresh, self._fresh = self._fresh, False
+        self._saved_page = _SavedPage(self._low, self._stored, self._below, replaced)
+        self._was_fresh, self._fresh = self._fresh, False
         self._prints.update(self._new_prints)
         self._low = self._stored = len(self)
         self._kept.extend(self._top)
@@ -249,15 +249,15 @@ class Stack(PersistedObject, Generic[T]):
         self._turn_metadata()
 
     def _settle(self, durable: bool) -> None:
-        flight, self._flight = self._flight, None
-        was_fresh, self._flight_fresh = self._flight_fresh, None
-        if not durable and flight is not None:
-            low, self._stored, below, replaced = flight
-            self._prints.update(replaced)
+        page, self._saved_page = self._saved_page, None
+        was_fresh, self._was_fresh = self._was_fresh, None
+        if not durable and page is not None:
+            low, self._stored = page.low, page.stored
+            self._prints.update(page.prints)
             self._raise_to(low)
             # What lies lower was brought up since the save, which had not touched it; the rest is as it was before.
             deeper = self._below[len(self._below) - (low - self._low) :] if self._low < low else []
-            self._below = below + deeper
+            self._below = page.below + deeper
             self._fresh = self._fresh or bool(was_fresh)
         self._settle_metadata(durable)
 
@@ -282,7 +282,7 @@ class Stack(PersistedObject, Generic[T]):
         return _Watched
 
     def _shrink(self, *, gently: bool) -> None:
-        if not gently and not self._top and self._flight is None:
+        if not gently and not self._top and self._saved_page is None:
             popped = range(self._low, self._stored)
             self._kept, self._prints = [], {height: text for height, text in self._prints.items() if height in popped}
 
@@ -306,6 +306,16 @@ class Stack(PersistedObject, Generic[T]):
         else:
             assert self._low <= self._stored, (self._low, self._stored)
             assert len(self._below) == self._stored - self._low, (self._below, self._low, self._stored)
+
+
+class _SavedPage(NamedTuple):
+    """What a stack was like before the save that is in flight, to be taken back where that fails."""
+
+    low: int
+    stored: int
+    below: list[Any]
+    prints: dict[int, int]
+    """The fingerprints of the stored values that it replaces."""
 
 
 @named_as(Stack)

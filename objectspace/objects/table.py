@@ -35,7 +35,7 @@ class SlotTable:
     """The slots of one object by key.
 
     Invariants: a key of ``edits`` is in ``live``; a key of ``gone`` is not; both hold what is stored of their keys
-    (:data:`ABSENT` where nothing is). ``flight`` holds the same of the page that is being committed. The keys of
+    (:data:`ABSENT` where nothing is). ``saved_page`` holds the same of the page that is being committed. The keys of
     ``edits`` are those of ``live``: where an equal key of another type is assigned, the first one stays, as in a dict.
     ``count`` is ``kept``, which the open page began with, and what is new in ``edits``, without what is in ``gone``.
 
@@ -50,15 +50,15 @@ class SlotTable:
         self.live: dict[Any, Any] = {} if live is None else live
         self.edits: dict[Any, Any] = {}
         self.gone: dict[Any, Any] = {}
-        self.flight: dict[Any, Any] | None = None
+        self.saved_page: dict[Any, Any] | None = None
         self.prints: dict[Any, int] = {}
         self.ranks: dict[Any, int] | None = {} if is_ranked else None
         self.next_rank = 0
         self.rank_base = 0
-        self.rank_flight = 0
+        self.rank_base_before = 0
         self.complete = True
         self.count = 0
-        self.kept = self.kept_flight = 0
+        self.kept = self.kept_before = 0
         self.faults = 0
         self.saves = 0
         self.is_mixed = False
@@ -116,7 +116,7 @@ class SlotTable:
                 return
             home.make_room()
             missing = list(filterfalse(partial(dict.__contains__, live), wanted))
-            if self.gone or self.flight or not ALONE.issuperset(map(type, missing)):
+            if self.gone or self.saved_page or not ALONE.issuperset(map(type, missing)):
                 missing = list(filter(self._may_be_stored, missing))
             is_own_slot = self.owner._is_plain and are_slots(missing)
             slots = missing if is_own_slot else [slot for slot in map(self._slot_of, missing) if slot is not None]
@@ -462,31 +462,31 @@ class SlotTable:
     def turn(self) -> None:
         """Open a new page; the one so far is in flight."""
         if self.owner._fresh:
-            self.flight, self.prints = {}, {}
+            self.saved_page, self.prints = {}, {}
             if self.ranks is not None:
                 self.ranks = {key: rank for rank, key in enumerate(dict.keys(self.live))}
                 self.next_rank = len(self.ranks)
         else:
-            self.flight = self.edits | self.gone
+            self.saved_page = self.edits | self.gone
         self.prints.update(self._new_prints)
-        self.rank_flight, self.rank_base = self.rank_base, self.next_rank
+        self.rank_base_before, self.rank_base = self.rank_base, self.next_rank
         self.edits, self.gone = {}, {}
         self.count = len(self)
-        self.kept_flight, self.kept = self.kept, self.count
+        self.kept_before, self.kept = self.kept, self.count
         self.places = None
         self.saves += 1
 
     def settle(self, durable: bool, was_fresh: bool) -> None:
         """Drop the page in flight, or take it back where it is not durable."""
-        flight, self.flight = self.flight or {}, None
+        page, self.saved_page = self.saved_page or {}, None
         self.places = None
         if durable:
             return
-        self.rank_base, self.kept = self.rank_flight, self.kept_flight
+        self.rank_base, self.kept = self.rank_base_before, self.kept_before
         if was_fresh:
             self.edits, self.gone = {}, {}
             return
-        for key, stored in flight.items():
+        for key, stored in page.items():
             self.edits.pop(key, None)
             self.gone.pop(key, None)
             if dict.__contains__(self.live, key):
@@ -520,7 +520,7 @@ class SlotTable:
 
         Only where every key is its own slot and every text is plain JSON: a fifth of the time of one by one.
         """
-        if dict.__len__(self.live) or self.edits or self.gone or self.flight or not self.owner._is_plain:
+        if dict.__len__(self.live) or self.edits or self.gone or self.saved_page or not self.owner._is_plain:
             return None
         reader = self.owner._home.reader()
         items = reader.items(self.owner._id) if self.ranks is None else reader.items_by_rank(self.owner._id)
@@ -563,7 +563,7 @@ class SlotTable:
 
     def is_dirty(self, key: Any) -> bool:
         """Tell whether the store does not hold of a key what it should: memory decides, and must keep it."""
-        return key in self.edits or key in self.gone or (self.flight is not None and key in self.flight)
+        return key in self.edits or key in self.gone or (self.saved_page is not None and key in self.saved_page)
 
     def check(self) -> None:
         """Assert the invariants of the table."""
@@ -580,9 +580,9 @@ class SlotTable:
 
     def _reset(self, next_rank: int) -> None:
         dict.clear(self.live)
-        self.edits, self.gone, self.flight, self.prints = {}, {}, None, {}
+        self.edits, self.gone, self.saved_page, self.prints = {}, {}, None, {}
         self.ranks = None if self.ranks is None else {}
-        self.next_rank = self.rank_base = self.rank_flight = next_rank
+        self.next_rank = self.rank_base = self.rank_base_before = next_rank
         self.faults, self.places = 0, None
         self.saves += 1
 
@@ -655,7 +655,7 @@ class SlotTable:
 
     def _may_be_stored(self, key: Any) -> bool:
         """Tell whether a key that is not in memory may be in the store: not where it was removed, nor NaN."""
-        return bool(key == key) and key not in self.gone and (self.flight is None or key not in self.flight)
+        return bool(key == key) and key not in self.gone and (self.saved_page is None or key not in self.saved_page)
 
     def _note_faults(self, count: int) -> None:
         """Account for slots that were read; read all of them where those that were are a large part."""
