@@ -3,6 +3,12 @@
 An object keeps two pages of edits. The open page collects what changes now. ``_turn`` hands it over to a save and
 opens a new one; the handed-over page is *in flight* until ``_settle`` says whether the commit took effect: then it is
 dropped, or it is given back and the next save covers it.
+
+Notes of edits may be wrong in three ways. An object has *slipped* where something changed it past all notes: a bound
+method that was kept across a save, or code in C that writes into what is a ``list`` or a ``dict``. The next save looks
+for such objects among the clean ones and has them note what changed. An object is *astray* where it has slipped so that
+the notes it has are wrong: then a save of a dirty object, too, corrects them first. An object is *torn* where an
+interruption has cut an edit in two: nobody can tell what it should hold, so nothing is saved until a rollback.
 """
 
 from __future__ import annotations
