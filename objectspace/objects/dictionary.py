@@ -243,7 +243,7 @@ class Dictionary(dict[K, V], KeyedObject):
                 table.edits[key] = twin[key]
         for key in islice(dict.keys(self), len(twin), None):
             if key not in table.edits:
-                table.enter(key)
+                table.add_key(key)
         self._twin, self.__class__ = None, _Watched  # At last, so that an interruption leaves it to be done again.
 
     def _note_removed(self, twin: dict[Any, Any]) -> None:
@@ -257,7 +257,7 @@ class Dictionary(dict[K, V], KeyedObject):
             if key is place:
                 place = next(ours, ABSENT)
             else:
-                self._table.drop(key, twin[key])
+                self._table.forget_key(key, twin[key])
                 del twin[key]
 
     def _has_slipped(self) -> bool:
@@ -273,7 +273,7 @@ class Dictionary(dict[K, V], KeyedObject):
         late = {key: dict.pop(self, key) for key in list(dict.keys(self)) if key not in table.ranks}
         for key in [key for key in table.ranks if not dict.__contains__(self, key)]:
             if table.complete:
-                table.drop(key, STORED)
+                table.forget_key(key, STORED)
                 table.prints.pop(key, None)
             elif not table.is_dirty(key):
                 del table.ranks[key]  # A read of it was interrupted.
@@ -343,7 +343,7 @@ class _Watched(Dictionary[K, V]):
         if key in table.edits or type(self) is Dictionary:  # The method may have been kept, and nothing is noted now.
             dict.__setitem__(self, key, value)
             return
-        table.note(key)
+        table.remember_old(key)
         dict.__setitem__(self, key, value)
         self._noted += 1
         if self._noted * limits.OPEN_SHARE > dict.__len__(self):  # Not where the method was kept from another state.
@@ -358,7 +358,7 @@ class _Watched(Dictionary[K, V]):
         if len(changes) * limits.OPEN_SHARE_AT_ONCE > dict.__len__(self):
             self._home.touch(self)
             self._try_open()
-        if type(self) is Dictionary or self._table.note_update(changes):
+        if type(self) is Dictionary or self._table.remember_many_old(changes):
             dict.update(self, changes)
         else:
             for key, value in changes.items():

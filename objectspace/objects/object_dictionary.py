@@ -297,7 +297,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
     def _renumbered(self, owned: PersistedObject) -> None:
         """Note that an owned object gets a new id, which stands in the slot of its key."""
         if owned._owner_key not in self._table.edits:
-            self._table.note(owned._owner_key)
+            self._table.remember_old(owned._owner_key)
         del self._known[owned._id]
 
     def _renumbered_to(self, owned: PersistedObject) -> None:

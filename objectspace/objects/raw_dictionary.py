@@ -74,7 +74,7 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
 
     def _put_fetched(self, pairs: dict[Any, Any]) -> None:
         table = self._table
-        if not table.note_update(pairs, is_fetched=True):
+        if not table.remember_many_old(pairs, is_fetched=True):
             super()._put_fetched(pairs)
             return
         before, order, self._sorted = len(table.live), self._sorted, None

@@ -367,7 +367,7 @@ class Set(MemberCodec, SetMethods[T]):
                 break
             added.append(value)
         for value in reversed(added):
-            table.enter(value)
+            table.add_key(value)
 
     def _rows(self) -> list[ItemRow]:
         self._close()

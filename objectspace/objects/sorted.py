@@ -123,13 +123,13 @@ class SortedObject(KeyedObject):
             return
         if key in table.live:
             if not self._fresh and key not in table.edits:
-                table.note(key)
+                table.remember_old(key)
         elif _HAS_PLACE[kind](key):
             self._home.touch(self)
             self._changes += 1
             self._unsorted.append(key)
             if not self._fresh:
-                table.enter(key)
+                table.add_key(key)
         else:
             self._put_with_care(key, value)
             return

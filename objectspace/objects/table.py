@@ -28,7 +28,7 @@ STORED: Any = Fingerprint(-1)
 _get = dict.get
 _at: Any = dict.__getitem__
 _put = dict.__setitem__
-_drop = dict.pop
+_pop = dict.pop
 
 
 class SlotTable:
@@ -49,21 +49,34 @@ class SlotTable:
         self.owner = owner
         self.live: dict[Any, Any] = {} if live is None else live
         self.edits: dict[Any, Any] = {}
+        """The keys that were set on the open page, with what is stored of them."""
         self.gone: dict[Any, Any] = {}
+        """The keys that were removed on the open page, with what is stored of them."""
         self.saved_page: dict[Any, Any] | None = None
+        """What was stored of the keys of the page that a save has on its way; ``None`` where there is none."""
         self.prints: dict[Any, int] = {}
-        self.ranks: dict[Any, int] | None = {} if is_ranked else None
-        self.next_rank = 0
-        self.rank_base = 0
-        self.rank_base_before = 0
-        self.complete = True
-        self.count = 0
-        self.kept = self.kept_before = 0
-        self.faults = 0
-        self.saves = 0
-        self.is_mixed = False
-        self.places: SortedDict | None = None
+        """The hash of the stored text of each value in memory that may be changed in place."""
         self._new_prints: dict[Any, int] = {}
+        """Those of the texts that the save is collecting."""
+        self.ranks: dict[Any, int] | None = {} if is_ranked else None
+        """Where each key in memory stands in the order of insertion; ``None`` where there is no such order."""
+        self.next_rank = 0
+        self.rank_base = self.rank_base_before = 0
+        """The first rank that is not stored, as the open page began and as the one on its way did."""
+        self.complete = True
+        """Whether all slots are in memory."""
+        self.count = 0
+        """How many slots there are, where not all are in memory."""
+        self.kept = self.kept_before = 0
+        """How many there were as the open page began, and as the one on its way did."""
+        self.faults = 0
+        """How many slots were read one by one or by name: where they are many, the rest is read too."""
+        self.saves = 0
+        """How often a page was turned or all memory dropped: an iteration that finds that ends with an error."""
+        self.is_mixed = False
+        """Whether there may be a key that its slot does not tell, such as ``True``: it stands beside its value."""
+        self.places: SortedDict | None = None
+        """The dirty keys by their place in the order of slots, for scans; ``None`` until one asks for it."""
 
     def __len__(self) -> int:
         return dict.__len__(self.live) if self.complete else self.count
@@ -123,7 +136,7 @@ class SlotTable:
             rows = home.reader().items_at(self.owner._id, slots)
             self._take(rows)
             faults = len(rows) // limits.FETCH_SHARE
-            self._note_faults(faults // self._depth() if faults else 0)
+            self._count_faults(faults // self._depth() if faults else 0)
 
     def _take(self, rows: list[ReadRow]) -> None:
         """Bring rows that were read into memory, whole columns of them; what is there already stays."""
@@ -148,7 +161,7 @@ class SlotTable:
         self.expect(len(changes))
         with self.owner._home.mutex:
             self.fetch(changes)
-            if self.note_update(changes, is_fetched=True):
+            if self.remember_many_old(changes, is_fetched=True):
                 dict.update(self.live, changes)
             else:
                 for key in () if self.owner._fresh else changes:
@@ -160,7 +173,7 @@ class SlotTable:
     def write(self, key: Any, value: Any) -> None:
         """Set the value of a key."""
         if key not in self.edits:
-            self.note(key)
+            self.remember_old(key)
         _put(self.live, key, value)
 
     def write_new(self, key: Any, value: Any) -> None:
@@ -170,10 +183,10 @@ class SlotTable:
             if not self.complete and type(key) not in ALONE:
                 self.owner._slot(key)  # What cannot be stored is refused at once.
             with self.owner._home.mutex:
-                self.enter(key)
+                self.add_key(key)
         _put(self.live, key, value)
 
-    def note(self, key: Any) -> None:
+    def remember_old(self, key: Any) -> None:
         """Remember what is stored of a key that is about to be set for the first time on this page."""
         old = _get(self.live, key, ABSENT)
         if self.edits and type(old) in ATOMS and type(key) in ALONE and not self.is_mixed and self.places is None:
@@ -182,13 +195,13 @@ class SlotTable:
             return
         self.owner._home.touch(self.owner)
         if self.complete:
-            self._note(key)
+            self._remember_old(key)
         else:
             with self.owner._home.mutex:
-                self._note(key)
+                self._remember_old(key)
 
-    def note_update(self, keys_to_set: Collection[Any], *, is_fetched: bool = False) -> bool:
-        """Do what :meth:`note` does for many keys, and tell whether that could be done: not where one needs care.
+    def remember_many_old(self, keys_to_set: Collection[Any], *, is_fetched: bool = False) -> bool:
+        """Do what :meth:`remember_old` does for many keys, and tell whether it could: not where one needs care.
 
         Args:
             keys_to_set: the keys.
@@ -201,10 +214,12 @@ class SlotTable:
         if keys_to_set:
             self.owner._home.touch(self.owner)
         if not self.owner._fresh:
-            self._note_all([key for key in keys_to_set if key not in self.edits] if self.edits else keys_to_set)
+            self._remember_many_old(
+                [key for key in keys_to_set if key not in self.edits] if self.edits else keys_to_set
+            )
         return True
 
-    def _note_all(self, new: Collection[Any]) -> None:
+    def _remember_many_old(self, new: Collection[Any]) -> None:
         """Note keys that have no edit on this page, those that are not in memory as new ones."""
         olds = list(map(_get, repeat(self.live), new, repeat(ABSENT)))
         kinds = set(map(type, olds))
@@ -213,26 +228,26 @@ class SlotTable:
         elif ATOMS.issuperset(kinds):
             self.edits.update(zip(new, olds, strict=True))
         elif kinds == {type(ABSENT)} and not self.gone:
-            self._enter_all(new)
+            self._add_keys(new)
         else:
             for key, old in zip(new, olds, strict=True):
                 if old is ABSENT:
-                    self.enter(key)
+                    self.add_key(key)
                 else:
                     self.edits[key] = old if type(old) in ATOMS else Fingerprint(self.prints.get(key, -1))
 
-    def _note(self, key: Any) -> None:
+    def _remember_old(self, key: Any) -> None:
         if self.owner._fresh:
             return
         stored = ABSENT if key in self.gone else self._stored(key)
         if stored is ABSENT:
             if not self.complete and type(key) not in ALONE:
                 self.owner._slot(key)  # What cannot be stored is refused at once.
-            self.enter(key)
+            self.add_key(key)
         else:
-            self._edit(self._original(key), stored)
+            self._add_edit(self._original(key), stored)
 
-    def enter(self, key: Any) -> None:
+    def add_key(self, key: Any) -> None:
         """Note a key that is new, or comes back after it was removed: at the end, where order is that of insertion."""
         stored = self.gone.get(key, ABSENT)
         if self.ranks is not None:
@@ -241,19 +256,19 @@ class SlotTable:
             stored = stored if stored is ABSENT else STORED
         elif stored is not ABSENT and type(stored) is not Fingerprint and not keys.is_exact(key):
             stored = STORED
-        self._edit(key, stored)
+        self._add_edit(key, stored)
         self.gone.pop(key, None)
         self.count += 1
 
-    def _enter_all(self, new: Collection[Any]) -> None:
-        """Do what :meth:`enter` does for many keys of which nothing is stored."""
+    def _add_keys(self, new: Collection[Any]) -> None:
+        """Do what :meth:`add_key` does for many keys of which nothing is stored."""
         if self.ranks is not None:
             self.ranks.update(zip(new, count(self.next_rank), strict=False))
             self.next_rank += len(new)
         self.edits.update(zip(new, repeat(ABSENT), strict=False))
         self.count += len(new)
 
-    def _edit(self, key: Any, stored: Any) -> None:
+    def _add_edit(self, key: Any, stored: Any) -> None:
         self.edits[key] = stored
         if self.places is not None:
             self.places[slot_order(self.owner._slot(key))] = key
@@ -295,7 +310,7 @@ class SlotTable:
         """
         live, edits, gone, prints, removed = self.live, self.edits, self.gone, self.prints, 0
         for key in unwanted:
-            value = _drop(live, key, ABSENT)
+            value = _pop(live, key, ABSENT)
             if value is ABSENT:
                 continue
             removed += 1
@@ -312,11 +327,11 @@ class SlotTable:
                 self.ranks.pop(key, None)
         self.count -= removed
 
-    def drop(self, key: Any, old: Any) -> None:
+    def forget_key(self, key: Any, old: Any) -> None:
         """Note that a key, whose value was ``old``, was removed from memory."""
-        self._note_gone(key, self._with_key(key, self.edits.get(key, old)))
+        self._forget_key(key, self._with_key(key, self.edits.get(key, old)))
 
-    def _note_gone(self, key: Any, stored: Any) -> None:
+    def _forget_key(self, key: Any, stored: Any) -> None:
         """Note that a key has left the memory: in steps of which an interruption leaves none unseen."""
         if stored is not ABSENT:
             self.gone[key] = stored
@@ -331,11 +346,11 @@ class SlotTable:
             return ABSENT
         self.owner._home.touch(self.owner)
         if self.owner._fresh:
-            _drop(self.live, key)
+            _pop(self.live, key)
             return value
         stored = self._with_key(key, self.edits[key] if key in self.edits else self._stored(key))
-        _drop(self.live, key)
-        self._note_gone(key, stored)
+        _pop(self.live, key)
+        self._forget_key(key, stored)
         self.prints.pop(key, None)
         return value
 
@@ -506,7 +521,7 @@ class SlotTable:
             for key, value, item in () if merged else scans.stream(self):
                 merged[key] = value
                 if item is not None:
-                    self._remember(key, value, item)
+                    self._note_stored(key, value, item)
             if self.owner._counts_slots and len(merged) != self.count:
                 self.owner._damaged("length", self.count, f"{len(merged)} slots are stored")
             dict.clear(self.live)
@@ -546,7 +561,7 @@ class SlotTable:
         self.count = len(self)
         self.complete, self.faults = False, 0
         for key in [key for key in dict.keys(self.live) if not self.is_dirty(key)]:
-            _drop(self.live, key)
+            _pop(self.live, key)
             self.prints.pop(key, None)
             if self.ranks is not None:
                 self.ranks.pop(key, None)
@@ -630,9 +645,9 @@ class SlotTable:
             if known is not ABSENT:
                 return known
             self.owner._home.make_room()
-            self._remember(stored_key, value, item)
+            self._note_stored(stored_key, value, item)
             _put(self.live, stored_key, value)
-            self._note_faults(1)
+            self._count_faults(1)
             return value
 
     def _slot_of(self, key: Any) -> Slot | None:
@@ -657,7 +672,7 @@ class SlotTable:
         """Tell whether a key that is not in memory may be in the store: not where it was removed, nor NaN."""
         return bool(key == key) and key not in self.gone and (self.saved_page is None or key not in self.saved_page)
 
-    def _note_faults(self, count: int) -> None:
+    def _count_faults(self, count: int) -> None:
         """Account for slots that were read; read all of them where those that were are a large part."""
         self.faults += count
         self.owner._home.account(self.owner, self.owner._held())
@@ -673,7 +688,7 @@ class SlotTable:
         """Tell whether all slots may be in memory."""
         return bool(self.count * 2 <= self.owner._home.cache_slots)
 
-    def _remember(self, key: Any, value: Any, row: ReadRow) -> None:
+    def _note_stored(self, key: Any, value: Any, row: ReadRow) -> None:
         if type(value) not in ATOMS:
             self.prints[key] = hash(row[1])
         if self.ranks is not None and row[2] is not None:
