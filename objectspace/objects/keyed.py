@@ -15,7 +15,11 @@ from objectspace.objects.base import DAMAGE, PersistedObject, item_text
 from objectspace.objects.table import SlotTable
 from objectspace.objects.variants import base_of, is_cold
 
-_KEY, _VALUE = "$key", "$value"
+KEY, VALUE = "$key", "$value"
+"""The two parts of the text of a slot that does not tell its key."""
+
+_KEYED = f'{{"{KEY}":'
+"""How such a text begins."""
 
 
 class KeyedObject(PersistedObject):
@@ -29,7 +33,7 @@ class KeyedObject(PersistedObject):
     _counts_slots = True
     _is_plain = True
     """Whether the text of a slot is that of its value, where the slot tells the key."""
-    _key_mark: str | None = '{"$key":'
+    _key_prefix: str | None = _KEYED
     """How the text of a slot begins that tells the key, which the slot does not; ``None`` where more of it counts."""
 
     def _begin(self, options: dict[str, Any]) -> None:
@@ -122,7 +126,7 @@ class KeyedObject(PersistedObject):
             return self._encode(value, key)
         self._table.is_mixed = True
         try:
-            return codec.encode_plain({_KEY: codec.plain(key), _VALUE: codec.plain(value)})
+            return codec.encode_plain({KEY: codec.plain(key), VALUE: codec.plain(value)})
         except (codec.Unencodable, RecursionError) as error:
             raise self._unencodable("slot", key, error) from None
 
@@ -139,7 +143,7 @@ class KeyedObject(PersistedObject):
         return [self._key_value(StoredItem(slot, text, None)) for slot, text in zip(slots, texts, strict=True)]
 
     def _keys_of(self, rows: Sequence[StoredRow]) -> list[Any]:
-        """Return the keys of stored slots, of whose texts there are just those that begin with the mark of a key."""
+        """Return the keys of stored slots, of whose texts there are just those that begin with the key."""
         slots, texts = [row[0] for row in rows], [row[1] for row in rows]
         if not any(texts):
             return keys.from_slots(slots)
@@ -151,11 +155,11 @@ class KeyedObject(PersistedObject):
     def _key_value(self, item: StoredItem) -> tuple[Any, Any]:
         """Return the key and value of a stored slot."""
         text = item_text(item)
-        if not text.startswith('{"$key":'):
+        if not text.startswith(_KEYED):
             return keys.from_slot(item.slot), self._decode(text, item.slot)
         self._table.is_mixed = True
         try:
             pair = orjson.loads(text)
-            return keys.as_stored(codec.restore(pair[_KEY]), item.slot), codec.restore(pair[_VALUE])
+            return keys.as_stored(codec.restore(pair[KEY]), item.slot), codec.restore(pair[VALUE])
         except DAMAGE as error:
             self._damaged(item.slot, text, error)

@@ -14,7 +14,7 @@ from objectspace import codec, keys
 from objectspace.objects import scans
 from objectspace.objects.arguments import Copied
 from objectspace.objects.base import ABSENT, DAMAGE, PersistedObject, item_text
-from objectspace.objects.keyed import KeyedObject
+from objectspace.objects.keyed import KEY, VALUE, KeyedObject
 from objectspace.objects.variants import is_cold, is_known_elsewhere, refuse_dead
 
 if TYPE_CHECKING:  # Type checkers know these libraries by themselves: they need not be installed.
@@ -334,15 +334,15 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
         if keys.is_exact(key):
             return orjson.dumps(reference).decode()
         self._table.is_mixed = True
-        return codec.encode_plain({"$key": codec.plain(key), "$value": reference})
+        return codec.encode_plain({KEY: codec.plain(key), VALUE: reference})
 
     def _key_value(self, item: StoredItem) -> tuple[Any, Any]:
         text = item_text(item)
         try:
             stored = orjson.loads(text)
-            is_mixed = "$key" in stored
-            key = keys.as_stored(codec.restore(stored["$key"]), item.slot) if is_mixed else keys.from_slot(item.slot)
-            object_id = int(stored.get("$value", stored)[OWNED_KEY])
+            is_mixed = KEY in stored
+            key = keys.as_stored(codec.restore(stored[KEY]), item.slot) if is_mixed else keys.from_slot(item.slot)
+            object_id = int(stored.get(VALUE, stored)[OWNED_KEY])
         except DAMAGE as error:
             self._damaged(item.slot, text, error)
         self._table.is_mixed = self._table.is_mixed or is_mixed

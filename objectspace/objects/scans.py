@@ -61,7 +61,7 @@ def keys_of(table: SlotTable) -> Iterator[Any]:
         return keys_between(table)
     if _is_as_stored(table):
         owner = table.owner
-        return _settled_keys(table, owner._home.reader().pages_by_rank(owner._id, only=owner._key_mark))
+        return _settled_keys(table, owner._home.reader().pages_by_rank(owner._id, only=owner._key_prefix))
     return (key for key, _, _ in stream(table))
 
 
@@ -82,7 +82,7 @@ def keys_between(
     """Yield the keys of what :func:`scan` yields; values in the store are not read."""
     if _is_as_stored(table):
         owner = table.owner
-        pages = owner._home.reader().item_pages(owner._id, lower, upper, reverse=reverse, only=owner._key_mark)
+        pages = owner._home.reader().item_pages(owner._id, lower, upper, reverse=reverse, only=owner._key_prefix)
         return _settled_keys(table, pages)
     return (key for key, _, _ in scan(table, lower, upper, reverse=reverse))
 

@@ -16,7 +16,7 @@ from checkpoint.run import ItemRow
 from objectspace import codec, keys
 from objectspace.objects import scans
 from objectspace.objects.base import ABSENT, DAMAGE, item_text
-from objectspace.objects.keyed import KeyedObject
+from objectspace.objects.keyed import KEY, KeyedObject
 from objectspace.objects.variants import BY_NAME, is_cold
 
 F = TypeVar("F", bound=Callable[[Any, Any], Any])
@@ -191,14 +191,14 @@ class MemberCodec(KeyedObject):
     """An object whose slots are its elements, with nothing beside them."""
 
     _is_plain = False
-    _key_mark = None
+    _key_prefix = None
 
     def _text(self, key: Any, value: Any) -> str:
         if keys.is_exact(key):
             return MEMBER
         self._table.is_mixed = True
         try:
-            return codec.encode_plain({"$key": codec.plain(key)})
+            return codec.encode_plain({KEY: codec.plain(key)})
         except (codec.Unencodable, RecursionError) as error:
             raise self._unencodable("element", key, error) from None
 
@@ -213,7 +213,7 @@ class MemberCodec(KeyedObject):
             return keys.from_slot(item.slot), None
         self._table.is_mixed = True
         try:
-            return keys.as_stored(codec.restore(orjson.loads(text)["$key"]), item.slot), None
+            return keys.as_stored(codec.restore(orjson.loads(text)[KEY]), item.slot), None
         except DAMAGE as error:
             self._damaged(item.slot, text, error)
 
