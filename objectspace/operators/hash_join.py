@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from objectspace.operators.base import Operator, no_collection
 from objectspace.operators.bound import ExpressionError, reader
@@ -21,16 +21,7 @@ JoinKind = Literal[
     "inner", "left_outer", "right_outer", "full_outer", "left_semi", "left_anti", "right_semi", "right_anti"
 ]
 
-KINDS: tuple[JoinKind, ...] = (
-    "inner",
-    "left_outer",
-    "right_outer",
-    "full_outer",
-    "left_semi",
-    "left_anti",
-    "right_semi",
-    "right_anti",
-)
+KINDS: tuple[JoinKind, ...] = get_args(JoinKind)
 
 Condition = tuple[str | int, str, str | int] | Callable[[Row], Any]
 """``("price", "<", "limit")`` over columns of the joined row, by name or position; or a function of the joined row."""

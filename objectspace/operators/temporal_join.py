@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from objectspace.operators.base import Operator
 from objectspace.operators.chunks import checked_promise, taken
@@ -17,7 +17,7 @@ from objectspace.space import ObjectSpace
 
 TemporalKind = Literal["inner", "left_outer"]
 
-KINDS: tuple[TemporalKind, ...] = ("inner", "left_outer")
+KINDS: tuple[TemporalKind, ...] = get_args(TemporalKind)
 
 
 class TemporalJoin(Operator):

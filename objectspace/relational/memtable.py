@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 from itertools import islice
 from threading import Lock
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from sortedcontainers import SortedList
 
@@ -29,7 +29,7 @@ from objectspace.relational.errors import InconsistentOperationError
 
 Consistency = Literal["strict", "trusted", "blind"]
 
-CONSISTENCIES: tuple[Consistency, ...] = ("strict", "trusted", "blind")
+CONSISTENCIES: tuple[Consistency, ...] = get_args(Consistency)
 
 
 BATCH = 64
