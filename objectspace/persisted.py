@@ -114,6 +114,11 @@ class PersistedObjectSpace(ObjectSpace):
         """Whether nothing can be changed: the space is that of an earlier epoch, or its store is read-only."""
         return self._read_only
 
+    @property
+    def last_epoch(self) -> int:
+        """The last epoch that is stored, 0 where none is."""
+        return self._store.next_epoch() - 1
+
     def save(self, writer: Writer) -> None:
         """Collect what is dirty into ``writer`` and open a new page of edits.
 

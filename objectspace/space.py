@@ -55,6 +55,16 @@ class ObjectSpace(ObjectFactory):
             " copy of the store is made by fork()"
         )
 
+    @property
+    def read_only(self) -> bool:
+        """Whether nothing can be changed; never where nothing is stored."""
+        return False
+
+    @property
+    def last_epoch(self) -> int:
+        """The last epoch that is stored, 0 where none is."""
+        return 0
+
     def get(self, name: str) -> Any:
         """Return the object of this name, of whatever kind.
 

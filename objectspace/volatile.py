@@ -40,11 +40,6 @@ class VolatileObjectSpace(ObjectSpace):
 
     _number = _epoch = 0
 
-    @property
-    def read_only(self) -> bool:
-        """Whether nothing can be changed: never, as there is no earlier epoch to show."""
-        return False
-
     def save(self, writer: Writer) -> NoReturn:
         """Refuse: there is no store to save to; :meth:`checkpoint` runs what belongs to a barrier."""
         raise CheckpointProtocolError("a volatile space stores nothing: call checkpoint(), or use PersistedObjectSpace")

@@ -107,7 +107,7 @@ class StateTable:
         self._is_clean = True
         self._key_of = self._keys.of_row
         self.late_rows = 0
-        self._epoch = _last_epoch(space)
+        self._epoch = space.last_epoch
         self._seen = Visibility(self._keys)
         self._read_watermarks()
         self._note_schema()
@@ -504,7 +504,7 @@ class StateTable:
         self._memtable.clear()
         self._registry.note_change()
         self._note_sealed()
-        self._epoch = _last_epoch(self._space)
+        self._epoch = self._space.last_epoch
         self._take_over(record_of(self._space, self._rows.name) or self._record)
 
     def renamed(self, name: str, new_name: str) -> None:
@@ -561,7 +561,7 @@ class StateTable:
 
     def _soil(self) -> None:
         """Note the first write since the last commit; refuse it in a space that takes none."""
-        if getattr(self._space, "read_only", False):
+        if self._space.read_only:
             raise CheckpointError(
                 f"table {self.name!r}: its space is read-only: open the store for writing, or fork it, to write rows"
             )
@@ -751,10 +751,3 @@ def _key_space(name: str, schema: TableSchema, owned: VnodeBitmap | None) -> Key
 
 def _never(row: object) -> bool:
     return False
-
-
-def _last_epoch(space: ObjectSpace) -> int:
-    store = getattr(space, "store", None)
-    if store is None:
-        return 0
-    return store.next_epoch() - 1  # type: ignore[no-any-return]
