@@ -137,7 +137,7 @@ class PersistedObjectSpace(ObjectSpace):
         if not writer.accepts(self._store):
             raise CheckpointProtocolError("this writer belongs to another store: ask for one with space.store.writer()")
         self._begin_save()
-        self._date(writer)
+        self._use_sealed_epoch(writer)
         started = time.perf_counter()
         run = Run(writer.kind)
         costs: dict[str, ObjectReceipt] = {}
@@ -158,7 +158,7 @@ class PersistedObjectSpace(ObjectSpace):
         self._flight = _Flight(writer, dirty, index, started)
         self._is_torn = False
 
-    def _date(self, writer: Writer) -> None:
+    def _use_sealed_epoch(self, writer: Writer) -> None:
         """Let the checkpoint have the epoch that was sealed, where it would have an earlier one by itself."""
         sealed = self._last_sealed()
         if writer.epoch is None and sealed >= self._store.next_epoch():
@@ -237,7 +237,7 @@ class PersistedObjectSpace(ObjectSpace):
             with suppress(CheckpointError):  # A commit that was under way may have come to its end.
                 self._flight.writer.rollback()
         if self._is_torn and self._flight is not None:
-            self._learn(self._flight, self._flight.writer.is_newest_in(self._store))
+            self._note_what_is_stored(self._flight, self._flight.writer.is_newest_in(self._store))
             self._flight = None  # What is in memory is dropped in any case.
         self._resolve()
         if epoch is not None:
@@ -262,7 +262,7 @@ class PersistedObjectSpace(ObjectSpace):
         if not self._closed:
             self._closed = True
             for handle in list(self._handles.values()):
-                self._bury(handle, refuse_closed)
+                self._kill(handle, refuse_closed)
             self._reader = self._reader.of_nothing()  # What it has shown may go now.
         if self._owns_store:
             self._store.close()
@@ -293,9 +293,9 @@ class PersistedObjectSpace(ObjectSpace):
                 )
             self._dirty[target._id] = target
 
-    def _bury(self, handle: PersistedObject, refusal: Callable[[Any], None]) -> None:
+    def _kill(self, handle: PersistedObject, refusal: Callable[[Any], None]) -> None:
         self._dirty.pop(handle._id, None)  # First: what refuses all work cannot be saved.
-        super()._bury(handle, refusal)
+        super()._kill(handle, refusal)
         self.account(handle, 0)
         self._held_total -= self._held.pop(handle._id, 0)
 
@@ -433,7 +433,7 @@ class PersistedObjectSpace(ObjectSpace):
         flight = self._flight
         assert flight is not None
         reader = self._reader_of(flight.writer) if durable else self._reader
-        self._learn(flight, durable)
+        self._note_what_is_stored(flight, durable)
         self._is_torn, self._flight = True, None
         for target in flight.objects:
             if not is_dead(target):
@@ -452,7 +452,7 @@ class PersistedObjectSpace(ObjectSpace):
             self._index_dirty |= flight.index.keys()
         self._is_torn = False
 
-    def _learn(self, flight: _Flight, durable: bool) -> None:
+    def _note_what_is_stored(self, flight: _Flight, durable: bool) -> None:
         """Note which objects are stored, now that it is known how a save has ended; it may be noted twice."""
         for object_id, entry in flight.index.items() if durable else ():
             if entry is None:
@@ -504,7 +504,7 @@ class PersistedObjectSpace(ObjectSpace):
     def _recount(self, handle: PersistedObject) -> None:
         """Count the slots of an object and of those it owns anew; some of them may have left the memory."""
         held = 0
-        for counted in (handle, *handle._adopt()):
+        for counted in (handle, *handle._owned()):
             counted._accounted = counted._held()
             held += counted._accounted
         total = self._held_total + held - self._held.get(handle._id, 0)
@@ -520,7 +520,7 @@ class PersistedObjectSpace(ObjectSpace):
         for known_as, handle in list(self._handles.items()):
             object_id = self._stored_id(handle, known_as, stored)
             if object_id is None:
-                self._bury(handle, refuse_deleted)
+                self._kill(handle, refuse_deleted)
                 continue
             handle._id = object_id
             handle._is_torn = False

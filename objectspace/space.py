@@ -89,7 +89,7 @@ class ObjectSpace(ObjectFactory):
         with self._in_one_piece():
             handle = self._handles.pop(object_id, None)
             if handle is not None:
-                self._bury(handle, refuse_deleted)
+                self._kill(handle, refuse_deleted)
             del self._ids[name], self._entries[object_id]
             self._index_changed(object_id)
 
@@ -122,7 +122,7 @@ class ObjectSpace(ObjectFactory):
         """
         self._barriers.append(seal)
 
-    def on_save(self, sealed: Callable[[], int]) -> None:
+    def ask_at_save(self, sealed: Callable[[], int]) -> None:
         """Have a save ask for the last epoch that was sealed: no earlier one can be that of what it collects."""
         self._sealed.append(sealed)
 
@@ -229,17 +229,17 @@ class ObjectSpace(ObjectFactory):
         while pending:
             handle = pending.pop()
             yield handle
-            pending += handle._adopt()
+            pending += handle._owned()
 
-    def _bury(self, handle: PersistedObject, refusal: Callable[[Any], None]) -> None:
+    def _kill(self, handle: PersistedObject, refusal: Callable[[Any], None]) -> None:
         """Make a handle, and those of the objects it owns, refuse all work."""
-        for owned in list(handle._adopt()):
-            self._bury(owned, refusal)
+        for owned in list(handle._owned()):
+            self._kill(owned, refusal)
         become(handle, base_of(handle), "dead", refusal)
 
-    def bury(self, target: PersistedObject) -> None:
+    def kill(self, target: PersistedObject) -> None:
         """Make the handle of a deleted object refuse all work."""
-        self._bury(target, refuse_deleted)
+        self._kill(target, refuse_deleted)
 
     def new_id(self) -> int:
         """Return an object id that was never used before."""

@@ -61,7 +61,7 @@ class VolatileObjectSpace(ObjectSpace):
         if not self._closed:
             self._closed = True
             for handle in list(self._handles.values()):
-                self._bury(handle, refuse_closed)
+                self._kill(handle, refuse_closed)
 
     def __enter__(self) -> VolatileObjectSpace:
         return self

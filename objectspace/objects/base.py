@@ -67,7 +67,7 @@ class Home(Protocol):
     def make_room(self) -> None:
         """Drop clean slots where too many are in memory, only such that no caller can be in the middle of using."""
 
-    def bury(self, target: PersistedObject) -> None:
+    def kill(self, target: PersistedObject) -> None:
         """Make the handle of a deleted object refuse all work."""
 
 
@@ -191,7 +191,7 @@ class PersistedObject:
         """Yield the slots whose value in memory is not the stored one although no edit says so."""
         return ()
 
-    def _adopt(self) -> Iterable[PersistedObject]:
+    def _owned(self) -> Iterable[PersistedObject]:
         """Return the loaded objects that this one owns."""
         return ()
 

@@ -124,7 +124,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
         except BaseException:
             for key, member in made.items():
                 if member is not self._table.read(key):
-                    self._bury(member)
+                    self._kill(member)
             raise
         for key, member in made.items():
             self._put(key, member)
@@ -137,7 +137,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
         with self._in_one_piece():
             self._table.write(key, member)
             if present is not ABSENT:
-                self._bury(present)
+                self._kill(present)
 
     def _made(self, key: K, contents: Any) -> PersistedObject:
         """Return a new object with these contents for a key; what the key has where that is given."""
@@ -159,7 +159,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
             _fill(member, self._readable(key, contents))
             refuse_dead(member)  # What the contents come from may have gone back to a checkpoint.
         except BaseException:
-            self._bury(member)
+            self._kill(member)
             raise
         return member
 
@@ -204,7 +204,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
             raise KeyError(key)
         with self._in_one_piece():
             self._table.delete(key)
-            self._bury(member)
+            self._kill(member)
 
     @overload
     def pop(self: Mapping[K, Copied[C]], key: K, /) -> C: ...
@@ -247,7 +247,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
         with self._in_one_piece():
             self._table.clear()
             for member in members:
-                self._bury(member)
+                self._kill(member)
 
     def copy(self: Mapping[K, Copied[C]]) -> dict[K, C]:
         """Return a plain ``dict`` of plain copies."""
@@ -303,13 +303,13 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
     def _renumbered_to(self, owned: PersistedObject) -> None:
         self._known[owned._id] = owned
 
-    def _bury(self, member: PersistedObject) -> None:
+    def _kill(self, member: PersistedObject) -> None:
         self._known.pop(member._id, None)
-        self._home.bury(member)
+        self._home.kill(member)
 
     def _shrink(self, *, gently: bool) -> None:
         if self._can_shrink(gently):
-            for member in self._adopt():
+            for member in self._owned():
                 member._shrink(gently=gently)
             self._table.shrink()
         elif not is_cold(self):
@@ -321,12 +321,12 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
         for key in [key for key in live if not is_known_elsewhere(live, key)]:
             live[key] = self._make_member(key, live[key]._id, fresh=False)
 
-    def _adopt(self) -> Iterable[PersistedObject]:
+    def _owned(self) -> Iterable[PersistedObject]:
         return list(self._known.values())
 
     def _go_cold(self) -> None:
         for member in list(self._known.values()):
-            self._bury(member)
+            self._kill(member)
         super()._go_cold()
 
     def _text(self, key: Any, value: Any) -> str:

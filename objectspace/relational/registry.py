@@ -107,7 +107,7 @@ def registry_of(space: ObjectSpace) -> Registry:
         registry = Registry()
         _registries[space] = ref(registry)
         space.on_barrier(registry.seal)
-        space.on_save(registry.sealed_epoch)
+        space.ask_at_save(registry.sealed_epoch)
         space.on_rollback(registry.forget)
     return registry
 
