@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from checkpoint import CheckpointError
 from objectspace import ObjectSpace
@@ -43,10 +43,17 @@ _MOST_DECODED = 256
 """How many rows a scan decodes together at most."""
 
 
-_Span = tuple[Row, Row | None, Row | None, tuple[bool, bool], int | None]
-"""What a scan reads: the prefix, the bounds, whether they belong to it, and the vnode."""
-
 RowLike = Sequence[Any] | Mapping[str, Any]
+
+
+class _Span(NamedTuple):
+    """What a scan reads: the rows with a prefix of the key, between two bounds, of one vnode or all."""
+
+    prefix: Row
+    lower: Row | None
+    upper: Row | None
+    inclusive: tuple[bool, bool]
+    vnode: int | None
 
 
 class StateTable:
@@ -225,7 +232,7 @@ class StateTable:
         # A bound with no column stands for all rows, included or not.
         skip = len(group)
         bounds = [None if b is None else self._checked_key(b, whole=False, skip=skip) or None for b in (lower, upper)]
-        span = (group, bounds[0], bounds[1], inclusive, vnode)
+        span = _Span(group, bounds[0], bounds[1], inclusive, vnode)
         return self._rows_of(span, reverse, self._texts(span, reverse), self._registry.changes)
 
     def scan_all(self, prefixes: Sequence[Sequence[Any]]) -> list[list[Row]]:
