@@ -120,10 +120,11 @@ class TableCore(Generic[K, V]):
             partition = self._writable(index)
             failed = partition.judge(changes)
             if failed is not None:
-                raise self._conflict(key_family, changes[failed[0]], failed[1], partition.id)
+                place, actual = failed
+                raise self._conflict(key_family, changes[place], actual, partition.id)
             if not self._autocommit:
                 return partition.write(changes)
-            with self._durable(partition, [change[0] for change in changes]):
+            with self._durable(partition, [address for address, _, _ in changes]):
                 return partition.write(changes)
 
     @contextmanager
@@ -140,10 +141,10 @@ class TableCore(Generic[K, V]):
     def _pop_first(self, key_family: str) -> TableEntry[K, V] | None:
         """Remove the first key of a family, as it was read, and return its entry; ``None`` where there is none."""
         while (page := next(self._found(key_family, 1), None)) is not None:
-            found = page.items[0]
+            address, _, partition_id = found = page.items[0]
             entry = self._entry_item(found)
             with suppress(ConditionalTableUpdateError):
-                self._commit(found[2] - self._first, key_family, [(found[0], None, entry.key.version)])
+                self._commit(partition_id - self._first, key_family, [(address, None, entry.key.version)])
                 return entry
         return None
 
@@ -151,7 +152,9 @@ class TableCore(Generic[K, V]):
         """Remove every key of a family by its table key, as the serializer may make other bytes of it now."""
         with self._lock:
             pages = self._found(key_family, READ_AHEAD)
-            changes: list[Change] = [(found[0], None, KeyVersion.NO_VERSION) for page in pages for found in page.items]
+            changes: list[Change] = [
+                (address, None, KeyVersion.NO_VERSION) for page in pages for address, _, _ in page.items
+            ]
             index = self._family_place(key_family)[1]
             if changes:
                 self._commit(index, key_family, changes)
@@ -165,9 +168,9 @@ class TableCore(Generic[K, V]):
     def _conflict(
         self, key_family: str | None, change: Change, actual: KeyVersion, partition_id: int
     ) -> ConditionalTableUpdateError:
-        expected = change[2]
+        address, _, expected = change
         is_missing = actual == KeyVersion.NOT_EXISTS and expected.partition == partition_id
-        key = self._keys.deserialize(change[0][addressing.key_start(change[0]) :])
+        key = self._keys.deserialize(address[addressing.key_start(address) :])
         error = NoSuchKeyError if is_missing else BadKeyVersionError
         return error(self._path, key_family, key, expected, actual)
 
@@ -305,10 +308,12 @@ class TableCore(Generic[K, V]):
         return TableKey(key, KeyVersion(partition_id, row[0]))  # type: ignore[arg-type]
 
     def _key_item_with_family(self, found: Found) -> TableKey[K]:
-        return self._key_item(found)._replace(key_family=addressing.split_table_key(found[0])[0])
+        address, _, _ = found
+        return self._key_item(found)._replace(key_family=addressing.split_table_key(address)[0])
 
     def _entry_item(self, found: Found) -> TableEntry[K, V]:
-        return TableEntry(self._key_item(found), self._values.deserialize(unpack(found[1][1])))  # type: ignore[arg-type]
+        _, row, _ = found
+        return TableEntry(self._key_item(found), self._values.deserialize(unpack(row[1])))  # type: ignore[arg-type]
 
     def _entry_item_with_family(self, found: Found) -> TableEntry[K, V]:
         return self._entry_item(found)._replace(key=self._key_item_with_family(found))

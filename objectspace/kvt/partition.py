@@ -119,12 +119,12 @@ class Partition:
 
     def judge(self, changes: Sequence[Change]) -> tuple[int, KeyVersion] | None:
         """Return the first change whose condition fails, by its place, with the version of its key; else ``None``."""
-        places = [place for place, change in enumerate(changes) if change[2] is not _ANY and change[2] != _ANY]
+        places = [place for place, (_, _, wanted) in enumerate(changes) if wanted is not _ANY and wanted != _ANY]
         rows = self.read_all([changes[place][0] for place in places])
         for place, row in zip(places, rows, strict=True):
-            version = changes[place][2]
+            _, _, wanted = changes[place]
             actual = KeyVersion.NOT_EXISTS if row is None else KeyVersion(self.id, row[0])  # type: ignore[arg-type]
-            if version != actual:
+            if wanted != actual:
                 return place, actual
         return None
 
@@ -135,7 +135,7 @@ class Partition:
         """
         if len(changes) == 1:
             return self._apply(changes)
-        keys = [change[0] for change in changes]
+        keys = [key for key, _, _ in changes]
         before = self.read_all(keys)
         try:
             return self._apply(changes)
