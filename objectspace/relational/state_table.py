@@ -30,7 +30,7 @@ from objectspace.relational.values import BadValue, checker
 from objectspace.relational.visibility import Visibility
 from objectspace.relational.vnodes import VnodeBitmap, cache_is_stale, used_bits
 
-CLEAN_ROWS = 1024
+HIDDEN_ROWS = 1024
 """How many rows below the watermark a commit removes, beside twice as many as it writes; the rest waits, hidden."""
 
 _MOST_WAITING = 4096
@@ -111,7 +111,7 @@ class StateTable:
         self._waiting: list[Row] = []
         self._is_strict = consistency == "strict"
         self._pending: Any = None
-        self._is_clean = True
+        self._is_sealed = True
         self._key_of = self._keys.of_row
         self.late_rows = 0
         self._epoch = space.last_epoch
@@ -164,7 +164,7 @@ class StateTable:
 
         Time: O(log n).
         """
-        text = self._visible_text(self._encoded(self._checked_key(key)))
+        text = self._visible_text(self._keys.key(self._checked_key(key)))
         return None if text is None else self._codec.decode(text)
 
     def get_rows(self, keys: Iterable[Sequence[Any]]) -> list[Row | None]:
@@ -194,7 +194,7 @@ class StateTable:
 
     def exists(self, key: Sequence[Any]) -> bool:
         """Tell whether there is a row of a whole primary key; the same as :meth:`get_row` without decoding."""
-        return self._visible_text(self._encoded(self._checked_key(key))) is not None
+        return self._visible_text(self._keys.key(self._checked_key(key))) is not None
 
     def scan(
         self,
@@ -469,7 +469,7 @@ class StateTable:
         self._buffer.clear()
         self._epoch = epoch
         self._raise_watermark(epoch)
-        self._clean(CLEAN_ROWS + 2 * written)
+        self._remove_hidden(HIDDEN_ROWS + 2 * written)
         self._note_sealed()
 
     def vacuum(self) -> int:
@@ -478,7 +478,7 @@ class StateTable:
         Time: O(rows below it) where the watermark column leads the key, else O(n).
         Dirties: one item a row.
         """
-        return self._clean(None)
+        return self._remove_hidden(None)
 
     def update_vnodes(self, vnodes: Iterable[int]) -> bool:
         """Own other vnodes from now on; only right after a commit.
@@ -563,21 +563,21 @@ class StateTable:
             CheckpointError: its space is read-only.
         """
         self._rows.refuse_dead()
-        if self._is_clean:
-            self._soil()
+        if self._is_sealed:
+            self._first_write()
 
-    def _soil(self) -> None:
+    def _first_write(self) -> None:
         """Note the first write since the last commit; refuse it in a space that takes none."""
         if self._space.read_only:
             raise CheckpointError(
                 f"table {self.name!r}: its space is read-only: open the store for writing, or fork it, to write rows"
             )
         self._registry.wrote(self)
-        self._is_clean = False
+        self._is_sealed = False
 
     def _note_sealed(self) -> None:
         """Note that nothing is left to be sealed."""
-        self._pending, self._is_clean = None, True
+        self._pending, self._is_sealed = None, True
         self._registry.sealed(self)
 
     def _checked(self, row: RowLike) -> Row:
@@ -617,9 +617,6 @@ class StateTable:
             return self.schema.check_key(values, whole=whole, skip=skip)
         except RowError as error:
             raise RowError(f"table {self.name!r}: {error}") from None
-
-    def _encoded(self, values: Row) -> bytes:
-        return self._keys.key(values)
 
     def _insert(self, row: Row) -> None:
         key = self._key_of(row)
@@ -737,7 +734,7 @@ class StateTable:
             if raised is not None:
                 self._space.get_or_create_dictionary(WATERMARKS)[self._rows.name] = raised
 
-    def _clean(self, limit: int | None) -> int:
+    def _remove_hidden(self, limit: int | None) -> int:
         """Remove sealed rows below the watermark: up to a limit those that lie at one end of the keys."""
         if not self._seen.hides_anything() or (limit is not None and not self._seen.leads):
             return 0
