@@ -301,14 +301,15 @@ class LinkedList(KeyedObject, Generic[T]):
         return f"LinkedList({self._name!r}, {list(self)!r})"
 
     def _value_at(self, node: Node[T]) -> T:
-        self._refuse_dead()
+        self._wake_or_refuse()
         return self._table.live[node._label]  # type: ignore[no-any-return]
 
     def _set_value(self, node: Node[T], value: T) -> None:
-        self._refuse_dead()
+        self._wake_or_refuse()
         self._table.write(node._label, value)
 
-    def _refuse_dead(self) -> None:
+    def _wake_or_refuse(self) -> None:
+        """Have a handle that has gone cold read itself, and one that is dead refuse: a node may outlive both."""
         if type(self) is not LinkedList:
             len(self)
 
@@ -338,7 +339,7 @@ class LinkedList(KeyedObject, Generic[T]):
         self._home.touch(self)
         was_torn, self._is_torn = self._is_torn, True
         if label is None:
-            self._make_room(previous, following)
+            self._relabel(previous, following)
             label = _label_between(previous, following)
         assert label is not None
         self._table.write(label, node._value)
@@ -379,7 +380,7 @@ class LinkedList(KeyedObject, Generic[T]):
         node._list = node._previous = node._next = None
         node._value = value
 
-    def _make_room(self, previous: Node[T] | None, following: Node[T] | None) -> None:
+    def _relabel(self, previous: Node[T] | None, following: Node[T] | None) -> None:
         """Give the nodes around a gap that is used up new labels."""
         before, after = _chain(previous, "_previous"), _chain(following, "_next")
         left, right, new = spread((node._label for node in before), (node._label for node in after))
