@@ -316,7 +316,7 @@ def _residual(missed: Fraction) -> bytes:
     return b"\xc0" + body if missed > 0 else b"\x40" + bytes(255 - byte for byte in body)
 
 
-def _escaped(data: bytes) -> bytes:
+def escaped(data: bytes) -> bytes:
     """Return bytes that end in two zeros and compare as ``data`` does; a zero in it becomes 00 FF."""
     return data.replace(b"\x00", b"\x00\xff") + b"\x00\x00"
 
@@ -336,7 +336,7 @@ def _datetime(key: datetime) -> tuple[str, bytes]:
     assert second is not None
     moment = _microseconds(local - first)
     # Where the clocks skip a time, it is the moment of another one, to which it is not equal.
-    return "aware", moment + b"\x01" + _escaped(zone.key.encode()) if first < second else moment
+    return "aware", moment + b"\x01" + escaped(zone.key.encode()) if first < second else moment
 
 
 def _time(key: time) -> tuple[str, bytes]:
@@ -350,13 +350,13 @@ def _tuple(key: tuple[Any, ...]) -> tuple[str, bytes]:
 
 
 def _frozenset(key: frozenset[Any]) -> tuple[str, bytes]:
-    return "other", _escaped(b"frozenset") + _escaped(b"".join(sorted(map(comparable, key))))
+    return "other", escaped(b"frozenset") + escaped(b"".join(sorted(map(comparable, key))))
 
 
 def _complex(key: complex) -> tuple[str, bytes]:
     if key.imag == 0:
         return _number(key.real)
-    return "other", _escaped(b"complex") + comparable(key.real) + comparable(key.imag)
+    return "other", escaped(b"complex") + comparable(key.real) + comparable(key.imag)
 
 
 def _other(key: Any) -> tuple[str, bytes]:
@@ -371,8 +371,8 @@ def _other(key: Any) -> tuple[str, bytes]:
                 " __eq__, or take a tuple as the key"
             )
         fields = tuple(getattr(key, field.name) for field in dataclasses.fields(key) if field.compare)
-        return "other", _escaped(kind.__name__.encode()) + _tuple(fields)[1]
-    return "other", _escaped(text.encode())
+        return "other", escaped(kind.__name__.encode()) + _tuple(fields)[1]
+    return "other", escaped(text.encode())
 
 
 @cache
@@ -397,8 +397,8 @@ _BODIES: dict[type, Callable[[Any], tuple[str, bytes]]] = {
     float: _number,
     bool: _number,
     Decimal: _number,
-    str: lambda key: ("text", _escaped(key.encode("utf-8", "surrogatepass"))),
-    bytes: lambda key: ("bytes", _escaped(key)),
+    str: lambda key: ("text", escaped(key.encode("utf-8", "surrogatepass"))),
+    bytes: lambda key: ("bytes", escaped(key)),
     date: lambda key: ("date", struct.pack(">I", key.toordinal())),
     datetime: _datetime,
     time: _time,

@@ -9,7 +9,8 @@ from functools import partial
 from operator import add
 from typing import Any
 
-from objectspace.relational.keys import Encoder, FixedForm, Order, column_encoder, escaped, fixed_form
+from objectspace.keys import escaped
+from objectspace.relational.keys import Encoder, FixedForm, Order, column_encoder, fixed_form
 from objectspace.relational.types import DataType
 
 ColumnEncoder = Callable[[Sequence[Any]], list[bytes]]

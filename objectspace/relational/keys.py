@@ -37,6 +37,7 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
+from objectspace.keys import escaped
 from objectspace.relational.errors import RowError, SchemaError
 from objectspace.relational.types import DataType
 
@@ -171,11 +172,6 @@ def _text_encoder(tag: bytes, null: bytes, is_text: bool) -> Encoder:
     if is_text:
         return lambda value: null if value is None else tag + escaped(value.encode())
     return lambda value: null if value is None else tag + escaped(value)
-
-
-def escaped(data: bytes) -> bytes:
-    """Return bytes that end in two zeros and compare as ``data`` does; a zero in it becomes 00 FF."""
-    return data.replace(b"\x00", b"\x00\xff") + b"\x00\x00"
 
 
 def _whole(value: int) -> int:

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from objectspace.keys import escaped
 from objectspace.relational import arrow
 from objectspace.relational.errors import RowError, SchemaError
-from objectspace.relational.keys import FLIP, Order, escaped, fixed_form
+from objectspace.relational.keys import FLIP, Order, fixed_form
 from objectspace.relational.schema import Column, TableSchema
 from objectspace.relational.values import BadValue
 from objectspace.relational.values_arrow import held
