@@ -270,7 +270,7 @@ class IntervalJoin(HashJoin):
             self._interval_side(side).clean()
         return []
 
-    def _output_promise(self, side: str) -> list[tuple[str, Any]]:
+    def _output_promise(self, side: str) -> list[Promise]:
         """Return the least time of a side that a later row of the output may have, where it is known."""
         name, own, met = self._output_name(side, self._times[side]), self._promised.get(side), self._met.get(side)
         return [] if name is None or own is None or met is None else [(name, min(own, met))]

@@ -12,7 +12,7 @@ from objectspace.relational import Chunk, Column, SchemaError, TableSchema
 from objectspace.relational.types import parse_type
 from objectspace.space import ObjectSpace
 
-Expression = str | tuple[str, Callable[..., Any]]
+Computed = str | tuple[str, Callable[..., Any]]
 """The name of a column, or a type with a function of the columns that its parameters name."""
 
 
@@ -83,7 +83,7 @@ class Project(Operator):
     """
 
     def __init__(
-        self, schema: TableSchema, columns: Mapping[str, Expression] | Sequence[str], key: Sequence[str] | None = None
+        self, schema: TableSchema, columns: Mapping[str, Computed] | Sequence[str], key: Sequence[str] | None = None
     ) -> None:
         super().__init__()
         self.input = schema
@@ -155,7 +155,7 @@ class Union(Operator):
         self.sides = tuple(f"input{n}" for n in range(inputs)) if isinstance(inputs, int) else tuple(inputs)  # type: ignore[misc]
         self.input, self._tag = schema, tag
         self._output = schema if tag is None else _tagged(schema, tag)
-        self._marks: dict[str, dict[str, Any]] = {}
+        self._promised: dict[str, dict[str, Any]] = {}
         self._given: dict[str, Any] = {}
         self._fed: Collection[str] = self.sides
 
@@ -186,11 +186,11 @@ class Union(Operator):
         """
         self._number(side)
         value = checked_promise(self.input, column, value)
-        marks = self._marks.setdefault(column, {})
-        marks[side] = max(marks.get(side, value), value)
-        if len(marks) < len(self._fed):
+        promised = self._promised.setdefault(column, {})
+        promised[side] = max(promised.get(side, value), value)
+        if len(promised) < len(self._fed):
             return []
-        least = min(marks.values())
+        least = min(promised.values())
         if column in self._given and least <= self._given[column]:
             return []
         self._given[column] = least
@@ -207,7 +207,7 @@ class Union(Operator):
 
     def _forget(self) -> None:
         """Forget what was promised: the operators before it promise it again."""
-        self._marks.clear()
+        self._promised.clear()
         self._given.clear()
 
     def _number(self, side: str) -> int:
@@ -222,7 +222,7 @@ def _tagged(schema: TableSchema, tag: str) -> TableSchema:
     return TableSchema(plain, [*schema.primary_key, tag], watermark_column=schema.watermark_column)
 
 
-def _output_column(schema: TableSchema, name: str, expression: Expression) -> Column:
+def _output_column(schema: TableSchema, name: str, expression: Computed) -> Column:
     if isinstance(expression, str):
         source = schema.column(expression)
         return Column(name, source.type, source.nullable)
@@ -231,7 +231,7 @@ def _output_column(schema: TableSchema, name: str, expression: Expression) -> Co
     return Column(name, parse_type(expression[0]), True)
 
 
-def _getter(schema: TableSchema, expression: Expression) -> Callable[[Any], Any]:
+def _getter(schema: TableSchema, expression: Computed) -> Callable[[Any], Any]:
     if isinstance(expression, str):
         place = schema.place_of(expression)
         return lambda row: row[place]

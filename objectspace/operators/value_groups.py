@@ -29,7 +29,7 @@ Cells = Sequence[Any]
 Group = tuple[Any, Any, Any]
 """The cells of a group, the row that it shows, and what is known of its first rows by calls in order."""
 
-ABSENT: Group = (None, None, None)
+NO_GROUP: Group = (None, None, None)
 """A group that is not there."""
 
 
@@ -175,8 +175,8 @@ class ValueGroups(Aggregation):
 
     def _olds(self, keys: list[Any], groups: list[tuple[Any, ...]]) -> list[Group]:
         """Return groups as they were at the last barrier."""
-        olds: list[Group] = list(map(self._known.pop, keys, repeat(ABSENT)))
-        unknown = [] if self._is_whole else [place for place, old in enumerate(olds) if old is ABSENT]
+        olds: list[Group] = list(map(self._known.pop, keys, repeat(NO_GROUP)))
+        unknown = [] if self._is_whole else [place for place, old in enumerate(olds) if old is NO_GROUP]
         rows = self._table.get_rows([groups[place] for place in unknown])
         stored = [(place, row) for place, row in zip(unknown, rows) if row is not None]
         cells = [self._loaded_cells(row[len(self._keys) :]) for _, row in stored]
@@ -232,7 +232,7 @@ class ValueGroups(Aggregation):
             ordered.write(filter(None, changes))
             heads = [None if old[2] is None else old[2][at] for old in olds]
             shown = [None if old[1] is None else old[1][self._shown_from + number] for old in olds]
-            is_new = [old is ABSENT for old in olds]
+            is_new = [old is NO_GROUP for old in olds]
             found = [_answered(ordered, *group) for group in zip(groups, heads, shown, is_new, changes)]
             results[number] = [answer for _, answer in found]
             columns.append([head for head, _ in found])
@@ -255,7 +255,7 @@ class ValueGroups(Aggregation):
         else:
             are_other = [new[0] and new != old for (new, _, _), (old, _, _) in zip(news, olds)]
         self._table.insert_rows(rows if all(are_other) else list(compress(rows, are_other)))
-        gone = [place for place, new in enumerate(news) if not new[0][0] and olds[place] is not ABSENT]
+        gone = [place for place, new in enumerate(news) if not new[0][0] and olds[place] is not NO_GROUP]
         stored = self._state_columns([olds[place] for place in gone])
         for place, row in zip(gone, stored):
             self._table.delete_row((*groups[place], *row))
