@@ -13,7 +13,7 @@ from typing import Any
 
 from objectspace.operators.accumulators import Accumulator, Add, Result, result_of, roles_of
 from objectspace.operators.agg_call import INTEGERS, ORDERED, AggCall, output_schema, sum_bounds
-from objectspace.operators.base import Operator, column_names, no_collection
+from objectspace.operators.base import Operator, Promise, column_names, no_collection
 from objectspace.operators.canonical import identity, picker
 from objectspace.operators.chunks import RETRACTED, check_chunk, checked_promise, refuse_retractions
 from objectspace.operators.distinct import DistinctColumn, unused
@@ -134,7 +134,7 @@ class Aggregation(Operator):
         """Return the name that a column of the input has in the output: of a group column the same."""
         return column if column in self.group_key else None
 
-    def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
         """Take a promise about a group column: the state of groups below it is cleaned with the next barrier.
 
         Raises:

@@ -14,6 +14,9 @@ from objectspace.relational import Chunk, StateTable, TableSchema
 from objectspace.relational.schema import Row
 from objectspace.space import ObjectSpace
 
+Promise = tuple[str, Any]
+"""A watermark: the name of a column, and the least value that a later row can have in it."""
+
 
 class Operator(ABC):
     """Something that takes chunks of a change log and gives chunks of a change log.
@@ -77,7 +80,7 @@ class Operator(ABC):
             CheckpointProtocolError: the operator keeps state, and is not open.
         """
 
-    def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
         """Take a promise: no later row of the input has less in the column. Return the promises for the output.
 
         What can never be needed again is cleaned from the state with the next barrier.
@@ -101,7 +104,7 @@ class Operator(ABC):
     def fed_by(self, sides: Collection[str]) -> None:  # noqa: B027 -- few operators without state have several inputs
         """Say which of the inputs come here, where an engine runs an operator without state in several places."""
 
-    def promises(self) -> list[tuple[str, Any]]:
+    def promises(self) -> list[Promise]:
         """Return the promises for the output that the last barrier made, beside those that :meth:`watermark` passes on.
 
         They hold for what comes after the barrier; most operators make none of their own.

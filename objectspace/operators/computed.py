@@ -8,7 +8,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any
 
-from objectspace.operators.base import Operator
+from objectspace.operators.base import Operator, Promise
 from objectspace.operators.bound import Bound
 from objectspace.operators.canonical import dictionary_keys
 from objectspace.operators.chunks import Change, halves, paired
@@ -50,7 +50,7 @@ class Where(Operator):
         """Return the name that a column of the input has in the output: the same."""
         return column
 
-    def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
         """Pass a promise on."""
         return [(column, value)]
 
@@ -119,7 +119,7 @@ class Select(Operator):
         """Return the name that a column of the input has in the output: that under which it is selected."""
         return self._moved.get(column)
 
-    def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
         """Pass a promise on under the name that the column has in the output."""
         return [(self._names[column], value)] if column in self._names else []
 
@@ -151,7 +151,7 @@ class Relabel(Operator):
         """Return the name that a column of the input has in the output: the other one, where it gets one."""
         return self._names.get(column, column)
 
-    def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
         """Pass a promise on under the other name."""
         return [(self._names.get(column, column), value)]
 
@@ -191,7 +191,7 @@ class Rekey(Operator):
         """Return the name that a column of the input has in the output: the same."""
         return column
 
-    def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
         """Pass a promise on."""
         return [(column, value)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from objectspace.operators.base import Operator, column_names
+from objectspace.operators.base import Operator, Promise, column_names
 from objectspace.operators.canonical import identity
 from objectspace.operators.chunks import check_chunk, checked_promise, refuse_retractions
 from objectspace.relational import Chunk, SchemaError, TableSchema
@@ -90,7 +90,7 @@ class Dedup(Operator):
         """Return the name that a column of the input has in the output: the same."""
         return column
 
-    def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
         """Take a promise; where the column is in the key, what is below it is cleaned with the next barrier.
 
         Raises:

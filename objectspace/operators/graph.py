@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from objectspace.operators.base import Operator
+from objectspace.operators.base import Operator, Promise
 from objectspace.operators.plan import Node, Plan
 from objectspace.relational import Chunk
 
@@ -27,7 +27,7 @@ class Graph:
                 self._readers[node].append((reader, side))
         self._results = set(plan.roots)
         self.output: dict[Node, list[Chunk]] = defaultdict(list)
-        self._held: dict[Node, list[tuple[str, Any]]] = defaultdict(list)
+        self._held: dict[Node, list[Promise]] = defaultdict(list)
 
     def push(self, node: Node, chunk: Chunk) -> None:
         """Pass the output of a node on, all the way through."""

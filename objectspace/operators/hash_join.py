@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Literal, get_args
 
-from objectspace.operators.base import Operator, no_collection
+from objectspace.operators.base import Operator, Promise, no_collection
 from objectspace.operators.bound import ExpressionError, reader
 from objectspace.operators.chunks import checked_promise, taken
 from objectspace.operators.join_side import Entry, JoinSide
@@ -192,7 +192,7 @@ class HashJoin(Operator):
         ops: list[Op] = ["+" if comes else "-" for comes, _ in found]
         return Chunk(self.schema, ops, [row for _, row in found]).without_noops()
 
-    def watermark(self, column: str, value: Any, side: str = "left") -> list[tuple[str, Any]]:
+    def watermark(self, column: str, value: Any, side: str = "left") -> list[Promise]:
         """Take a promise about the first column of the join key; once both sides have promised, the lesser one holds.
 
         Raises:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from objectspace.operators.base import Promise
 from objectspace.operators.chunks import checked_promise
 from objectspace.operators.hash_join import Condition, HashJoin, JoinKind, opposite
 from objectspace.operators.join_side import Entry, Group, JoinSide
@@ -229,7 +230,7 @@ class IntervalJoin(HashJoin):
 
     _takes_short_way = False
 
-    def watermark(self, column: str, value: Any, side: str = "left") -> list[tuple[str, Any]]:
+    def watermark(self, column: str, value: Any, side: str = "left") -> list[Promise]:
         """Take a promise about the times of one side, and return what follows for the times of the output.
 
         Raises:

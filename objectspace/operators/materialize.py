@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from objectspace.operators.base import Operator
+from objectspace.operators.base import Operator, Promise
 from objectspace.operators.canonical import dictionary_keys, rank
 from objectspace.operators.chunks import Change, taken, unbroken
 from objectspace.relational import Chunk, SchemaError, StateTable, TableSchema
@@ -176,7 +176,7 @@ class Materialize(Operator):
         """Return the name that a column of the input has in the output: the same, if it is a key column."""
         return column if self._keeps(column) else None
 
-    def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
         """Pass a promise about a key column on: of another one, a row may take the place of an earlier one."""
         return [(column, value)] if self._keeps(column) else []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from objectspace.operators.base import Operator
+from objectspace.operators.base import Operator, Promise
 from objectspace.operators.chunks import Change, check_chunk, checked_promise, halves, paired
 from objectspace.operators.predicates import Predicate, function_of, predicate_of
 from objectspace.relational import Chunk, Column, SchemaError, TableSchema
@@ -53,7 +53,7 @@ class Filter(Operator):
         found = paired(self.input, ((self._passed(old), self._passed(new)) for old, new in halves(chunk)))
         return [found] if len(found) else []
 
-    def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
         """Pass a promise on."""
         return [(column, value)]
 
@@ -112,7 +112,7 @@ class Project(Operator):
         found = paired(self._output, ((self._changed(old), self._changed(new)) for old, new in halves(chunk)))
         return [found] if len(found) else []
 
-    def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
         """Pass a promise on under the name that the column has in the output."""
         return [(self._names[column], value)] if column in self._names else []
 
@@ -178,7 +178,7 @@ class Union(Operator):
         pairs = chunk.rows()
         return [Chunk(self._output, [op for op, _ in pairs], [(*row, *tail) for _, row in pairs])]
 
-    def watermark(self, column: str, value: Any, side: str = "input0") -> list[tuple[str, Any]]:
+    def watermark(self, column: str, value: Any, side: str = "input0") -> list[Promise]:
         """Take a promise of one input, and return the least of all inputs where that is a new one.
 
         Raises:

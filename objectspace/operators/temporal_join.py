@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal, get_args
 
-from objectspace.operators.base import Operator
+from objectspace.operators.base import Operator, Promise
 from objectspace.operators.chunks import checked_promise, taken
 from objectspace.operators.hash_join import checked_keys, joined_schema
 from objectspace.operators.net import net_changes
@@ -146,7 +146,7 @@ class TemporalJoin(Operator):
             return []
         return [Chunk(self.schema, [op for op, _ in out], [row + self._nulls for _, row in out])]
 
-    def watermark(self, column: str, value: Any, side: str = "left") -> list[tuple[str, Any]]:
+    def watermark(self, column: str, value: Any, side: str = "left") -> list[Promise]:
         """Take a promise about the times of one side; what follows for the output is known after the barrier.
 
         Raises:
@@ -160,7 +160,7 @@ class TemporalJoin(Operator):
             self._promised[side] = max(value, self._promised.get(side, value))
         return []
 
-    def promises(self) -> list[tuple[str, Any]]:
+    def promises(self) -> list[Promise]:
         """Return the promise for the times of the output that the last barrier made."""
         mark = self._tables["waiting"].watermark
         return [] if mark is None else [(self._times["left"], mark)]

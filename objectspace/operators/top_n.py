@@ -9,7 +9,7 @@ from itertools import compress, islice, repeat
 from operator import gt, itemgetter, lt, ne, not_
 from typing import Any
 
-from objectspace.operators.base import Operator, column_names, no_collection
+from objectspace.operators.base import Operator, Promise, column_names, no_collection
 from objectspace.operators.canonical import dictionary_keys
 from objectspace.operators.chunks import refuse_retractions, taken
 from objectspace.operators.net import net_changes
@@ -220,7 +220,7 @@ class GroupTopN(Operator):
         """Return the name that a column of the input has in the output: the same."""
         return column
 
-    def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
         """Take a promise about a group column: groups below it are forgotten with the next barrier.
 
         Time: O(groups in memory). Dirties: at the next barrier one slot, and the rows that are removed.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from objectspace.operators.base import Operator
+from objectspace.operators.base import Operator, Promise
 from objectspace.operators.chunks import Change, check_chunk, halves, paired
 from objectspace.relational import Chunk, Column, SchemaError, TableSchema
 from objectspace.relational.values import BadValue, checker
@@ -93,11 +93,11 @@ class WatermarkFilter(Operator):
         )
         return [found] if len(found) else []
 
-    def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
         """Pass a promise about another column on."""
         return [] if column == self.column else [(column, value)]
 
-    def promises(self) -> list[tuple[str, Any]]:
+    def promises(self) -> list[Promise]:
         """Return the watermark."""
         mark = self.current
         return [] if mark is None else [(self.column, mark)]

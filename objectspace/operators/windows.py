@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from objectspace.operators.base import Operator
+from objectspace.operators.base import Operator, Promise
 from objectspace.operators.chunks import check_chunk, checked_promise, halves, paired
 from objectspace.relational import Chunk, Column, RowError, SchemaError, TableSchema
 
@@ -92,7 +92,7 @@ class Hop(Operator):
         found = paired(self._output, pairs)
         return [found] if len(found) else []
 
-    def watermark(self, column: str, value: Any, side: str = "input") -> list[tuple[str, Any]]:
+    def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
         """Pass a promise on, and promise that no earlier window than the first one it lies in gets rows.
 
         Raises:

@@ -18,6 +18,7 @@ from checkpoint.chain import OperatorPlan
 from objectspace import VolatileObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators import Operator
+from objectspace.operators.base import Promise
 from objectspace.operators.chunks import moved_apart
 from objectspace.relational import Chunk, RowError, TableSchema
 from objectspace.space import ObjectSpace
@@ -157,7 +158,7 @@ class Running:
         self._tell_inputs()
         self.work = {place: Work() for place, name in enumerate(fragment.names) if not place or name in spaces}
         self.promised: dict[tuple[int, str], Any] = {}
-        self._held: dict[int, list[tuple[str, Any]]] = {}
+        self._held: dict[int, list[Promise]] = {}
 
     def _tell_inputs(self) -> None:
         """Tell the operators behind the first one which of their inputs come from this fragment."""
