@@ -25,12 +25,16 @@ from objectspace.operators.distinct import unused
 from objectspace.operators.expressions import Expression, col, condition, expression, shown
 from objectspace.operators.fingerprints import describe
 from objectspace.operators.hash_agg import HashAgg
+from objectspace.operators.joining import Extras, compared, joined
+from objectspace.operators.keeping import kept
+from objectspace.operators.own import applied, passed
 from objectspace.operators.plan import Node, Plan
 from objectspace.operators.rules import made_by_rules
 from objectspace.operators.sessions import SessionWindow
 from objectspace.operators.simple_agg import SimpleAgg
 from objectspace.operators.sources import ROW_ID, check_name, names_of, source_schema
 from objectspace.operators.top_n import GroupTopN, TopN
+from objectspace.operators.unions import united
 from objectspace.operators.watermark_filter import WatermarkFilter
 from objectspace.operators.windows import Hop, Tumble
 from objectspace.relational import Chunk, Column, SchemaError, TableSchema
@@ -124,18 +128,22 @@ class Pipeline:
         check_name(name)
         self.results[name], self.columns[name] = stream.node, stream.columns
 
+    def stream_of(self, node: Node, visible: Sequence[str]) -> Stream:
+        """Return what an operator gives, with the columns that are seen."""
+        return Stream(self, node, visible)
+
     def materialized(self, name: str) -> Node:
         """Return what is materialised under a name.
 
         Raises:
             SchemaError: nothing is.
         """
-        kept = {one: node for one, node in self.results.items() if node.label == "Materialize"}
-        if name not in kept:
+        found = {one: node for one, node in self.results.items() if node.label == "Materialize"}
+        if name not in found:
             none = "this pipeline has no such result: build it as it ran, with its sources and materialize(name)"
-            there = f"there is {', '.join(kept)}" if kept else none
+            there = f"there is {', '.join(found)}" if found else none
             raise SchemaError(f"nothing is materialised as {name!r}: {there}")
-        return kept[name]
+        return found[name]
 
 
 class Stream:
@@ -175,8 +183,6 @@ class Stream:
         Raises:
             SchemaError: it is another stream, or its type is another one.
         """
-        from objectspace.operators.joining import compared
-
         self._require_same_pipeline(other)
         return compared(self, column, comparison, other)
 
@@ -284,8 +290,6 @@ class Stream:
         Raises:
             SchemaError: the columns do not fit each other, or what is asked for does not go together.
         """
-        from objectspace.operators.joining import Extras, joined
-
         self._require_same_pipeline(other)
         return joined(self, other, on, how, Extras(where, null_safe, suffix, within, as_of))
 
@@ -337,8 +341,6 @@ class Stream:
 
     def union(self, *others: Stream) -> Stream:
         """Put streams with the same columns together; equal rows of several stay several."""
-        from objectspace.operators.unions import united
-
         self._require_same_pipeline(*others)
         return united([self, *others])
 
@@ -354,8 +356,6 @@ class Stream:
         Raises:
             SchemaError: the name or a key column is none.
         """
-        from objectspace.operators.own import passed
-
         return passed(self, operator, name, key)
 
     def apply(
@@ -381,8 +381,6 @@ class Stream:
         Raises:
             SchemaError: the object, a name or the schema is none, or they do not go together.
         """
-        from objectspace.operators.own import applied
-
         return applied(self, processor, name, schema, key, output_key)
 
     def materialize(
@@ -403,8 +401,6 @@ class Stream:
                 come; on Spark they have none, and ``"update_if_newer"`` says which of them is the newer one.
             version: the columns that say which of two rows is newer, for ``"update_if_newer"``.
         """
-        from objectspace.operators.keeping import kept
-
         stream = kept(self, name, key, conflict, version)
         self.pipeline.add_result(name, stream)
         return stream
@@ -562,11 +558,11 @@ def _with_filters(stream: Stream, calls: Mapping[str, AggCall]) -> tuple[Stream,
     for name, call in calls.items():
         if not isinstance(call, AggCall):
             raise SchemaError(f"agg({name}=...) takes a call such as count() or sum_('v'): found {call!r:.80}")
-        kept: Any = call.filter
-        if isinstance(kept, Expression):
+        given: Any = call.filter
+        if isinstance(given, Expression):
             column = f"_where_{name}"
             while column in stream.schema.names:
                 column += "_"
-            computed[column], kept = condition(kept), (column, "=", True)
-        named.append(call.renamed(name, kept))
+            computed[column], given = condition(given), (column, "=", True)
+        named.append(call.renamed(name, given))
     return (stream.with_columns(**computed) if computed else stream), named

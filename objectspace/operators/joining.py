@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from objectspace.operators.base import Operator
-from objectspace.operators.builder import Stream
 from objectspace.operators.computed import Select
 from objectspace.operators.distinct import unused
 from objectspace.operators.dynamic_filter import DynamicFilter
@@ -19,6 +18,9 @@ from objectspace.operators.plan import Node
 from objectspace.operators.rules import made_by_rules
 from objectspace.operators.temporal_join import TemporalJoin, TemporalKind
 from objectspace.relational import Column, SchemaError, TableSchema
+
+if TYPE_CHECKING:
+    from objectspace.operators.builder import Stream
 
 JOINS = {
     "inner": "inner",
@@ -98,7 +100,7 @@ def compared(left: Stream, column: str, comparison: str, right: Stream) -> Strea
     node = Node(
         "DynamicFilter", structure, operator.schema, nodes, operator.sides, _make, ((), ()), operator.state(), False
     )
-    return Stream(left.pipeline, node, left.columns)
+    return left.pipeline.stream_of(node, left.columns)
 
 
 @dataclass(frozen=True)
@@ -148,8 +150,8 @@ class _Made:
             is_promised=self._is_promised(),
             rules=rules,
         )
-        return Stream(
-            left.pipeline, node, [name for name in (*left.columns, *right.columns) if name in operator.schema.names]
+        return left.pipeline.stream_of(
+            node, [name for name in (*left.columns, *right.columns) if name in operator.schema.names]
         )
 
     def _maker(self, keys: tuple[list[str], list[str]], cleans: bool) -> tuple[str, Callable[[], Operator]]:

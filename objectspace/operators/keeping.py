@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from objectspace.operators.builder import Stream
 from objectspace.operators.computed import Rekey
 from objectspace.operators.materialize import Conflict, Materialize
 from objectspace.operators.plan import Plan
 from objectspace.operators.sources import names_of
 from objectspace.relational import TableSchema
+
+if TYPE_CHECKING:
+    from objectspace.operators.builder import Stream
 
 
 def kept(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from objectspace.extras import require
 from objectspace.operators.apply import Apply, Processor, require_processor
 from objectspace.operators.base import Operator
-from objectspace.operators.builder import Stream
 from objectspace.operators.fingerprints import describe
 from objectspace.operators.sources import check_name, source_schema
 from objectspace.relational import SchemaError, TableSchema
+
+if TYPE_CHECKING:
+    from objectspace.operators.builder import Stream
 
 
 def passed(

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from objectspace.operators.bound import Bound
-from objectspace.operators.builder import Stream
 from objectspace.operators.computed import Select
 from objectspace.operators.distinct import unused
 from objectspace.operators.expressions import Expression, col, lit
 from objectspace.operators.plan import Node
 from objectspace.operators.stateless import Union
 from objectspace.relational import Column, DataType, SchemaError, TableSchema
+
+if TYPE_CHECKING:
+    from objectspace.operators.builder import Stream
 
 
 def united(streams: Sequence[Stream]) -> Stream:
@@ -41,7 +44,7 @@ def united(streams: Sequence[Stream]) -> Stream:
         append_only=all(stream.node.append_only for stream in streams),
         is_promised=all(stream.node.is_promised for stream in streams),
     )
-    return Stream(first.pipeline, node, first.columns)
+    return first.pipeline.stream_of(node, first.columns)
 
 
 def _keyed(stream: Stream, place: int) -> Stream:
