@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from objectspace.operators.agg_call import AggCall
-from objectspace.operators.aggregation import CACHED_EXTREMES, CACHED_GROUPS
+from objectspace.operators.agg_plan import CACHED_EXTREMES, CACHED_GROUPS
 from objectspace.operators.base import column_names
 from objectspace.operators.value_groups import ValueGroups
 from objectspace.relational import Chunk, SchemaError, TableSchema

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from objectspace.operators.agg_call import AggCall
-from objectspace.operators.aggregation import CACHED_EXTREMES, Aggregation
+from objectspace.operators.agg_plan import CACHED_EXTREMES
+from objectspace.operators.aggregation import Aggregation
 from objectspace.operators.groups import Touched
 from objectspace.relational import Chunk, TableSchema
 

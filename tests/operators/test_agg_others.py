@@ -20,7 +20,7 @@ from objectspace.operators import (
     Project,
     SimpleAgg,
     Union,
-    aggregation,
+    agg_plan,
     avg,
 )
 from objectspace.relational import (
@@ -239,7 +239,7 @@ def test_a_stored_sum_out_of_range_can_be_brought_back(monkeypatch: pytest.Monke
     schema = schema_of("k string", "v decimal(38,0)", "id int64", key=["id"])
     most = Decimal("9" * 38)
     with monkeypatch.context() as unchecked:
-        unchecked.setattr(aggregation, "sum_bounds", lambda kind: None)
+        unchecked.setattr(agg_plan, "sum_bounds", lambda kind: None)
         running = Running(lambda: HashAgg(schema, ["k"], calls))
         running.run([("+", ("a", most, 1)), ("+", ("a", most, 2))])
     running.recover()
