@@ -29,7 +29,7 @@ class AddedEpochs:
         cache: the folder of the local caches.
     """
 
-    def __init__(self, pipeline: Pipeline, full_after: int = 64, cache: str | None = None) -> None:
+    def __init__(self, pipeline: Pipeline, full_after: int, cache: str | None) -> None:
         self.chain: Chain = pipeline.chain
         self.operators = pipeline.operators
         self._full_after, self._cache = full_after, cache

@@ -40,9 +40,7 @@ class Epochs:
         SchemaError: the pipeline has no result.
     """
 
-    def __init__(
-        self, pipeline: Pipeline, declared: Sequence[Declared], full_after: int = 64, cache: str | None = None
-    ) -> None:
+    def __init__(self, pipeline: Pipeline, declared: Sequence[Declared], full_after: int, cache: str | None) -> None:
         self.chain: Chain = pipeline.chain
         self._full_after, self._cache = full_after, cache
         self._images = pipeline.upkeep.images

@@ -23,7 +23,7 @@ from objectspace.spark.forms import conforming
 from objectspace.spark.handover import FOLDER, Parcel, read_parcel, settled, together
 from objectspace.spark.stages import Exit
 
-_LOG = logging.getLogger("objectspace.spark")
+LOG = logging.getLogger("objectspace.spark")
 
 HANDOVER = "$handover"
 """The dictionary that says where the changes of each result lie, of the newest epoch."""
@@ -110,7 +110,7 @@ class Delivery:
         self.deliver(spark, whole)
 
     def _lament(self, name: str, gone: Sequence[Parcel]) -> None:
-        _LOG.warning(
+        LOG.warning(
             "%s: the changes of result %s in epoch %d were perhaps handed out before and cannot be again: %s and %d"
             " more are not here, as where a space was copied without its hand-over files",
             self._location.url,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from checkpoint.chain import AcceptedRun, Chain, Collected, Location, OperatorPlan, scratch_folder, write_image_beside
 from objectspace.spark.handover import remove_before
 
-_LOG = logging.getLogger("objectspace.spark")
+LOG = logging.getLogger("objectspace.spark")
 
 IMAGE_LAG = 16
 """How many epochs old an image is when an epoch names it: caches that lag behind by fewer then stay what they are."""
@@ -136,13 +136,13 @@ class Upkeep:
         try:
             yield
         except Exception as error:  # Whatever it is, the epochs go on without.
-            _LOG.warning("%s: %s failed, which is tried again: %s", self._location.url, what, error)
+            LOG.warning("%s: %s failed, which is tried again: %s", self._location.url, what, error)
 
     def _collect(self, chain: Chain) -> None:
         with self._lock:
             kept = [one.image.file for one in self._waiting.values()]
         self.last = chain.collect(self.retention.grace_seconds, self.retention.epochs, kept)
-        _LOG.info("%s: collected %s", self._location.url, self.last)
+        LOG.info("%s: collected %s", self._location.url, self.last)
 
     def _make_images(self, chain: Chain) -> None:
         for operator in chain.newest.lineage if chain.newest else ():
@@ -166,6 +166,6 @@ class Upkeep:
         with self._lock:
             self._waiting[plan.operator, shard] = _Waiting(image, begun)
         seconds = time.monotonic() - begun
-        _LOG.info(
+        LOG.info(
             "%s: image of %s/%d at epoch %d, %.2f s", self._location.url, image.operator, shard, image.epoch, seconds
         )
