@@ -107,12 +107,12 @@ def pages_of(
     return in_pages(pairs_of(table, lower, upper, reverse=reverse))
 
 
-def in_pages(found: Iterable[T]) -> Iterator[list[T]]:
-    """Yield what is found in lists that grow: whoever takes little pays for little."""
-    rest, size = iter(found), FIRST_PAGE_ROWS
+def in_pages(found: Iterable[T], size: int = FIRST_PAGE_ROWS, most: int = Reader.PAGE_ROWS) -> Iterator[list[T]]:
+    """Yield what is found in lists that grow from a size on: whoever takes little pays for little."""
+    rest = iter(found)
     while page := list(islice(rest, size)):
         yield page
-        size = min(8 * size, Reader.PAGE_ROWS)
+        size = min(8 * size, most)
 
 
 def _is_as_stored(table: SlotTable) -> bool:

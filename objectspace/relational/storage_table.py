@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -13,6 +13,7 @@ from checkpoint import CheckpointStore, Reader, UnknownCheckpointError
 from checkpoint.run import Payload, Slot
 from objectspace import PersistedObjectSpace
 from objectspace.extras import require
+from objectspace.objects.scans import in_pages
 from objectspace.relational.catalogue import TABLES, WATERMARKS, TableRecord
 from objectspace.relational.equality import Equal, equality
 from objectspace.relational.errors import RowError, SchemaError, SchemaMismatchError
@@ -28,13 +29,8 @@ if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
     import pyarrow as pa
 
-T = TypeVar("T")
-
 BATCH_ROWS = 8192
 """How many rows a batch has unless it is told otherwise."""
-
-FIRST_ROWS = 16
-"""How many rows a scan decodes at first."""
 
 
 class StorageTable:
@@ -324,7 +320,7 @@ class _View:
     def text_pages(self, size: int) -> Iterator[list[str]]:
         """Yield the texts of all rows in key order, in pages."""
         pages = self._pages(self.keys.ranges((), None, None, (True, True)), reverse=False)
-        return _paged(chain.from_iterable(pages), size, size)
+        return in_pages(chain.from_iterable(pages), size, size)
 
     def touched(self, before: _View | None) -> list[bytes]:
         """Return the keys whose rows may be others than those of an earlier state, in key order."""
@@ -357,7 +353,7 @@ class _View:
             streams = [self._pairs(found, reverse) for found in ranges]
             body = self.keys.body_of
             merged = heapq.merge(*streams, key=lambda pair: body(pair[0]), reverse=reverse)
-            yield from ([text for _, text in page] for page in _paged(merged, FIRST_ROWS, BATCH_ROWS))
+            yield from ([text for _, text in page] for page in in_pages(merged, most=BATCH_ROWS))
             return
         hides = self.seen.hides_anything()
         for found in ranges[:: -1 if reverse else 1]:
@@ -384,13 +380,6 @@ class _View:
             if end and page and page[edge][0] == end:
                 del page[edge]
             yield page
-
-
-def _paged(entries: Iterator[T], size: int, most: int) -> Iterator[list[T]]:
-    """Yield entries in pages, from a size on four times as large each: most scans are either short or long."""
-    while page := list(islice(entries, size)):
-        yield page
-        size = min(4 * size, most)
 
 
 def _decided(bound: Row | None, is_inclusive: bool) -> tuple[Row | None, bool]:
