@@ -149,8 +149,8 @@ class SlotTable:
         if kinds.isdisjoint(ATOMS):
             self.prints.update(zip(found, map(hash, map(_second, rows)), strict=True))
         elif not ATOMS.issuperset(kinds):
-            marks = zip(found, map(_second, pairs), map(hash, map(_second, rows)), strict=True)
-            self.prints.update((key, mark) for key, value, mark in marks if type(value) not in ATOMS)
+            hashes = zip(found, map(_second, pairs), map(hash, map(_second, rows)), strict=True)
+            self.prints.update((key, hashed) for key, value, hashed in hashes if type(value) not in ATOMS)
         if self.ranks is not None:
             ranks = zip(found, map(_third, rows), strict=True)
             self.ranks.update((key, rank) for key, rank in ranks if rank is not None)
@@ -451,9 +451,9 @@ class SlotTable:
             return None
         if before is Fingerprint:
             # What may change in place is compared by its text.
-            marks = list(map(hash, texts))
-            self._new_prints = dict(zip(slots, marks, strict=True))
-            values = list(map(Fingerprint, marks))
+            hashes = list(map(hash, texts))
+            self._new_prints = dict(zip(slots, hashes, strict=True))
+            values = list(map(Fingerprint, hashes))
         numbers: Iterable[int | None] = repeat(None) if ranks is None else map(ranks.__getitem__, slots)
         rows = zip(repeat(self.owner._id), slots, texts, numbers, strict=False)
         return list(compress(rows, map(ne, stored, values)))
@@ -546,8 +546,8 @@ class SlotTable:
         if self.ranks is not None:
             self.ranks.update(zip(slots, ranks, strict=True))
         if not ATOMS.issuperset(map(type, values)):
-            marks = zip(slots, values, map(hash, texts), strict=True)
-            self.prints.update((slot, mark) for slot, value, mark in marks if type(value) not in ATOMS)
+            hashes = zip(slots, values, map(hash, texts), strict=True)
+            self.prints.update((slot, hashed) for slot, value, hashed in hashes if type(value) not in ATOMS)
         return dict(zip(slots, values, strict=True))
 
     def expect(self, reads: int) -> None:

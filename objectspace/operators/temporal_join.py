@@ -133,12 +133,12 @@ class TemporalJoin(Operator):
         Time: O(rows · log n). Dirties: one slot a row on the left, two on the right.
         """
         self._check_side(side)
-        mark, places = self._tables["waiting"].watermark, self._places[side]
+        watermark, places = self._tables["waiting"].watermark, self._places[side]
         out: list[tuple[Op, Row]] = []
         for op, row in net_changes(taken(self._schemas[side], chunk)):
             if any(row[place] is None for place in places):
                 out.append((op, row))
-            elif mark is not None and is_below(row[places[-1]], mark):
+            elif watermark is not None and is_below(row[places[-1]], watermark):
                 self._late += 1
             else:
                 self._write(side, op, row)
@@ -162,8 +162,8 @@ class TemporalJoin(Operator):
 
     def promises(self) -> list[Promise]:
         """Return the promise for the times of the output that the last barrier made."""
-        mark = self._tables["waiting"].watermark
-        return [] if mark is None else [(self._times["left"], mark)]
+        watermark = self._tables["waiting"].watermark
+        return [] if watermark is None else [(self._times["left"], watermark)]
 
     def _flush(self) -> list[Chunk]:
         """Give the rows that both sides have passed, and forget what only they could ask for."""

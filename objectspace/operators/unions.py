@@ -78,8 +78,10 @@ def _union_schema(schemas: Sequence[TableSchema]) -> TableSchema:
         Column(one.name, one.type, any(schema.columns[place].nullable for schema in schemas))
         for place, one in enumerate(schemas[0].columns)
     ]
-    marks = {schema.watermark_column for schema in schemas}
-    return TableSchema(columns, list(schemas[0].primary_key), watermark_column=marks.pop() if len(marks) == 1 else None)
+    watermarks = {schema.watermark_column for schema in schemas}
+    return TableSchema(
+        columns, list(schemas[0].primary_key), watermark_column=watermarks.pop() if len(watermarks) == 1 else None
+    )
 
 
 def _check_same(one: Stream, other: Stream) -> None:

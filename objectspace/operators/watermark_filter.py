@@ -83,13 +83,13 @@ class WatermarkFilter(Operator):
         """Return the changes that are not too late. Time: O(rows)."""
         self._check_open()
         check_chunk(self.input, chunk)
-        mark = self.current
+        watermark = self.current
         for _, row in chunk.rows():
             moment = row[self._place]
             if moment is not None and (self._seen is None or moment > self._seen):
                 self._seen = moment
         found = paired(
-            self._output, ((self._in_time(old, mark), self._in_time(new, mark)) for old, new in halves(chunk))
+            self._output, ((self._in_time(old, watermark), self._in_time(new, watermark)) for old, new in halves(chunk))
         )
         return [found] if len(found) else []
 
@@ -99,8 +99,8 @@ class WatermarkFilter(Operator):
 
     def promises(self) -> list[Promise]:
         """Return the watermark."""
-        mark = self.current
-        return [] if mark is None else [(self.column, mark)]
+        watermark = self.current
+        return [] if watermark is None else [(self.column, watermark)]
 
     def _flush(self) -> list[Chunk]:
         if self._seen != self._greatest:
@@ -113,11 +113,11 @@ class WatermarkFilter(Operator):
         row = self._only_row("WatermarkFilter")
         self._greatest = self._seen = None if row is None else row[0]
 
-    def _in_time(self, change: Change | None, mark: Any) -> Change | None:
+    def _in_time(self, change: Change | None, watermark: Any) -> Change | None:
         if change is None:
             return None
         moment = change[1][self._place]
-        if mark is None or moment is None or moment >= mark:
+        if watermark is None or moment is None or moment >= watermark:
             return change
         self.late_rows += 1
         return None
