@@ -74,7 +74,7 @@ def crash_everywhere(
     27
     """
     history = History(maker_of(subject), events, events_per_epoch, name)
-    clean = Undisturbed(history)
+    clean = Undisturbed(history, keeps_images=storage)
     if max_dirty_per_event is not None:
         each = History(history.make, events, 1, name)
         Undisturbed(each, lambda epoch, receipt: check_budget(epoch, receipt, max_dirty_per_event))

@@ -96,14 +96,21 @@ class Run:
 
 
 class Undisturbed(Run):
-    """The run that nothing disturbs, with the contents and an image of the store after each epoch.
+    """The run that nothing disturbs, with the contents of the store after each epoch.
 
     Args:
         history: the events.
         check: called with each epoch but the first and its receipt.
+        keeps_images: whether to keep an image of the store after each epoch, too.
     """
 
-    def __init__(self, history: History, check: Callable[[int, Receipt], None] | None = None) -> None:
+    def __init__(
+        self,
+        history: History,
+        check: Callable[[int, Receipt], None] | None = None,
+        *,
+        keeps_images: bool = False,
+    ) -> None:
         super().__init__(history)
         self.contents: list[Contents] = []
         self.images: list[bytes] = [b""]
@@ -114,7 +121,8 @@ class Undisturbed(Run):
             if check is not None and epoch:
                 check(epoch, receipt)
             self.contents.append(self.held())
-            self.images.append(self.store.database.conn.serialize())
+            if keeps_images:
+                self.images.append(self.store.database.conn.serialize())
 
 
 class Disturbed(Run):
