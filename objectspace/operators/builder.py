@@ -48,9 +48,15 @@ if TYPE_CHECKING:
 
 
 class Pipeline:
-    """Streams, and results that are kept right while their rows come, change and go."""
+    """Streams, and results that are kept right while their rows come, change and go.
 
-    def __init__(self) -> None:
+    Args:
+        location: where an engine keeps the state; :meth:`run_local` takes a store instead.
+        shards: into how many parts an engine divides it.
+    """
+
+    def __init__(self, location: Any = None, shards: int = 1) -> None:
+        self.location, self.shards = location, shards
         self.sources: dict[str, Node] = {}
         self.results: dict[str, Node] = {}
         self.columns: dict[str, tuple[str, ...]] = {}

@@ -81,7 +81,7 @@ class Pipeline(Builder):
         retention: Retention | None = None,
         driver_rows: int = DRIVER_ROWS,
     ) -> None:
-        super().__init__()
+        super().__init__(location, shards)
         place = location_at(location, options)
         require_classic_session(place)
         self.chain = Chain.open_or_create(place, shards)

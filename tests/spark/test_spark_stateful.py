@@ -102,7 +102,7 @@ def test_the_partitions_of_a_table_are_divided_among_the_shards(
     ), "each partition lies in one shard, whole"
     assert totals == Counter({f: sum(n for (g, _), n in expected.items() if f == g) for f, _ in expected})
 
-    table = spark.read.format("objectspace").load(pipeline.chain.location.url, kvt="shop/stock").collect()
+    table = spark.read.format("objectspace").load(str(pipeline.location), kvt="shop/stock").collect()
     assert {(row.family, bytes(row.key)): int(row.value) for row in table} == expected
     assert all(row.partition == partition_of(bytes(row.key), row.family, PARTITIONS) for row in table)
     assert len({(row.partition, row.version) for row in table}) == len(table)
