@@ -164,7 +164,7 @@ class Materialize(Operator):
         last = max((row for _, row in changes), key=repr)
         if present is not None and any(self._input.alike(present, row) for _, row in changes):
             return []
-        if all(op != "-" for op, _ in changes):
+        if {op for op, _ in changes} <= {"U-", "U+"}:
             return [("U-", last), ("U+", last)]
         if present is None:
             return []

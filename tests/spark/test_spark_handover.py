@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
+from random import Random
 from typing import Any
 
 import pytest
@@ -147,6 +148,43 @@ def test_changes_that_cancel_take_a_row_along_that_they_do_not_tell_of(
     before = [("+", row) for row in [*stored, (2, "other", 1)]]
     for given_ in (changes, changes[::-1]):
         assert kept(conflict, version, before, given_) == [*expected, (2, "other", 1)]
+
+
+NAMES = st.sampled_from(["a", "b", None])
+STEPS = st.lists(st.tuples(st.sampled_from(["put", "remove", "move"]), st.integers(1, 3), NAMES), max_size=8)
+
+
+def messages(rows: dict[int, Any], steps: list[Any]) -> list[list[Any]]:
+    """Return what a feed says of some steps, each the changes of one message, and take the steps in ``rows``."""
+    found = []
+    for step, key, name in steps:
+        old, other = rows.get(key), key % 3 + 1
+        if step == "put":
+            rows[key] = (key, name, 1)
+            found.append([("+", rows[key])] if old is None else [("U-", old), ("U+", rows[key])])
+        elif old is not None and step == "remove":
+            found.append([("-", rows.pop(key))])
+        elif old is not None and other not in rows:
+            rows[other] = (other, *rows.pop(key)[1:])
+            found.append([("U-", old), ("U+", rows[other])])
+    return found
+
+
+@given(
+    st.lists(STEPS, max_size=4), st.sampled_from(["overwrite", "update_if_newer"]), st.randoms(use_true_random=False)
+)
+def test_a_feed_without_gaps_gives_its_rows_in_any_order(epochs: list[Any], conflict: Any, chance: Random) -> None:
+    table, rows = Materialize(NAMED, conflict, "v" if conflict == "update_if_newer" else None), {}
+    table.open(VolatileObjectSpace(), "t")
+    for epoch, steps in enumerate(epochs, 1):
+        said = messages(rows, steps)
+        chance.shuffle(said)
+        chunk = moved_apart(Chunk.from_rows(NAMED, [change for message in said for change in message]))
+        changes = chunk.rows()
+        chance.shuffle(changes)
+        table.process(settled_for(table, Chunk.from_rows(NAMED, changes)))
+        table.barrier(epoch)
+        assert list(table.scan()) == [rows[key] for key in sorted(rows)]
 
 
 @pytest.mark.parametrize(("conflict", "version"), [("update_if_newer", "v"), ("update_if_not_null", None)])
