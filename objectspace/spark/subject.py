@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructType
 
 from checkpoint import CheckpointStore
 from checkpoint.address import local_path
 from checkpoint.chain import Chain, cache_root, fold, open_cache
-from objectspace import PersistedObjectSpace, SparseArray, Tensor, codec
+from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators.apply import OUTPUT
 from objectspace.relational import StorageTable, TableSchema, tables
-from objectspace.relational.arrow import array_of
-from objectspace.relational.memtable import Operation
-from objectspace.relational.schema import Row
+from objectspace.spark.contents import BATCH_ROWS, KEY_VALUE_ARROW, OBJECT_ARROW, batched, pairs
 from objectspace.spark.history import History, Seen, kept_records
 from objectspace.spark.key_values import Parts, entries, key_value_tables
 from objectspace.spark.pushdown import Bounds
 from objectspace.spark.spans import Span, require_kept, spans_of
 from objectspace.spark.storage import absolute, require_known, shared_location, storage_options
-
-BATCH_ROWS = 8192
+from objectspace.spark.table_rows import bounded, fed, halves
 
 _FIXED = {
     "kvt": StructType()
@@ -280,11 +275,11 @@ class Subject:
                 name = self.table_in(space)
                 if name is not None:
                     table = StorageTable(store, name, self.columns, at)
-                    yield from _bounded(table, bounds) if bounds else table.to_batches(BATCH_ROWS)
+                    yield from bounded(table, bounds) if bounds else table.to_batches(BATCH_ROWS)
             elif self.kind == "kvt":
-                yield from _batched(entries(space, self.key_values_in(space) or ()), _KEY_VALUE_ARROW)
+                yield from batched(entries(space, self.key_values_in(space) or ()), KEY_VALUE_ARROW)
             elif (found := self.object_in(space)) is not None:
-                yield from _batched(((shard, *pair) for pair in _pairs(space.get(found))), _OBJECT_ARROW)
+                yield from batched(((shard, *pair) for pair in pairs(space.get(found))), OBJECT_ARROW)
 
     def spans(self, start: Seen, end: Seen) -> list[Span]:
         """Return the epochs after one up to another, cut so that each span has one number of shards.
@@ -366,14 +361,14 @@ class Subject:
         name = self.table_in(PersistedObjectSpace(store, _at=store.reader(epoch=at)))
         if name is not None:
             table = StorageTable(store, name, self.columns, at)
-            yield from _fed(table, epoch, (("+", row) for row in table.scan()))
+            yield from fed(table, epoch, (("+", row) for row in table.scan()))
 
     def _changes_at(self, store: CheckpointStore, epoch: int) -> Iterator[pa.RecordBatch]:
         """Yield the changes of an epoch that a store has as a checkpoint of its own."""
         name = self.table_in(PersistedObjectSpace(store, _at=store.reader(epoch=epoch)))
         if name is not None:
             table = StorageTable(store, name, self.columns, epoch)
-            yield from _fed(table, epoch, _halves(table.changes(epoch, epoch)))
+            yield from fed(table, epoch, halves(table.changes(epoch, epoch)))
 
     def _chain(self) -> Chain:
         chain = Chain.open(shared_location(self.path, self.storage))
@@ -424,100 +419,4 @@ def _require_meaning(options: Mapping[str, str], kind: str) -> None:
             raise ObjectSpaceError(f"the option {name} has no meaning where {read} {options[kind]!r} is read: {what}")
 
 
-_KEY_VALUE_ARROW = pa.schema(
-    {
-        "partition": pa.int32(),
-        "family": pa.string(),
-        "key": pa.binary(),
-        "version": pa.int64(),
-        "value": pa.binary(),
-    }
-)
 _CALLED, _MOST_NAMED = {"table": "table", "object": "object", "kvt": "key-value table"}, 20
-
-_OBJECT_ARROW = pa.schema([("shard", pa.int32()), ("key", pa.string()), ("value", pa.string())])
-
-
-def _batched(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    kept: list[tuple[Any, ...]] = []
-    for row in rows:
-        kept.append(row)
-        if len(kept) == BATCH_ROWS:
-            yield _batch(kept, schema)
-            kept = []
-    if kept:
-        yield _batch(kept, schema)
-
-
-def _batch(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
-    columns = zip(*rows, strict=True)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _bounded(table: StorageTable, bounds: Bounds) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a table within bounds."""
-    rows = table.scan(bounds.prefix, bounds.lower, bounds.upper, bounds.inclusive)
-    while page := list(islice(rows, BATCH_ROWS)):
-        yield pa.RecordBatch.from_arrays(_arrays(table, page), schema=table.arrow_schema())
-
-
-def _halves(changes: Iterable[Operation]) -> Iterator[tuple[str, Row]]:
-    """Yield the net changes of keys as rows that go and come."""
-    for change in changes:
-        if change.old is not None:
-            yield ("-" if change.new is None else "U-", change.old)
-        if change.new is not None:
-            yield ("+" if change.old is None else "U+", change.new)
-
-
-def _fed(table: StorageTable, epoch: int, changes: Iterator[tuple[str, Row]]) -> Iterator[pa.RecordBatch]:
-    """Yield the changes of an epoch with the columns of a change feed."""
-    schema = pa.schema([pa.field("op", pa.string()), pa.field("epoch", pa.int64()), *table.arrow_schema()])
-    while page := list(islice(changes, BATCH_ROWS)):
-        ops, epochs = pa.array([op for op, _ in page], pa.string()), pa.array([epoch] * len(page), pa.int64())
-        arrays = _arrays(table, [row for _, row in page])
-        yield pa.RecordBatch.from_arrays([ops, epochs, *arrays], schema=schema)
-
-
-def _arrays(table: StorageTable, rows: Sequence[Row]) -> list[pa.Array]:
-    columns = [table.schema.column(name) for name in table.columns]
-    return [array_of(values, column) for values, column in zip(zip(*rows, strict=True), columns, strict=True)]
-
-
-def _pairs(target: Any) -> Iterator[tuple[str | None, str]]:
-    """Yield the keys and values of an object as JSON."""
-    for key, value in _contents(target):
-        plain = value.copy() if hasattr(value, "_describe") else value
-        yield None if key is _NO_KEY else key if isinstance(key, str) else _json(key), _json(plain)
-
-
-_NO_KEY = object()
-"""Stands for the key of a value that has none."""
-
-
-def _contents(target: Any) -> Iterable[tuple[Any, Any]]:
-    """Return the keys and values of an object: the places of what has an order, no key for a single value."""
-    if isinstance(target, Tensor):
-        return _elements(target)
-    if isinstance(target, SparseArray):
-        return target.assigned()
-    if hasattr(target, "items"):
-        return target.items()  # type: ignore[no-any-return]
-    return [(_NO_KEY, target.value)] if hasattr(target, "value") else enumerate(target)
-
-
-def _elements(tensor: Tensor) -> Iterator[tuple[Any, Any]]:
-    """Yield the places and the elements of a tensor, a row of chunks at a time."""
-    if not tensor.shape:
-        yield _NO_KEY, tensor[()].item()
-        return
-    step, inner = tensor.chunks[0], [range(length) for length in tensor.shape[1:]]
-    for first in range(0, len(tensor), step):
-        rows = tensor[first : first + step]
-        places = product(range(first, first + len(rows)), *inner)
-        yield from zip(places if inner else range(first, first + len(rows)), rows.ravel().tolist(), strict=True)
-
-
-def _json(value: Any) -> str:
-    return orjson.dumps(codec.plain(value)).decode()
