@@ -44,6 +44,7 @@ def load(session: Session) -> Catalogue:
 
     Raises:
         CorruptStoreError: it is damaged.
+
     Time: O(runs · log n) and O(full checkpoints).
     """
     is_sealed = session.row("PRAGMA user_version")[0] >= seals.FORMAT

@@ -19,6 +19,7 @@ def check_objects(reader: Reader, path: str) -> None:
 
     Raises:
         CorruptStoreError: one does not have the slots that its metadata says; with its name.
+
     Time: O(state). The slots are streamed.
     """
     for object_id, name, kind, codec in reader.index():

@@ -124,6 +124,7 @@ def run_applying(changes: Iterable[Change], base: Reader) -> Run:
 
     Raises:
         CheckpointError: a slot does not hold what the change says that it held, or it is one of another object.
+
     Time: O(changes · live runs · log n). Memory: the changes.
     """
     changes = list(changes)
@@ -394,6 +395,7 @@ def _require_one_each(run: Run, base: Reader) -> None:
 
     Raises:
         CheckpointError: they would.
+
     Time: O(named objects) where the index changes.
     """
     names = {row[0]: row[1] for row in base.index()} if run.index else {}
@@ -414,6 +416,7 @@ def _require_all_of(lost: set[int], changes: Iterable[Change], base: Reader) -> 
 
     Raises:
         CheckpointError: it does.
+
     Time: O(slots of the changes).
     """
     taken: dict[int, set[Slot]] = {object_id: set() for object_id in lost}

@@ -18,6 +18,7 @@ def check_run(session: Session, run: RunNumber) -> Iterator[int]:
 
     Raises:
         CorruptStoreError: it is not as it was written.
+
     Time: O(rows). The rows are streamed.
     """
     check = check_of(session, run)

@@ -54,6 +54,7 @@ def fork(
 
     Raises:
         CheckpointError: the file exists, its folder does not, or it cannot be written.
+
     Time: O(rows up to the checkpoint). Memory: a few thousand rows. Dirties: the new file, durable on return.
     """
     _require_absent(path)

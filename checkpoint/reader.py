@@ -347,6 +347,7 @@ class Reader:
 
         Raises:
             CorruptStoreError: they are not as they were written.
+
         Time: O(rows of the runs). The rows are streamed.
         """
         self.require_readable()

@@ -50,6 +50,7 @@ def repair(session: Session, connection: sqlite3.Connection, progress: Progress 
 
     Raises:
         CorruptStoreError: no checkpoint can be proved, or the structure of the file itself is damaged.
+
     Time: O(rows). Memory: one state, where a full checkpoint is rebuilt. Dirties: the rows of what is damaged.
     """
     records, doubtful = _mend_records(session, connection)

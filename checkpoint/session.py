@@ -322,6 +322,7 @@ class Session:
 
         Raises:
             CheckpointError: the disk has no room for a second copy.
+
         Time: O(size of the file). Dirties: the whole file, but nothing in it changes.
         """
         with self.mutex:

@@ -228,6 +228,7 @@ class CheckpointStore:
 
         Raises:
             UnknownCheckpointError: there is no such checkpoint, or its rows were merged into a newer one.
+
         Time: O(rows of the runs between the two); where an object went in between, also O(slots of the objects that own
         others); O(state) where the runs are not there any more. The changes are streamed.
         """
@@ -246,6 +247,7 @@ class CheckpointStore:
         Raises:
             CheckpointError: a slot does not hold what a change says that it held, or belongs to another object that has
                 the same id here; nothing was written.
+
         Time: O(changes · live runs · log n). Memory: the changes.
         Dirties: a row for each change; none for the slots of an object that goes.
         """
@@ -275,6 +277,7 @@ class CheckpointStore:
         Raises:
             UnknownCheckpointError: no checkpoint has this epoch, or it was merged.
             CheckpointError: the file exists already, or cannot be written.
+
         Time: O(rows up to the epoch). The rows are streamed.
         Dirties: the new file.
         """
@@ -364,6 +367,7 @@ class CheckpointStore:
 
         Raises:
             CorruptStoreError: nothing can be proved, or the structure of the file is damaged; nothing was changed.
+
         Time: O(rows). Dirties: the rows of what is damaged.
         """
         with self._mutex:
@@ -388,6 +392,7 @@ class CheckpointStore:
         Raises:
             StoreFailedError: the file system failed: call :meth:`reopen`, then compact again.
             CheckpointError: the store takes no writes, or the disk has no room for a second copy of the file.
+
         Time: O(rows). The rows are streamed.
         Dirties: the whole file.
         """
@@ -456,6 +461,7 @@ class CheckpointStore:
         Raises:
             StoreFailedError: the file system failed: call :meth:`reopen`, then prune again.
             CheckpointError: the store takes no writes.
+
         Time: O(rows of the oldest checkpoint kept and of those before); O(rows) where a quarter of the file is unused.
         Dirties: these rows.
         """

@@ -28,6 +28,7 @@ def verify(session: Session, progress: Progress = silent) -> int:
 
     Raises:
         CorruptStoreError: the first damage found, by number and epoch where it lies in a run.
+
     Time: O(rows), up to four times those that lie in merged runs. The rows are streamed.
     """
     check_file(session)
@@ -73,6 +74,7 @@ def check_seals(session: Session) -> None:
 
     Raises:
         CorruptStoreError: one is not.
+
     Time: O(records). A store of an older format, which is only read, has no seals.
     """
     if session.row("PRAGMA user_version")[0] < seals.FORMAT:
@@ -119,6 +121,7 @@ def check_merged(session: Session, runs: RunMap, merged: StoredRun) -> None:
 
     Raises:
         CorruptStoreError: it is not.
+
     Time: O(rows). The rows are streamed.
     """
     parts = runs.between(merged.first - 1, merged.last, without=merged.run)

@@ -27,6 +27,7 @@ def write_image_beside(plan: OperatorPlan, shard: int) -> AcceptedRun:
 
     Raises:
         CheckpointError: the process failed; what it said last follows.
+
     Time: O(state). Dirties: the cache, and one new file of the location.
     """
     order = _order(plan, shard)

@@ -55,6 +55,7 @@ def write_image(plan: OperatorPlan, shard: int) -> AcceptedRun:
     Raises:
         CorruptStoreError: a run file is missing or damaged, or the cache was: that is removed then.
         CheckpointError: the location or the folder of the caches cannot be used.
+
     Time: O(state); the memory used is that of the file. Dirties: the cache, and one new file of the location.
     """
     lineage = plan.lineages[shard]
@@ -98,6 +99,7 @@ def open_cache(plan: OperatorPlan, shard: int, later: Sequence[AcceptedRun] = ()
         CorruptStoreError: a run file is missing or damaged.
         UnknownCheckpointError: the epoch was collected since the plan was made.
         CheckpointError: the location or the folder of the caches cannot be used.
+
     Time: O(rows of the runs that the cache lacks). Dirties: the cache, never the location.
     """
     folder = _folder(plan, shard)

@@ -76,6 +76,7 @@ class SpaceFile:
 
         Raises:
             CheckpointError: the location cannot be written.
+
         Dirties: ``space.json``, where it is absent.
         """
         return location.create(SPACE_FILE, seal(asdict(self)))
@@ -140,6 +141,7 @@ class Chain:
             CheckpointError: the location cannot be used, or holds a space with another number of shards, or what is
                 left of one, or lies in the folder of another one.
             CorruptStoreError: a file of the space is damaged.
+
         Dirties: ``space.json``, where it is absent.
         """
         if type(shards) is not int or not 1 <= shards <= 256:
@@ -418,6 +420,7 @@ class Chain:
             CheckpointError: a shard has no message or several, or one that was saved for another epoch or shard, or
                 its first run is no full one, or a file that was saved is gone; nothing is published.
             FencedError: another driver has published this epoch, or the space was replaced under this one.
+
         Dirties: one new manifest.
         """
         for operator in plan.operators:
@@ -441,6 +444,7 @@ class Chain:
             CheckpointError: an operator or shard has no message, or a run is no image or division, or its file is
                 gone; nothing changes.
             FencedError: another driver has published this epoch, or the space was replaced under this one.
+
         Dirties: one new manifest.
         """
         for operator in self.newest.lineage if self.newest else ():
@@ -520,6 +524,7 @@ class Chain:
         Raises:
             CorruptStoreError: a manifest that a kept epoch needs is missing or damaged; nothing was removed.
             CheckpointError: the location cannot be read or written; what was removed until then stays removed.
+
         Time: O(files listed + runs named by the kept epochs). Dirties: the floor, then the files that go.
         """
         is_number = isinstance(grace_seconds, int | float) and type(keep_epochs) is int

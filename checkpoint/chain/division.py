@@ -98,6 +98,7 @@ def write_division(location: Location, division: Division, epoch: int) -> Accept
 
     Raises:
         CheckpointError: the location cannot be written.
+
     Dirties: one new file, which nothing names yet.
     """
     data, name = division.to_json(), f"run/{uuid4().hex}{DIVISION}"

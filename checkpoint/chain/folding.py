@@ -46,6 +46,7 @@ def catch_up(store: CheckpointStore, location: Location, lineage: Lineage) -> bo
     Raises:
         CorruptStoreError: a run file is missing or damaged.
         CheckpointError: the location cannot be read.
+
     Time: O(rows of the runs that were lacking). Dirties: one checkpoint of the store for each of them.
     """
     have = runs_seen(store)
@@ -69,6 +70,7 @@ def fold(store: CheckpointStore, location: Location, runs: Sequence[AcceptedRun]
     Raises:
         CorruptStoreError: a run file is missing or damaged.
         CheckpointError: the location cannot be read.
+
     Time: O(rows of the runs that were lacking). Dirties: one checkpoint of the store for each of them.
     """
     lacking = [accepted for accepted in runs if accepted.epoch >= store.next_epoch()]
@@ -102,6 +104,7 @@ def divided(location: Location, accepted: AcceptedRun, beside: Path) -> Iterator
     Raises:
         CorruptStoreError: a file is missing or damaged.
         CheckpointError: the location cannot be read, or the division has a newer format.
+
     Time: O(rows of the shards that it is made of). Dirties: a folder in that one, which is gone afterwards.
     """
     division = read_division(location, accepted)

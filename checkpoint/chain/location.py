@@ -75,6 +75,7 @@ class Location(ABC):
 
         Raises:
             CheckpointError: the location cannot be written.
+
         Dirties: the one file, durable on return.
         """
 
@@ -88,6 +89,7 @@ class Location(ABC):
 
         Raises:
             CheckpointError: the location cannot be written.
+
         Dirties: the one file, durable on return.
         """
 
@@ -97,6 +99,7 @@ class Location(ABC):
 
         Raises:
             CheckpointError: the location cannot be written.
+
         Dirties: the one file.
         """
 

@@ -153,6 +153,7 @@ def save_run(plan: OperatorPlan, shard: int, run: Run, metrics: Mapping[str, flo
 
     Raises:
         CheckpointError: the location cannot be written.
+
     Dirties: one new file, unless the run changes nothing; nothing shared changes.
     """
     # An image without a row says that all is gone, where there was anything.

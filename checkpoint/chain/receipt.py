@@ -51,6 +51,7 @@ def receipts(chain: Chain) -> Iterator[EpochReceipt]:
     Raises:
         CorruptStoreError: a manifest or run file is missing or damaged.
         CheckpointError: the location cannot be read.
+
     Time: O(rows of all runs).
     """
     shards, count = _sizes_before(chain), chain.shards_at(chain.first_epoch) if chain.epoch else 0

@@ -81,6 +81,7 @@ def write_run(location: Location, run: Run, operator: str, shard: int, epoch: in
 
     Raises:
         CheckpointError: the location cannot be written.
+
     Time: O(rows). Dirties: one new file, which nothing names yet.
     """
     return _written(location, encode_run(run), run.kind, run.measure(), (operator, shard, epoch))
@@ -98,6 +99,7 @@ def write_pages(location: Location, pages: Iterable[Page], operator: str, shard:
 
     Raises:
         CheckpointError: the location cannot be written.
+
     Time: O(rows); memory for a page and the bytes of the file. Dirties: one new file, which nothing names yet.
     """
     measure, sink, pages = PageMeasure(), pa.BufferOutputStream(), iter(pages)
@@ -331,6 +333,7 @@ def decode_run(data: bytes, place: str = "run file") -> Run:
     Raises:
         CorruptStoreError: the bytes are no run file.
         CheckpointError: the file has a newer format.
+
     Time: O(rows).
     """
     file, kind, template = _opened(data, place)

@@ -40,6 +40,7 @@ def require_same(chain: Chain, image: AcceptedRun, runs: Lineage) -> None:
 
     Raises:
         CorruptStoreError: it has other rows, or a file is damaged.
+
     Time: O(rows). The rows are streamed.
     """
     with folded(chain, runs) as store:

@@ -50,6 +50,7 @@ class AddedEpochs:
             PipelineChangedError: the query has fed other operators before.
             TaskFailedError: a task failed for good; nothing was published.
             CheckpointError: micro-batches are missing, or the location cannot be used.
+
         Dirties: the location: a run file for each shard that changed, and one manifest.
         """
         started = time.perf_counter()

@@ -131,6 +131,7 @@ class RunningAggregate:
         Raises:
             ObjectSpaceError: a key column is of a type that is no key, or a column to be summed does not hold whole
                 numbers, or a key or figure is a time that Python has not.
+
         Time: O(rows + keys of the epoch). Dirties: one slot for each key that comes.
         """
         grouped = self._grouped(batches)

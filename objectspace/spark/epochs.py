@@ -74,6 +74,7 @@ class Epochs:
             FencedError: another driver has published this epoch, or the space was replaced; this one must stop.
             TaskFailedError: a task failed for good; nothing was published.
             CheckpointError: micro-batches are missing, or the location cannot be used.
+
         Dirties: the location: hand-over files, a run file for each shard that changed, and one manifest.
         """
         plan = self._begun(rows.sparkSession, position)

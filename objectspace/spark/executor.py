@@ -55,6 +55,7 @@ def open_shard(
         ObjectSpaceError: there is no such shard.
         CheckpointError: the location or the cache folder cannot be used, or a task would open the memory of the driver.
         CorruptStoreError: a run file is missing or damaged.
+
     Time: O(what the cache of this machine lacks). Dirties: the cache; edits are kept only by ``save_shard``.
     """
     if TaskContext.get() is not None:
@@ -87,6 +88,7 @@ def save_shard(
     Raises:
         ObjectSpaceError: the shard has made a checkpoint of its own since it was opened, or gone back to one.
         CheckpointError: the location cannot be written.
+
     Time: O(dirty slots), or O(state) where a full run is due. Dirties: one new file.
     """
     place = current_shard(plan) if shard is None else _checked_shard(plan, shard)
@@ -190,6 +192,7 @@ def work_shard(
     Raises:
         CheckpointError: the location or the cache folder cannot be used.
         PipelineChangedError: the state is that of another operator.
+
     Dirties: the cache, and one new file of the location.
     """
     using = TaskShards() if shards is None else shards

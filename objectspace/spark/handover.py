@@ -293,6 +293,7 @@ def write_parcels(location: Location, epoch: int, outbox: Outbox) -> tuple[Parce
 
     Raises:
         CheckpointError: the location cannot be written.
+
     Dirties: a new file for each exit and shard.
     """
     return tuple(write_parcel(location, epoch, *entry) for entry in outbox.taken())
@@ -303,6 +304,7 @@ def write_parcel(location: Location, epoch: int, number: int, shard: int, chunk:
 
     Raises:
         CheckpointError: the location cannot be written.
+
     Dirties: a new file.
     """
     data = to_bytes(chunk)

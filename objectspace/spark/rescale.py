@@ -66,6 +66,7 @@ def rescale(
         ObjectSpaceError: an object cannot be divided by its keys, or nothing says that it can; nothing was changed.
         CheckpointError: there is no space or no epoch yet, or the number is out of range.
         FencedError: a driver has published an epoch meanwhile; nothing was changed.
+
     Time: O(objects), and O(slots) of what operators of users have written, whose keys are compared with their shards;
         and what the caches of this machine lack. Dirties: a division for each new shard, which names the runs of those
         that it gets its rows from, and one manifest. No row is written: who opens a new shard reads these runs. Only

@@ -77,6 +77,7 @@ def require_operator(space: PersistedObjectSpace, name: str, does: str) -> None:
 
     Raises:
         PipelineChangedError: it is that of another one.
+
     Dirties: an item, once.
     """
     stored: str | None = space.get_dictionary(KEYED).get(OPERATOR_NOTE) if KEYED in space else None

@@ -214,6 +214,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             CheckpointError: what the stream has read was replaced, by an older state or by something made anew.
+
         Time: O(1) small files.
         """
         seen, history = Seen.of(start), self._subject.history()

@@ -39,6 +39,7 @@ def spans_of(chain: Chain, after: int, last: int) -> Iterator[Span]:
     Raises:
         UnknownCheckpointError: epochs that the reader has not seen yet were collected.
         CorruptStoreError: a manifest is missing or damaged.
+
     Time: O(epochs).
     """
     if last <= after:

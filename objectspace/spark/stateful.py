@@ -45,6 +45,7 @@ class WholeEpoch:
 
         Raises:
             ObjectSpaceError: a column of text or bytes is longer than one Arrow batch can hold.
+
         Time: O(rows) and what the object takes. Dirties: what the object changes.
         """
         found = [batch for batch in batches if batch.num_rows]

@@ -319,6 +319,7 @@ class Subject:
             CheckpointError: the epochs are of another history than those that the span was made of.
             UnknownCheckpointError: the epoch before the first is not kept any more.
             CorruptStoreError: a run file is missing or damaged.
+
         Time: O(rows of the runs of these epochs), and what the cache of the machine lacks before them.
         """
         last = Seen(span.last, span.mark)

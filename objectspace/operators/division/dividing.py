@@ -38,6 +38,7 @@ def divide(division: Division, parts: Iterator[tuple[int, CheckpointStore]], fol
 
     Raises:
         ObjectSpaceError: nothing tells where a slot belongs.
+
     Time: O(slots of the old shards); memory: some of them, and the largest object that another one owns. Dirties: the
     folder.
     """

@@ -54,6 +54,7 @@ class OldShard:
 
         Raises:
             ObjectSpaceError: nothing tells where an object or a slot belongs.
+
         Time: O(objects); O(slots) of what others than the library have written.
         """
         for name in self.space:
@@ -73,6 +74,7 @@ class OldShard:
 
         Raises:
             ObjectSpaceError: nothing tells where it, or one of its slots, belongs.
+
         Time: O(slots), as they are asked for.
         """
         if is_note(name):
