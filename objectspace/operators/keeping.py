@@ -23,7 +23,7 @@ def kept(
     version: Sequence[str] | str | None,
 ) -> Stream:
     """Return the changes of a table that keeps a stream: see :meth:`Stream.materialize`."""
-    takes_order = conflict not in (None, "check")
+    takes_order, origin = conflict not in (None, "check"), stream.node
     if key is not None:
         before, columns = stream.schema, list(names_of([key if isinstance(key, str) else list(key)]))
         schema = TableSchema(before.columns, columns, watermark_column=before.watermark_column)
@@ -32,7 +32,9 @@ def kept(
         stream = stream.then("Rekey", ", ".join(columns), lambda: Rekey(schema, in_order=in_order))
     given, chosen = stream.schema, cast(Conflict, conflict or "overwrite")
     structure = "" if conflict is None else f"{conflict}{'' if version is None else f' {version}'}"
-    options: dict[str, Any] = {"conflict": chosen, "version_column": version}
+    # What is between may have dropped changes that cancel, and one by another key has.
+    hears_all = origin.label == "Source" and not origin.is_own and origin.schema.primary_key == given.primary_key
+    options: dict[str, Any] = {"conflict": chosen, "version_column": version, "hears_all": hears_all}
     return stream.then(
         "Materialize",
         structure,

@@ -45,6 +45,8 @@ class Materialize(Operator):
             NULL is the least. Deletes ask for no version.
         stream_key: the columns that identify a row downstream, where they are more than the primary key: an update that
             changes one of them goes out as a delete and an insert.
+        hears_all: whether all changes of a source come to it, also those that cancel: then :meth:`missed` can tell
+            which rows it has missed.
 
     Raises:
         SchemaError: there is no such conflict handling or column, or ``update_if_newer`` has no version.
@@ -68,6 +70,7 @@ class Materialize(Operator):
         version_column: str | Sequence[str] | None = None,
         *,
         stream_key: Sequence[str] | None = None,
+        hears_all: bool = False,
     ) -> None:
         super().__init__()
         if conflict not in CONFLICTS:
@@ -75,7 +78,7 @@ class Materialize(Operator):
         if conflict == "update_if_newer" and not version_column:
             raise SchemaError("update_if_newer compares versions: name the column with version=")
         names = [version_column] if isinstance(version_column, str) else list(version_column or ())
-        self._input, self.conflict = schema, conflict
+        self._input, self.conflict, self._hears_all = schema, conflict, hears_all
         self._versions = [(schema.place_of(name), rank(schema.column(name).type)) for name in names]
         self._keys_of = dictionary_keys(schema, schema.key_places)
         watermark = schema.watermark_column if self._keeps(schema.watermark_column) else None
@@ -138,8 +141,9 @@ class Materialize(Operator):
     def missed(self, given: Chunk, net: Chunk) -> Chunk:
         """Return what changes without an order say to the table where all those of a key cancel.
 
-        It may have another row of the key than they tell of. A row that comes and goes takes that one with it, and one
-        whose delete holds no more than the key comes after it. An update to the same row sets it.
+        It may have another row of the key than they tell of, where no change was left out on the way. A row that comes
+        and goes takes that one with it, and one whose delete holds no more than the key comes after it. An update to
+        the same row sets it.
 
         Args:
             given: the changes.
@@ -147,7 +151,7 @@ class Materialize(Operator):
 
         Time: O(changes · log n).
         """
-        if self.conflict == "check" or len(net) == len(given):
+        if not self._hears_all or self.conflict == "check" or len(net) == len(given):
             return Chunk(given.schema, [], [])
         told = set(self._keys_of(net.values))
         silent: dict[Any, list[Change]] = {}
@@ -170,7 +174,9 @@ class Materialize(Operator):
             return []
         beside = [value for place, value in enumerate(last) if place not in self._input.key_places]
         is_key_only = bool(beside) and all(value is None for value in beside)
-        return [("-", last), ("+", last)] if is_key_only else [("-", last)]
+        # What was put together of several rows is like none of them, also where it goes and comes again.
+        is_put_again = is_key_only or self.conflict == "update_if_not_null"
+        return [("-", last), ("+", last)] if is_put_again else [("-", last)]
 
     def kept_as(self, column: str) -> str | None:
         """Return the name that a column of the input has in the output: the same, if it is a key column."""

@@ -115,7 +115,7 @@ class ObjectSpaceSource(DataSource):
 
         Raises:
             ObjectSpaceError: it is no table that is read, the option changes is missing, an option is no number, or the
-                schema of the read lacks op.
+                schema of the read lacks op, or has a column that the table has not.
         """
         subject = Subject.of(self.options)
         if subject.kind != "table" or not self._is_feed():
@@ -125,10 +125,8 @@ class ObjectSpaceSource(DataSource):
                 f"the schema of the read has {', '.join(schema.names)}: expected op besides, a string, which says"
                 " whether a row comes or goes, and epoch, a long, where it is wanted"
             )
-        # Those of the start: a later column does not change what the stream has.
-        names = tuple(name for name in schema.names if name not in FEED.names)
         most = number_of(self.options, "maxEpochsPerTrigger") or MOST_EPOCHS
-        return ChangeReader(replace(subject, columns=names), schema, most)
+        return ChangeReader(subject.feeding([name for name in schema.names if name not in FEED.names]), schema, most)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Refuse a write that is no stream.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructType
 
-from checkpoint import CheckpointStore
+from checkpoint import CheckpointError, CheckpointStore
 from checkpoint.address import local_path
 from checkpoint.chain import Chain, cache_root, fold, open_cache
 from objectspace import PersistedObjectSpace
@@ -25,7 +25,7 @@ from objectspace.spark.key_values import Parts, entries, key_value_tables
 from objectspace.spark.pushdown import Bounds
 from objectspace.spark.spans import Span, require_kept, spans_of
 from objectspace.spark.storage import absolute, require_known, shared_location, storage_options
-from objectspace.spark.table_rows import bounded, fed, halves
+from objectspace.spark.table_rows import Changes, FeedColumns, bounded, halves
 
 _FIXED = {
     "kvt": StructType()
@@ -73,6 +73,7 @@ class Subject:
         epoch: the epoch, the newest by default.
         storage: what fsspec passes to the file system of a URL; it may be secret, and is not shown.
         mark: what tells the epoch from one of another history; empty where it was not looked at.
+        fed: of a change feed, the columns as the table had them at its start.
     """
 
     path: str
@@ -83,6 +84,7 @@ class Subject:
     epoch: int | None
     storage: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)
     mark: str = ""
+    fed: FeedColumns | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Subject:
@@ -175,6 +177,20 @@ class Subject:
             )
         return StructType([*FEED.fields, *found.fields])
 
+    def feeding(self, names: Sequence[str]) -> Subject:
+        """Return the same for a change feed that has some columns from now on, whatever becomes of those of the table.
+
+        Raises:
+            ObjectSpaceError: the table is there, and has no such column.
+        """
+        try:
+            schema = self.table_schema()
+        except (CheckpointError, ObjectSpaceError):  # The table may be made later.
+            return replace(self, columns=tuple(names))
+        subject = replace(self, columns=tuple(names))
+        subject._columns_of(schema)
+        return replace(subject, fed=FeedColumns.of(schema, names))
+
     def table_schema(self) -> TableSchema:
         """Return the schema of the table.
 
@@ -216,7 +232,7 @@ class Subject:
             ObjectSpaceError: there are several of them.
         """
         known = key_value_tables(space)
-        found = self._found_in(known, f"/kvt/{self.name}")
+        found = self._found_in(known, f"/kvt/{self.name}") if "/" in self.name else None
         return None if found is None else known[found]
 
     def _found_in(self, names: Iterable[str], *ends: str) -> str | None:
@@ -359,17 +375,24 @@ class Subject:
 
     def _rows(self, store: CheckpointStore, epoch: int, at: int | None = None) -> Iterator[pa.RecordBatch]:
         """Yield all rows of the table as changes of an epoch: those at it, or at the end of the store."""
-        name = self.table_in(PersistedObjectSpace(store, _at=store.reader(epoch=at)))
-        if name is not None:
-            table = StorageTable(store, name, self.columns, at)
-            yield from fed(table, epoch, (("+", row) for row in table.scan()))
+        return self._fed(store, epoch, at, lambda table: (("+", row) for row in table.scan()))
 
     def _changes_at(self, store: CheckpointStore, epoch: int) -> Iterator[pa.RecordBatch]:
         """Yield the changes of an epoch that a store has as a checkpoint of its own."""
-        name = self.table_in(PersistedObjectSpace(store, _at=store.reader(epoch=epoch)))
-        if name is not None:
-            table = StorageTable(store, name, self.columns, epoch)
-            yield from fed(table, epoch, halves(table.changes(epoch, epoch)))
+        return self._fed(store, epoch, epoch, lambda table: halves(table.changes(epoch, epoch)))
+
+    def _fed(
+        self, store: CheckpointStore, epoch: int, at: int | None, changes: Callable[[StorageTable], Changes]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield changes with the columns of the feed; those that the table did not have yet have their defaults."""
+        name = self.table_in(PersistedObjectSpace(store, _at=store.reader(epoch=at)))
+        if name is None:
+            return
+        schema = StorageTable(store, name, None, at).schema
+        columns = self.fed or FeedColumns.of(schema, self.columns or schema.names)
+        found = columns.names_in(schema, f"table {self.name!r} at epoch {epoch}")
+        table = StorageTable(store, name, [name for name in found if name is not None], at)
+        yield from columns.batches(found, epoch, changes(table))
 
     def _chain(self) -> Chain:
         chain = Chain.open(shared_location(self.path, self.storage))

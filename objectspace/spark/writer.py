@@ -21,6 +21,7 @@ from objectspace.errors import ObjectSpaceError
 from objectspace.operators import Materialize
 from objectspace.operators.chunks import moved_apart
 from objectspace.operators.division.keyed import KeyedBy
+from objectspace.operators.materialize import Conflict
 from objectspace.relational import Chunk, TableSchema
 from objectspace.spark.executor import current_shard, open_shard, save_shard
 from objectspace.spark.handover import router, settled_for, together
@@ -136,7 +137,8 @@ class Target:
 
     def operator(self, schema: TableSchema) -> Materialize:
         """Return what keeps the table."""
-        return Materialize(schema, "update_if_newer", self.versions) if self.versions else Materialize(schema)
+        conflict: Conflict = "update_if_newer" if self.versions else "overwrite"
+        return Materialize(schema, conflict, self.versions, hears_all=True)
 
 
 class TableWriter(DataSourceStreamArrowWriter):

@@ -265,7 +265,7 @@ FED: list[list[Any]] = [
 def test_a_feed_with_gaps_goes_by_the_rules_of_conflicts_as_in_one_process(
     spark: SparkSession, tmp_path: Path, query: Callable[[str], None]
 ) -> None:
-    rules = {"overwrite": None, "ignore": None, "update_if_newer": "lsn", "update_if_not_null": None}
+    rules = {"overwrite": None, "ignore": None, "update_if_newer": "lsn"}
     sparks, local = Pipeline(tmp_path / "space", SHARDS, cache=tmp_path / "cache"), LocalPipeline()
     feed = spark.createDataFrame([], "op string, id long, city string, lsn long")
     one = sparks.source("feed", feed, key=["id"], op_column="op")

@@ -251,6 +251,40 @@ def test_the_source_gives_the_columns_that_the_stream_has(space: Space) -> None:
     assert changes_of(reader, {"epoch": 0}, {"epoch": 1}) == [("+", 1, "a", 1)]
 
 
+def test_a_feed_has_the_columns_of_its_start_whatever_the_table_had_and_comes_to_have(tmp_path: Path) -> None:
+    path = str(tmp_path / "state.db")
+    with PersistedObjectSpace.open(path) as space:
+        table = StateTable(space, "t", SCHEMA)
+        table.insert_row(("a", 1))
+        space.checkpoint()
+        added = table.schema.with_column(Column("n", "string", default="?")).renamed("v", "w")
+        table = StateTable(space, "t", added, evolve=True)
+        table.insert_row(("b", 2, "x"))
+        space.checkpoint()
+
+        def feed_of(*names: str) -> Callable[[int], list[tuple[Any, ...]]]:
+            source = ObjectSpaceSource({"path": path, "table": "t", "changes": "true", "columns": ",".join(names)})
+            reader = source.streamReader(source.schema())
+
+            def read(end: int) -> list[tuple[Any, ...]]:
+                parts = reader.partitions({"epoch": 0}, {"epoch": end})
+                batches = [batch for part in parts for batch in reader.read(part)]
+                return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+
+            return read
+
+        whole, part = feed_of("k", "w", "n"), feed_of("k", "w")
+        assert whole(2) == [("+", 1, "a", 1, "?"), ("+", 2, "b", 2, "x")]
+        table = StateTable(
+            space, "t", table.schema.without_column("n").with_column(Column("m", "bool", True)), evolve=True
+        )
+        table.insert_row(("c", 3, None))
+        space.checkpoint()
+        assert part(3) == [("+", 1, "a", 1), ("+", 2, "b", 2), ("+", 3, "c", 3)]
+        with pytest.raises(ObjectSpaceError, match="table 't' at epoch 3 has no column 'n' any more"):
+            whole(3)
+
+
 @pytest.mark.parametrize("taken", ["op", "epoch"])
 def test_columns_that_are_called_as_those_of_changes_are_refused(tmp_path: Path, taken: str) -> None:
     with PersistedObjectSpace.open(tmp_path / "state.db") as space:
