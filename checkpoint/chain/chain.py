@@ -803,7 +803,7 @@ def require_nothing(location: Location) -> None:
         raise CheckpointError(
             f"location {location.url}: there are files in {', '.join(found)}, and no {SPACE_FILE}: they are left of a"
             " copy that was cut off, unless it is still under way, or of a space that was removed: remove them, or"
-            f" choose another location; if it is a space that has lost its {SPACE_FILE}, restore that file from a backup"
+            f" choose another location; if it is a space that has lost its {SPACE_FILE}, restore that from a backup"
         )
 
 
