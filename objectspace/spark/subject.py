@@ -183,11 +183,11 @@ class Subject:
         Raises:
             ObjectSpaceError: the table is there, and has no such column.
         """
+        subject = replace(self, columns=tuple(names))
         try:
             schema = self.table_schema()
         except (CheckpointError, ObjectSpaceError):  # The table may be made later.
-            return replace(self, columns=tuple(names))
-        subject = replace(self, columns=tuple(names))
+            return subject
         subject._columns_of(schema)
         return replace(subject, fed=FeedColumns.of(schema, names))
 
