@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
 from objectspace.operators.base import Operator
-from objectspace.operators.chunks import paired, taken
+from objectspace.operators.chunks import Change, paired, taken
 from objectspace.operators.net import net_changes
 from objectspace.operators.windows import Span, check_span
 from objectspace.relational import Chunk, Column, InconsistentOperationError, StateTable, TableSchema
 from objectspace.relational.chunk import Op
+from objectspace.relational.key_space import KeySpace
 from objectspace.relational.schema import Row
 from objectspace.space import ObjectSpace
 
 CACHE_GROUPS = 10_000
 """Of how many groups the last row is kept in memory."""
+
+MOST_PASSED = 16
+"""How many stored rows that stay as they are a walk passes before it looks for its next place instead."""
+
+Move = tuple[Row | None, Row | None]
+"""A row as it was and as it is, ``None`` where there is none."""
 
 
 class SessionWindow(Operator):
@@ -72,6 +79,8 @@ class SessionWindow(Operator):
         self._kept = TableSchema(columns, key)
         self._place = schema.place_of(time_column)
         self._group_places = [schema.place_of(name) for name in self.by]
+        self._keys_of_kept = KeySpace("rows", self._kept).of_rows
+        self._keys_of_output = KeySpace("output", self._output).of_rows
         self._last: dict[bytes, tuple[bytes, Row]] = {}
 
     @property
@@ -97,77 +106,83 @@ class SessionWindow(Operator):
             InconsistentOperationError: a row goes that is not there; nothing was changed.
 
         Time: O(log n) a row, O(1) where it is the last one of its group, and O(rows behind it in its session) where
-        that session changes.
+        that session changes. The rows of a chunk that are near each other in a group are found by one scan.
         """
         self._check_open()
         changes = [change for change in net_changes(taken(self.input, chunk)) if change[1][self._place] is not None]
-        self._check_there([row for op, row in changes if op == "-"])
-        touched: dict[bytes, list[Row | None]] = {}
         try:
-            for op, row in changes:
-                if op == "-":
-                    self._remove(row, touched)
-                else:
-                    self._insert(row, touched)
+            moves = [move for group, places in self._by_group(changes).items() for move in self._moves(group, places)]
+            self._table.write_rows((new is not None, new or old) for old, new in moves)  # type: ignore[misc]
         except BaseException:
             self._forget()
             raise
-        pairs = ((_half("-", old), _half("+", new)) for _, (old, new) in sorted(touched.items()))
-        found = paired(self._output, pairs)
-        return [found] if len(found) else []
+        return self._given(moves)
 
-    def _check_there(self, gone: list[Row]) -> None:
-        """Refuse rows to delete that are not there, or go twice."""
-        taken_back: set[bytes] = set()
-        for row in gone:
-            key = self._kept.key_of((*row, None))
-            slot = self._kept.key_encoder.encode(key)
-            found = None if slot in taken_back else self._table.get_row(key)
-            taken_back.add(slot)
-            if found is None or not self.input.equal(found[:-1], row):
-                there = "nothing" if found is None else f"{found[:-1]!r:.200}"
-                raise InconsistentOperationError(
-                    f"SessionWindow: - {row!r:.200} finds {there} under its key: delete the row that was inserted;"
-                    " the chunk was not taken"
-                )
+    def _by_group(self, changes: list[Change]) -> dict[bytes, list[_Place]]:
+        """Return for each group the places that change in it, in the order of the table."""
+        rows = [row for _, row in changes]
+        found: dict[bytes, _Place] = {}
+        for key, (op, row) in zip(self._keys_of_kept(rows), changes):
+            place = found.get(key)
+            if place is None:
+                place = found[key] = _Place(key, row)
+            if op == "+":
+                place.new = row
+            elif place.gone is not None:
+                raise _not_there(row, "nothing")
+            else:
+                place.gone = row
+        groups: dict[bytes, list[_Place]] = {}
+        for key in sorted(found):
+            groups.setdefault(self._group_of(found[key].row), []).append(found[key])
+        return groups
 
-    def _insert(self, row: Row, touched: dict[bytes, list[Row | None]]) -> None:
-        time = row[self._place]
-        before, after = self._neighbours(row)
-        start = before[-1] if before is not None and self._is_near(before, time) else time
-        new = (*row, start)
-        self._put(None, new, touched)
-        if after is None:
-            self._note_last(new)
-        elif after[self._place] - time < self._gap:
-            self._move(after, start, touched)
+    def _moves(self, group: bytes, places: list[_Place]) -> Iterator[Move]:
+        """Yield what becomes of the rows of a group: of those that change, and of those that another session takes."""
+        walk = _Walk(self._table, self._place, self._gap, len(self.by))
+        self._seek(walk, group, places[0])
+        for place in places:
+            yield from self._moves_before(walk, group, place)
+            stored = walk.take(place.key)
+            if place.gone is not None:
+                self._check_there(place.gone, stored)
+            new = None if place.new is None else walk.put(place.new)
+            yield stored if place.gone is not None else None, new
+        yield from walk.moves_behind()
+        if walk.ahead is None:
+            self._note_last(group, walk.before)
 
-    def _remove(self, row: Row, touched: dict[bytes, list[Row | None]]) -> None:
-        stored = self._table.get_row(self._kept.key_of((*row, None)))
-        assert stored is not None
-        before, after = self._neighbours(row)
-        self._last.pop(self._group_of(stored), None)
-        self._put(stored, None, touched)
-        if after is not None and after[-1] == stored[-1]:
-            time = after[self._place]
-            self._move(after, before[-1] if before is not None and self._is_near(before, time) else time, touched)
+    def _moves_before(self, walk: _Walk, group: bytes, place: _Place) -> Iterator[Move]:
+        """Walk to a place, and yield the rows on the way that another session takes."""
+        passed = 0
+        while walk.ahead is not None and walk.ahead_key < place.key:
+            move = walk.step()
+            if move is not None:
+                passed = 0
+                yield move
+            elif (passed := passed + 1) > MOST_PASSED:
+                self._seek(walk, group, place)
 
-    def _neighbours(self, row: Row) -> tuple[Row | None, Row | None]:
-        """Return the rows of the group before and after a row."""
-        key = self._kept.key_of((*row, None))
-        last = self._last.get(self._group_of(row))
-        if last is not None and last[0] < self._kept.key_encoder.encode(key):
-            return last[1], None
-        group, place = key[: len(self.by)], key[len(self.by) :]
-        before = self._table.scan(prefix=group, upper=place, inclusive=(True, False), reverse=True)
-        after = self._table.scan(prefix=group, lower=place, inclusive=(False, True))
-        return next(before, None), next(after, None)
+    def _seek(self, walk: _Walk, group: bytes, place: _Place) -> None:
+        """Put a walk before a place; the rows before it are to stay as they are."""
+        if group not in self._last:
+            self._note_last(group, walk.last_of(place.row))
+        last = self._last.get(group)
+        if last is None or last[0] < place.key:
+            walk.begin_behind(None if last is None else last[1])
+        else:
+            walk.begin_at(place.row)
 
-    def _note_last(self, row: Row) -> None:
-        """Note that a row is the last one of its group: rows that come in the order of time need not be looked for."""
-        group = self._group_of(row)
+    def _check_there(self, gone: Row, stored: Row | None) -> None:
+        """Refuse a row to delete that is not there."""
+        if stored is None or not self.input.equal(stored[:-1], gone):
+            raise _not_there(gone, "nothing" if stored is None else f"{stored[:-1]!r:.200}")
+
+    def _note_last(self, group: bytes, row: Row | None) -> None:
+        """Note the last row of a group: rows that come in the order of time need not be looked for."""
         self._last.pop(group, None)
-        self._last[group] = self._kept.key_encoder.encode(self._kept.key_of(row)), row
+        if row is not None:
+            self._last[group] = self._kept.key_encoder.encode(self._kept.key_of(row)), row
         if len(self._last) > CACHE_GROUPS:
             del self._last[next(iter(self._last))]
 
@@ -177,33 +192,109 @@ class SessionWindow(Operator):
     def _forget(self) -> None:
         self._last.clear()
 
-    def _is_near(self, before: Row, time: Any) -> bool:
-        return bool(time - before[self._place] < self._gap)
+    def _given(self, moves: list[Move]) -> list[Chunk]:
+        """Return the changes of the output: of each stream key what was there before the chunk, and what is now."""
+        touched: dict[bytes, list[Row | None]] = {}
+        keys = self._keys_of_output([new or old for old, new in moves])  # type: ignore[misc]
+        for key, (old, new) in zip(keys, moves):
+            change = touched.setdefault(key, [None, None])
+            change[0], change[1] = old or change[0], new or change[1]
+        pairs = ((_half("-", old), _half("+", new)) for _, (old, new) in sorted(touched.items()))
+        found = paired(self._output, pairs)
+        return [found] if len(found) else []
 
-    def _move(self, first: Row, start: Any, touched: dict[bytes, list[Row | None]]) -> None:
-        """Put a row and those behind it in its session into another one."""
-        if first[-1] == start:
-            return
-        self._last.pop(self._group_of(first), None)
-        key = self._kept.key_of(first)
-        moved = []
-        for row in self._table.scan(prefix=key[: len(self.by)], lower=key[len(self.by) :]):
-            if row[-1] != first[-1]:
-                break
-            moved.append(row)
-        for row in moved:
-            self._put(row, (*row[:-1], start), touched)
 
-    def _put(self, old: Row | None, new: Row | None, touched: dict[bytes, list[Row | None]]) -> None:
-        """Write a row, and note what it was before the chunk and what it is now."""
-        row = new or old
-        assert row is not None
-        if new is not None:
-            self._table.insert_row(new)
-        else:
-            self._table.delete_row(row)
-        change = touched.setdefault(self._output.key_encoder.encode(self._output.key_of(row)), [old, None])
-        change[1] = new
+class _Place:
+    """What a chunk says of one key of the table: the row that goes, and the one that comes."""
+
+    __slots__ = ("gone", "key", "new", "row")
+
+    def __init__(self, key: bytes, row: Row) -> None:
+        self.key, self.row = key, row
+        self.gone: Row | None = None
+        self.new: Row | None = None
+
+
+class _Walk:
+    """A walk over the rows of one group in the order of time, which finds the session of each.
+
+    Args:
+        table: the rows with their sessions; it is not written until the walk is over.
+        place: where a row has its time.
+        gap: how long after its last row a session is open.
+        width: how many columns make a group.
+    """
+
+    def __init__(self, table: StateTable, place: int, gap: Span, width: int) -> None:
+        self._table, self._place, self._gap, self._width = table, place, gap, width
+        self._key_of, self._encode = table.schema.key_of, table.schema.key_encoder.encode
+        self.before: Row | None = None
+        self.ahead: Row | None = None
+        self.ahead_key = b""
+        self._rows: Iterator[Row] = iter(())
+
+    def last_of(self, row: Row) -> Row | None:
+        """Return the last row of the group of a row."""
+        return next(self._table.scan(prefix=self._key_of((*row, None))[: self._width], reverse=True), None)
+
+    def begin_behind(self, last: Row | None) -> None:
+        """Begin behind the last row of the group."""
+        self.before, self._rows = last, iter(())
+        self._read()
+
+    def begin_at(self, row: Row) -> None:
+        """Begin between the rows before the place of a row and those that follow."""
+        key = self._key_of((*row, None))
+        group, place = key[: self._width], key[self._width :]
+        self.before = next(self._table.scan(prefix=group, upper=place, inclusive=(True, False), reverse=True), None)
+        self._rows = self._table.scan(prefix=group, lower=place)
+        self._read()
+
+    def take(self, key: bytes) -> Row | None:
+        """Take the stored row of a key out of the sessions, where it is the next one."""
+        if self.ahead is None or self.ahead_key != key:
+            return None
+        stored = self.ahead
+        self._read()
+        return stored
+
+    def put(self, row: Row) -> Row:
+        """Return a row that comes next, with its session."""
+        self.before = (*row, self._start(row))
+        return self.before
+
+    def step(self) -> Move | None:
+        """Pass the next stored row; return it as it was and as it is, where another session takes it."""
+        stored = self.ahead
+        assert stored is not None
+        start = self._start(stored)
+        self._read()
+        if start == stored[-1]:
+            self.before = stored
+            return None
+        self.before = (*stored[:-1], start)
+        return stored, self.before
+
+    def moves_behind(self) -> Iterator[Move]:
+        """Pass stored rows as long as another session takes them, and yield them as they were and as they are."""
+        while self.ahead is not None and (move := self.step()) is not None:
+            yield move
+
+    def _start(self, row: Row) -> Any:
+        time, before = row[self._place], self.before
+        return before[-1] if before is not None and time - before[self._place] < self._gap else time
+
+    def _read(self) -> None:
+        self.ahead = next(self._rows, None)
+        if self.ahead is not None:
+            self.ahead_key = self._encode(self._key_of(self.ahead))
+
+
+def _not_there(row: Row, found: str) -> InconsistentOperationError:
+    return InconsistentOperationError(
+        f"SessionWindow: - {row!r:.200} finds {found} under its key: delete the row that was inserted; the chunk was"
+        " not taken"
+    )
 
 
 def _half(op: Op, row: Row | None) -> tuple[Op, Row] | None:

@@ -115,12 +115,12 @@ STEPS = st.lists(
 )
 
 
-@given(STEPS, st.sets(st.integers(0, 29)), st.integers(1, 3), st.integers(1, 2))
+@given(STEPS, st.sets(st.integers(0, 29)), st.integers(1, 12), st.integers(1, 2), st.sampled_from([0, 1, 16]))
 def test_rows_in_any_order_are_in_the_sessions_of_all_rows(
-    steps: list[tuple[str, int, int]], recoveries: set[int], size: int, groups: int
+    steps: list[tuple[str, int, int]], recoveries: set[int], size: int, groups: int, passed: int
 ) -> None:
     sessions, there, shown = Sessions(), set[tuple[str, int, int]](), set[object]()
-    with patch("objectspace.operators.sessions.CACHE_GROUPS", groups):
+    with patch.multiple("objectspace.operators.sessions", CACHE_GROUPS=groups, MOST_PASSED=passed):
         for start in range(0, len(steps), size):
             if start in recoveries:
                 sessions.operator.open(sessions.space, "sessions")
