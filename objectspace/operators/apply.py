@@ -298,8 +298,8 @@ def _picker(places: Sequence[int]) -> Callable[[Any], tuple[Any, ...]]:
 
 def _halves(chunk: Chunk) -> Iterable[tuple[Change | None, Change | None]]:
     """Yield what went and what came, in the order of the stream key."""
-    encode, key_of = chunk.schema.key_encoder.encode, chunk.schema.key_of
-    keyed = sorted([(encode(key_of(change[1])), change) for change in net_changes(chunk)], key=itemgetter(0))
+    net = net_changes(chunk)
+    keyed = sorted(zip(chunk.schema.encode_keys([row for _, row in net]), net), key=itemgetter(0))
     for _, group in groupby(keyed, key=itemgetter(0)):
         changes = [change for _, change in group]
         gone = [change for change in changes if change[0] == "-"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
 
 from objectspace.operators.base import Operator
 from objectspace.relational import Chunk, InconsistentOperationError, RowError, SchemaMismatchError, TableSchema
@@ -18,6 +18,8 @@ RETRACTED = f"more rows were retracted than came: behind a source that takes bac
 """Says of a group what cannot be."""
 
 Change = tuple[Op, Row]
+
+T = TypeVar("T")
 
 
 def check_chunk(schema: TableSchema, chunk: Chunk) -> None:
@@ -80,6 +82,15 @@ def checked_promise(schema: TableSchema, column: str, value: Any) -> Any:
         return found
     except BadValue as error:
         raise RowError(f"the watermark of {column!r} ({schema.column(column).type}): {error}") from None
+
+
+def ordered_by(keys: Sequence[Any], things: Sequence[T]) -> list[T]:
+    """Return things in the order of their keys; those of equal keys stay as they are.
+
+    >>> ordered_by([b"b", b"a", b"b"], [1, 2, 3])
+    [2, 1, 3]
+    """
+    return [things[place] for place in sorted(range(len(things)), key=keys.__getitem__)]
 
 
 def paired(schema: TableSchema, pairs: Iterable[tuple[Change | None, Change | None]]) -> Chunk:

@@ -11,7 +11,7 @@ from typing import Any
 from objectspace.operators.base import Operator, Promise
 from objectspace.operators.bound import Bound
 from objectspace.operators.canonical import dictionary_keys
-from objectspace.operators.chunks import Change, halves, paired
+from objectspace.operators.chunks import Change, halves, ordered_by, paired
 from objectspace.operators.distinct import unused
 from objectspace.operators.expressions import Expression, col
 from objectspace.operators.expressions import condition as as_condition
@@ -230,9 +230,10 @@ def _updates(chunks: Sequence[Chunk], *, in_order: bool) -> Iterator[list[Change
     by_key: dict[Any, list[Change]] = {}
     for key, change in zip(keys, changes, strict=True):
         by_key.setdefault(key, []).append(change)
-    encode, key_of = schema.key_encoder.encode, schema.key_of
     each = list(by_key.values())
-    for found in each if in_order else sorted(each, key=lambda mine: encode(key_of(mine[0][1]))):
+    if not in_order:
+        each = ordered_by(schema.encode_keys([found[0][1] for found in each]), each)
+    for found in each:
         if [op for op, _ in found] == ["-", "+"]:
             yield [("U-", found[0][1]), ("U+", found[1][1])]
         else:

@@ -7,7 +7,7 @@ from typing import Any
 
 from objectspace.operators.base import Operator, Promise, column_names
 from objectspace.operators.canonical import identity
-from objectspace.operators.chunks import check_chunk, checked_promise, refuse_retractions
+from objectspace.operators.chunks import check_chunk, checked_promise, ordered_by, refuse_retractions
 from objectspace.relational import Chunk, SchemaError, TableSchema
 from objectspace.relational.schema import Row
 from objectspace.relational.watermarks import is_below
@@ -120,17 +120,14 @@ class Dedup(Operator):
         return encode(key_of(row)) < encode(key_of(other))
 
     def _flush(self) -> list[Chunk]:
-        encode, key_of = self._kept.key_encoder.encode, self._kept.key_of
-        closed = self._table.watermark
-        place = -1 if self._window is None else self.input.place_of(self._window)
-        new: list[tuple[bytes, Row]] = []
-        for row in self._found.values():
-            if closed is not None and is_below(row[place], closed):
-                self.late_rows += 1
-            elif not self._table.exists(key_of(row)):
-                new.append((encode(key_of(row)), row))
+        given, closed = list(self._found.values()), self._table.watermark
+        if closed is not None and self._window is not None:
+            place = self.input.place_of(self._window)
+            given = [row for row in given if not is_below(row[place], closed)]
+        stored = self._table.get_rows(list(map(self._kept.key_of, given)))
+        new = [row for row, known in zip(given, stored, strict=True) if known is None]
+        self.late_rows += len(self._found) - len(given)
         self._found = {}
-        rows = [row for _, row in sorted(new)]
-        for row in rows:
-            self._table.insert_row(row)
+        rows = ordered_by(self._kept.encode_keys(new), new)
+        self._table.insert_rows(rows)
         return [Chunk(self._output, ["+"] * len(rows), rows)] if rows else []

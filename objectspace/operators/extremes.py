@@ -17,7 +17,6 @@ from objectspace.operators.agg_call import LISTED, AggCall
 from objectspace.operators.canonical import canonical
 from objectspace.operators.chunks import FIRST
 from objectspace.relational import Column, InconsistentOperationError, Order, SchemaError, StateTable, TableSchema
-from objectspace.relational.bulk import keys_encoder
 from objectspace.relational.keys import KeyEncoder
 
 Entry = tuple[bytes, Any]
@@ -111,8 +110,6 @@ class OrderedCall:
         self.argument = schema.place_of(call.columns[0])
         self.places, self.schema = self._layout(schema, group_key)
         self._encode = self.schema.key_encoder.encode
-        key_kinds = [self.schema.columns[place].type for place in self.schema.key_places]
-        self._encode_all = keys_encoder(key_kinds, [order for _, order in self.schema.primary_key])
         others = [place for place in range(len(self.places)) if place not in self.schema.key_places]
         kinds = [self.schema.columns[place].type for place in others]
         self._others = (others, KeyEncoder(kinds, [Order()] * len(kinds)))
@@ -148,7 +145,7 @@ class OrderedCall:
                 self.note(group.setdefault(number, {}), row, _sign(op))
             return
         kept = list(map(itemgetter(*self.places), [row for (_, row), _ in found]))
-        keys = self._encode_all([[row[place] for row in kept] for place in self.schema.key_places])
+        keys = self.schema.encode_columns([[row[place] for row in kept] for place in self.schema.key_places])
         for ((op, _), group), key, row in zip(found, keys, kept):
             changes = group.get(number)
             if changes is None:

@@ -7,12 +7,12 @@ from functools import partial
 from typing import Any
 
 from objectspace.operators.canonical import dictionary_keys
-from objectspace.operators.chunks import Change, unbroken
+from objectspace.operators.chunks import Change, ordered_by, unbroken
 from objectspace.operators.net import net_changes
 from objectspace.operators.plan import Node, Plan
 from objectspace.relational import Chunk, Order, RowError, SchemaError, TableSchema
+from objectspace.relational.bulk import keys_encoder
 from objectspace.relational.chunk import OP_COLUMN, OPS, Op, is_insert
-from objectspace.relational.keys import KeyEncoder
 from objectspace.relational.schema import Row
 
 ROWS_AN_EPOCH = 2**32
@@ -168,9 +168,7 @@ def _ordered(chunk: Chunk) -> Chunk:
 
     The halves of an update that changes the key come apart: they are a delete and an insert.
     """
-    encode, key_of = chunk.schema.key_encoder.encode, chunk.schema.key_of
-    changes = sorted(chunk.rows(), key=lambda change: encode(key_of(change[1])))
-    found = _chunk_of(chunk.schema, changes)
+    found = _chunk_of(chunk.schema, ordered_by(chunk.schema.encode_keys(chunk.values), chunk.rows()))
     return unbroken(found) if "U-" in found.ops or "U+" in found.ops else found
 
 
@@ -180,10 +178,11 @@ def _chunk_of(schema: TableSchema, changes: Sequence[Change]) -> Chunk:
 
 def _numbered(chunk: Chunk, schema: TableSchema, number: int, *, in_order: bool) -> Chunk:
     """Number the rows of an epoch: in the order in which they came where it counts, else in one that no other makes."""
-    columns = chunk.schema.columns
-    encode = KeyEncoder([column.type for column in columns], [Order() for _ in columns]).encode
-    rows = [row for _, row in chunk.rows()]
-    if not in_order:
-        rows.sort(key=lambda row: (encode(row), repr(row)))
+    rows = list(chunk.values)
+    if rows and not in_order:
+        kinds = [column.type for column in chunk.schema.columns]
+        keys: list[Any] = keys_encoder(kinds, [Order()] * len(kinds))(list(zip(*rows)))
+        # Values that SQL finds equal may be spelled in several ways: 1.0 and 1.00.
+        rows = ordered_by(keys if len(set(keys)) == len(keys) else list(zip(keys, map(repr, rows))), rows)
     ops: list[Op] = ["+"] * len(rows)
     return Chunk(schema, ops, [(*row, number * ROWS_AN_EPOCH + place) for place, row in enumerate(rows)])

@@ -12,7 +12,6 @@ from objectspace.operators.net import net_changes
 from objectspace.operators.windows import Span, check_span
 from objectspace.relational import Chunk, Column, InconsistentOperationError, StateTable, TableSchema
 from objectspace.relational.chunk import Op
-from objectspace.relational.key_space import KeySpace
 from objectspace.relational.schema import Row
 from objectspace.space import ObjectSpace
 
@@ -79,8 +78,6 @@ class SessionWindow(Operator):
         self._kept = TableSchema(columns, key)
         self._place = schema.place_of(time_column)
         self._group_places = [schema.place_of(name) for name in self.by]
-        self._keys_of_kept = KeySpace("rows", self._kept).of_rows
-        self._keys_of_output = KeySpace("output", self._output).of_rows
         self._last: dict[bytes, tuple[bytes, Row]] = {}
 
     @property
@@ -122,7 +119,7 @@ class SessionWindow(Operator):
         """Return for each group the places that change in it, in the order of the table."""
         rows = [row for _, row in changes]
         found: dict[bytes, _Place] = {}
-        for key, (op, row) in zip(self._keys_of_kept(rows), changes):
+        for key, (op, row) in zip(self._kept.encode_keys(rows), changes):
             place = found.get(key)
             if place is None:
                 place = found[key] = _Place(key, row)
@@ -195,7 +192,7 @@ class SessionWindow(Operator):
     def _given(self, moves: list[Move]) -> list[Chunk]:
         """Return the changes of the output: of each stream key what was there before the chunk, and what is now."""
         touched: dict[bytes, list[Row | None]] = {}
-        keys = self._keys_of_output([new or old for old, new in moves])  # type: ignore[misc]
+        keys = self._output.encode_keys([new or old for old, new in moves])  # type: ignore[misc]
         for key, (old, new) in zip(keys, moves):
             change = touched.setdefault(key, [None, None])
             change[0], change[1] = old or change[0], new or change[1]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from objectspace.operators.base import Operator, Promise
-from objectspace.operators.chunks import check_chunk, checked_promise, halves, paired
+from objectspace.operators.chunks import Change, check_chunk, checked_promise, halves, paired
 from objectspace.relational import Chunk, Column, RowError, SchemaError, TableSchema
+from objectspace.relational.schema import Row
 
 Span = timedelta | int
 """A length of time; of a column of whole numbers a number."""
+
+_Spans = dict[Any, list[tuple[Any, Any]]]
+"""The starts and ends of the windows that a time lies in, by the start of the last one."""
 
 _INTEGERS = ("int16", "int32", "int64")
 _ORIGINS: dict[str, Any] = {
@@ -84,13 +89,25 @@ class Hop(Operator):
             RowError: a window begins before what the type of the column holds, or ends after it.
         """
         check_chunk(self.input, chunk)
-        pairs: list[Any] = []
-        for old, new in halves(chunk):
-            before, after = ({} if half is None else self._placed(*half) for half in (old, new))
-            starts = [*before, *(start for start in after if start not in before)]
-            pairs += [(before.get(start), after.get(start)) for start in starts]
-        found = paired(self._output, pairs)
+        spans: _Spans = {}
+        if set(chunk.ops) <= {"+"}:
+            rows = [(*row, *span) for row in chunk.values for span in self._spans_of(row, spans)]
+            found = Chunk(self._output, ["+"] * len(rows), rows)
+        else:
+            found = paired(self._output, self._pairs(chunk, spans))
         return [found] if len(found) else []
+
+    def _pairs(self, chunk: Chunk, spans: _Spans) -> Iterator[tuple[Change | None, Change | None]]:
+        """Yield what becomes of the changes in each window: the old and the new row that lie in it."""
+        for halved in halves(chunk):
+            before, after = (
+                {}
+                if half is None
+                else {span[0]: (half[0], (*half[1], *span)) for span in self._spans_of(half[1], spans)}
+                for half in halved
+            )
+            for start in dict.fromkeys([*before, *after]):
+                yield before.get(start), after.get(start)
 
     def watermark(self, column: str, value: Any, side: str = "input") -> list[Promise]:
         """Pass a promise on, and promise that no earlier window than the first one it lies in gets rows.
@@ -108,17 +125,20 @@ class Hop(Operator):
         except (OverflowError, RowError):  # The first window begins before the least value: that needs no promise.
             return [(column, value)]
 
-    def _placed(self, op: Any, row: Any) -> dict[Any, Any]:
-        """Return a change in each of its windows."""
+    def _spans_of(self, row: Row, known: _Spans) -> Sequence[tuple[Any, Any]]:
+        """Return the windows of a row, as their starts and ends in order, and note them as known."""
         moment = row[self._place]
         if moment is None:
-            return {}
+            return ()
         try:
-            return {
-                start: (op, self._output.check_row((*row, start, start + self.size))) for start in self._starts(moment)
-            }
+            last = moment - (moment - self._origin) % self.slide
+            if last not in known:
+                found = [(start, start + self.size) for start in self._starts(moment)]
+                self._output.check_rows([(*row, *span) for span in found])
+                known[last] = found
         except OverflowError:
             raise RowError(f"the window of {moment!r} begins or ends beyond what a {self._kind} holds") from None
+        return known[last]
 
     def _starts(self, moment: Any) -> list[Any]:
         """Return the starts of the windows that a time lies in, in order."""

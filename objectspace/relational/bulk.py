@@ -16,6 +16,9 @@ from objectspace.relational.types import DataType
 ColumnEncoder = Callable[[Sequence[Any]], list[bytes]]
 """Encodes the values of one key column of many rows."""
 
+MANY_ROWS = 64
+"""From how many rows on it pays to make Arrow columns of their keys."""
+
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 """Of each width the code of an unsigned number in an array."""
 
@@ -31,14 +34,24 @@ def keys_encoder(
     ['01 80 01 01 61 00 00', '00 01 62 00 00']
     """
     columns = [column_keys(kind, order) for kind, order in zip(kinds, orders, strict=True)]
+    has_blocks = any(fixed_form(kind) is not None for kind in kinds)
 
     def _encode(values: Sequence[Sequence[Any]]) -> list[bytes]:
+        if has_blocks and len(values[0]) >= MANY_ROWS and _has_arrow():
+            from objectspace.relational.keys_arrow import encode_columns
+
+            return encode_columns(kinds, orders, values)
         parts = [encode(column) for encode, column in zip(columns, values, strict=True)]
         if len(parts) == 1:
             return parts[0]
         return list(map(add, *parts)) if len(parts) == 2 else list(map(b"".join, zip(*parts)))
 
     return _encode
+
+
+def _has_arrow() -> bool:
+    """Tell whether pyarrow is at hand: it encodes quickly, but takes longer to import than most programs encode."""
+    return "pyarrow" in sys.modules and "numpy" in sys.modules
 
 
 def column_keys(kind: DataType, order: Order) -> ColumnEncoder:

@@ -55,7 +55,7 @@ class Chunk:
                 raise RowError(f"expected (operation, row) with one of {', '.join(OPS)}: found {entry!r:.200}")
         places = [place for place, entry in enumerate(found) if len(entry) == 2 or entry[2]]
         ops = [entry[0] for entry in found]
-        checked = [schema.check_row(found[place][1]) for place in places]
+        checked = schema.check_rows([found[place][1] for place in places])
         if len(places) < len(found):
             return cls(schema, _whole(ops, places), checked)
         return cls(schema, ops, checked)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from objectspace.relational.bulk import keys_encoder
 from objectspace.relational.errors import RowError
 from objectspace.relational.keys import NOTHING, KeyRange, key_range, next_key
 from objectspace.relational.schema import Row, TableSchema
@@ -35,8 +34,6 @@ class KeySpace:
         self._places = tuple(key_names.index(name) for name in names if name is not None)
         self._vnode: Callable[[Sequence[Any]], int] = self._read_vnode
         self.of_row: Callable[[Row], bytes] = self._key_of_row if self.is_distributed else _encoder_of_rows(schema)
-        kinds = [schema.columns[place].type for place in schema.key_places]
-        self._of_columns = keys_encoder(kinds, [order for _, order in schema.primary_key])
         if schema.distribution_key:
             self._vnode = hasher([schema.column(name).type for name in schema.distribution_key])
 
@@ -59,13 +56,11 @@ class KeySpace:
         """
         if self.is_distributed or not self.schema.key_places or not keys:
             return list(map(self.key, keys))
-        return self._of_columns(list(zip(*keys)))
+        return self.schema.encode_columns(list(zip(*keys)))
 
     def of_rows(self, rows: Sequence[Row]) -> list[bytes]:
         """Return the keys of checked rows: see :meth:`keys`."""
-        if self.is_distributed or not self.schema.key_places:
-            return list(map(self.of_row, rows))
-        return self._of_columns([[row[place] for row in rows] for place in self.schema.key_places])
+        return list(map(self.of_row, rows)) if self.is_distributed else self.schema.encode_keys(rows)
 
     def vnode_of_key(self, values: Row) -> int:
         """Return the vnode of a key; 0 where the table is not distributed.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set, Sized
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from objectspace.relational.bulk import keys_encoder
 from objectspace.relational.equality import equality, likeness
 from objectspace.relational.errors import RowError, SchemaError
 from objectspace.relational.keys import KeyEncoder, Order
@@ -172,6 +174,25 @@ class TableSchema:
     def same_key(self, one: Row, other: Row) -> bool:
         """Tell whether two checked rows have the same primary key."""
         return self._are_equal_keys(self.key_of(one), self.key_of(other))
+
+    def encode_keys(self, rows: Sequence[Row]) -> list[bytes]:
+        """Return the encoded primary keys of checked rows: bytes that compare as the keys do.
+
+        Time: O(rows), a third of that of as many single ones, and less where pyarrow is loaded.
+
+        >>> schema = TableSchema([Column("k", "int16")], ["k desc"])
+        >>> [key.hex(" ") for key in schema.encode_keys([(1,), (-1,)])]
+        ['fe 7f fe', 'fe 80 00']
+        """
+        if not self.key_places:
+            return [b""] * len(rows)
+        return self.encode_columns([[row[place] for row in rows] for place in self.key_places])
+
+    @cached_property
+    def encode_columns(self) -> Callable[[Sequence[Sequence[Any]]], list[bytes]]:
+        """Encodes the checked values of the primary key of many rows, given column by column, one at least."""
+        kinds = [self.columns[place].type for place in self.key_places]
+        return keys_encoder(kinds, [order for _, order in self.primary_key])
 
     def check_row(self, row: Sequence[Any] | Mapping[str, Any]) -> Row:
         """Return a row with each value in its one form.
