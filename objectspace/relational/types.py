@@ -31,6 +31,9 @@ from typing import NoReturn
 
 from objectspace.relational.errors import SchemaError
 
+DECIMAL_DIGITS_MAX = 38
+"""How many digits a decimal with a fixed number of them has at most, as in Spark and Arrow."""
+
 _PLAIN = frozenset(
     """
     bool int16 int32 int64 float32 float64 decimal string binary date time timestamp timestamptz
@@ -178,8 +181,8 @@ class _Tokens:
             self._next()
             scale = self._number()
         self._expect(")")
-        if not (1 <= precision <= 38 and 0 <= scale <= precision):
-            self._refuse("a decimal has 1 to 38 digits, of which no more may follow the point")
+        if not (1 <= precision <= DECIMAL_DIGITS_MAX and 0 <= scale <= precision):
+            self._refuse(f"a decimal has 1 to {DECIMAL_DIGITS_MAX} digits, of which no more may follow the point")
         return DataType("decimal", precision, scale)
 
     def _number(self) -> int:

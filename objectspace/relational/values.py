@@ -13,7 +13,7 @@ from decimal import Context, Decimal
 from functools import lru_cache
 from typing import Any
 
-from objectspace.relational.types import DataType
+from objectspace.relational.types import DECIMAL_DIGITS_MAX, DataType
 
 Check = Callable[[Any], Any]
 """Returns a value in its one form, or raises :class:`BadValue`."""
@@ -286,7 +286,7 @@ def form_test(kinds: Sequence[tuple[DataType, bool]]) -> tuple[Callable[[Any], b
     """
     tests = ["type(row) is tuple", f"len(row) == {len(kinds)}"]
     for place, (kind, nullable) in enumerate(kinds):
-        test = _FORMS.get(kind.kind, "False").format(f"row[{place}]")
+        test = _form_of(kind).format(f"row[{place}]")
         tests.append(f"(row[{place}] is None or {test})" if nullable else test)
     return _compiled(" and ".join(tests))
 
@@ -294,10 +294,23 @@ def form_test(kinds: Sequence[tuple[DataType, bool]]) -> tuple[Callable[[Any], b
 @lru_cache(maxsize=512)
 def _compiled(test: str) -> tuple[Callable[[Any], bool], Callable[[Any], bool]]:
     """Return functions of a test of a row, compiled once: a pipeline makes the same schemas again and again."""
-    names = {"date": date, "datetime": datetime}
+    names = {"Decimal": Decimal, "QUANTA": _QUANTA, "UTC": UTC, "date": date, "datetime": datetime, "time": time}
     # One loop in one expression: a call for each row would cost more than the test.
     return eval(f"lambda row: {test}", names), eval(f"lambda rows: all([{test} for row in rows])", names)
 
+
+def _form_of(kind: DataType) -> str:
+    """Return what a value of a type looks like in its one form, as an expression; others are always checked."""
+    if kind.precision is not None and kind.scale is not None:
+        is_short = f"({{0}}.same_quantum(QUANTA[{kind.scale}]) or {{0}}.as_tuple()[2] >= {-kind.scale})"
+        return f"{_FINITE} and {{0}}.adjusted() < {kind.precision - kind.scale} and {is_short}"
+    return _FORMS.get(kind.kind, "False")
+
+
+_QUANTA = [Decimal((0, (1,), -scale)) for scale in range(DECIMAL_DIGITS_MAX + 1)]
+"""A decimal of each scale: to compare with it is quicker than to ask for an exponent."""
+
+_FINITE, _MOST = "type({0}) is Decimal and {0}.is_finite()", DECIMAL_EXPONENT_MAX
 
 _FORMS = {
     "bool": "type({0}) is bool",
@@ -305,12 +318,17 @@ _FORMS = {
     "int32": f"type({{0}}) is int and {-(2**31)} <= {{0}} <= {2**31 - 1}",
     "int64": f"type({{0}}) is int and {-(2**63)} <= {{0}} <= {2**63 - 1}",
     "float64": "type({0}) is float",
-    "string": "type({0}) is str and {0}.isascii()",
+    # As many letters hold no more digits, so that no exponent is too small either.
+    "decimal": f"{_FINITE} and abs({{0}}.adjusted()) <= {_MOST} and len(str({{0}})) <= {_MOST}",
+    # A lone surrogate is not printable.
+    "string": "type({0}) is str and ({0}.isascii() or {0}.isprintable())",
     "binary": "type({0}) is bytes",
     "date": "type({0}) is date",
+    "time": "type({0}) is time and {0}.tzinfo is None and not {0}.fold",
     "timestamp": "type({0}) is datetime and {0}.tzinfo is None and not {0}.fold",
+    "timestamptz": "type({0}) is datetime and {0}.tzinfo is UTC and not {0}.fold",
 }
-"""What a value of a type looks like in its one form, as an expression; other types are always checked."""
+"""Those of types without parameters."""
 
 
 def to_cell(kind: DataType) -> Cell | None:

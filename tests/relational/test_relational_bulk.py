@@ -4,16 +4,33 @@ from __future__ import annotations
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
+import pyarrow  # noqa: F401 -- loaded, it encodes the keys of many rows
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from objectspace import ObjectNotFoundError
-from objectspace.relational import Column, Kind, MemTable, Operation, RowError, StateTable, TableSchema, state_table
+from objectspace.relational import (
+    Column,
+    Kind,
+    MemTable,
+    Operation,
+    RowError,
+    StateTable,
+    TableSchema,
+    state_table,
+)
+from objectspace.relational.bulk import MANY_ROWS
 from objectspace.relational.key_space import KeySpace
 from objectspace.relational.rows import RowCodec
+from objectspace.relational.types import parse_type
+from objectspace.relational.values import BadValue, checker, form_test
 from tests.relational.helpers import new_space
 from tests.relational.samples import ORDERS, VALUES
 
@@ -32,9 +49,44 @@ def test_keys_and_texts_are_the_same(kind: str, data: st.DataObject) -> None:
     checked = schema.check_rows(rows)
     keys, codec = KeySpace("t", schema), RowCodec(schema)
     assert repr(checked) == repr([schema.check_row(row) for row in rows])
-    assert keys.of_rows(checked) == list(map(keys.of_row, checked))
-    assert keys.keys(list(map(schema.key_of, checked))) == list(map(keys.of_row, checked))
+    expected = list(map(keys.of_row, checked))
+    assert keys.of_rows(checked) == expected
+    assert keys.of_rows(list(checked) * MANY_ROWS) == expected * MANY_ROWS, "as blocks of Arrow columns"
+    assert keys.keys(list(map(schema.key_of, checked))) == expected
     assert codec.encode_all(checked) == list(map(codec.encode, checked))
+
+
+ODD = st.sampled_from(
+    [
+        *(2**15, -(2**31) - 1, 2**63, True, "\ud800", "a\ud800é", "é\n", "7", b"7", 1e39, 0.1, None),
+        *map(Decimal, ["1E+6144", "1E+6145", "1E-6144", "1E-6145", "0E-9999", "NaN", "-Infinity", "-0.00", "1.0000"]),
+        Decimal((0, (1,) * 7000, -6500)),
+        Decimal((0, (1,) * 13000, -12900)),
+        datetime(2026, 1, 1, fold=1),
+        datetime(2026, 1, 1, tzinfo=UTC, fold=1),
+        datetime(2026, 1, 1, tzinfo=ZoneInfo("Europe/Vienna")),
+        time(1, fold=1),
+        time(1, tzinfo=UTC),
+        date(2026, 1, 1),
+    ]
+)
+
+
+@pytest.mark.parametrize("kind", VALUES)
+@given(value=ODD | st.one_of(*VALUES.values()))
+def test_what_is_found_in_form_at_a_glance_is_what_the_check_returns(kind: str, value: Any) -> None:
+    (test, test_all), found = form_test([(parse_type(kind), False)]), None
+    with suppress(BadValue):
+        found = value if value is None else checker(parse_type(kind))(value)
+    assert test_all([(value,)]) == test((value,))
+    if test((value,)):
+        assert (type(found), repr(found)) == (type(value), repr(value))
+
+
+@pytest.mark.parametrize("kind", ["decimal", "decimal(9,3)", "string", "timestamptz", "time"])
+def test_common_values_are_found_in_form_at_a_glance(kind: str) -> None:
+    values = {"string": "Müller", "time": time(12, 30), "timestamptz": datetime(2026, 1, 1, tzinfo=UTC)}
+    assert form_test([(parse_type(kind), False)])[0]((values.get(kind, Decimal("-1.250")),))
 
 
 ROWS = st.tuples(st.integers(0, 3), st.sampled_from([None, "", "x"]), st.integers(0, 2))
