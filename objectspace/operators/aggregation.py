@@ -7,13 +7,14 @@ matter.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 from objectspace.operators.agg_plan import PlannedCalls
 from objectspace.operators.base import Promise, no_collection
 from objectspace.operators.chunks import RETRACTED, check_chunk, checked_promise, refuse_retractions
+from objectspace.operators.distinct import Entry
 from objectspace.operators.extremes import OrderedCall
 from objectspace.operators.groups import Settled, Touched, add_rows
 from objectspace.relational import Chunk, InconsistentOperationError, RowError
@@ -149,14 +150,15 @@ class Aggregation(PlannedCalls):
         """Settle the touched groups, and return their changes."""
         keys, is_whole = self._in_order(self._touched), self._is_whole
         # A barrier may be refused up to here: nothing that is kept has changed then.
-        plans = [self._planned(key, self._touched[key]) for key in keys]
+        touched = [self._touched[key] for key in keys]
+        plans = list(map(self._planned, keys, touched, self._read(keys, touched), self._look_up(touched)))
         self._is_whole = False
-        self._write_rows([touched for _, touched, _, _ in plans])
+        self._write_rows([one for _, one, _, _ in plans])
         ops: list[Any] = []
         rows: list[Any] = []
         self._new_rows = []
-        for key, touched, before, after in plans:
-            self._settle(key, touched, before, after, ops, rows)
+        for plan in plans:
+            self._settle(*plan, ops, rows)
         self._table.write_rows(self._new_rows)
         self._touched, self._is_whole = {}, is_whole
         self._evict()
@@ -166,10 +168,11 @@ class Aggregation(PlannedCalls):
         """Return the changes as chunks."""
         return [Chunk(self._output, ops, rows)] if rows else []
 
-    def _planned(self, key: Any, touched: Touched) -> tuple[Any, Touched, Settled | None, Settled]:
+    def _planned(
+        self, key: Any, touched: Touched, before: Settled | None, counted: Mapping[int, list[Entry]]
+    ) -> tuple[Any, Touched, Settled | None, Settled]:
         """Return what was done to a group, what it was and what it becomes, as far as nothing is written for that."""
-        before = self._read(key, touched.group)
-        touched = self._with_distinct(touched)
+        touched = self._with_distinct(touched, counted)
         for number, changes in touched.ordered.items():
             self._ordered[number].check(changes)
         old = self._zero if before is None else before.cells
@@ -181,20 +184,28 @@ class Aggregation(PlannedCalls):
         self._check_totals(touched.group, cells)
         return key, touched, before, Settled(cells, results, {} if before is None else before.heads)
 
-    def _read(self, key: Any, group: tuple[Any, ...]) -> Settled | None:
-        """Return a group as it was at the last barrier."""
-        known: Settled | None = self._known.get(key)
-        if known is None:
-            if self._is_whole:
-                return None
-            row = self._table.get_row(group)
-            if row is None:
-                return None
-            known = self._loaded(row[len(group) :])
-        for number, ordered in self._ordered.items():
-            if ordered.is_listed and known.results[number] is None:
-                known.results[number] = ordered.whole(group)
-        return known
+    def _read(self, keys: Sequence[Any], touched: Sequence[Touched]) -> list[Settled | None]:
+        """Return groups as they were at the last barrier."""
+        found: list[Settled | None] = list(map(self._known.get, keys))
+        missing = [] if self._is_whole else [place for place, known in enumerate(found) if known is None]
+        for place, row in zip(missing, self._table.get_rows([touched[place].group for place in missing]), strict=True):
+            found[place] = None if row is None else self._loaded(row[len(touched[place].group) :])
+        listed = [(number, ordered) for number, ordered in self._ordered.items() if ordered.is_listed]
+        for number, ordered in listed:
+            for one, known in zip(touched, found, strict=True):
+                if known is not None and known.results[number] is None:
+                    known.results[number] = ordered.whole(one.group)
+        return found
+
+    def _look_up(self, touched: Sequence[Touched]) -> list[dict[int, list[Entry]]]:
+        """Return for each group the values that calls with DISTINCT count, by the places of their columns."""
+        found: list[dict[int, list[Entry]]] = [{} for _ in touched]
+        for place, column in self._distinct.items():
+            some = [number for number, one in enumerate(touched) if place in one.counted]
+            counted = [(touched[number].group, touched[number].counted[place]) for number in some]
+            for number, entries in zip(some, column.look_up(counted), strict=True):
+                found[number][place] = entries
+        return found
 
     def _loaded(self, values: Sequence[Any]) -> Settled:
         cells = [value if load is None else load(value) for load, value in zip(self._loads, values[: len(self._loads)])]
@@ -203,14 +214,14 @@ class Aggregation(PlannedCalls):
             results[place] = value
         return Settled(cells, results, {})
 
-    def _with_distinct(self, touched: Touched) -> Touched:
+    def _with_distinct(self, touched: Touched, counted: Mapping[int, list[Entry]]) -> Touched:
         """Return what was done to a group, with the values that came or went for the calls with DISTINCT."""
-        if not touched.counted:
+        if not counted:
             return touched
         touched = touched.copy()
         fixed = dict(zip(self._key_places, touched.group, strict=True))
-        for place, counted in touched.counted.items():
-            turns, touched.writes[place] = self._distinct[place].settle(touched.group, counted)
+        for place, entries in counted.items():
+            turns, touched.writes[place] = self._distinct[place].settle(touched.group, entries)
             for number, value, sign in turns:
                 row = {**fixed, place: value}
                 for add in self._distinct_adds.get((place, number), ()):
@@ -223,9 +234,8 @@ class Aggregation(PlannedCalls):
         """Write the rows of the calls in order and the counts of distinct values."""
         for number, ordered in self._ordered.items():
             ordered.write(one.ordered.get(number, {}) for one in touched)
-        for one in touched:
-            for place, writes in one.writes.items():
-                self._distinct[place].write(writes)
+        for place, column in self._distinct.items():
+            column.write(write for one in touched for write in one.writes.get(place, ()))
 
     def _settle(
         self, key: Any, touched: Touched, before: Settled | None, after: Settled, ops: list[Any], rows: list[Any]

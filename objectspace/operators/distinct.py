@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from objectspace.operators.canonical import canonical
 from objectspace.relational import Column, InconsistentOperationError, Order, StateTable, TableSchema
 from objectspace.relational.keys import column_encoder
+from objectspace.relational.schema import Row
 
 Turn = tuple[int, Any, int]
 """A filter, a value, and whether the value came (+1) or went (-1) for the calls with that filter."""
 
-Write = tuple[Any, Any]
+Write = tuple[Row | None, Row | None]
 """The row of counts that is stored and the one that takes its place; ``None`` is no row."""
 
 Counted = dict[bytes, list[Any]]
 """By encoded value: the value, then how much its count changed for each filter."""
+
+
+class Entry:
+    """A value that was counted.
+
+    Args:
+        shown: the value, in the form that equal ones share.
+        key: where its counts are stored.
+        changes: how much its count changed for each filter.
+    """
+
+    __slots__ = ("changes", "key", "shown", "stored")
+
+    def __init__(self, shown: Any, key: Row, changes: Sequence[int]) -> None:
+        self.shown, self.key, self.changes = shown, key, changes
+        self.stored: Row | None = None
 
 
 class DistinctColumn:
@@ -53,7 +70,22 @@ class DistinctColumn:
         found = counted.setdefault(self._encode(value), [value, *[0] * len(self.filters)])
         found[number + 1] += sign
 
-    def settle(self, group: tuple[Any, ...], counted: Counted) -> tuple[list[Turn], list[Write]]:
+    def look_up(self, counted: Sequence[tuple[Row, Counted]]) -> list[list[Entry]]:
+        """Return the values of groups that were counted, each group's in order, with what is stored of them.
+
+        Time: O(values · log n).
+        """
+        found = [[self._entry(group, *each) for _, each in sorted(values.items())] for group, values in counted]
+        entries = [entry for values in found for entry in values]
+        for entry, row in zip(entries, self.table.get_rows([entry.key for entry in entries]), strict=True):
+            entry.stored = row
+        return found
+
+    def _entry(self, group: Row, value: Any, *changes: int) -> Entry:
+        shown = value if self._form is None else self._form(value)
+        return Entry(shown, group if self._is_grouped else (*group, shown), changes)
+
+    def settle(self, group: Row, entries: Sequence[Entry]) -> tuple[list[Turn], list[Write]]:
         """Return the values that came or went with the changes of a group, and what has to be written.
 
         Raises:
@@ -61,10 +93,8 @@ class DistinctColumn:
         """
         turns: list[Turn] = []
         writes: list[Write] = []
-        for _, (value, *changes) in sorted(counted.items()):
-            shown = value if self._form is None else self._form(value)
-            key = group if self._is_grouped else (*group, shown)
-            stored = self.table.get_row(key)
+        for entry in entries:
+            shown, key, changes, stored = entry.shown, entry.key, entry.changes, entry.stored
             before = list(stored[len(key) :]) if stored else [0] * len(changes)
             after = [count + change for count, change in zip(before, changes, strict=True)]
             if min(after) < 0:
@@ -76,13 +106,10 @@ class DistinctColumn:
                     turns.append((number, shown, 1 if new else -1))
         return turns, writes
 
-    def write(self, writes: list[Write]) -> None:
-        """Write the counts of a group."""
-        for stored, row in writes:
-            if row is not None:
-                self.table.insert_row(row)
-            elif stored is not None:
-                self.table.delete_row(stored)
+    def write(self, writes: Iterable[Write]) -> None:
+        """Write counts."""
+        changes = ((row is not None, row or stored) for stored, row in writes)
+        self.table.write_rows((comes, changed) for comes, changed in changes if changed is not None)
 
     def clear(self, group: Sequence[Any]) -> None:
         """Delete the counts of a group. Time: O(values of the group)."""
