@@ -9,6 +9,7 @@ from typing import Any
 
 from checkpoint.reader import StoredItem, StoredRow
 from checkpoint.run import ItemRow, Slot
+from objectspace.codec import is_utf8
 from objectspace.errors import UnencodableValueError
 from objectspace.objects.sorted_dictionary import SortedDictionary
 
@@ -129,5 +130,5 @@ def _are_storable(pairs: dict[Any, Any]) -> bool:
 def _is_storable(value: object) -> bool:
     """Tell whether a value can be a payload: bytes, or text without half a surrogate pair."""
     if type(value) is str:
-        return value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
+        return is_utf8(value)
     return type(value) is bytes

@@ -184,13 +184,16 @@ class HashJoin(Operator):
 
     def _change(self, side: str, changes: list[tuple[Op, Row]]) -> Chunk:
         """Apply changes one after the other, and return what they change."""
-        mine, other = self._sides[side], self._sides[opposite(side)]
-        arrived = [row for _, row in changes]
-        other.hold(mine.known_of(arrived), list(map(mine.key_of, arrived)))
+        self._hold(side, [row for _, row in changes])
         change = self._change_main if self._main is not None else self._change_joined
         found = [entry for op, row in changes for entry in change(side, is_insert(op), row)]
         ops: list[Op] = ["+" if comes else "-" for comes, _ in found]
         return Chunk(self.schema, ops, [row for _, row in found]).without_noops()
+
+    def _hold(self, side: str, arrived: Sequence[Row]) -> None:
+        """Have at hand what may match some rows of a side."""
+        mine = self._sides[side]
+        self._sides[opposite(side)].hold(mine.known_of(arrived), list(map(mine.key_of, arrived)))
 
     def watermark(self, column: str, value: Any, side: str = "left") -> list[Promise]:
         """Take a promise about the first column of the join key; once both sides have promised, the lesser one holds.

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 from objectspace.operators.base import Promise
 from objectspace.operators.chunks import checked_promise
 from objectspace.operators.hash_join import Condition, HashJoin, JoinKind, opposite
-from objectspace.operators.join_side import Entry, Group, JoinSide
+from objectspace.operators.join_side import Entry, JoinSide
 from objectspace.relational import Chunk, Column, SchemaError, StateTable, TableSchema
-from objectspace.relational.chunk import Op
 from objectspace.relational.schema import Row
 from objectspace.relational.values import BadValue, checker
 
@@ -21,9 +21,12 @@ TIMES = frozenset(["int16", "int32", "int64", "timestamp", "timestamptz"])
 LONGEST = timedelta(days=999_999_999)
 """The longest span of time that has an opposite."""
 
+_Span = tuple[Any, Any]
+"""From one time to another, both of them in it; ``None`` is no bound."""
+
 
 class IntervalSide(JoinSide):
-    """The rows of one input in the order of their times, read from the table and never held in memory.
+    """The rows of one input in the order of their times, read from the table and held for one chunk at most.
 
     Args:
         schema: the schema of the input.
@@ -55,6 +58,7 @@ class IntervalSide(JoinSide):
         self._key_places = [names.index(name) for name in key]
         self._times: StateTable | None = None
         self._due: Any = None
+        self._near: dict[Any, tuple[list[Any], list[Entry]]] = {}
         self._time_place, self._opposite_place, self._reach = schema.place_of(time), opposite_place, reach
         self._check = checker(schema.column(time).type)
 
@@ -72,53 +76,72 @@ class IntervalSide(JoinSide):
         """Drop what is in memory."""
         super().forget()
         self._due = None
+        self._near.clear()
 
     def key_of(self, row: Row) -> Row | None:
         """Return the join key of a row, ``None`` where a NULL in it, or in the time, matches nothing."""
         return None if row[self._time_place] is None else super().key_of(row)
 
-    def candidates(self, key: Row, opposite: Row) -> Iterator[Entry]:
-        """Yield the rows of a join key that are near a row of the other side. Time: O(log n + matches)."""
-        bounds = self._bounds(opposite[self._opposite_place])
-        if bounds is None:
-            return
-        low, high = bounds
-        rows = list(self._rows.scan(prefix=key, lower=low, upper=high))
+    def hold_near(self, keys: Sequence[Row | None], opposites: Sequence[Row]) -> None:
+        """Read the rows that are near rows of the other side, and have them at hand until :meth:`settle`.
+
+        Args:
+            keys: the join keys of the rows of the other side, ``None`` of those that match nothing.
+            opposites: these rows.
+
+        Time: O(log n) a row that is far from others of its key, and O(rows read).
+        """
+        spans: dict[Any, tuple[Row, list[_Span]]] = {}
+        for key, row in zip(keys, opposites, strict=True):
+            span = None if key is None else self._bounds(row[self._opposite_place])
+            if key is not None and span is not None:
+                spans.setdefault(self._known(key), (key, []))[1].append(span)
+        wanted = [(known, key, span) for known, (key, several) in spans.items() for span in _merged(several)]
+        found = self._read_near([key for _, key, _ in wanted], [span for _, _, span in wanted])
+        for (known, _, _), entries in zip(wanted, found, strict=True):
+            times, near = self._near.setdefault(known, ([], []))
+            times += [entry.row[self._time_place] for entry in entries]
+            near += entries
+
+    def _read_near(self, keys: Sequence[Row], spans: Sequence[_Span]) -> list[list[Entry]]:
+        """Return the rows of join keys from one time to another."""
+        bounds = [((low,) if low is not None else None, (high,) if high is not None else None) for low, high in spans]
+        rows = self._rows.scan_all(keys, bounds)
         if self._degrees is None:
-            yield from map(Entry, rows)
-            return
-        degrees = list(self._degrees.scan(prefix=key, lower=low, upper=high))
-        for row, degree in zip(rows, degrees, strict=True):
-            yield Entry(row, degree[-1])
+            return [list(map(Entry, several)) for several in rows]
+        degrees = self._degrees.scan_all(keys, bounds)
+        return [
+            [Entry(row, degree[-1]) for row, degree in zip(*both, strict=True)]
+            for both in zip(rows, degrees, strict=True)
+        ]
 
-    def hold(self, known: Sequence[Any], keys: Sequence[Row | None] | None = None) -> dict[Any, Group]:
-        """Return nothing: rows are read as they are asked for."""
-        return {}
-
-    def shift(self, entry: Entry, change: int) -> None:
-        """Note that one more row of the other side matches a row, or one less. Dirties: one slot, of the degree."""
-        if self.counts:
-            entry.degree += change
-            self._write_degree(entry)
+    def candidates(self, key: Row, opposite: Row) -> Sequence[Entry]:
+        """Return the rows of a join key that are near a row of the other side, which are at hand."""
+        bounds, near = self._bounds(opposite[self._opposite_place]), self._near.get(self._known(key))
+        if bounds is None or near is None:
+            return ()
+        low, high = bounds
+        times, entries = near
+        start = 0 if low is None else bisect_left(times, low)
+        return entries[start : None if high is None else bisect_right(times, high)]
 
     def insert(self, key: Row, row: Row, degree: int) -> None:
-        """Store a row. Time: O(log n). Dirties: one slot, and one of its degree where degrees are kept."""
-        self._rows.insert_row(row)
-        self._write_degree(Entry(row, degree))
-        if self._times is not None:
-            self._times.insert_row(self._times_row(row))
+        """Note that a row came. Time: O(1). Dirties: one slot, that of its time, and one of its degree."""
+        self._note(True, Entry(row, degree))
 
     def remove(self, key: Row, row: Row, degree: int) -> None:
-        """Remove a row. Time: O(log n). Dirties: one slot, and one of its degree where degrees are kept."""
-        self._rows.delete_row(row)
-        if self._degrees is not None:
-            self._degrees.delete_row(self._degree_row(Entry(row, degree)))
-        if self._times is not None:
-            self._times.delete_row(self._times_row(row))
+        """Note that a row went. Time: O(1). Dirties: one slot, that of its time, and one of its degree."""
+        self._note(False, Entry(row, degree))
 
-    def _write_degree(self, entry: Entry) -> None:
-        if self._degrees is not None:
-            self._degrees.insert_row(self._degree_row(entry))
+    def settle(self) -> None:
+        """Write what was noted, and let go of what was at hand.
+
+        Time: O(log n) a row. Dirties: see :meth:`insert`, and one slot a degree that changed.
+        """
+        if self._times is not None:
+            self._times.write_rows([(comes, self._times_row(row)) for comes, row in self._pending])
+        super().settle()
+        self._near.clear()
 
     def promise(self, watermark: Any) -> Any:
         """Note that no row of the other side with a time below a watermark comes any more.
@@ -128,28 +151,29 @@ class IntervalSide(JoinSide):
         """
         bounds = self._bounds(watermark)
         if bounds is not None and bounds[0] is not None:
-            self._due = bounds[0][0]
+            self._due = bounds[0]
         return self._due
 
     def clean(self) -> None:
         """Remove the rows that can never be met again. Time: O(rows removed · log n). Dirties: their slots."""
         if self._times is None or self._due is None:
             return
-        for entry in list(self._times.scan(upper=(self._due,), inclusive=(True, False))):
-            key = tuple(entry[place] for place in self._key_places)
-            row = self._rows.get_row(key)
+        entries = list(self._times.scan(upper=(self._due,), inclusive=(True, False)))
+        keys = [tuple([entry[place] for place in self._key_places]) for entry in entries]
+        for row in self._rows.get_rows(keys):
             if row is not None:
-                self.remove(key, row, 0)
+                self._note(False, Entry(row))
+        self.settle()
 
     def _times_row(self, row: Row) -> Row:
         return tuple([row[place] for place in self._times_places])
 
-    def _bounds(self, time: Any) -> tuple[Row | None, Row | None] | None:
+    def _bounds(self, time: Any) -> _Span | None:
         """Return from when to when rows match one with a time; ``None`` where the type has no such times."""
-        found: list[Row | None] = []
+        found: list[Any] = []
         for by, is_low in zip(self._reach, (True, False), strict=True):
             try:
-                found.append(None if by is None else (self._check(time + by),))
+                found.append(None if by is None else self._check(time + by))
             except (BadValue, OverflowError):
                 is_late = by > -by
                 if is_late == is_low:
@@ -256,15 +280,9 @@ class IntervalJoin(HashJoin):
         super()._forget()
         self._met.clear()
 
-    def _change(self, side: str, changes: list[tuple[Op, Row]]) -> Chunk:
-        """Apply changes; a condition is tried on all pairs before, as rows are written one after the other."""
-        if self._matches is not None:
-            mine, other = self._sides[side], self._sides[opposite(side)]
-            for _, row in changes:
-                key = mine.key_of(row)
-                for entry in () if key is None else other.candidates(key, row):
-                    self._is_match(side, row, entry.row)
-        return super()._change(side, changes)
+    def _hold(self, side: str, arrived: Sequence[Row]) -> None:
+        """Have at hand what may match some rows of a side."""
+        self._interval_side(opposite(side)).hold_near(list(map(self._sides[side].key_of, arrived)), arrived)
 
     def _flush(self) -> list[Chunk]:
         for side in self.sides:
@@ -295,6 +313,18 @@ class IntervalJoin(HashJoin):
             opposite_place=self._time_places[opposite(side)],
             reach=self._reaches[side],
         )
+
+
+def _merged(spans: Iterable[_Span]) -> list[_Span]:
+    """Return spans without those that overlap: what they cover together, in order."""
+    found: list[_Span] = []
+    for low, high in sorted(spans, key=lambda span: (span[0] is not None, span[0])):
+        last = found[-1] if found else None
+        if last is not None and (low is None or last[1] is None or low <= last[1]):
+            found[-1] = last[0], None if last[1] is None or high is None else max(last[1], high)
+        else:
+            found.append((low, high))
+    return found
 
 
 def _both(left: TableSchema, right: TableSchema) -> list[tuple[str, TableSchema]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from typing import Any, NamedTuple
 
 from checkpoint import CheckpointError
@@ -20,8 +20,8 @@ from objectspace.relational.errors import (
     SchemaMismatchError,
     VnodeNotOwnedError,
 )
-from objectspace.relational.key_space import KeySpace
-from objectspace.relational.keys import INCLUSIVE, check_inclusive, next_key
+from objectspace.relational.key_space import Bound, KeySpace
+from objectspace.relational.keys import INCLUSIVE, check_inclusive
 from objectspace.relational.memtable import Consistency, Kind, MemTable, overlaid
 from objectspace.relational.registry import registry_of
 from objectspace.relational.row_store import RowStore
@@ -228,15 +228,17 @@ class StateTable:
         """
         if inclusive is not INCLUSIVE:
             check_inclusive(self.name, inclusive)
-        group = self._checked_key(prefix, whole=False)
-        # A bound with no column stands for all rows, included or not.
-        skip = len(group)
-        bounds = [None if b is None else self._checked_key(b, whole=False, skip=skip) or None for b in (lower, upper)]
-        span = _Span(group, bounds[0], bounds[1], inclusive, vnode)
+        span = self._span(prefix, lower, upper, inclusive, vnode)
         return self._rows_of(span, reverse, self._texts(span, reverse), self._registry.changes)
 
-    def scan_all(self, prefixes: Sequence[Sequence[Any]]) -> list[list[Row]]:
+    def scan_all(
+        self, prefixes: Sequence[Sequence[Any]], bounds: Sequence[tuple[Bound, Bound]] | None = None
+    ) -> list[list[Row]]:
         """Return the rows below each of some prefixes, in key order: quicker than one scan after the other.
+
+        Args:
+            prefixes: values of the leading key columns.
+            bounds: for each prefix where to begin and where to end, both included, as in :meth:`scan`.
 
         Raises:
             RowError: a value does not fit the schema.
@@ -244,13 +246,27 @@ class StateTable:
 
         Time: O(log n) a prefix and O(1) a row.
         """
+        spans = zip(prefixes, bounds or repeat((None, None), len(prefixes)), strict=True)
         if self._may_hide or self._keys.is_distributed:
-            return [list(self.scan(prefix=prefix)) for prefix in prefixes]
-        encode = self.schema.key_encoder.encode
-        starts = [encode(self._checked_key(prefix, whole=False)) for prefix in prefixes]
-        texts = [[text for _, text in self._merged(start, next_key(start), False)] for start in starts]
+            return [list(self.scan(prefix, *bound)) for prefix, bound in spans]
+        ranges = [self._keys.ranges(*self._span(prefix, *bound)) for prefix, bound in spans]
+        texts = [[text for one in found for _, text in self._merged(*one, False)] for found in ranges]
         rows = iter(self._codec.decode_all([text for found in texts for text in found]))
         return [list(islice(rows, len(found))) for found in texts]
+
+    def _span(
+        self,
+        prefix: Sequence[Any],
+        lower: Bound,
+        upper: Bound,
+        inclusive: tuple[bool, bool] = INCLUSIVE,
+        vnode: int | None = None,
+    ) -> _Span:
+        group = self._checked_key(prefix, whole=False)
+        # A bound with no column stands for all rows, included or not.
+        skip = len(group)
+        bounds = [None if b is None else self._checked_key(b, whole=False, skip=skip) or None for b in (lower, upper)]
+        return _Span(group, bounds[0], bounds[1], inclusive, vnode)
 
     def insert_row(self, row: RowLike) -> None:
         """Insert a row; where a row of its key is there, a blind or trusted table overwrites it.

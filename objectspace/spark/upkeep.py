@@ -126,10 +126,11 @@ class Upkeep:
             is_due = epoch - self._collected >= self.retention.every
             if is_due or epoch % max(1, self._full_after // 4) == 0:
                 chain = Chain.open(self._location)
-                self._make_images(chain)
                 if is_due:
+                    # Before the images, which take long where all of them are due, as after a rescale.
                     self._collected = epoch
                     self._collect(chain)
+                self._make_images(chain)
 
     @contextmanager
     def _logged(self, what: str) -> Iterator[None]:

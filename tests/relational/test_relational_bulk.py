@@ -107,6 +107,9 @@ def test_reads_and_writes_are_the_same(epochs: list[Any]) -> None:
                 model[row[:2]] = row
         assert table.get_rows(keys) == [model.get(key) for key in keys] == [table.get_row(key) for key in keys]
         assert table.scan_all([(a,) for a in range(4)]) == [list(table.scan(prefix=(a,))) for a in range(4)]
+        bounds: list[Any] = [(None, ("",)), (("",), ("w",)), (("x",), None), (("x",), ("",))]
+        within = [list(table.scan((a,), *bound)) for a, bound in enumerate(bounds)]
+        assert table.scan_all([(a,) for a in range(4)], bounds) == within
         if is_sealed:
             space.checkpoint(epoch=epoch)
     assert sorted(map(repr, table.scan())) == sorted(map(repr, model.values()))
