@@ -19,6 +19,8 @@ RETRACTED = f"more rows were retracted than came: behind a source that takes bac
 
 Change = tuple[Op, Row]
 
+_HALVES = frozenset(["U-", "U+"])
+
 T = TypeVar("T")
 
 
@@ -138,6 +140,8 @@ def halves(chunk: Chunk) -> Iterable[tuple[Change | None, Change | None]]:
 
 def unbroken(chunk: Chunk) -> Chunk:
     """Return a chunk in which every half of an update that has no other half of its key beside it is plain."""
+    if not _HALVES.intersection(chunk.ops) or _are_pairs(chunk):
+        return chunk
     found: list[Change] = []
     for old, new in halves(chunk):
         is_pair = old is not None and new is not None and chunk.schema.same_key(old[1], new[1])
@@ -146,6 +150,15 @@ def unbroken(chunk: Chunk) -> Chunk:
         if new is not None:
             found.append(new if is_pair else ("+", new[1]))
     return Chunk(chunk.schema, [op for op, _ in found], [row for _, row in found])
+
+
+def _are_pairs(chunk: Chunk) -> bool:
+    """Tell whether all halves of updates stand together, the old row and the new one of a key."""
+    ops, same_key = chunk.ops, chunk.schema.same_key
+    olds = [place for place, op in enumerate(ops[:-1]) if op == "U-"]
+    if not len(olds) == ops.count("U-") == ops.count("U+") or any(ops[place + 1] != "U+" for place in olds):
+        return False
+    return all(same_key(*chunk.values[place : place + 2]) for place in olds)
 
 
 def moved_apart(chunk: Chunk) -> Chunk:

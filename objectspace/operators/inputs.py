@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -113,7 +114,7 @@ def _is_several(value: object) -> bool:
 
 
 def _refuse_retractions(chunk: Chunk) -> None:
-    for op, row in chunk.rows():
+    for op, row in () if set(chunk.ops) <= {"+"} else chunk.rows():
         if op != "+":
             raise RowError(f"{op} {row!r}: its rows are only added: declare it with a key, and without append_only")
 
@@ -181,8 +182,11 @@ def _numbered(chunk: Chunk, schema: TableSchema, number: int, *, in_order: bool)
     rows = list(chunk.values)
     if rows and not in_order:
         kinds = [column.type for column in chunk.schema.columns]
-        keys: list[Any] = keys_encoder(kinds, [Order()] * len(kinds))(list(zip(*rows)))
-        # Values that SQL finds equal may be spelled in several ways: 1.0 and 1.00.
-        rows = ordered_by(keys if len(set(keys)) == len(keys) else list(zip(keys, map(repr, rows))), rows)
+        keys = keys_encoder(kinds, [Order()] * len(kinds))(list(zip(*rows)))
+        if len(set(keys)) < len(keys):
+            # Values that SQL finds equal may be spelled in several ways: 1.0 and 1.00. No key begins with another one.
+            twice = {key for key, times in Counter(keys).items() if times > 1}
+            keys = [key + repr(row).encode() if key in twice else key for key, row in zip(keys, rows)]
+        rows = ordered_by(keys, rows)
     ops: list[Op] = ["+"] * len(rows)
     return Chunk(schema, ops, [(*row, number * ROWS_AN_EPOCH + place) for place, row in enumerate(rows)])

@@ -110,7 +110,7 @@ class Chunk:
         for op in ops:
             if op not in OPS:  # A list or struct has no hash.
                 raise RowError(f"the operation {op!r:.80}: expected one of {', '.join(OPS)}")
-        return cls(schema, ops, [schema.check_row(row) for row in picked])
+        return cls(schema, ops, schema.check_rows(list(picked)))
 
     def to_arrow(self, *, op_column: str = OP_COLUMN) -> pa.RecordBatch:
         """Return the chunk as a batch whose first column holds the operations. It takes pyarrow."""
@@ -211,18 +211,33 @@ def compacted(
     if not found:
         raise ValueError("there are no chunks to compact: pass one at least, which may be empty and says the schema")
     schema = found[0].schema
-    encode, key_of = _key_encoder(schema, key)
+    whole = Chunk(schema, [op for chunk in found for op in chunk.ops], [row for chunk in found for row in chunk.values])
+    keyed = schema if key is None else TableSchema(schema.columns, list(key))
+    keys = keyed.encode_keys(whole.values)
+    updates = _updates_told_once(keys, whole.ops)
+    if updates is not None and form == "retract":
+        net_changes = _plain_but(whole, updates)
+        is_noop = any(schema.alike(*whole.values[place : place + 2]) for place in updates)
+        return net_changes.without_noops() if is_noop else net_changes
     net: dict[bytes, tuple[Row | None, Row | None]] = {}
-    for chunk in found:
-        for op, row in chunk.rows():
-            _join(net, encode(key_of(row)), op, row, strict)
+    for one, op, row in zip(keys, whole.ops, whole.values):
+        _join(net, one, op, row, strict)
     return _net_chunk(schema, net, form)
 
 
-def _key_encoder(schema: TableSchema, key: Sequence[str] | None) -> tuple[Any, Any]:
-    if key is not None:
-        schema = TableSchema(schema.columns, list(key))
-    return schema.key_encoder.encode, schema.key_of
+def _updates_told_once(keys: Sequence[bytes], ops: Sequence[Op]) -> list[int] | None:
+    """Return where updates begin, if each key has one row or one update whose halves stand together; else ``None``."""
+    olds = [place for place, op in enumerate(ops[:-1]) if op == "U-"]
+    updates = [place for place in olds if ops[place + 1] == "U+" and keys[place] == keys[place + 1]]
+    return updates if len(set(keys)) + len(updates) == len(keys) else None
+
+
+def _plain_but(chunk: Chunk, updates: Sequence[int]) -> Chunk:
+    """Return a chunk in which only some updates are such, given by where they begin."""
+    ops: list[Op] = ["+" if is_insert(op) else "-" for op in chunk.ops]
+    for place in updates:
+        ops[place : place + 2] = "U-", "U+"
+    return Chunk(chunk.schema, ops, chunk.values)
 
 
 def _join(net: dict[bytes, tuple[Row | None, Row | None]], key: bytes, op: Op, row: Row, strict: bool) -> None:

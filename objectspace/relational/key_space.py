@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import Any
 
 from objectspace.relational.errors import RowError
@@ -56,7 +57,7 @@ class KeySpace:
         """
         if self.is_distributed or not self.schema.key_places or not keys:
             return list(map(self.key, keys))
-        return self.schema.encode_columns(list(zip(*keys)))
+        return self.schema.encode_columns([list(map(itemgetter(place), keys)) for place in range(len(keys[0]))])
 
     def of_rows(self, rows: Sequence[Row]) -> list[bytes]:
         """Return the keys of checked rows: see :meth:`keys`."""
