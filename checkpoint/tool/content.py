@@ -294,12 +294,15 @@ class State:
         record = self.tables().get(name)
         if record is None:
             return None
-        names = {column["id"]: column["name"] for column in record["schema"]["columns"]}
-        layouts = record["layouts"]
+        columns, layouts = record["schema"]["columns"], record["layouts"]
+        names = {column["id"]: column["name"] for column in columns}
+        # What rows hold that were stored before a column was added; it is kept in the form of a cell.
+        defaults = {column["name"]: column.get("default") for column in columns}
 
         def _row(slot: Slot, payload: Payload) -> dict[str, Any]:
             number, *cells = loaded(payload)
-            return {names[id]: cell for id, cell in zip(layouts[number], cells, strict=True) if id in names}
+            stored = zip(layouts[number], cells, strict=True)
+            return defaults | {names[id]: cell for id, cell in stored if id in names}
 
         return _row
 

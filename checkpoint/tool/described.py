@@ -225,7 +225,7 @@ def _row_line(key: Row, old: Row | None, new: Row | None) -> str:
         f"{printing.plain(column)}: {' → '.join(_cells(old.get(column), new.get(column)))}"
         for column in dict.fromkeys((*old, *new))
         if old.get(column) != new.get(column)
-    ]
+    ] or ["the same values in another form"]
     return f"{_columns(key)}: {', '.join(changed)}" if key else ", ".join(changed)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import shutil
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -354,6 +356,35 @@ def test_a_diff_of_a_table_has_columns(tool: Tool, kinds: Path) -> None:
         "key": rows[-1]["key"],
         "price": rows[-1]["new"]["price"],
     }.items()
+
+
+def test_rows_have_the_defaults_of_columns_that_were_added_later(tool: Tool, tmp_path: Path) -> None:
+    path, exported = tmp_path / "s.db", tmp_path / "t.parquet"
+    pair = Column("pair", "struct<a:decimal,b:list<date>>", default={"a": Decimal("1.0"), "b": [date(2026, 1, 31)]})
+    added = [replace(column, default=value) for column, value in zip(WIDE.columns[1:], ROW[1:], strict=True)]
+    with PersistedObjectSpace.open(path) as space:
+        table = StateTable(space, "t", TableSchema(WIDE.columns[:1], ["id"]))
+        table.insert_rows([(1,), (2,)])
+        space.checkpoint(epoch=1)
+        table = StateTable(space, "t", reduce(TableSchema.with_column, [pair, *added], table.schema), evolve=True)
+        old, as_old = ((key, pair.default, *ROW[1:]) for key in (2, 3))
+        table.insert_row(as_old)
+        space.checkpoint(epoch=2)
+        table.insert_row(old)
+        table.update_row((1, *old[1:]), (1, *old[1:-1], []))
+        space.checkpoint(epoch=3)
+    rows = [json.loads(line) for line in shown(tool, path, "t@2", "--json", "--where", "price=1.5")]
+    assert rows == [rows[2] | {"id": number} for number in (1, 2, 3)]
+    assert tool("export", path, "t", exported, "@2").exit_code == 0
+    found = pq.read_table(exported).to_pylist()
+    assert found == [found[2] | {"id": number} for number in (1, 2, 3)]
+    assert tool("diff", path, 2, 3).output.splitlines()[1:] == [
+        '  ~ id=1: tags: ["a"] → []',
+        "  ~ id=2: the same values in another form",
+    ]
+    assert json.loads(tool("blame", path, "t[3]", "--json").output)["value"] == rows[2]
+    first = tool("bisect", path, "--input", "t", "--json", "--", "sh", "-c", "! grep -q '\"id\":1,.*1.50'")
+    assert json.loads(first.stdout)["epoch"] == 2
 
 
 def test_the_sum_of_a_diff_is_as_gits(tool: Tool, kinds: Path) -> None:
