@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from checkpoint.diff import Change, Table, differences, invert
+from checkpoint.diff import Change, Table, differences, invert, run_applying
 from checkpoint.errors import CheckpointError
 from checkpoint.reader import Reader
 from checkpoint.store import CheckpointStore
@@ -33,6 +33,7 @@ from checkpoint.tool.command import (
 from checkpoint.tool.content import TABLES, State, absence
 from checkpoint.tool.described import Described, Describer, sign_of
 from checkpoint.tool.patch import BEGINNING, changes_of, lines_of
+from checkpoint.tool.preview import Preview
 from checkpoint.tool.source import EMPTY, Source, find, find_epoch, names_checkpoint, reader_at
 
 COLOURS = {"+": "green", "-": "red", "~": "yellow"}
@@ -341,12 +342,10 @@ def _apply(source: Source, changes: list[Change], dry_run: bool, is_json: bool) 
         sys.exit(TROUBLE)
     if dry_run:
         with source.open() as store:
-            from checkpoint.diff import run_applying
-
-            run_applying(changes, store.reader())  # refuses what does not fit
-            state = State(store.reader())
-            describer = Describer(state, state)
+            now = store.reader()
+            run = run_applying(changes, now)  # refuses what does not fit
             if not is_json:
+                describer = Describer(State(now), State(Preview(store.session, now, run)))
                 _print((_Seen("", change, describer.describe(change)) for change in changes), is_json=False)
         text = f"{printing.count(len(changes), 'change')} would be made"
         click.echo(printing.as_json({"changes": len(changes), "dry_run": True}) if is_json else text, err=not is_json)

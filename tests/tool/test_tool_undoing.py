@@ -20,8 +20,10 @@ from checkpoint.lock import WriterLock
 from checkpoint.tool.patch import BEGINNING
 from checkpoint.tool.source import remove_unused
 from objectspace import PersistedObjectSpace
+from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
+from objectspace.relational import Column, StateTable
 from tests.chain.chain_helpers import OPERATOR
-from tests.tool.conftest import Tool
+from tests.tool.conftest import ORDERS, Tool
 
 LARGE = 2**70
 
@@ -80,6 +82,35 @@ def test_a_rehearsal_describes_a_tensor_by_its_id(tool: Tool, tmp_path: Path) ->
         space.checkpoint()
     shown = tool("revert", path, "2", "--dry-run")
     assert (shown.exit_code, "[0,7,0,0]" in shown.output.replace(" ", "")) == (0, True)
+
+
+def test_a_rehearsal_says_what_a_diff_says_afterwards(tool: Tool, tmp_path: Path) -> None:
+    path, fork, patch = tmp_path / "state.db", tmp_path / "fork.db", tmp_path / "p.jsonl"
+    with PersistedObjectSpace.open(path) as space:
+        orders, lists = StateTable(space, "orders", ORDERS), space.create_dictionary("lists", of=list)
+        orders.insert_rows([(1, "a"), (2, "b")])
+        lists.update({"x": [1], "y": [2]})
+        space.create_list("gone").append(1)
+        space.checkpoint()
+        changed = orders.schema.renamed("item", "what").with_column(Column("left", "int64", default=0))
+        orders = StateTable(space, "orders", changed, evolve=True)
+        orders.insert_row((3, "c", 5))
+        orders.update_row((1, "a", 0), (1, "A", 0))
+        StateTable(space, "new", ORDERS).insert_row((1, "x"))
+        lists["z"] = [3]
+        del lists["y"]
+        space.delete("gone")
+        manager = KeyValueTableManager(space)
+        manager.create_scope("s")
+        manager.create_key_value_table("s", "t", KeyValueTableConfiguration(partition_count=1))
+        manager.open_key_value_table("s", "t").put(b"k", b"v")
+        space.checkpoint()
+    assert tool("fork", path, fork, 1).exit_code == 0
+    assert tool("diff", path, "--patch", patch).exit_code == 1
+    for tried, points in ((("apply", fork, patch), (1, 2)), (("revert", path, 2), (2, 1))):
+        said = tool(*tried, "--dry-run")
+        assert (said.exit_code, said.stdout) == (0, tool("diff", path, *points).stdout)
+    assert "  + id=3, what=c, left=5\n" in tool("apply", fork, patch, "--dry-run").stdout
 
 
 def test_a_fork_of_some_objects_that_fails_is_not_there(

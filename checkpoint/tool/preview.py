@@ -1,0 +1,59 @@
+"""The state that a run would leave, without a row of it stored: what a dry run describes its changes by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import merge
+from typing import Any
+
+from checkpoint.lookup import ReadRow
+from checkpoint.reader import Reader
+from checkpoint.run import IndexRow, Run, Slot, slot_order
+from checkpoint.session import Session
+
+
+class Preview(Reader):
+    """A state with a run on top: the objects that it would have, and their slots.
+
+    Args:
+        session: the connection to read through.
+        base: the state.
+        run: the run, which is in no store.
+    """
+
+    def __init__(self, session: Session, base: Reader, run: Run) -> None:
+        super().__init__(session, base.runs)
+        self._index = run.index
+        self._rows: dict[int, dict[Slot, ReadRow]] = {}
+        for object_id, slot, value, rank in run.items:
+            self._rows.setdefault(object_id, {})[slot] = slot, value, rank
+
+    def index(self) -> list[IndexRow]:
+        """Return the index row of every object that would exist, in order of their ids."""
+        rows = {row[0]: row for row in (*super().index(), *self._index)}
+        return [rows[object_id] for object_id in sorted(rows) if rows[object_id][2] is not None]
+
+    def rows(
+        self,
+        object_id: int,
+        lower: Slot | None = None,
+        upper: Slot | None = None,
+        *,
+        reverse: bool = False,
+        page_rows: int | None = None,
+    ) -> Iterator[ReadRow]:
+        """Yield the newest row that each slot would have, as :meth:`Reader.rows` does."""
+        mine = self._rows.get(object_id, {})
+        stored = super().rows(object_id, lower, upper, reverse=reverse, page_rows=page_rows)
+        kept = (row for row in stored if row[0] not in mine)
+        added = [row for row in mine.values() if _is_between(row[0], lower, upper)]
+        yield from merge(kept, sorted(added, key=_order, reverse=reverse), key=_order, reverse=reverse)
+
+
+def _order(row: ReadRow) -> tuple[int, Any]:
+    return slot_order(row[0])
+
+
+def _is_between(slot: Slot, lower: Slot | None, upper: Slot | None) -> bool:
+    place = slot_order(slot)
+    return (lower is None or slot_order(lower) <= place) and (upper is None or place <= slot_order(upper))
