@@ -146,9 +146,7 @@ class Contents:
         if conditions and not self.is_table:
             raise CheckpointError(f"--where goes with a table: {name!r} is a {self.kind}")
         kinds = {one["name"]: str(one["type"]) for one in self.columns or ()}
-        decimals = [name for name, kind in kinds.items() if kind.startswith("decimal")]
-        numbers = [name for name, kind in kinds.items() if kind.startswith(("int", "float"))]
-        self._conditions = [condition(text, self.header, decimals, numbers) for text in conditions]
+        self._conditions = [condition(text, self.header, kinds) for text in conditions]
         self.given = 0
 
     def rows(self) -> Iterator[Row]:

@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
@@ -92,6 +93,64 @@ def test_decimals_are_compared_as_numbers(tool: Tool, tmp_path: Path, condition:
         space.checkpoint()
     found = tool("show", tmp_path / "state.db", "t", "--where", condition, "--format", "json")
     assert "".join(str(json.loads(line)["id"]) for line in found.output.splitlines()) == expected
+
+
+@pytest.fixture(scope="module")
+def typed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a store with a table whose cells are not in the order of their texts."""
+    path = tmp_path_factory.mktemp("typed") / "state.db"
+    kinds = {
+        "at": "timestamptz",
+        "local": "timestamp",
+        "hour": "time",
+        "day": "date",
+        "ratio": "float64",
+        "raw": "binary",
+    }
+    columns = [Column("id", "int64"), *(Column(name, kind, nullable=True) for name, kind in kinds.items())]
+    first = datetime(2026, 1, 31, 12)
+    later = first + timedelta(milliseconds=500)
+    with PersistedObjectSpace.open(path) as space:
+        table = StateTable(space, "t", TableSchema(columns, ["id"]))
+        table.insert_row((1, first.replace(tzinfo=UTC), first, first.time(), first.date(), 1.5, b"\xfb"))
+        table.insert_row((2, later.replace(tzinfo=UTC), later, later.time(), later.date(), math.nan, b"a"))
+        table.insert_row((3, None, None, None, None, math.inf, None))
+        space.checkpoint()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        *(("at>2026-01-31T12:00:00Z", "2"), ("at<2026-01-31T12:00:00Z", ""), ("at=2026-01-31T13:00:00.5+01:00", "2")),
+        *(("at<=2026-01-31 12:00", "1"), ("local=2026-01-31T12:00:00.5", "2"), ("local>=2026-01-31", "12")),
+        *(("hour=12:00", "1"), ("hour!=12:00", "2"), ("day<2026-02-01", "12"), ("day=NULL", "3")),
+        *(("ratio<nan", "13"), ("ratio<=nan", "123"), ("ratio=NaN", "2"), ("ratio>1.5", "23"), ("ratio!=inf", "12")),
+        *(("raw<+w==", "2"), ("raw=YQ==", "2")),
+    ],
+)
+def test_cells_are_compared_as_the_types_of_their_columns(
+    tool: Tool, typed: Path, condition: str, expected: str
+) -> None:
+    found = tool("show", typed, "t", "--where", condition, "--format", "json")
+    assert (found.exit_code, "".join(str(json.loads(line)["id"]) for line in found.output.splitlines())) == (
+        0,
+        expected,
+    )
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        *(("at>noon", "timestamps, in UTC"), ("local<2026-01-31T12:00Z", "timestamps without a time zone")),
+        *(("hour=12:00+01:00", "times without"), ("day>2026", "dates"), ("ratio<a", "numbers"), ("raw=a", "bytes as")),
+    ],
+)
+def test_a_value_that_is_none_of_the_type_of_the_column_is_refused(
+    tool: Tool, typed: Path, condition: str, holds: str
+) -> None:
+    found = tool("show", typed, "t", "--where", condition)
+    assert (found.exit_code, f"holds {holds}" in found.stderr, "expected one, found" in found.stderr) == (2, True, True)
 
 
 def test_diff(tool: Tool, store: Path) -> None:
