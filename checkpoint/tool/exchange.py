@@ -198,5 +198,5 @@ def import_(
         rows = READERS[kind](Path(file), show, table)
         receipt = fill(source.path, name, rows, key, primary_key)
     fields = {"number": receipt.number, "epoch": receipt.epoch, "name": name, "slots": receipt.slots}
-    text = f"checkpoint {receipt.number}: {name} with {printing.count(receipt.slots, 'slot')}"
+    text = f"checkpoint {receipt.number}: {printing.plain(name)} with {printing.count(receipt.slots, 'slot')}"
     printing.emit(is_json, fields, text)

@@ -474,9 +474,11 @@ def test_what_is_stored_cannot_steer_a_terminal(tool: Tool, tmp_path: Path) -> N
         connection = space.store.database.conn
         connection.execute("UPDATE checkpoint SET time = '\x1b[2J'")
         connection.commit()
+    (tmp_path / "rows.jsonl").write_text("1\n")
     for command in (
         *(["ls"], ["show", "evil\x1b[2J"], ["diff"], ["diff", "--stat"], ["blame", "evil\x1b[2J"]),
         *(["show", "table\x1b[2J"], ["blame", "evil\x1b[2J[absent]"], ["log", "--graph"]),
+        ["import", str(tmp_path / "rows.jsonl"), "new\x1b[2J"],
     ):
         output = tool(command[0], tmp_path / "s.db", *command[1:]).output
         assert all(char.isprintable() or char == "\n" for char in output), command
