@@ -70,9 +70,10 @@ def diff(
     """Show slot by slot what changed from checkpoint A to checkpoint B; from HEAD~1 to HEAD by default.
 
     + is a slot that came, - one that went, ~ one that changed; rows of tables are shown by column names, of a changed
-    row the columns that changed. With --json the sign is the `op`. Of a space all shards are compared; after a rescale
-    they begin anew, and what a shard had goes, what it has comes. The time depends on what changed, not on the state,
-    as long as the runs between the two are there.
+    row the columns that changed. With --json the sign is the `op`. Where HEAD alone can be read, as after a restore,
+    there is but 0 to compare it with, and A has to say so. Of a space all shards are compared; after a rescale they
+    begin anew, and what a shard had goes, what it has comes. The time depends on what changed, not on the state, as
+    long as the runs between the two are there.
 
     The exit status is 0 where nothing changed, 1 where something did, and 2 for trouble.
 
@@ -126,10 +127,23 @@ def _require_checkpoint(source: Source, text: str | None) -> None:
 
 
 def _parent(source: Source) -> str:
+    """Return what the newest checkpoint is compared with: the one before it, the empty state where that is the first.
+
+    Raises:
+        CheckpointError: the newest one is not the first, and the only one that can be read.
+    """
     if source.is_location:
-        return "HEAD~1" if source.chain.epoch > 1 else EMPTY
-    with source.open() as store:
-        return "HEAD~1" if any(record.number > 1 for record in store.checkpoints()) else EMPTY
+        newest, oldest = source.chain.epoch, source.chain.first_epoch
+    else:
+        with source.open() as store:
+            readable = [record.number for record in store.checkpoints() if record.run_slots is not None]
+        newest, oldest = max(readable, default=0), min(readable, default=0)
+    if newest > 1 and newest == oldest:
+        raise CheckpointError(
+            f"checkpoint {newest} is the only one that can be read, as after a restore: say checkpoint diff"
+            f" {source.path} {EMPTY} HEAD, which shows all that it holds as new"
+        )
+    return "HEAD~1" if newest > 1 else EMPTY
 
 
 def _changes(source: Source, points: tuple[str | None, str | None], name: str | None) -> Iterator[_Seen]:

@@ -170,6 +170,7 @@ def test_a_restored_space_has_one_epoch_with_all_of_the_state(tool: Tool, long_s
     assert json.loads(done.output)["shards"] == 3
     assert state(tool, tmp_path / "then") == expected(17)
     assert [row["epoch"] for row in rows(tool, "log", tmp_path / "then", "--json")] == [17]
+    assert "17 is the only one that can be read, as after a restore" in tool("diff", tmp_path / "then").stderr
     assert tool("verify", tmp_path / "then").exit_code == 0
     assert tool("restore", long_space, tmp_path / "then", 17).exit_code == 2
     assert "there is no object 'x'" in tool("restore", long_space, tmp_path / "no", "--object", "x").stderr

@@ -154,6 +154,9 @@ def test_restore_whole_and_in_part(tool: Tool, store: Path, location: Path, tmp_
     assert tool("restore", store, tmp_path / "part.db", "--object", "lists").exit_code == 0
     with PersistedObjectSpace.open(tmp_path / "part.db") as space:
         assert (list(space), space.get("lists").copy()) == (["lists"], {"x": [1, 2]})
+    alone = tool("diff", tmp_path / "part.db")
+    assert (alone.exit_code, f"say checkpoint diff {tmp_path / 'part.db'} 0 HEAD" in alone.stderr) == (2, True)
+    assert tool("diff", tmp_path / "part.db", 0, "HEAD").stdout.endswith("  + 0 = 1\n  + 1 = 2\n")
     assert tool("restore", store, tmp_path / "table.db", "@20", "--object", "orders").exit_code == 0
     assert tool("show", tmp_path / "table.db", "orders", "--format", "csv").output == "id,item\n2,\n1,item 1\n"
     assert tool("restore", location, tmp_path / "shard.db", "--shard", 1).exit_code == 0
