@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from math import ceil
@@ -30,10 +30,11 @@ from checkpoint.tool.command import (
     require_replaceable,
     takes_source,
 )
-from checkpoint.tool.content import TABLES, State, absence
+from checkpoint.tool.content import State, absence
 from checkpoint.tool.described import Described, Describer, sign_of
 from checkpoint.tool.patch import BEGINNING, changes_of, lines_of
 from checkpoint.tool.preview import Preview
+from checkpoint.tool.selecting import of_objects
 from checkpoint.tool.source import EMPTY, Source, find, find_epoch, names_checkpoint, reader_at
 
 COLOURS = {"+": "green", "-": "red", "~": "yellow"}
@@ -70,10 +71,11 @@ def diff(
     """Show slot by slot what changed from checkpoint A to checkpoint B; from HEAD~1 to HEAD by default.
 
     + is a slot that came, - one that went, ~ one that changed; rows of tables are shown by column names, of a changed
-    row the columns that changed. With --json the sign is the `op`. Where HEAD alone can be read, as after a restore,
-    there is but 0 to compare it with, and A has to say so. Of a space all shards are compared; after a rescale they
-    begin anew, and what a shard had goes, what it has comes. The time depends on what changed, not on the state, as
-    long as the runs between the two are there.
+    row the columns that changed. With --json the sign is the `op`. With NAME, a table goes with what changed of its
+    schema and its watermarks, a key-value table with its catalogue entry. Where HEAD alone can be read, as after a
+    restore, there is but 0 to compare it with, and A has to say so. Of a space all shards are compared; after a rescale
+    they begin anew, and what a shard had goes, what it has comes. The time depends on what changed, not on the state,
+    as long as the runs between the two are there.
 
     The exit status is 0 where nothing changed, 1 where something did, and 2 for trouble.
 
@@ -100,8 +102,10 @@ def diff(
         found = 0
         for part in source.parts(*points):
             describer = Describer(State(part.readers[0]), State(part.readers[1]))
-            chosen = _whole(differences(*part.readers), (name,) if name is not None else (), describer)
-            found = _write_patch(chosen, Path(patch))
+            changes = differences(*part.readers)
+            if name is not None:
+                changes = of_objects(changes, (name,), describer, part.readers[0])
+            found = _write_patch(changes, Path(patch))
         with answered(1 if found else 0):
             _say_written(found, patch, is_json)
     else:
@@ -173,7 +177,10 @@ def _each_with_none(before: Reader, after: Reader) -> Iterator[tuple[Reader, Rea
 
 
 def _chosen(changes: Iterator[Change], name: str | None, describer: Describer) -> Iterator[Change]:
-    return changes if name is None else (change for change in changes if name in describer.names_of(change))
+    if name is None:
+        return changes
+    names = describer.called((name,))
+    return (change for change in changes if not names.isdisjoint(describer.names_of(change)))
 
 
 def _require_known(source: Source, points: tuple[str | None, str | None], name: str) -> None:
@@ -313,41 +320,23 @@ def revert(source: Source, checkpoint: str, names: tuple[str, ...], dry_run: boo
         if record is None:
             raise CheckpointError("0 is the state before the first checkpoint: there is nothing to undo")
         before, after = reader_at(store, str(record.parent or EMPTY)), store.reader(record.number)
-        changes = list(invert(_of_objects(differences(before, after), names, State(before), State(after))))
+        changes = list(_of_objects(invert(differences(before, after)), names, after, before))
     _apply(source, changes, dry_run, is_json)
 
 
-def _of_objects(changes: Iterator[Change], names: tuple[str, ...], before: State, after: State) -> Iterator[Change]:
+def _of_objects(changes: Iterator[Change], names: tuple[str, ...], before: Reader, after: Reader) -> Iterator[Change]:
     """Return the changes of some objects, of all where none is named.
 
     Raises:
         CheckpointError: there is no such object; those that may be meant are named.
     """
+    if not names:
+        return changes
+    states = State(before), State(after)
     for name in names:
-        if name not in before and name not in after:
-            raise absence(name, before.names() | after.names())
-    return _whole(changes, names, Describer(before, after))
-
-
-def _whole(changes: Iterator[Change], names: Collection[str], describer: Describer) -> Iterator[Change]:
-    """Return the changes of some objects, of all where none is named; with a table goes what changed of its schema.
-
-    Raises:
-        CheckpointError: schemas of other tables changed along, so that the dictionary of schemas cannot go as it is.
-    """
-    wanted = {*names}
-    if not wanted or TABLES in wanted:
-        return (change for change in changes if not wanted or describer.names_of(change) & wanted)
-    found = [change for change in changes if change.name == TABLES or describer.names_of(change) & wanted]
-    schemas = {str(change.slot) for change in found if change.name == TABLES and change.table is Table.ITEM}
-    if not schemas & wanted:
-        return (change for change in found if change.name != TABLES)
-    if others := sorted(schemas - wanted):
-        raise CheckpointError(
-            f"the schema of {min(schemas & wanted)!r} changed, and so did that of {', '.join(map(repr, others))}, which"
-            " is kept beside it: name all of these tables, or none"
-        )
-    return iter(found)
+        if not any(name in state for state in states):
+            raise absence(name, states[0].names() | states[1].names())
+    return of_objects(changes, names, Describer(*states), before)
 
 
 def _apply(source: Source, changes: list[Change], dry_run: bool, is_json: bool) -> None:

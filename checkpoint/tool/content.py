@@ -29,6 +29,9 @@ from checkpoint.tool.raw import (
 TABLES = "$tables"
 """The dictionary in which a space keeps the schemas of its relational tables."""
 
+WATERMARKS = "$watermarks"
+"""The dictionary in which it keeps their watermarks."""
+
 SEQUENCES = frozenset({"List", "LinkedList", "Queue", "Stack"})
 """The kinds whose elements are shown by their place, whatever their slots are."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,7 +11,7 @@ from checkpoint.diff import Change, IndexEntry, Table
 from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.run import Payload, Slot, is_owner, owned_ids
 from checkpoint.tool import key_values, printing
-from checkpoint.tool.content import SETS, State
+from checkpoint.tool.content import SETS, TABLES, WATERMARKS, State
 from checkpoint.tool.printing import Row
 from checkpoint.tool.raw import elements, is_raw, key_and_value, loaded, numbers_of
 
@@ -38,6 +38,21 @@ def sign_of(change: Change) -> str:
     return "+" if change.old is None else "-" if change.new is None else "~"
 
 
+def lists_tables(change: Change) -> bool:
+    """Tell whether a change is of a dictionary that lists tables: their schemas, watermarks, or key-value tables."""
+    name, kind = change.name, change.kind
+    is_of_key_values = kind == "SortedDictionary" and name is not None and key_values.is_catalogue(name)
+    return name in (TABLES, WATERMARKS) or is_of_key_values
+
+
+def table_listed(change: Change) -> str | None:
+    """Return the table that a changed entry of such a dictionary is about, ``None`` for any other change."""
+    if change.table is not Table.ITEM or not lists_tables(change):
+        return None
+    name, slot = str(change.name), str(change.slot)
+    return slot if name in (TABLES, WATERMARKS) else next(iter(key_values.tables_in(name, [slot])), None)
+
+
 class Describer:
     """Says what changes between two states mean.
 
@@ -52,12 +67,22 @@ class Describer:
         self._created: dict[int, str | None] = {}
 
     def names_of(self, change: Change) -> set[str]:
-        """Return the names by which the object of a change may be asked for: its own, and its owner's or table's."""
-        table = self._table_of(change.name)
+        """Return the names of what a change belongs to: its object, the owner of it, the table that it is a part of.
+
+        What the dictionaries that list tables hold of one belongs to it, too.
+        """
         owner = None if change.name is not None else self._owners.get(change.object, (None, None, None))[0]
         old = change.old.name if isinstance(change.old, IndexEntry) else None
-        found = {change.name, old, owner, table, table and table.removeprefix("kvt/")}
+        found = {change.name, old, owner, self._table_of(change.name), table_listed(change)}
         return {name for name in found if name is not None}
+
+    def called(self, names: Iterable[str]) -> set[str]:
+        """Return names as :meth:`names_of` has them: those of key-value tables whole, of what was renamed both."""
+        found: set[str] = set()
+        for name in names:
+            found.add(next(filter(None, (state.key_value_table(name) for state in self._states)), name))
+        ids = {state.index[name][0] for state in self._states for name in found & state.index.keys()}
+        return found | {row[1] for state in self._states for row in state.index.values() if row[0] in ids}
 
     def describe(self, change: Change) -> Described:
         """Return a change in words.

@@ -39,8 +39,9 @@ def restore(source: Source, target: str, checkpoint: str | None, names: tuple[st
     """Write the state at a checkpoint into a new place, whole or some objects of it.
 
     TARGET is a new store file. Of a space it is a new location, with just this epoch; with --shard (and --operator,
-    where there are several) one shard becomes a store file. A table keeps its schema, a key-value table its catalogue
-    entry. A pipeline can go on from a space that is restored whole, and not from only some objects or operators of it.
+    where there are several) one shard becomes a store file. A table keeps its schema and its watermarks, a key-value
+    table its catalogue entry. A pipeline can go on from a space that is restored whole, and not from only some objects
+    or operators of it.
 
     \b
     Examples:

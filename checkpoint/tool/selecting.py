@@ -1,17 +1,26 @@
-"""Choosing some objects of a state: the run that deletes the others, so that nothing is loaded, however large they are.
+"""Choosing some objects of a state, by the run that deletes the others, so that nothing is loaded; or of changes.
 
-With a relational table goes its schema, with a key-value table its partitions and its entry in the catalogue.
+With a relational table go its schema and its watermarks, with a key-value table its partitions and its entry in the
+catalogue.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
 
 import orjson
 
+from checkpoint.diff import Change, Table
+from checkpoint.reader import Reader
 from checkpoint.run import CheckpointKind, Run
 from checkpoint.tool import key_values
-from checkpoint.tool.content import TABLES, State, absence
+from checkpoint.tool.content import TABLES, WATERMARKS, State, absence
+from checkpoint.tool.described import Describer, lists_tables, table_listed
+
+_LENGTH = "length"
+"""The key of the metadata that says how many slots a dictionary has."""
 
 
 def selection(state: State, names: Sequence[str]) -> tuple[Run, set[str]]:
@@ -37,13 +46,46 @@ def selection(state: State, names: Sequence[str]) -> tuple[Run, set[str]]:
     run = Run(CheckpointKind.DIFFERENTIAL)
     wanted |= {f"{operator}{key_values.COUNTER}" for operator in entries}
     catalogues = {f"{operator}{key_values.CATALOGUE}": paths for operator, paths in entries.items()}
-    for catalogue, keys in {TABLES: schemas, **catalogues}.items():
-        if keys and catalogue in state.index:
+    for catalogue, keys in {TABLES: schemas, WATERMARKS: schemas, **catalogues}.items():
+        if catalogue not in known and any(_has(state, catalogue, key) for key in keys):
             wanted.add(catalogue)
-            if catalogue not in known:
-                _trim(run, state, catalogue, keys)
+            _trim(run, state, catalogue, keys)
     run.index += [(row[0], row[1], None, None) for row in state.index.values() if row[1] not in wanted]
     return run, known
+
+
+def of_objects(
+    changes: Iterable[Change], names: Collection[str], describer: Describer, base: Reader
+) -> Iterator[Change]:
+    """Yield the changes of some objects. Memory: these changes.
+
+    The dictionaries that list tables stay where they are, with what they hold of other tables. What a key-value table
+    that comes needs beside its own entry, its scope and the number of the next partition, comes along, and never goes.
+
+    Args:
+        changes: the changes between two states.
+        names: the objects, relational tables and key-value tables.
+        describer: says what the changes mean.
+        base: the state before the changes.
+    """
+    wanted = describer.called(names)
+    found = [one for one in changes if describer.names_of(one) & wanted or lists_tables(one) or _is_counter(one)]
+    came = {table_listed(one) for one in found if one.old is None and one.name not in (TABLES, WATERMARKS)} & wanted
+    places = [key_values.split(table) for table in sorted(filter(None, came))]
+    counters = {f"{operator}{key_values.COUNTER}" for operator, _ in places}
+    scopes = {(f"{operator}{key_values.CATALOGUE}", path.split("/")[0]) for operator, path in places}
+    for _, grouped in groupby(found, attrgetter("object")):
+        group = list(grouped)
+        name, is_shared = group[0].name, lists_tables(group[0]) or _is_counter(group[0])
+        if not is_shared or name in wanted | counters:
+            yield from group
+            continue
+        items = [one for one in group if one.table is Table.ITEM]
+        kept = [one for one in items if table_listed(one) in wanted or (one.old is None and (name, one.slot) in scopes)]
+        if kept:
+            yield from (one for one in group if one.table is Table.INDEX and one.new is not None)
+            yield from _length_change(kept, base)
+            yield from kept
 
 
 def require_found(names: Sequence[str], found: Collection[str], known: Collection[str]) -> None:
@@ -62,6 +104,38 @@ def require_found(names: Sequence[str], found: Collection[str], known: Collectio
             raise absence(name, known)
 
 
+def _is_counter(change: Change) -> bool:
+    """Tell whether a change is of the number of the next partition."""
+    return change.kind == "Value" and f"/{change.name}".endswith(f"/{key_values.COUNTER}")
+
+
+def _length_change(kept: Sequence[Change], base: Reader) -> Iterator[Change]:
+    """Yield the change of the length of a dictionary to which only some changes are made, if there is one."""
+    one = kept[0]
+    old = base.metadatum(one.object, _LENGTH) if base.entry(one.object) is not None else None
+    grown = sum((change.new is not None) - (change.old is not None) for change in kept)
+    ranks = [change.new_rank for change in kept if change.new_rank is not None]
+    new = _length_after(old, grown, ranks, is_ranked=one.kind == "Dictionary")
+    if new != (old or "0"):
+        yield Change(Table.METADATA, one.object, one.name, one.kind, _LENGTH, old, new)
+
+
+def _length_after(stored: str | None, grown: int, ranks: Iterable[int] = (), *, is_ranked: bool) -> str:
+    """Return the length to store after slots came or went: only a kind that keeps the order has a next rank beside it.
+
+    >>> _length_after("2", -1, is_ranked=True), _length_after("[1,2]", 1, [5], is_ranked=True)
+    ('[1,2]', '[2,6]')
+    """
+    found = orjson.loads(stored or "0")
+    length, following = found if isinstance(found, list) else (found, found)
+    length, following = length + grown, max([following, *(rank + 1 for rank in ranks)])
+    return orjson.dumps([length, following] if is_ranked and length != following else length).decode()
+
+
+def _has(state: State, name: str, key: str) -> bool:
+    return name in state.index and state.reader.item(state.index[name][0], key) is not None
+
+
 def _trim(run: Run, state: State, name: str, keys: Collection[str]) -> None:
     """Delete the entries of a catalogue but for some, and set its length; the ranks go on where they were."""
     object_id = state.find(name)[0]
@@ -69,11 +143,6 @@ def _trim(run: Run, state: State, name: str, keys: Collection[str]) -> None:
     gone = [slot for slot in slots if slot not in keys]
     if not gone:
         return
-    stored = orjson.loads(state.reader.metadata(object_id)["length"])
-    length, following = stored if isinstance(stored, list) else (stored, stored)
-    length -= len(gone)
-    # Only a kind that keeps the order of insertion has a next rank.
-    is_ranked = state.find(name)[2] == "Dictionary"
-    value = [length, following] if is_ranked and length != following else length
-    run.metadata.append((object_id, "length", orjson.dumps(value).decode()))
+    stored, is_ranked = state.reader.metadatum(object_id, _LENGTH), state.find(name)[2] == "Dictionary"
+    run.metadata.append((object_id, _LENGTH, _length_after(stored, -len(gone), is_ranked=is_ranked)))
     run.items += [(object_id, slot, None, None) for slot in gone]

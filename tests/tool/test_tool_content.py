@@ -18,7 +18,7 @@ import pytest
 
 from checkpoint import CheckpointKind
 from checkpoint.chain import Chain, SourcePosition, location_at, save_run
-from objectspace import PersistedObjectSpace
+from objectspace import PersistedObjectSpace, SpacePart
 from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager, table_key
 from objectspace.operators import Pipeline
 from objectspace.relational import Column, StateTable, TableSchema
@@ -242,6 +242,33 @@ def test_a_patch_of_a_key_value_table_alone(tool: Tool, kinds: Path, tmp_path: P
     assert tool("apply", tmp_path / "fork.db", tmp_path / "p.jsonl").exit_code == 0
     assert shown(tool, tmp_path / "fork.db", "s/t") == shown(tool, kinds, "s/t")
     assert shown(tool, tmp_path / "fork.db", "raw") != shown(tool, kinds, "raw")
+
+
+@pytest.mark.parametrize("prefix", ["", "mine/"])
+def test_a_key_value_table_goes_with_its_entry_and_no_other(tool: Tool, tmp_path: Path, prefix: str) -> None:
+    path, fork, patch = tmp_path / "s.db", tmp_path / "fork.db", tmp_path / "p.jsonl"
+    with PersistedObjectSpace.open(path) as space:
+        space.create_list("l")
+        space.checkpoint()
+        manager = KeyValueTableManager(SpacePart(space, prefix) if prefix else space)
+        for scope, name in (("a", "one"), ("shop", "other"), ("shop", "stock")):
+            manager.create_scope(scope)
+            manager.create_key_value_table(scope, name, KeyValueTableConfiguration(partition_count=2))
+            manager.open_key_value_table(scope, name).put(b"k", name.encode(), "f")
+        space.checkpoint()
+    assert tool("fork", path, fork, 1).exit_code == 0
+    assert tool("diff", path, 1, 2, "shop/stock", "--patch", patch).exit_code == 1
+    assert tool("apply", fork, patch).exit_code == 0
+    assert tool("revert", path, 2, "--object", "shop/stock").exit_code == 0
+    for one, scopes, left in ((fork, ["shop"], ["stock"]), (path, ["a", "shop"], ["other"])):
+        assert tool("verify", one).exit_code == 0
+        with PersistedObjectSpace.open(one) as space:
+            manager = KeyValueTableManager(SpacePart(space, prefix) if prefix else space)
+            assert (manager.list_scopes(), manager.list_key_value_tables("shop")) == (scopes, left)
+            entry = manager.open_key_value_table("shop", left[0]).get(b"k", "f")
+            assert (entry and entry.value) == left[0].encode()
+            assert manager.create_key_value_table("shop", "new", KeyValueTableConfiguration(partition_count=1))
+            assert manager.open_key_value_table("shop", "new").count() == 0
 
 
 @pytest.mark.parametrize(

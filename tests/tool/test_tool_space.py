@@ -494,7 +494,9 @@ def test_a_space_whose_number_of_shards_changed(tool: Tool, tmp_path: Path, befo
 
 def test_a_diff_across_a_rescale_compares_no_object_with_another_of_its_id(tool: Tool) -> None:
     changes = rows(tool, "diff", chain_3.PATH, 1, 2, "table", "--json")
-    found = Counter((row["op"], row["key"]["key"]) for row in changes if row["table"] == "item")
+    found = Counter(
+        (row["op"], row["key"]["key"]) for row in changes if (row["table"], row["object"]) == ("item", "table")
+    )
     assert found == Counter({(op, key): 1 for op in "+-" for key in chain_3.KEYS if isinstance(key, str)})
 
 

@@ -9,6 +9,7 @@ from contextlib import closing
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +17,7 @@ import pytest
 
 from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace
-from objectspace.relational import Column, StateTable, StorageTable, TableSchema
+from objectspace.relational import Column, StateTable, StorageTable, TableSchema, rename_table, tables
 from tests.tool.conftest import ORDERS, Tool
 
 
@@ -107,12 +108,71 @@ def test_a_table_goes_with_its_schema(tool: Tool, tmp_path: Path) -> None:
     assert tool("verify", path).exit_code == 0
     with PersistedObjectSpace.open(path) as space:
         assert list(StateTable(space, "orders", ORDERS).scan()) == []  # made anew
-        StateTable(space, "third", ORDERS)
+        StateTable(space, "third", ORDERS).insert_row((3, "y"))
         space.checkpoint()
-    refused = tool("revert", path, "HEAD", "--object", "orders")
-    assert (refused.exit_code, "so did that of 'third'" in refused.stderr) == (2, True)
-    assert tool("revert", path, "HEAD", "--object", "orders", "--object", "third").exit_code == 0
-    assert tool("verify", path).exit_code == 0
+    for name, left in (("orders", {"first", "third"}), ("third", {"first"})):
+        assert tool("revert", path, 4, "--object", name).exit_code == 0
+        assert tool("verify", path).exit_code == 0
+        with PersistedObjectSpace.open(path) as space:
+            assert tables(space).keys() == left
+            assert all(list(StateTable(space, one).scan()) == [(3, "y")] for one in left - {"first"})
+    with PersistedObjectSpace.open(path) as space:
+        StateTable(space, "fourth", ORDERS)
+        assert list(tables(space)) == ["first", "fourth"]
+
+
+@pytest.fixture
+def marked(tmp_path: Path) -> Path:
+    """Return a store whose second checkpoint is that of two watermarks, of which each hides a row of its table."""
+    path = tmp_path / "marked.db"
+    with PersistedObjectSpace.open(path) as space:
+        found = [StateTable(space, name, MARKED) for name in ("t", "u")]
+        for table in found:
+            table.insert_rows([(1, 1), (2, 9)])
+        space.checkpoint(epoch=1)
+        for table in found:
+            table.update_watermark(5)
+        space.checkpoint(epoch=2)
+    return path
+
+
+MARKED = TableSchema([Column("k", "int64"), Column("b", "int64")], ["k"], watermark_column="b")
+
+
+def scanned(path: Path, name: str) -> list[Any]:
+    with PersistedObjectSpace.open(path) as space:
+        return list(StateTable(space, name).scan())
+
+
+def test_a_table_goes_with_its_watermark(tool: Tool, marked: Path, tmp_path: Path) -> None:
+    for number, command in enumerate(("restore", "fork")):
+        assert tool(command, marked, tmp_path / f"{number}.db", "--object", "t").exit_code == 0
+        assert scanned(tmp_path / f"{number}.db", "t") == [(2, 9)]
+        assert '"u"' not in tool("show", tmp_path / f"{number}.db", "$watermarks", "--json").output
+    (changed,) = map(json.loads, tool("diff", marked, 1, 2, "t", "--json").output.splitlines())
+    assert (changed["op"], changed["object"], changed["key"]) == ("+", "$watermarks", "t")
+    assert tool("diff", marked, 1, 2, "t", "--patch", tmp_path / "p.jsonl").exit_code == 1
+    assert tool("fork", marked, tmp_path / "first.db", 1).exit_code == 0
+    assert tool("apply", tmp_path / "first.db", tmp_path / "p.jsonl").exit_code == 0
+    assert tool("revert", marked, 2, "--object", "u").exit_code == 0
+    for path in (marked, tmp_path / "first.db"):
+        assert (scanned(path, "t"), scanned(path, "u")) == ([(2, 9)], [(1, 1), (2, 9)])
+        assert tool("verify", path).exit_code == 0
+
+
+def test_what_was_renamed_goes_whole_by_either_name(tool: Tool, marked: Path, tmp_path: Path) -> None:
+    with PersistedObjectSpace.open(marked) as space:
+        rename_table(space, "t", "v")
+        space.checkpoint(epoch=3)
+    for name in ("t", "v"):
+        fork, patch = tmp_path / f"{name}.db", tmp_path / f"{name}.jsonl"
+        assert tool("fork", marked, fork, 2).exit_code == 0
+        assert tool("diff", marked, 2, 3, name, "--patch", patch).exit_code == 1
+        assert tool("apply", fork, patch).exit_code == 0
+        assert scanned(fork, "v") == [(2, 9)]
+        assert tool("revert", fork, 3, "--object", name).exit_code == 0
+        assert scanned(fork, "t") == [(2, 9)]
+        assert tool("verify", fork).exit_code == 0
 
 
 def test_revert_of_the_first_checkpoint(tool: Tool, tmp_path: Path) -> None:
