@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from math import ceil
@@ -36,6 +36,7 @@ from checkpoint.tool.patch import BEGINNING, changes_of, lines_of
 from checkpoint.tool.preview import Preview
 from checkpoint.tool.selecting import of_objects
 from checkpoint.tool.source import EMPTY, Source, find, find_epoch, names_checkpoint, reader_at
+from checkpoint.tool.undoing import require_unused
 
 COLOURS = {"+": "green", "-": "red", "~": "yellow"}
 
@@ -305,8 +306,9 @@ def revert(source: Source, checkpoint: str, names: tuple[str, ...], dry_run: boo
     """Undo one checkpoint by a new one that is its inverse, whole or for some objects. It writes.
 
     Where a later checkpoint has changed one of the slots again, nothing is done; what has come and gone elsewhere in
-    the same objects does not matter, but in queues and stacks. Every epoch of a pipeline moves its
-    position, so that of an older one only the tables can be undone, by name.
+    the same objects does not matter, but in queues and stacks, and in tables whose schema or catalogue entry is undone:
+    rows that came since could not be read. Every epoch of a pipeline moves its position, so that of an older one only
+    the tables can be undone, by name.
 
     \b
     Examples:
@@ -319,9 +321,10 @@ def revert(source: Source, checkpoint: str, names: tuple[str, ...], dry_run: boo
         record = find(store, checkpoint)
         if record is None:
             raise CheckpointError("0 is the state before the first checkpoint: there is nothing to undo")
-        before, after = reader_at(store, str(record.parent or EMPTY)), store.reader(record.number)
+        point = str(record.parent or EMPTY)
+        before, after = reader_at(store, point), store.reader(record.number)
         changes = list(_of_objects(invert(differences(before, after)), names, after, before))
-    _apply(source, changes, dry_run, is_json)
+    _apply(source, changes, dry_run, is_json, lambda store: require_unused(store, changes, point))
 
 
 def _of_objects(changes: Iterator[Change], names: tuple[str, ...], before: Reader, after: Reader) -> Iterator[Change]:
@@ -339,12 +342,19 @@ def _of_objects(changes: Iterator[Change], names: tuple[str, ...], before: Reade
     return of_objects(changes, names, Describer(*states), before)
 
 
-def _apply(source: Source, changes: list[Change], dry_run: bool, is_json: bool) -> None:
+def _apply(
+    source: Source,
+    changes: list[Change],
+    dry_run: bool,
+    is_json: bool,
+    require: Callable[[CheckpointStore], None] = lambda _: None,
+) -> None:
     if not changes:
         click.echo("error: there are no changes: nothing was written", err=True)
         sys.exit(TROUBLE)
     if dry_run:
         with source.open() as store:
+            require(store)
             now = store.reader()
             run = run_applying(changes, now)  # refuses what does not fit
             if not is_json:
@@ -354,6 +364,7 @@ def _apply(source: Source, changes: list[Change], dry_run: bool, is_json: bool) 
         click.echo(printing.as_json({"changes": len(changes), "dry_run": True}) if is_json else text, err=not is_json)
         return
     with source.open_to_write() as store:
+        require(store)
         receipt = store.apply_changes(changes)
     fields = {"number": receipt.number, "epoch": receipt.epoch, "slots": receipt.slots, "bytes": receipt.bytes}
     text = f"checkpoint {receipt.number}, epoch {receipt.epoch}: "

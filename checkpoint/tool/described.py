@@ -78,9 +78,10 @@ class Describer:
 
     def called(self, names: Iterable[str]) -> set[str]:
         """Return names as :meth:`names_of` has them: those of key-value tables whole, of what was renamed both."""
-        found: set[str] = set()
-        for name in names:
-            found.add(next(filter(None, (state.key_value_table(name) for state in self._states)), name))
+        found = {*names}
+        for name in sorted(found):
+            if not any(name in state.index for state in self._states):
+                found |= {*filter(None, (state.key_value_table(name) for state in self._states))}
         ids = {state.index[name][0] for state in self._states for name in found & state.index.keys()}
         return found | {row[1] for state in self._states for row in state.index.values() if row[0] in ids}
 

@@ -65,6 +65,15 @@ def tables_in(catalogue: str, slots: Iterable[Slot]) -> list[str]:
     return [f"{folder}{slot}" for slot in slots if isinstance(slot, str) and "/" in slot]
 
 
+def tables_below(catalogue: str, scope: str) -> str:
+    """Return what the names of the tables of a scope begin with.
+
+    >>> tables_below("mine/kvt/catalogue", "shop")
+    'mine/kvt/shop/'
+    """
+    return f"{catalogue.removesuffix('catalogue')}{scope}/"
+
+
 def split(table: str) -> tuple[str, str]:
     """Return what the names of a table begin with, and its scope and name.
 

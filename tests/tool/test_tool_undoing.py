@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from checkpoint.tool.patch import BEGINNING
 from checkpoint.tool.source import remove_unused
 from objectspace import PersistedObjectSpace
 from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
-from objectspace.relational import Column, StateTable
+from objectspace.relational import Column, StateTable, TableSchema, rename_table
 from tests.chain.chain_helpers import OPERATOR
 from tests.tool.conftest import ORDERS, Tool
 
@@ -54,6 +55,95 @@ def test_an_owned_object_that_was_deleted_since_is_not_undone(tool: Tool, tmp_pa
         space.checkpoint()
     refused = tool("revert", path, "2")
     assert (refused.exit_code, "something else has changed it since" in refused.output) == (2, True)
+
+
+def evolve(space: PersistedObjectSpace) -> None:
+    table = StateTable(space, "t")
+    StateTable(space, "t", table.schema.with_column(Column("b", "int64", nullable=True)), evolve=True)
+
+
+def insert(space: PersistedObjectSpace) -> None:
+    StateTable(space, "t").insert_row((2, 5))
+
+
+def create(space: PersistedObjectSpace) -> None:
+    KeyValueTableManager(space).create_key_value_table("shop", "stock", KeyValueTableConfiguration(1))
+
+
+def put(space: PersistedObjectSpace) -> None:
+    KeyValueTableManager(space).open_key_value_table("shop", "stock").put(b"k", b"v", "f")
+
+
+def create_scope(space: PersistedObjectSpace) -> None:
+    KeyValueTableManager(space).create_scope("new")
+
+
+def create_in_scope(space: PersistedObjectSpace) -> None:
+    KeyValueTableManager(space).create_key_value_table("new", "one", KeyValueTableConfiguration(1))
+
+
+@pytest.mark.parametrize(
+    ("steps", "name", "own"),
+    [
+        ([evolve, insert], "t", "$tables"),
+        ([create, put], "kvt/shop/stock", "kvt/catalogue"),
+        ([create_scope, create_in_scope], "kvt/new/one", "kvt/catalogue"),
+    ],
+)
+def test_what_says_how_a_table_is_read_is_not_undone_under_what_was_written_since(
+    tool: Tool, tmp_path: Path, steps: list[Callable[[PersistedObjectSpace], None]], name: str, own: str
+) -> None:
+    path = tmp_path / "state.db"
+    with PersistedObjectSpace.open(path) as space:
+        StateTable(space, "t", TableSchema([Column("a", "int64")], ["a"])).insert_row((1,))
+        KeyValueTableManager(space).create_scope("shop")
+        space.checkpoint()
+        for step in steps:
+            step(space)
+            space.checkpoint()
+        whole = tmp_path / "whole.db"
+        space.store.fork(whole)
+    for chosen in ((), ("--dry-run",), ("--object", own)):
+        refused = tool("revert", path, 2, *chosen)
+        assert (refused.exit_code, f"{name!r} holds what checkpoint 3 wrote" in refused.stderr) == (2, True)
+    assert tool("diff", path, 0, "--stat").output == tool("diff", whole, 0, "--stat").output
+    for number in (3, 2):
+        assert tool("revert", path, number).exit_code == 0
+    assert tool("diff", path, 1).output == ""
+    for step in steps:
+        with PersistedObjectSpace.open(path) as space:
+            step(space)
+            space.checkpoint()
+
+
+def test_an_entry_is_not_undone_without_the_rows_of_its_own_checkpoint(tool: Tool, tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with PersistedObjectSpace.open(path) as space:
+        StateTable(space, "t", TableSchema([Column("a", "int64")], ["a"]))
+        space.checkpoint()
+        evolve(space)
+        insert(space)
+        space.checkpoint()
+    refused = tool("revert", path, 2, "--object", "$tables")
+    assert (refused.exit_code, "'t' holds what checkpoint 2 wrote" in refused.stderr) == (2, True)
+    assert tool("revert", path, 2, "--object", "t").exit_code == 0
+
+
+@pytest.mark.parametrize("is_evolved", [False, True])
+def test_a_new_name_alone_is_undone_whatever_was_written_since(tool: Tool, tmp_path: Path, is_evolved: bool) -> None:
+    path, row = tmp_path / "state.db", (1, 2)[: 1 + is_evolved]
+    with PersistedObjectSpace.open(path) as space:
+        StateTable(space, "old", TableSchema([Column("a", "int64")], ["a"]))
+        space.checkpoint()
+        rename_table(space, "old", "t")
+        if is_evolved:
+            evolve(space)
+        space.checkpoint()
+        StateTable(space, "t").insert_row(row)
+        space.checkpoint()
+    assert tool("revert", path, 2).exit_code == (2 if is_evolved else 0)
+    with PersistedObjectSpace.open(path) as space:
+        assert list(StateTable(space, "t" if is_evolved else "old").scan()) == [row]
 
 
 @pytest.mark.parametrize("chosen", [(), ("--shard", 0), ("--operator", OPERATOR, "--shard", 1)])
