@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from heapq import merge
 from itertools import islice, starmap
 from typing import Any
@@ -15,6 +16,7 @@ from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.reader import Reader, StoredItem
 from checkpoint.run import IndexRow, Payload, Slot
 from checkpoint.tool import key_values
+from checkpoint.tool.hiding import row_hider
 from checkpoint.tool.raw import (
     BYTES_TAG,
     exact_number,
@@ -51,11 +53,13 @@ class Entry:
         key: the index, key or name; for a table the number of the row.
         value: the value, as JSON has it; for a table the row by column names.
         slot: the slot itself.
+        is_hidden: whether it is a row below the watermark of its table, which does not exist.
     """
 
     key: Any
     value: Any
     slot: Slot
+    is_hidden: bool = False
 
 
 def absence(name: str, known: Collection[str]) -> CheckpointError:
@@ -249,7 +253,25 @@ class State:
             items = self.reader.items_by_rank(object_id)
         else:
             items = self.reader.items(object_id, lower, upper, reverse=kind == "Stack")
-        yield from starmap(self.entry_reader(name), enumerate(items))
+        entries = starmap(self.entry_reader(name), enumerate(items))
+        yield from (entry for entry in entries if not entry.is_hidden)
+
+    def has_watermark(self, name: str) -> bool:
+        """Tell whether an object is a table of which some stored rows may not exist any more."""
+        return self._hider(name) is not None
+
+    def _hider(self, name: str) -> Callable[[Slot, dict[str, Any]], bool] | None:
+        """Return what tells the rows of a table that its watermarks hide; ``None`` where there are none."""
+        record, row = self.tables().get(name), self.index.get(WATERMARKS)
+        item = None if record is None or row is None else self.reader.item(row[0], name)
+        if record is None or item is None:
+            return None
+        try:
+            return row_hider(record["schema"], loaded(item.value))
+        except (ValueError, TypeError, KeyError, StopIteration) as error:
+            raise CorruptStoreError(
+                f"the watermark of table {name!r} is damaged ({error!r}): see `checkpoint verify`"
+            ) from None
 
     def entry_reader(self, name: str) -> Callable[[int, StoredItem], Entry]:
         """Return what makes an entry of a stored slot of an object, and of its place in the order of the kind.
@@ -272,7 +294,7 @@ class State:
     def _reading(self, name: str) -> Callable[[int, StoredItem], Entry]:
         _, _, kind, codec = self.find(name)
         if (row_of := self.row_reader(name)) is not None:
-            return lambda place, item: Entry(place, row_of(item.slot, item.value), item.slot)
+            return partial(_row_entry, row_of, self._hider(name))
         if kind == "Tensor":
             return lambda place, item: Entry(*numbers_of(item.slot, item.value, codec), item.slot)
         if kind in SEQUENCES:
@@ -363,3 +385,13 @@ class State:
         if all(isinstance(key, str) and key[:1] != "$" for key, _ in pairs):
             return dict(pairs)
         return {"$dict": [list(pair) for pair in pairs]}
+
+
+def _row_entry(
+    row_of: Callable[[Slot, Payload], dict[str, Any]],
+    hides: Callable[[Slot, dict[str, Any]], bool] | None,
+    place: int,
+    item: StoredItem,
+) -> Entry:
+    row = row_of(item.slot, item.value)
+    return Entry(place, row, item.slot, hides is not None and hides(item.slot, row))

@@ -57,8 +57,9 @@ def show(
     """Show what an object holds, as its kind reads; NAME may be NAME@EPOCH.
 
     A list is shown by index, a queue from the head, a stack from the top, a dictionary in the order of insertion; a
-    table as rows with column names; a key-value table, named scope/table, by family. Of a space all shards of an
-    operator are read, one after the other: what is not a row of a table then begins with its operator and shard.
+    table as rows with column names, without those below its watermark; a key-value table, named scope/table, by family.
+    Of a space all shards of an operator are read, one after the other: what is not a row of a table then begins with
+    its operator and shard.
 
     \b
     Examples:
@@ -113,8 +114,9 @@ class Contents:
         lower: the least index or key.
         upper: the greatest one.
 
-    ``length`` is how many entries the shards have, ``is_counted`` whether those of all are in it and not only of the
-    ones that were read so far, and ``given`` how many rows were asked for.
+    ``length`` is how many entries the shards have stored, ``is_counted`` whether those of all are in it and not only of
+    the ones that were read so far, ``has_watermark`` whether some of them may be hidden, and ``given`` how many rows
+    were asked for.
 
     Raises:
         CheckpointError: there is no such object or column.
@@ -140,6 +142,7 @@ class Contents:
         self.kind = state.kind_of(name)
         self.is_counted = total is not None or not part.title
         self.length = state.length(name) if total is None else total
+        self.has_watermark = state.has_watermark(name)
         self._with_shard = bool(part.title) and not self.is_table
         self._own_header = state.header(name)
         self.header = ["operator", "shard", *self._own_header] if self._with_shard else self._own_header
@@ -189,7 +192,7 @@ def split_epoch(source: Source, name: str) -> tuple[str, str | None]:
 
 def _show_table(contents: Contents, rows: list[Row]) -> None:
     # Where the limit was reached, the other shards were not even opened.
-    more = "" if contents.is_counted else " or more"
+    more = ("" if contents.is_counted else " or more") + (" stored" if contents.has_watermark else "")
     click.echo(f"{printing.plain(contents.name)} = {contents.kind} of {contents.length:,}{more}")
     if contents.is_table or len(contents.header) > 2:
         cells = [[_cell(row.get(column)) for column in contents.header] for row in rows]

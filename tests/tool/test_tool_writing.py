@@ -6,7 +6,7 @@ import json
 import sqlite3
 import sys
 from contextlib import closing
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -158,6 +158,41 @@ def test_a_table_goes_with_its_watermark(tool: Tool, marked: Path, tmp_path: Pat
     for path in (marked, tmp_path / "first.db"):
         assert (scanned(path, "t"), scanned(path, "u")) == ([(2, 9)], [(1, 1), (2, 9)])
         assert tool("verify", path).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "options"),
+    [
+        ("int16", [4, 5, 6], {}),
+        ("float32", [0.1, 0.25, 1e10], {}),
+        ("float64", [float("-inf"), 1.5, float("nan")], {}),
+        ("decimal", [Decimal("-9.5"), Decimal("10"), Decimal("NaN")], {}),
+        ("string", ["Z", "a", "ä"], {}),
+        ("binary", [b"\0", b"\x01", b"\xff"], {}),
+        ("date", [date(999, 1, 1), date(2026, 1, 1), date(2026, 1, 2)], {}),
+        ("timestamp", [datetime(2026, 1, 1), datetime(2026, 1, 1, microsecond=5), datetime(2026, 1, 1, 1)], {}),
+        ("timestamptz", [datetime(2026, 1, 1, microsecond=place, tzinfo=UTC) for place in (0, 5, 10)], {}),
+        ("int64", [4, 5, 6], {"distribution_key": ["k"]}),
+        ("int64", [4, 5, 6], {"vnode_column": "k"}),
+    ],
+)
+def test_rows_below_a_watermark_are_not_shown(
+    tool: Tool, tmp_path: Path, kind: str, values: list[Any], options: dict[str, Any]
+) -> None:
+    path = tmp_path / "s.db"
+    columns = [Column("k", "int64"), Column("b", kind, nullable=True)]
+    with PersistedObjectSpace.open(path) as space:
+        table = StateTable(space, "t", TableSchema(columns, ["k"], watermark_column="b", **options))
+        table.insert_rows([*enumerate(values), (3, None)])
+        space.checkpoint(epoch=1)
+        table.update_watermark(values[1])
+        space.checkpoint(epoch=2)
+        assert [row[0] for row in table.scan()] == [1, 2, 3]
+    assert tool("export", path, "t", tmp_path / "t.csv").exit_code == 0
+    for text in (tool("show", path, "t", "--format", "csv").output, (tmp_path / "t.csv").read_text()):
+        assert sorted(line.split(",")[0] for line in text.splitlines()) == ["1", "2", "3", "k"]
+    assert tool("show", path, "t").output.startswith("t = Table of 4 stored\n")
+    assert len(tool("show", path, "t@1", "--json").output.splitlines()) == 4
 
 
 def test_what_was_renamed_goes_whole_by_either_name(tool: Tool, marked: Path, tmp_path: Path) -> None:

@@ -1,0 +1,58 @@
+"""Which stored rows of a relational table do not exist: those below its watermark, as its code has it."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Callable
+from datetime import date, datetime, time
+from struct import pack, unpack
+from typing import Any
+
+from checkpoint.run import Slot
+from checkpoint.tool.raw import number_in
+
+_VNODE_BYTES = 2
+"""The bytes of the vnode with which the keys of a distributed table begin."""
+
+_VALUES: dict[str, Callable[[Any], Any]] = {
+    "float32": lambda cell: unpack("<f", pack("<f", float(cell)))[0],
+    "float64": float,
+    "decimal": number_in,
+    "binary": b64decode,
+    "date": date.fromisoformat,
+    "time": time.fromisoformat,
+    "timestamp": datetime.fromisoformat,
+    "timestamptz": datetime.fromisoformat,
+}
+"""What is compared of a cell, by the type of its column; of all others it is the cell. NaN is below nothing."""
+
+
+def row_hider(schema: dict[str, Any], watermarks: list[Any]) -> Callable[[Slot, dict[str, Any]], bool] | None:
+    """Return what tells whether a row is hidden, of its slot and cells; ``None`` where the table has no watermark.
+
+    Args:
+        schema: the schema of the table, as it is stored.
+        watermarks: its watermarks: pairs of a bit pattern of vnodes and a cell.
+
+    >>> schema = {"watermark_column": "b", "columns": [{"name": "b", "type": "int64"}], "vnode_column": "k"}
+    >>> hides = row_hider(schema, [["1", 5], ["2", 7]])
+    >>> [[hides(bytes([0, vnode]), {"b": cell}) for cell in (4, 5, 7, None)] for vnode in (0, 1, 2)]
+    [[True, False, False, False], [True, True, False, False], [False, False, False, False]]
+    """
+    column = schema["watermark_column"]
+    if column is None or not watermarks:
+        return None
+    kind = next(str(one["type"]) for one in schema["columns"] if one["name"] == column)
+    value_of = _VALUES.get(kind.partition("(")[0], lambda cell: cell)
+    is_distributed = bool(schema.get("distribution_key") or schema.get("vnode_column"))
+    marks = [(int(bits, 16), value_of(cell)) for bits, cell in watermarks]
+
+    def _hides(slot: Slot, row: dict[str, Any]) -> bool:
+        cell = row.get(column)
+        if cell is None:
+            return False
+        vnode = int.from_bytes(bytes(slot)[:_VNODE_BYTES], "big") if is_distributed else 0  # type: ignore[arg-type]
+        value = value_of(cell)
+        return value is not None and any(bits >> vnode & 1 and value < mark for bits, mark in marks)
+
+    return _hides
