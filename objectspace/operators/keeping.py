@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from objectspace.operators.computed import Rekey
 from objectspace.operators.materialize import Conflict, Materialize
-from objectspace.operators.plan import Plan
+from objectspace.operators.plan import Node, Plan
 from objectspace.operators.sources import names_of
 from objectspace.relational import TableSchema
 
@@ -34,7 +34,13 @@ def kept(
     structure = "" if conflict is None else f"{conflict}{'' if version is None else f' {version}'}"
     # What is between may have dropped changes that cancel, and one by another key has.
     hears_all = origin.label == "Source" and not origin.is_own and origin.schema.primary_key == given.primary_key
-    options: dict[str, Any] = {"conflict": chosen, "version_column": version, "hears_all": hears_all}
+    trusts = conflict is None and key is None and _is_exact(origin)
+    options: dict[str, Any] = {
+        "conflict": chosen,
+        "version_column": version,
+        "hears_all": hears_all,
+        "trusts": trusts,
+    }
     return stream.then(
         "Materialize",
         structure,
@@ -44,3 +50,14 @@ def kept(
         name=name,
         takes_order=takes_order,
     )
+
+
+def _is_exact(node: Node) -> bool:
+    """Tell whether the changes of a node fit each other whatever comes in: those of aggregations do, row by row."""
+    while node.label in _ROW_BY_ROW and not node.is_own:
+        (node,) = node.inputs
+    return node.label in ("HashAgg", "SimpleAgg") and not node.is_own
+
+
+_ROW_BY_ROW = frozenset(["Select", "Where", "Relabel"])
+"""Operators that pass changes on one by one, by the same stream key."""

@@ -9,7 +9,7 @@ from objectspace.operators.base import Operator, Promise
 from objectspace.operators.canonical import dictionary_keys, rank
 from objectspace.operators.chunks import Change, taken, unbroken
 from objectspace.relational import Chunk, SchemaError, StateTable, TableSchema
-from objectspace.relational.chunk import Op
+from objectspace.relational.chunk import Op, is_insert
 from objectspace.relational.schema import Row
 from objectspace.space import ObjectSpace
 
@@ -47,6 +47,8 @@ class Materialize(Operator):
             changes one of them goes out as a delete and an insert.
         hears_all: whether all changes of a source come to it, also those that cancel: then :meth:`missed` can tell
             which rows it has missed.
+        trusts: whether the input is known to tell what becomes of the rows of the table, as an aggregation does of its
+            groups: then the table is written without being read, and the input is the output.
 
     Raises:
         SchemaError: there is no such conflict handling or column, or ``update_if_newer`` has no version.
@@ -71,6 +73,7 @@ class Materialize(Operator):
         *,
         stream_key: Sequence[str] | None = None,
         hears_all: bool = False,
+        trusts: bool = False,
     ) -> None:
         super().__init__()
         if conflict not in CONFLICTS:
@@ -78,7 +81,7 @@ class Materialize(Operator):
         if conflict == "update_if_newer" and not version_column:
             raise SchemaError("update_if_newer compares versions: name the column with version=")
         names = [version_column] if isinstance(version_column, str) else list(version_column or ())
-        self._input, self.conflict, self._hears_all = schema, conflict, hears_all
+        self._input, self.conflict, self._hears_all, self._trusts = schema, conflict, hears_all, trusts
         self._versions = [(schema.place_of(name), rank(schema.column(name).type)) for name in names]
         self._keys_of = dictionary_keys(schema, schema.key_places)
         watermark = schema.watermark_column if self._keeps(schema.watermark_column) else None
@@ -122,6 +125,9 @@ class Materialize(Operator):
             return [chunk] if len(chunk) else []
         if "U-" in chunk.ops:
             chunk = unbroken(chunk)
+        if self._trusts:
+            self.table.write_rows([(is_insert(op), row) for op, row in chunk.rows() if op != "U-"])
+            return [Chunk(self._output, chunk.ops, chunk.values)] if len(chunk) else []
         keys = self._keys_of(chunk.values)
         rows = dict(zip(keys, chunk.values))
         before = dict(zip(rows, self.table.get_rows(list(map(self._input.key_of, rows.values())))))
