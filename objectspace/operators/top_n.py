@@ -379,8 +379,9 @@ class GroupTopN(Operator):
         new = self._result(after)
         if old == new and left.keys().isdisjoint(old):
             return [], [], []
-        gone = [left[key] if key in left else before.rows[key] for key in sorted(set(old).difference(new))]
-        come = [after.rows[key] for key in sorted(set(new).difference(old))]
+        stays = set(old).intersection(new)
+        gone = [left[key] if key in left else before.rows[key] for key in old if key not in stays]
+        come = [after.rows[key] for key in new if key not in stays]
         if left.keys().isdisjoint(new):
             return gone, [], come
         pairs = [(left[key], after.rows[key]) for key in new if key in left and key in old]
