@@ -69,7 +69,9 @@ def _taken_in(node: Node, chunk: Chunk, number: int) -> Chunk:
 
 def _chunk(schema: TableSchema, given: Any) -> Chunk:
     if isinstance(given, Chunk):
-        return given if given.schema == schema else Chunk.from_rows(schema, _named(given, schema.names))
+        if given.schema == schema:
+            return Chunk(schema, given.ops, schema.check_rows(given.values))
+        return Chunk.from_rows(schema, _named(given, schema.names))
     module = type(given).__module__.partition(".")[0]
     if module == "pandas":
         return Chunk.from_pandas(given, schema)

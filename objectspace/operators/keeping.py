@@ -54,10 +54,10 @@ def kept(
 
 def _is_exact(node: Node) -> bool:
     """Tell whether the changes of a node fit each other whatever comes in: those of aggregations do, row by row."""
-    while node.label in _ROW_BY_ROW and not node.is_own:
+    while node.is_one_of(_ROW_BY_ROW):
         (node,) = node.inputs
-    return node.label in ("HashAgg", "SimpleAgg") and not node.is_own
+    return node.is_one_of(("HashAgg", "SimpleAgg"))
 
 
-_ROW_BY_ROW = frozenset(["Select", "Where", "Relabel"])
+_ROW_BY_ROW = ("Select", "Where", "Relabel")
 """Operators that pass changes on one by one, by the same stream key."""

@@ -86,9 +86,12 @@ class Hop(Operator):
         """Return the changes in their windows. Time: O(rows · size / slide).
 
         Raises:
-            RowError: a window begins before what the type of the column holds, or ends after it.
+            RowError: a row does not fit the schema, or a window begins before what the type of its column holds, or
+                ends after it.
         """
         check_chunk(self.input, chunk)
+        # In their one form, in which instants of the hour that comes twice in a year are one after the other.
+        chunk = Chunk(self.input, chunk.ops, self.input.check_rows(chunk.values))
         spans: _Spans = {}
         if set(chunk.ops) <= {"+"}:
             rows = [(*row, *span) for row in chunk.values for span in self._spans_of(row, spans)]

@@ -51,7 +51,7 @@ def keys_encoder(
 
 def _has_arrow() -> bool:
     """Tell whether pyarrow is at hand: it encodes quickly, but takes longer to import than most programs encode."""
-    return "pyarrow" in sys.modules and "numpy" in sys.modules
+    return sys.modules.get("pyarrow") is not None and sys.modules.get("numpy") is not None
 
 
 def column_keys(kind: DataType, order: Order) -> ColumnEncoder:

@@ -77,11 +77,17 @@ def encode_columns(kinds: Sequence[DataType], orders: Sequence[Order], columns: 
     """
     parts: list[Part] = []
     for kind, order, values in zip(kinds, orders, columns, strict=True):
-        if fixed_form(kind) is None or None in values:
-            parts.append(column_keys(kind, order)(values))
-        else:
-            parts.append(_block(pa.array(values, arrow.arrow_type(kind)), kind, order))
+        array = None if fixed_form(kind) is None or None in values else _array_of(values, kind)
+        parts.append(column_keys(kind, order)(values) if array is None else _block(array, kind, order))
     return _joined(parts)
+
+
+def _array_of(values: Sequence[Any], kind: DataType) -> pa.Array | None:
+    """Return values as an array; ``None`` where one is not of the type: nobody has checked it, or says so later."""
+    try:
+        return pa.array(values, arrow.arrow_type(kind))
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        return None
 
 
 def _joined(parts: Sequence[Part]) -> Keys:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -20,14 +22,17 @@ from objectspace.operators import (
     HashJoin,
     Materialize,
     Operator,
+    Pipeline,
     SessionWindow,
     TemporalJoin,
     TopN,
+    Tumble,
     Union,
     WatermarkFilter,
     col,
+    count,
 )
-from objectspace.relational import Column, SchemaError, SchemaMismatchError, StateTable, TableSchema
+from objectspace.relational import Column, RowError, SchemaError, SchemaMismatchError, StateTable, TableSchema
 from tests.operators.processors import Greatest
 
 COLUMNS = [Column("g", "int64"), Column("v", "int64"), Column("id", "int64")]
@@ -164,3 +169,23 @@ def test_one_column_may_be_given_as_text() -> None:
 def test_conditions_of_a_join_without_meaning_are_refused(condition: Any, why: str) -> None:
     with pytest.raises(SchemaError, match=why):
         HashJoin(KEYED, KEYED, ["g"], ["g"], condition=condition)
+
+
+def test_the_rows_of_a_chunk_that_a_pipeline_is_given_are_brought_into_form() -> None:
+    """In the hour that comes twice Python finds one instant unlike itself in two time zones."""
+    pipeline = Pipeline()
+    events = pipeline.source("events", {"id": "int64", "at": "timestamptz"}, key=["id"])
+    events.window("at", timedelta(hours=1)).group_by("window_start").agg(n=count()).materialize("windows")
+    at = datetime(2020, 10, 25, 0, 30, tzinfo=UTC)
+    rows = [(1, at), (2, at.astimezone(ZoneInfo("Europe/Berlin"))), (3, at)]
+    run = pipeline.run_local([{"events": Chunk(events.schema, ["+"] * 3, rows)}])
+    assert run.rows("windows") == [(at.replace(minute=0), 3)]
+    with pytest.raises(RowError, match=r"source 'events': column 'at' .*it takes no NULL"):
+        run.step({"events": Chunk(events.schema, ["+"] * 2, [(4, at), (5, None)])})
+
+
+@pytest.mark.parametrize("ops", [["+", "+"], ["-", "+"]])
+def test_a_window_takes_no_row_that_does_not_fit_its_schema(ops: list[Any]) -> None:
+    schema = TableSchema([Column("at", "int64"), Column("v", "int64")], ["at"])
+    with pytest.raises(RowError, match="column 'v'"):
+        Tumble(schema, "at", 10).process(Chunk(schema, ops, [(1, 1), (2, None)]))

@@ -8,6 +8,7 @@ from contextlib import suppress
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
+from unittest.mock import patch
 from zoneinfo import ZoneInfo
 
 import pyarrow  # noqa: F401 -- loaded, it encodes the keys of many rows
@@ -54,6 +55,21 @@ def test_keys_and_texts_are_the_same(kind: str, data: st.DataObject) -> None:
     assert keys.of_rows(list(checked) * MANY_ROWS) == expected * MANY_ROWS, "as blocks of Arrow columns"
     assert keys.keys(list(map(schema.key_of, checked))) == expected
     assert codec.encode_all(checked) == list(map(codec.encode, checked))
+
+
+def test_values_that_nobody_has_checked_are_encoded_or_refused_as_one_by_one() -> None:
+    encode = TableSchema([Column("k", "int16")], ["k"]).encode_keys
+    assert encode([(True,)] * MANY_ROWS) == encode([(True,)]) * MANY_ROWS
+    with pytest.raises(OverflowError):
+        encode([(2**15,)] * MANY_ROWS)
+
+
+@pytest.mark.parametrize("name", ["pyarrow", "numpy"])
+def test_without_arrow_keys_are_the_same(name: str) -> None:
+    schema, rows = TableSchema([Column("k", "int64")], ["k"]), [(number,) for number in range(MANY_ROWS)]
+    expected = schema.encode_keys(rows)
+    with patch.dict(sys.modules, {name: None}):  # type: ignore[dict-item]
+        assert schema.encode_keys(rows) == expected
 
 
 ODD = st.sampled_from(
