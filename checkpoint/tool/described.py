@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -54,7 +54,7 @@ def table_listed(change: Change) -> str | None:
 
 
 class Describer:
-    """Says what changes between two states mean.
+    """Says what changes between two states mean, by what the objects are called in these.
 
     Args:
         before: the state before.
@@ -63,7 +63,7 @@ class Describer:
 
     def __init__(self, before: State, after: State) -> None:
         self._states = before, after
-        self._rows: dict[str, tuple[Callable[[Slot, Payload], Row] | None, ...]] = {}
+        self._rows: dict[int, tuple[Callable[[Slot, Payload], Row] | None, ...]] = {}
         self._created: dict[int, str | None] = {}
 
     def names_of(self, change: Change) -> set[str]:
@@ -91,6 +91,8 @@ class Describer:
         Raises:
             CorruptStoreError: what is stored cannot be read.
         """
+        before, after = self._names(change)
+        change = replace(change, name=after or before or change.name)  # It may have been renamed since.
         try:
             return self._described(change)
         except (ValueError, TypeError, KeyError, IndexError) as error:
@@ -119,8 +121,13 @@ class Describer:
             return (f"{owner}[{printing.short(key, 40)}]" if owner else f"#{change.object}"), change.kind or kind
         if (table := self._table_of(change.name)) is not None:
             return table, "KeyValueTable"
-        is_table = any(change.name in state.tables() for state in self._states)
+        is_table = any(name in state.tables() for state, name in zip(self._states, self._names(change), strict=True))
         return change.name, "Table" if is_table else change.kind
+
+    def _names(self, change: Change) -> tuple[str | None, str | None]:
+        """Return what the object of a change is called before and after: another one may have its name then."""
+        before, after = self._named
+        return before.get(change.object), after.get(change.object)
 
     def _table_of(self, name: str | None) -> str | None:
         """Return the key-value table that an object belongs to."""
@@ -143,20 +150,21 @@ class Describer:
         """Return the primary key, the row before and the row after; None where this is no row of a table."""
         if change.table is not Table.ITEM or change.name is None or change.slot is None:
             return None
-        if change.name not in self._rows:
-            self._rows[change.name] = tuple(_reader_of(state, change.name) for state in self._states)
-        readers = self._rows[change.name]
-        reader = readers[1] or readers[0]
-        if reader is None:
-            return None
-        read_old, read_new = readers[0] or reader, reader
+        names = self._names(change)
+        if change.object not in self._rows:
+            self._rows[change.object] = tuple(map(_reader_of, self._states, names))
         assert not isinstance(change.old, IndexEntry)
         assert not isinstance(change.new, IndexEntry)
-        old = None if change.old is None else read_old(change.slot, change.old)
-        new = None if change.new is None else read_new(change.slot, change.new)
-        state = self._states[1] if readers[1] else self._states[0]
+        stored = change.old, change.new
+        old, new = (
+            None if read is None or value is None else read(change.slot, value)
+            for read, value in zip(self._rows[change.object], stored, strict=True)
+        )
+        if (old is None, new is None) != (change.old is None, change.new is None):
+            return None
+        state, name = self._states[new is not None], str(names[new is not None])
         row = new or old or {}
-        return {column: row.get(column) for column in state.primary_key(change.name)}, old, new
+        return {column: row.get(column) for column in state.primary_key(name)}, old, new
 
     def _values(self, change: Change) -> tuple[Any, Any, Any]:
         if change.table is Table.INDEX:
@@ -189,6 +197,11 @@ class Describer:
         return self._codecs.get(change.object, self._created.get(change.object))
 
     @cached_property
+    def _named(self) -> tuple[dict[int, str], dict[int, str]]:
+        before, after = ({row[0]: name for name, row in state.index.items()} for state in self._states)
+        return before, after
+
+    @cached_property
     def _codecs(self) -> dict[int, str | None]:
         return {row[0]: row[3] for state in self._states for row in state.index.values()}
 
@@ -206,9 +219,9 @@ class Describer:
         return found
 
 
-def _reader_of(state: State, name: str) -> Callable[[Slot, Payload], Row] | None:
+def _reader_of(state: State, name: str | None) -> Callable[[Slot, Payload], Row] | None:
     try:
-        return state.row_reader(name) if name in state.index else None
+        return None if name is None else state.row_reader(name)
     except CheckpointError:
         return None
 

@@ -22,7 +22,7 @@ from checkpoint.tool.patch import BEGINNING
 from checkpoint.tool.source import remove_unused
 from objectspace import PersistedObjectSpace
 from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
-from objectspace.relational import Column, StateTable, TableSchema, rename_table
+from objectspace.relational import Column, StateTable, TableSchema, drop_table, rename_table
 from tests.chain.chain_helpers import OPERATOR
 from tests.tool.conftest import ORDERS, Tool
 
@@ -172,6 +172,47 @@ def test_a_rehearsal_describes_a_tensor_by_its_id(tool: Tool, tmp_path: Path) ->
         space.checkpoint()
     shown = tool("revert", path, "2", "--dry-run")
     assert (shown.exit_code, "[0,7,0,0]" in shown.output.replace(" ", "")) == (0, True)
+
+
+@pytest.mark.parametrize("more", [[], [Column("c", "string", default="v")]])
+def test_rows_are_shown_by_what_their_table_is_called_in_each_state(
+    tool: Tool, tmp_path: Path, more: list[Column]
+) -> None:
+    path = tmp_path / "state.db"
+    with PersistedObjectSpace.open(path) as space:
+        live = StateTable(space, "live", TableSchema([Column("a", "int64"), Column("b", "int64")], ["a"]))
+        following = StateTable(space, "next", TableSchema([Column("x", "int64"), *more, Column("y", "int64")], ["x"]))
+        row = (1, *("v" for _ in more))
+        following.insert_row((*row, 5))
+        space.checkpoint()
+        live.insert_row((2, 2))
+        space.checkpoint()
+        for name, new_name in (("live", "old"), ("next", "live")):
+            rename_table(space, name, new_name)
+        following.update_row((*row, 5), (*row, 6))
+        wider = live.schema.with_column(Column("c", "int64", default=0))
+        StateTable(space, "old", wider, evolve=True).insert_row((3, 3, 3))
+        space.checkpoint()
+    for points, line, shown in (((2, 3), "+ a=3, b=3, c=3", "5 → 6"), ((3, 2), "- a=3, b=3, c=3", "6 → 5")):
+        lines = tool("diff", path, *points).stdout.splitlines()
+        assert {f"  {line}", f"  ~ x=1: y: {shown}"} <= {*lines}
+    said = tool("revert", path, 2, "--dry-run").stdout
+    assert tool("revert", path, 2).exit_code == 0
+    assert said.endswith("  - a=2, b=2, c=0\n")
+    assert tool("diff", path).stdout.startswith("old (Table)\n")
+
+
+def test_rows_of_which_no_schema_is_known_in_a_state_are_shown_as_they_are(tool: Tool, tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with PersistedObjectSpace.open(path) as space:
+        table = StateTable(space, "t", TableSchema([Column("a", "int64"), Column("b", "int64")], ["a"]))
+        StateTable(space, "other", ORDERS)
+        space.checkpoint()
+        table.insert_row((7, 8))
+        drop_table(space, "other")
+        space.rename("t", "other")
+        space.checkpoint()
+    assert " = [0,7,8]\n" in tool("diff", path).stdout
 
 
 def test_a_rehearsal_says_what_a_diff_says_afterwards(tool: Tool, tmp_path: Path) -> None:
