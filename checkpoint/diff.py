@@ -113,10 +113,22 @@ def invert(changes: Iterable[Change]) -> Iterator[Change]:
         )
 
 
-def run_applying(changes: Iterable[Change], base: Reader) -> Run:
-    """Return the run that applies changes to a state.
+def counted_now(changes: Iterable[Change], base: Reader) -> list[Change]:
+    """Return changes as they are made to a state: a length moves from what it is there, by as much as it did.
 
-    A length moves by as much as it did when the changes were made: other slots may have come and gone since.
+    Args:
+        changes: what changed.
+        base: the state to apply them to: other slots may have come and gone there since.
+
+    Time: O(changes · live runs · log n). Memory: the changes.
+    """
+    changes = list(changes)
+    ranked = {change.object for change in changes if (change.old_rank, change.new_rank) != (None, None)}
+    return [_as_counted_now(change, base, change.object in ranked) for change in changes]
+
+
+def run_applying(changes: Iterable[Change], base: Reader) -> Run:
+    """Return the run that applies changes to a state, as :func:`counted_now` has them.
 
     Args:
         changes: what changed.
@@ -127,10 +139,9 @@ def run_applying(changes: Iterable[Change], base: Reader) -> Run:
 
     Time: O(changes · live runs · log n). Memory: the changes.
     """
-    changes = list(changes)
+    changes = counted_now(changes, base)
     index = {change.object: change for change in changes if change.table is Table.INDEX}
     gained, lost = _comings_and_goings(changes, index, base)
-    ranked = {change.object for change in changes if (change.old_rank, change.new_rank) != (None, None)}
     owned = base.reachable() if any(change.name is None for change in changes) else set()
     entry_of = cache(partial(_entry_among, index=index, base=base))
     run = Run(CheckpointKind.DIFFERENTIAL)
@@ -138,7 +149,6 @@ def run_applying(changes: Iterable[Change], base: Reader) -> Run:
         if change.table is Table.INDEX or change.object not in gained:
             entry = entry_of(change.object)
             _require_same_object(change, entry, base)
-            change = _as_counted_now(change, base, change.object in ranked)
             _require_fit(change, base, is_there=entry is not None or (change.name is None and change.object in owned))
         if change.object not in lost or change.table is Table.INDEX:
             _add(run, change)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from checkpoint.diff import Change, Table, differences, invert, run_applying
+from checkpoint.diff import Change, Table, counted_now, differences, invert, run_applying
 from checkpoint.errors import CheckpointError
 from checkpoint.reader import Reader
 from checkpoint.store import CheckpointStore
@@ -357,11 +357,13 @@ def _apply(
             require(store)
             now = store.reader()
             run = run_applying(changes, now)  # refuses what does not fit
+            # A length that others have changed since may stay as it is.
+            made = [one for one in counted_now(changes, now) if (one.old, one.old_rank) != (one.new, one.new_rank)]
             if not is_json:
                 describer = Describer(State(now), State(Preview(store.session, now, run)))
-                _print((_Seen("", change, describer.describe(change)) for change in changes), is_json=False)
-        text = f"{printing.count(len(changes), 'change')} would be made"
-        click.echo(printing.as_json({"changes": len(changes), "dry_run": True}) if is_json else text, err=not is_json)
+                _print((_Seen("", change, describer.describe(change)) for change in made), is_json=False)
+        text = f"{printing.count(len(made), 'change')} would be made"
+        click.echo(printing.as_json({"changes": len(made), "dry_run": True}) if is_json else text, err=not is_json)
         return
     with source.open_to_write() as store:
         require(store)

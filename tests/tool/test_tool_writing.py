@@ -624,7 +624,9 @@ def test_what_came_and_went_in_an_epoch_is_undone_although_the_objects_have_grow
         for number in range(1, 8):
             grown(space, number)
     for epoch in undone:
+        said = tool("revert", path, f"@{epoch}", "--dry-run").stdout
         assert tool("revert", path, f"@{epoch}").exit_code == 0
+        assert tool("diff", path).stdout == said
     assert tool("verify", path).exit_code == 0
     with PersistedObjectSpace.open(path) as space:
         for target in (*map(space.get, ("set", "sorted", "dictionary", "list")), space.get("lists")["a"]):
