@@ -434,13 +434,14 @@ def _require_all_of(lost: set[int], changes: Iterable[Change], base: Reader) -> 
         if change.table is Table.ITEM and change.object in taken:
             taken[change.object].add(_slot(change))
     for object_id, slots in taken.items():
-        if base.entry(object_id) is None:
+        entry = base.entry(object_id)
+        if entry is None:
             continue
         more = next((item.slot for item in base.items(object_id) if item.slot not in slots), None)
         if more is not None:
             raise CheckpointError(
-                f"the changes end object {object_id}, and its slot {more!r} is none of theirs: something else has"
-                " written into it since; nothing was written"
+                f"the changes end object {object_id}, {entry[1]!r}, and its slot {more!r} is none of theirs: something"
+                " else has written into it since; nothing was written"
             )
 
 

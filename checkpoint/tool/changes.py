@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from math import ceil
@@ -36,7 +36,7 @@ from checkpoint.tool.patch import BEGINNING, changes_of, lines_of
 from checkpoint.tool.preview import Preview
 from checkpoint.tool.selecting import of_objects
 from checkpoint.tool.source import EMPTY, Source, find, find_epoch, names_checkpoint, reader_at
-from checkpoint.tool.undoing import require_unused
+from checkpoint.tool.undoing import require_readable
 
 COLOURS = {"+": "green", "-": "red", "~": "yellow"}
 
@@ -283,7 +283,8 @@ def apply(source: Source, patch: str, dry_run: bool, is_json: bool) -> None:
     """Apply a patch of `diff --patch` as a new checkpoint, all or nothing. It writes.
 
     A slot that does not hold what the patch was made from is trouble, and then nothing is written; and so are new
-    slots of a dictionary or a set where others have come since: their places in the order are taken.
+    slots of a dictionary or a set where others have come since: their places in the order are taken; and tables that
+    would hold rows or keys which nobody could find or read, for want of the schema or the catalogue entry.
 
     \b
     Examples:
@@ -306,9 +307,9 @@ def revert(source: Source, checkpoint: str, names: tuple[str, ...], dry_run: boo
     """Undo one checkpoint by a new one that is its inverse, whole or for some objects. It writes.
 
     Where a later checkpoint has changed one of the slots again, nothing is done; what has come and gone elsewhere in
-    the same objects does not matter, but in queues and stacks, and in tables whose schema or catalogue entry is undone:
-    rows that came since could not be read. Every epoch of a pipeline moves its position, so that of an older one only
-    the tables can be undone, by name.
+    the same objects does not matter, but in queues and stacks, and in tables whose schema or catalogue entry is undone
+    where rows or keys have come since that could not be read or found. Every epoch of a pipeline moves its position, so
+    that of an older one only the tables can be undone, by name.
 
     \b
     Examples:
@@ -321,10 +322,9 @@ def revert(source: Source, checkpoint: str, names: tuple[str, ...], dry_run: boo
         record = find(store, checkpoint)
         if record is None:
             raise CheckpointError("0 is the state before the first checkpoint: there is nothing to undo")
-        point = str(record.parent or EMPTY)
-        before, after = reader_at(store, point), store.reader(record.number)
+        before, after = reader_at(store, str(record.parent or EMPTY)), store.reader(record.number)
         changes = list(_of_objects(invert(differences(before, after)), names, after, before))
-    _apply(source, changes, dry_run, is_json, lambda store: require_unused(store, changes, point))
+    _apply(source, changes, dry_run, is_json)
 
 
 def _of_objects(changes: Iterator[Change], names: tuple[str, ...], before: Reader, after: Reader) -> Iterator[Change]:
@@ -342,21 +342,15 @@ def _of_objects(changes: Iterator[Change], names: tuple[str, ...], before: Reade
     return of_objects(changes, names, Describer(*states), before)
 
 
-def _apply(
-    source: Source,
-    changes: list[Change],
-    dry_run: bool,
-    is_json: bool,
-    require: Callable[[CheckpointStore], None] = lambda _: None,
-) -> None:
+def _apply(source: Source, changes: list[Change], dry_run: bool, is_json: bool) -> None:
     if not changes:
         click.echo("error: there are no changes: nothing was written", err=True)
         sys.exit(TROUBLE)
     if dry_run:
         with source.open() as store:
-            require(store)
             now = store.reader()
             run = run_applying(changes, now)  # refuses what does not fit
+            require_readable(store, run)
             # A length that others have changed since may stay as it is.
             made = [one for one in counted_now(changes, now) if (one.old, one.old_rank) != (one.new, one.new_rank)]
             if not is_json:
@@ -366,8 +360,9 @@ def _apply(
         click.echo(printing.as_json({"changes": len(made), "dry_run": True}) if is_json else text, err=not is_json)
         return
     with source.open_to_write() as store:
-        require(store)
-        receipt = store.apply_changes(changes)
+        run = run_applying(changes, store.reader())
+        require_readable(store, run)
+        receipt = store.append(run)
     fields = {"number": receipt.number, "epoch": receipt.epoch, "slots": receipt.slots, "bytes": receipt.bytes}
     text = f"checkpoint {receipt.number}, epoch {receipt.epoch}: "
     text += f"{printing.count(receipt.slots, 'slot')}, {printing.count(receipt.bytes, 'byte')}"

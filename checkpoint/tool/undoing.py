@@ -1,68 +1,202 @@
-"""What later checkpoints have built upon: what says how a table is read is not taken back from under its rows."""
+"""What changes must not take away: what says how rows and keys are found and read that stay, or that come along.
+
+That is the record of a relational table in ``$tables``, and the entry of a key-value table in its catalogue. The state
+that would be is asked: what has gone or been moved elsewhere keeps nobody from undoing anything.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
 
-from checkpoint.diff import Change, Table, differences
-from checkpoint.errors import CheckpointError
+from checkpoint.errors import CheckpointError, CorruptStoreError
+from checkpoint.run import Payload, Run, Slot
 from checkpoint.store import CheckpointStore
 from checkpoint.tool import key_values
-from checkpoint.tool.content import TABLES, WATERMARKS, State
-from checkpoint.tool.described import Describer, lists_tables, table_listed
-from checkpoint.tool.source import query, reader_at
+from checkpoint.tool.content import TABLES, State
+from checkpoint.tool.preview import Preview
+from checkpoint.tool.raw import loaded
+from checkpoint.tool.source import query
+
+_NUMBER = re.compile(r"(?:int|float)\d\d|decimal(?:\([^)]*\))?")
+
+_BITS = {"int16": 16, "int32": 32, "int64": 64}
+"""How many bits the integers of a type have: only these do not read every value of what they were widened to."""
 
 
-def require_unused(store: CheckpointStore, changes: Sequence[Change], point: str) -> None:
-    """Refuse to take back entries of tables that hold something else than before, which is not taken back along.
+class _Loss(NamedTuple):
+    """What nobody could find or read.
 
-    Rows that were written since may have a layout that would be gone, and keys lie in partitions of which nobody would
-    know.
+    Args:
+        table: the table.
+        why: what is there, and what it would lack.
+        object: the object that holds it.
+        slot: the slot; ``None`` for the object itself.
+    """
+
+    table: str
+    why: str
+    object: int
+    slot: Slot | None = None
+
+
+def require_readable(store: CheckpointStore, run: Run) -> None:
+    """Refuse changes after which there would be rows or keys that nobody could find or read.
 
     Args:
         store: the store, to whose newest state the changes are to be made.
-        changes: the changes.
-        point: the checkpoint whose entries they bring back.
+        run: the run that makes them.
 
     Raises:
-        CheckpointError: a table holds something else; it is named with the checkpoint that wrote that.
+        CheckpointError: there would be some; the first table is named, with the checkpoint that wrote them.
 
-    Time: O(rows of the runs since that checkpoint) where there are such entries.
+    Time: O(named objects + rows that change); O(rows) of a table whose record loses layouts or gets shorter integers.
     """
-    entries = _entries_of(changes)
-    if not entries:
-        return
-    before, head = reader_at(store, point), store.reader()
-    describer = Describer(State(before), State(head))
-    tables = describer.called(filter(None, map(table_listed, entries)))
-    scopes = tuple(key_values.tables_below(str(one.name), str(one.slot)) for one in entries if not table_listed(one))
-    undone = {(one.object, one.slot) for one in changes if one.table is Table.ITEM}
-    for change in differences(before, head):
-        if change.table is not Table.ITEM or (change.object, change.slot) in undone:
+    now = store.reader()
+    before, after = State(now), State(Preview(store.session, now, run))
+    known = set(_unlisted(before))
+    unlisted = (loss for loss in _unlisted(after) if loss not in known)
+    loss = next(chain(_unrecorded(before, after), _unread(before, after, run), unlisted), None)
+    if loss is not None:
+        raise CheckpointError(f"table {loss.table!r} {loss.why}; {_advice(store, loss, run)}; nothing was written")
+
+
+def _advice(store: CheckpointStore, loss: _Loss, run: Run) -> str:
+    rows: Sequence[tuple[Any, ...]] = run.index if loss.slot is None else run.items
+    if any(row[0] == loss.object and loss.slot in (None, row[1]) for row in rows):
+        return "the changes bring that: make those first that its schema or its entry came with"
+    table, condition = ("state_index", "") if loss.slot is None else ("state_item", " AND slot = ?")
+    slots = () if loss.slot is None else (loss.slot,)
+    statement = f"SELECT max(checkpoint) FROM {table} WHERE object = ?{condition}"
+    ((number,),) = query(store, statement, loss.object, *slots)  # That of a merged run is its newest.
+    return f"that is of checkpoint {number}: undo it, too, before or along"
+
+
+def _records(state: State) -> dict[int, dict[str, Any]]:
+    """Return what a space knows of each relational table that is there, by the id of the object."""
+    try:
+        found = state.tables()
+    except CorruptStoreError:
+        return {}  # What is damaged may well be undone.
+    rows = [state.index[name] for name, one in found.items() if name in state.index and "columns" in one["schema"]]
+    return {row[0]: found[row[1]] for row in rows if row[2] == "SortedDictionary"}
+
+
+def _unrecorded(before: State, after: State) -> Iterator[_Loss]:
+    """Yield the tables that would go on as objects of which nobody knows that they are tables."""
+    lost = _records(before).keys() - _records(after).keys()
+    for name, row in after.index.items():
+        if row[0] in lost:
+            yield _Loss(name, f"would stay without its schema in {TABLES!r}", row[0])
+
+
+def _unread(before: State, after: State, run: Run) -> Iterator[_Loss]:
+    """Yield of each table the first row that its schema could not read: of those that come, or of all where it must."""
+    known = _records(before)
+    came: dict[int, dict[Slot, Payload]] = {}
+    for object_id, slot, value, _ in run.items:
+        if value is not None:
+            came.setdefault(object_id, {})[slot] = value
+    for object_id, record in _records(after).items():
+        old, mine = known.get(object_id, record), came.get(object_id, {})
+        if not mine and record == known.get(object_id):
             continue
-        for name in sorted(describer.names_of(change)):
-            if name in tables or name.startswith(scopes):
-                number = _writer_of(store, change)
-                raise CheckpointError(
-                    f"{name!r} holds what checkpoint {number} wrote, which nobody could find or read any more after"
-                    f" this: undo that of checkpoint {number}, too, before or along; nothing was written"
-                )
+        shorter, layouts = _shorter(old, record), [] if _is_another(old, record) else record["layouts"]
+        is_kept = old["layouts"] == layouts[: len(old["layouts"])] and not shorter and object_id in known
+        for slot, value in mine.items() if is_kept else _rows(after, object_id):
+            fitting = record["layouts"] if slot in mine else layouts
+            if why := _misfit(value, [] if slot in mine else old["layouts"], fitting, shorter):
+                name = next(name for name, row in after.index.items() if row[0] == object_id)
+                yield _Loss(name, why, object_id, slot)
+                break
 
 
-def _entries_of(changes: Sequence[Change]) -> list[Change]:
-    """Return the changed entries of tables and scopes, but for those that only have another name and new scopes."""
-    found = [one for one in changes if one.table is Table.ITEM and lists_tables(one) and one.name != WATERMARKS]
-    records = [one for one in found if one.name == TABLES]
-    moved = {one.old for one in records if one.new is None} & {one.new for one in records if one.old is None}
-    return [
-        one
-        for one in found
-        if not (one.name == TABLES and {one.old, one.new} & moved) and (table_listed(one) or one.new is None)
-    ]
+def _rows(state: State, object_id: int) -> Iterator[tuple[Slot, Payload]]:
+    return ((item.slot, item.value) for item in state.reader.items(object_id))
 
 
-def _writer_of(store: CheckpointStore, change: Change) -> int:
-    """Return the checkpoint that wrote a slot last: that of a merged run is its newest."""
-    statement = "SELECT max(checkpoint) FROM state_item WHERE object = ? AND slot = ?"
-    ((number,),) = query(store, statement, change.object, change.slot)
-    return store.reader().newest if number is None else int(number)
+def _is_another(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Tell whether one record cannot have become the other: that of a table which had the name before is another one.
+
+    The key stays as it is, and of the types only those of numbers get wider.
+    """
+    families, keys = [], []
+    for schema in (old["schema"], new["schema"]):
+        ids = {column["name"]: column["id"] for column in schema["columns"]}
+        families.append({column["id"]: _NUMBER.sub("number", column["type"]) for column in schema["columns"]})
+        keys.append([(ids[name], order) for name, order in schema["primary_key"]])
+    return keys[0] != keys[1] or any(families[1].get(own, kind) != kind for own, kind in families[0].items())
+
+
+def _shorter(old: dict[str, Any], new: dict[str, Any]) -> dict[int, int]:
+    """Return the columns, by their ids, whose integers have fewer bits than what the column was, and how many."""
+    was = {column["id"]: column["type"] for column in old["schema"]["columns"]}
+    types = {column["id"]: column["type"] for column in new["schema"]["columns"] if column["id"] in was}
+    return {own: _BITS[kind] for own, kind in types.items() if _BITS.get(kind, 99) < _BITS.get(was[own], 99)}
+
+
+def _misfit(value: Payload, old: list[list[int]], new: list[list[int]], shorter: dict[int, int]) -> str:
+    """Return why a row cannot be read: its layout is not, or is another one than before, or an integer is too long."""
+    row = loaded(value)
+    number = row[0] if isinstance(row, list) and row else None
+    if not isinstance(number, int) or number >= len(new) or old[number : number + 1] not in ([], [new[number]]):
+        return f"holds a row of layout {number!r:.80}, which its schema would not know"
+    for own, cell in zip(new[number], row[1:], strict=False):
+        if own in shorter and cell is not None and not _is_integer(cell, shorter[own]):
+            return f"holds {cell!r:.80} in a column that would have integers of {shorter[own]} bits"
+    return ""
+
+
+def _is_integer(cell: Any, bits: int) -> bool:
+    return type(cell) is int and -(1 << bits - 1) <= cell < 1 << bits - 1
+
+
+def _unlisted(state: State) -> Iterator[_Loss]:
+    """Yield what of key-value tables is not as a catalogue says: partitions, scopes, and what the next partition is."""
+    entries = dict(_entries(state))
+    for part in chain.from_iterable(map(state.partitions, state.listed())):
+        table, number, _ = key_values.part_of(part) or ("", 0, False)
+        if table not in entries or number not in entries[table].numbers:
+            why = f"would hold keys in partition {number}, which no catalogue has"
+            yield _Loss(table, why, state.index[part][0])
+    for table, entry in entries.items():
+        if "/" in str(entry.slot) and table.rpartition("/")[0] not in entries:
+            yield _Loss(table, "would be in a scope that no catalogue has", entry.object, entry.slot)
+        if entry.numbers.stop > _following(state, entry.counter):
+            why = f"has partition {entry.numbers.stop - 1}, and {entry.counter!r} would give this number away again"
+            yield _Loss(table, why, entry.object, entry.slot)
+
+
+class _Entry(NamedTuple):
+    """What a catalogue holds of a table or a scope, which has no partitions: their numbers, the counter, and where."""
+
+    numbers: range
+    counter: str
+    object: int
+    slot: Slot
+
+
+def _entries(state: State) -> Iterator[tuple[str, _Entry]]:
+    for name, row in state.index.items():
+        if key_values.is_catalogue(name) and row[2] == "SortedDictionary":
+            counter = f"{name.removesuffix(key_values.CATALOGUE)}{key_values.COUNTER}"
+            for slot, value in _rows(state, row[0]):
+                path = f"{name.removesuffix('catalogue')}{slot!s}"
+                yield path, _Entry(_numbers(loaded(value)), counter, row[0], slot)
+
+
+def _numbers(entry: Any) -> range:
+    """Return the numbers of the partitions of an entry."""
+    match entry:
+        case {"first": int(first), "partitions": int(count)}:
+            return range(first, first + count)
+    return range(0)
+
+
+def _following(state: State, counter: str) -> int:
+    """Return the number of the next partition."""
+    row = state.index.get(counter)
+    found = [loaded(value) for _, value in _rows(state, row[0])] if row else []
+    return next((one for one in found if isinstance(one, int)), 0)

@@ -57,17 +57,61 @@ def test_an_owned_object_that_was_deleted_since_is_not_undone(tool: Tool, tmp_pa
     assert (refused.exit_code, "something else has changed it since" in refused.output) == (2, True)
 
 
-def evolve(space: PersistedObjectSpace) -> None:
-    table = StateTable(space, "t")
-    StateTable(space, "t", table.schema.with_column(Column("b", "int64", nullable=True)), evolve=True)
+Step = Callable[[PersistedObjectSpace], object]
+
+MARKED = TableSchema([Column("a", "int64"), Column("b", "int16", nullable=True)], ["a"], watermark_column="b")
+"""The schema of the table ``t`` that each of the stores below begins with."""
 
 
-def insert(space: PersistedObjectSpace) -> None:
-    StateTable(space, "t").insert_row((2, 5))
+@pytest.fixture
+def made(tmp_path: Path) -> Callable[..., Path]:
+    """Return what makes a store with two rows and a scope, and a checkpoint for each step after that."""
+
+    def _make(*steps: Step) -> Path:
+        path = tmp_path / "state.db"
+        with PersistedObjectSpace.open(path) as space:
+            StateTable(space, "t", MARKED).insert_rows([(1, 5), (2, 6)])
+            KeyValueTableManager(space).create_scope("shop")
+            for step in (lambda _: None, *steps):
+                step(space)
+                space.checkpoint()
+        return path
+
+    return _make
 
 
-def create(space: PersistedObjectSpace) -> None:
-    KeyValueTableManager(space).create_key_value_table("shop", "stock", KeyValueTableConfiguration(1))
+def changed(change: Callable[[TableSchema], TableSchema]) -> Step:
+    return lambda space: StateTable(space, "t", change(StateTable(space, "t").schema), evolve=True)
+
+
+evolve = changed(lambda schema: schema.with_column(Column("c", "int64", nullable=True)))
+rename_column = changed(lambda schema: schema.renamed("b", "new"))
+widen = changed(lambda schema: schema.widened("b", "int64"))
+
+
+def insert(*row: object, name: str = "t") -> Step:
+    return lambda space: StateTable(space, name).insert_row(row)
+
+
+def delete(space: PersistedObjectSpace) -> None:
+    StateTable(space, "t").delete_row((1, 5, None))
+
+
+def mark(watermark: int) -> Step:
+    return lambda space: StateTable(space, "t").update_watermark(watermark)
+
+
+def rename(space: PersistedObjectSpace) -> None:
+    rename_table(space, "t", "u")
+
+
+def replace(space: PersistedObjectSpace) -> None:
+    drop_table(space, "t")
+    StateTable(space, "u", MARKED)
+
+
+def create(name: str, scope: str = "shop") -> Step:
+    return lambda space: KeyValueTableManager(space).create_key_value_table(scope, name, KeyValueTableConfiguration(1))
 
 
 def put(space: PersistedObjectSpace) -> None:
@@ -78,34 +122,30 @@ def create_scope(space: PersistedObjectSpace) -> None:
     KeyValueTableManager(space).create_scope("new")
 
 
-def create_in_scope(space: PersistedObjectSpace) -> None:
-    KeyValueTableManager(space).create_key_value_table("new", "one", KeyValueTableConfiguration(1))
+def both(*steps: Step) -> Step:
+    return lambda space: [step(space) for step in steps]
 
 
 @pytest.mark.parametrize(
     ("steps", "name", "own"),
     [
-        ([evolve, insert], "t", "$tables"),
-        ([create, put], "kvt/shop/stock", "kvt/catalogue"),
-        ([create_scope, create_in_scope], "kvt/new/one", "kvt/catalogue"),
+        ([evolve, insert(3, 5, 7)], "t", "$tables"),
+        ([widen, insert(3, 2**40)], "t", "$tables"),
+        ([create("stock"), put], "kvt/shop/stock", "kvt/catalogue"),
+        ([create_scope, create("one", "new")], "kvt/new/one", "kvt/catalogue"),
     ],
 )
 def test_what_says_how_a_table_is_read_is_not_undone_under_what_was_written_since(
-    tool: Tool, tmp_path: Path, steps: list[Callable[[PersistedObjectSpace], None]], name: str, own: str
+    tool: Tool, made: Callable[..., Path], tmp_path: Path, steps: list[Step], name: str, own: str
 ) -> None:
-    path = tmp_path / "state.db"
-    with PersistedObjectSpace.open(path) as space:
-        StateTable(space, "t", TableSchema([Column("a", "int64")], ["a"])).insert_row((1,))
-        KeyValueTableManager(space).create_scope("shop")
-        space.checkpoint()
-        for step in steps:
-            step(space)
-            space.checkpoint()
-        whole = tmp_path / "whole.db"
-        space.store.fork(whole)
-    for chosen in ((), ("--dry-run",), ("--object", own)):
-        refused = tool("revert", path, 2, *chosen)
-        assert (refused.exit_code, f"{name!r} holds what checkpoint 3 wrote" in refused.stderr) == (2, True)
+    path, whole, patch = made(*steps), tmp_path / "whole.db", tmp_path / "p.jsonl"
+    assert tool("fork", path, whole).exit_code == 0
+    assert tool("diff", path, 2, 1, "--patch", patch).exit_code == 1
+    for chosen in (("revert", path, 2), ("revert", path, 2, "--object", own), ("apply", path, patch)):
+        for dry in ((), ("--dry-run",)):
+            refused = tool(*chosen, *dry)
+            assert (refused.exit_code, f"table {name!r} " in refused.stderr) == (2, True)
+            assert "that is of checkpoint 3: undo it, too" in refused.stderr
     assert tool("diff", path, 0, "--stat").output == tool("diff", whole, 0, "--stat").output
     for number in (3, 2):
         assert tool("revert", path, number).exit_code == 0
@@ -116,34 +156,52 @@ def test_what_says_how_a_table_is_read_is_not_undone_under_what_was_written_sinc
             space.checkpoint()
 
 
-def test_an_entry_is_not_undone_without_the_rows_of_its_own_checkpoint(tool: Tool, tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
-    with PersistedObjectSpace.open(path) as space:
-        StateTable(space, "t", TableSchema([Column("a", "int64")], ["a"]))
-        space.checkpoint()
-        evolve(space)
-        insert(space)
-        space.checkpoint()
-    refused = tool("revert", path, 2, "--object", "$tables")
-    assert (refused.exit_code, "'t' holds what checkpoint 2 wrote" in refused.stderr) == (2, True)
-    assert tool("revert", path, 2, "--object", "t").exit_code == 0
+@pytest.mark.parametrize(
+    ("steps", "name", "own"),
+    [
+        ([both(evolve, insert(3, 5, 7))], "t", "$tables"),
+        ([rename], "u", "$tables"),
+        ([replace, insert(5, 5, name="u")], "u", "$tables"),
+        ([lambda space: StateTable(space, "u", MARKED)], "u", "$tables"),
+        ([both(create("stock"), put)], "kvt/shop/stock", "kvt/catalogue"),
+    ],
+)
+def test_an_entry_is_not_undone_without_what_came_with_it(
+    tool: Tool, made: Callable[..., Path], steps: list[Step], name: str, own: str
+) -> None:
+    path = made(*steps)
+    refused = tool("revert", path, 2, "--object", own)
+    assert (refused.exit_code, f"table {name!r} " in refused.stderr) == (2, True)
+    assert "that is of checkpoint 2: undo it, too" in refused.stderr
+    assert len(steps) == 2 or tool("revert", path, 2, "--object", name).exit_code == 0
 
 
-@pytest.mark.parametrize("is_evolved", [False, True])
-def test_a_new_name_alone_is_undone_whatever_was_written_since(tool: Tool, tmp_path: Path, is_evolved: bool) -> None:
-    path, row = tmp_path / "state.db", (1, 2)[: 1 + is_evolved]
+@pytest.mark.parametrize(
+    ("steps", "rows"),
+    [
+        ([evolve, delete], [(2, 6)]),
+        ([evolve, mark(6)], [(2, 6)]),
+        ([rename_column, insert(3, 7)], [(1, 5), (2, 6), (3, 7)]),
+        ([widen, insert(3, 7)], [(1, 5), (2, 6), (3, 7)]),
+        ([rename, insert(3, 7, name="u")], [(1, 5), (2, 6), (3, 7)]),
+        ([create_scope, lambda space: space.create_dictionary("kvt/new/notes")], [(1, 5), (2, 6)]),
+    ],
+)
+def test_what_was_written_since_keeps_nobody_from_undoing_where_it_can_be_read(
+    tool: Tool, made: Callable[..., Path], steps: list[Step], rows: list[tuple[int, int]]
+) -> None:
+    path = made(*steps)
+    assert tool("revert", path, 2).exit_code == 0
     with PersistedObjectSpace.open(path) as space:
-        StateTable(space, "old", TableSchema([Column("a", "int64")], ["a"]))
-        space.checkpoint()
-        rename_table(space, "old", "t")
-        if is_evolved:
-            evolve(space)
-        space.checkpoint()
-        StateTable(space, "t").insert_row(row)
-        space.checkpoint()
-    assert tool("revert", path, 2).exit_code == (2 if is_evolved else 0)
-    with PersistedObjectSpace.open(path) as space:
-        assert list(StateTable(space, "t" if is_evolved else "old").scan()) == [row]
+        assert list(StateTable(space, "t", MARKED).scan()) == rows
+
+
+def test_rows_do_not_come_back_into_a_table_that_cannot_read_them(tool: Tool, made: Callable[..., Path]) -> None:
+    path = made(both(evolve, insert(3, 5, 7)), lambda space: StateTable(space, "t").delete_row((3, 5, 7)))
+    assert tool("revert", path, 2, "--object", "$tables").exit_code == 0
+    refused = tool("revert", path, 3)
+    assert (refused.exit_code, "'t' holds a row of layout 1" in refused.stderr) == (2, True)
+    assert "make those first that its schema" in refused.stderr
 
 
 @pytest.mark.parametrize("chosen", [(), ("--shard", 0), ("--operator", OPERATOR, "--shard", 1)])
