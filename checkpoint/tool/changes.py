@@ -102,10 +102,9 @@ def diff(
             _require_known(source, points, name)  # Before a patch that is there is replaced.
         found = 0
         for part in source.parts(*points):
-            describer = Describer(State(part.readers[0]), State(part.readers[1]))
             changes = differences(*part.readers)
             if name is not None:
-                changes = of_objects(changes, (name,), describer, part.readers[0])
+                changes = of_objects(changes, (name,), *map(State, part.readers))
             found = _write_patch(changes, Path(patch))
         with answered(1 if found else 0):
             _say_written(found, patch, is_json)
@@ -308,8 +307,9 @@ def revert(source: Source, checkpoint: str, names: tuple[str, ...], dry_run: boo
 
     Where a later checkpoint has changed one of the slots again, nothing is done; what has come and gone elsewhere in
     the same objects does not matter, but in queues and stacks, and in tables whose schema or catalogue entry is undone
-    where rows or keys have come since that could not be read or found. Every epoch of a pipeline moves its position, so
-    that of an older one only the tables can be undone, by name.
+    where rows or keys have come since that could not be read or found. With --object, no watermark goes back, nor does
+    the number of the next partition. Every epoch of a pipeline moves its position, so that of an older one only the
+    tables can be undone, by name.
 
     \b
     Examples:
@@ -339,7 +339,7 @@ def _of_objects(changes: Iterator[Change], names: tuple[str, ...], before: Reade
     for name in names:
         if not any(name in state for state in states):
             raise absence(name, states[0].names() | states[1].names())
-    return of_objects(changes, names, Describer(*states), before)
+    return of_objects(changes, names, *states)
 
 
 def _apply(source: Source, changes: list[Change], dry_run: bool, is_json: bool) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from base64 import b64decode
 from collections.abc import Callable
 from datetime import date, datetime, time
+from functools import reduce
+from operator import or_
 from struct import pack, unpack
 from typing import Any
 
@@ -42,10 +44,8 @@ def row_hider(schema: dict[str, Any], watermarks: list[Any]) -> Callable[[Slot, 
     column = schema["watermark_column"]
     if column is None or not watermarks:
         return None
-    kind = next(str(one["type"]) for one in schema["columns"] if one["name"] == column)
-    value_of = _VALUES.get(kind.partition("(")[0], lambda cell: cell)
+    value_of, marks = _value_of(schema), _marks(schema, watermarks)
     is_distributed = bool(schema.get("distribution_key") or schema.get("vnode_column"))
-    marks = [(int(bits, 16), value_of(cell)) for bits, cell in watermarks]
 
     def _hides(slot: Slot, row: dict[str, Any]) -> bool:
         cell = row.get(column)
@@ -56,3 +56,28 @@ def row_hider(schema: dict[str, Any], watermarks: list[Any]) -> Callable[[Slot, 
         return value is not None and any(bits >> vnode & 1 and value < mark for bits, mark in marks)
 
     return _hides
+
+
+def falls_back(schema: dict[str, Any], old: list[Any], new: list[Any]) -> bool:
+    """Tell whether watermarks would be lower than others for any vnode.
+
+    >>> schema = {"watermark_column": "b", "columns": [{"name": "b", "type": "int64"}]}
+    >>> [falls_back(schema, [["3", 5]], new) for new in ([["1", 5], ["2", 7]], [["2", 7]], [["3", 4]])]
+    [False, True, True]
+    """
+    kept = _marks(schema, new)
+    return any(
+        bits & ~reduce(or_, (found for found, mark in kept if mark >= lowest), 0)
+        for bits, lowest in _marks(schema, old)
+    )
+
+
+def _value_of(schema: dict[str, Any]) -> Callable[[Any], Any]:
+    """Return what gives of a cell of the watermark column what is compared."""
+    kind = next(str(one["type"]) for one in schema["columns"] if one["name"] == schema["watermark_column"])
+    return _VALUES.get(kind.partition("(")[0], lambda cell: cell)
+
+
+def _marks(schema: dict[str, Any], watermarks: list[Any]) -> list[tuple[int, Any]]:
+    value_of = _value_of(schema)
+    return [(int(bits, 16), value_of(cell)) for bits, cell in watermarks]

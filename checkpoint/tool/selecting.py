@@ -7,17 +7,20 @@ catalogue.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
 
 import orjson
 
-from checkpoint.diff import Change, Table
-from checkpoint.reader import Reader
+from checkpoint.diff import Change, IndexEntry, Table
+from checkpoint.reader import Reader, StoredItem
 from checkpoint.run import CheckpointKind, Run
 from checkpoint.tool import key_values
 from checkpoint.tool.content import TABLES, WATERMARKS, State, absence
 from checkpoint.tool.described import Describer, lists_tables, table_listed
+from checkpoint.tool.hiding import falls_back
+from checkpoint.tool.raw import loaded
 
 _LENGTH = "length"
 """The key of the metadata that says how many slots a dictionary has."""
@@ -47,27 +50,28 @@ def selection(state: State, names: Sequence[str]) -> tuple[Run, set[str]]:
     wanted |= {f"{operator}{key_values.COUNTER}" for operator in entries}
     catalogues = {f"{operator}{key_values.CATALOGUE}": paths for operator, paths in entries.items()}
     for catalogue, keys in {TABLES: schemas, WATERMARKS: schemas, **catalogues}.items():
-        if catalogue not in known and any(_has(state, catalogue, key) for key in keys):
+        if catalogue not in known and any(_item(state, catalogue, key) for key in keys):
             wanted.add(catalogue)
             _trim(run, state, catalogue, keys)
     run.index += [(row[0], row[1], None, None) for row in state.index.values() if row[1] not in wanted]
     return run, known
 
 
-def of_objects(
-    changes: Iterable[Change], names: Collection[str], describer: Describer, base: Reader
-) -> Iterator[Change]:
+def of_objects(changes: Iterable[Change], names: Collection[str], before: State, after: State) -> Iterator[Change]:
     """Yield the changes of some objects. Memory: these changes.
 
     The dictionaries that list tables stay where they are, with what they hold of other tables. What a key-value table
     that comes needs beside its own entry, its scope and the number of the next partition, comes along, and never goes.
+    That number never gets smaller, since others may have been given what it counts, and no watermark does of a table
+    that is there before and after.
 
     Args:
         changes: the changes between two states.
         names: the objects, relational tables and key-value tables.
-        describer: says what the changes mean.
-        base: the state before the changes.
+        before: the state before the changes.
+        after: the state after them.
     """
+    describer = Describer(before, after)
     wanted = describer.called(names)
     found = [one for one in changes if describer.names_of(one) & wanted or lists_tables(one) or _is_counter(one)]
     came = {table_listed(one) for one in found if one.old is None and one.name not in (TABLES, WATERMARKS)} & wanted
@@ -76,15 +80,20 @@ def of_objects(
     scopes = {(f"{operator}{key_values.CATALOGUE}", path.split("/")[0]) for operator, path in places}
     for _, grouped in groupby(found, attrgetter("object")):
         group = list(grouped)
-        name, is_shared = group[0].name, lists_tables(group[0]) or _is_counter(group[0])
-        if not is_shared or name in wanted | counters:
+        name = group[0].name
+        if _is_counter(group[0]):
+            yield from group if name in wanted | counters and not any(map(_is_smaller, group)) else ()
+            continue
+        if not lists_tables(group[0]) or name in wanted:
             yield from group
             continue
         items = [one for one in group if one.table is Table.ITEM]
         kept = [one for one in items if table_listed(one) in wanted or (one.old is None and (name, one.slot) in scopes)]
+        if name == WATERMARKS and kept:
+            kept = _never_lower(kept, before, after)
         if kept:
             yield from (one for one in group if one.table is Table.INDEX and one.new is not None)
-            yield from _length_change(kept, base)
+            yield from _length_change(kept, before.reader)
             yield from kept
 
 
@@ -107,6 +116,41 @@ def require_found(names: Sequence[str], found: Collection[str], known: Collectio
 def _is_counter(change: Change) -> bool:
     """Tell whether a change is of the number of the next partition."""
     return change.kind == "Value" and f"/{change.name}".endswith(f"/{key_values.COUNTER}")
+
+
+def _is_smaller(change: Change) -> bool:
+    """Tell whether a change takes a number away, or makes it smaller."""
+    numbers = [loaded(one) for one in (change.old, change.new) if not isinstance(one, IndexEntry)]
+    return change.new is None or (None not in numbers and numbers != sorted(numbers))
+
+
+def _never_lower(changes: Sequence[Change], before: State, after: State) -> list[Change]:
+    """Return changes of watermarks without what lowers those of a table that is there before and after."""
+    found = {str(one.slot): one for one in changes}
+    names = {row[0]: name for name, row in after.index.items()}
+    for old_name, row in before.index.items():
+        name = names.get(row[0])
+        if name is None or not found.keys() & {old_name, name}:
+            continue
+        kept, there = _mark_kept(old_name, name, before, after), _item(before, WATERMARKS, name)
+        if kept is None:
+            continue
+        given = found.pop(name, None)
+        if there is None or there.value != kept.value:
+            old, old_rank = (there.value, there.rank) if there else (None, None)
+            ranks = [given.new_rank if given else None, old_rank, kept.rank]
+            rank = next(rank for rank in ranks if rank is not None)
+            found[name] = replace(changes[0], slot=name, old=old, old_rank=old_rank, new=kept.value, new_rank=rank)
+    return [found[slot] for slot in sorted(found)]
+
+
+def _mark_kept(old_name: str, name: str, before: State, after: State) -> StoredItem | None:
+    """Return the watermarks that a table has before, where those that it has afterwards are lower."""
+    record, old, new = after.tables().get(name), _item(before, WATERMARKS, old_name), _item(after, WATERMARKS, name)
+    if old is None or record is None or record["schema"]["watermark_column"] is None:
+        return None
+    is_lower = falls_back(record["schema"], loaded(old.value), loaded(new.value) if new else [])
+    return old if is_lower else None
 
 
 def _length_change(kept: Sequence[Change], base: Reader) -> Iterator[Change]:
@@ -132,8 +176,8 @@ def _length_after(stored: str | None, grown: int, ranks: Iterable[int] = (), *, 
     return orjson.dumps([length, following] if is_ranked and length != following else length).decode()
 
 
-def _has(state: State, name: str, key: str) -> bool:
-    return name in state.index and state.reader.item(state.index[name][0], key) is not None
+def _item(state: State, name: str, key: str) -> StoredItem | None:
+    return state.reader.item(state.index[name][0], key) if name in state.index else None
 
 
 def _trim(run: Run, state: State, name: str, keys: Collection[str]) -> None:

@@ -114,6 +114,10 @@ def create(name: str, scope: str = "shop") -> Step:
     return lambda space: KeyValueTableManager(space).create_key_value_table(scope, name, KeyValueTableConfiguration(1))
 
 
+def drop(space: PersistedObjectSpace) -> None:
+    KeyValueTableManager(space).delete_key_value_table("shop", "stock")
+
+
 def put(space: PersistedObjectSpace) -> None:
     KeyValueTableManager(space).open_key_value_table("shop", "stock").put(b"k", b"v", "f")
 
@@ -202,6 +206,37 @@ def test_rows_do_not_come_back_into_a_table_that_cannot_read_them(tool: Tool, ma
     refused = tool("revert", path, 3)
     assert (refused.exit_code, "'t' holds a row of layout 1" in refused.stderr) == (2, True)
     assert "make those first that its schema" in refused.stderr
+
+
+def test_no_watermark_falls_where_a_table_is_chosen_by_name(
+    tool: Tool, made: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = made(
+        *(both(insert(number, number), mark(number)) for number in (7, 8, 9)), both(rename, insert(5, 5, name="u"))
+    )
+    patch = tmp_path / "p.jsonl"
+    assert tool("revert", path, 3, "--object", "t").exit_code == 0
+    assert tool("diff", path, "HEAD", 1, "u", "--patch", patch).exit_code == 1
+    assert tool("apply", path, patch).exit_code == 0
+    with PersistedObjectSpace.open(path) as space:
+        table = StateTable(space, "t")
+        assert (list(table.scan()), table.watermark) == ([], 9)
+
+
+def test_the_number_of_the_next_partition_falls_only_where_all_is_undone(
+    tool: Tool, made: Callable[..., Path], tmp_path: Path
+) -> None:
+    path, patch = made(create("stock"), drop, create("other")), tmp_path / "p.jsonl"
+    assert tool("revert", path, 4, "--object", "kvt/partitions").exit_code == 2
+    assert tool("diff", path, 4, 2, "shop/stock", "--patch", patch).exit_code == 1
+    assert tool("apply", path, patch).exit_code == 0
+    assert tool("revert", path, 5, "--object", "shop/stock").exit_code == 0
+    assert tool("revert", path, 3, "--object", "shop/stock").exit_code == 0
+    with PersistedObjectSpace.open(path) as space:
+        assert space.get("kvt/partitions").value == 2
+    for number in ("HEAD", "HEAD~2", "HEAD~4", 4):
+        assert tool("revert", path, number).exit_code == 0
+    assert tool("diff", path, 3).output == ""
 
 
 @pytest.mark.parametrize("chosen", [(), ("--shard", 0), ("--operator", OPERATOR, "--shard", 1)])

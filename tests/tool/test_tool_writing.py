@@ -154,10 +154,8 @@ def test_a_table_goes_with_its_watermark(tool: Tool, marked: Path, tmp_path: Pat
     assert tool("diff", marked, 1, 2, "t", "--patch", tmp_path / "p.jsonl").exit_code == 1
     assert tool("fork", marked, tmp_path / "first.db", 1).exit_code == 0
     assert tool("apply", tmp_path / "first.db", tmp_path / "p.jsonl").exit_code == 0
-    assert tool("revert", marked, 2, "--object", "u").exit_code == 0
-    for path in (marked, tmp_path / "first.db"):
-        assert (scanned(path, "t"), scanned(path, "u")) == ([(2, 9)], [(1, 1), (2, 9)])
-        assert tool("verify", path).exit_code == 0
+    assert (scanned(tmp_path / "first.db", "t"), scanned(tmp_path / "first.db", "u")) == ([(2, 9)], [(1, 1), (2, 9)])
+    assert tool("verify", tmp_path / "first.db").exit_code == 0
 
 
 @pytest.mark.parametrize(
