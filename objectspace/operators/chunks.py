@@ -19,7 +19,11 @@ RETRACTED = f"more rows were retracted than came: behind a source that takes bac
 
 Change = tuple[Op, Row]
 
-_HALVES = frozenset(["U-", "U+"])
+HALF_OF: dict[Op, Op] = {"-": "U-", "+": "U+"}
+"""What the operation on a row is called where it is half of an update; :func:`unbroken` makes lone halves plain."""
+
+HALVES = frozenset(HALF_OF.values())
+"""The operations on the old and the new row of an update."""
 
 T = TypeVar("T")
 
@@ -140,7 +144,7 @@ def halves(chunk: Chunk) -> Iterable[tuple[Change | None, Change | None]]:
 
 def unbroken(chunk: Chunk) -> Chunk:
     """Return a chunk in which every half of an update that has no other half of its key beside it is plain."""
-    if not _HALVES.intersection(chunk.ops) or _are_pairs(chunk):
+    if not HALVES.intersection(chunk.ops) or _are_pairs(chunk):
         return chunk
     found: list[Change] = []
     for old, new in halves(chunk):

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from objectspace.operators.canonical import dictionary_keys
-from objectspace.operators.chunks import Change, ordered_by, unbroken
+from objectspace.operators.chunks import HALF_OF, HALVES, Change, ordered_by, unbroken
 from objectspace.operators.net import net_changes
 from objectspace.operators.plan import Node, Plan
 from objectspace.relational import Chunk, Order, RowError, SchemaError, TableSchema
@@ -134,11 +134,11 @@ def _net(chunk: Chunk) -> Chunk:
     if not mixed:
         return chunk
     keyed = list(zip(keys, chunk.rows(), strict=True))
-    updated = {key for key, (op, _) in keyed if op in _HALVES.values()}
+    updated = {key for key, (op, _) in keyed if op in HALVES}
     net = net_changes(_chunk_of(chunk.schema, [change for key, change in keyed if key in mixed]))
     changed = zip(keys_of([row for _, row in net]), net, strict=True)
     kept = [change for key, change in keyed if key not in mixed]
-    return _chunk_of(chunk.schema, kept + [(_HALVES[op] if key in updated else op, row) for key, (op, row) in changed])
+    return _chunk_of(chunk.schema, kept + [(HALF_OF[op] if key in updated else op, row) for key, (op, row) in changed])
 
 
 def _mixed(keys: Sequence[Any], chunk: Chunk) -> set[Any]:
@@ -161,9 +161,6 @@ def _mixed(keys: Sequence[Any], chunk: Chunk) -> set[Any]:
 
 _NONE: Any = object()
 """Stands for no key."""
-
-_HALVES: dict[Op, Op] = {"-": "U-", "+": "U+"}
-"""The halves of an update; :func:`unbroken` makes those that stay alone plain again."""
 
 
 def _ordered(chunk: Chunk) -> Chunk:

@@ -23,7 +23,7 @@ from checkpoint.chain.runfile import checksum
 from objectspace import codec
 from objectspace.operators import Materialize, Operator
 from objectspace.operators.canonical import dictionary_keys
-from objectspace.operators.chunks import unbroken
+from objectspace.operators.chunks import HALF_OF, HALVES, unbroken
 from objectspace.operators.division.vnodes import Router, owner_of, vnode_router
 from objectspace.operators.net import net_changes
 from objectspace.relational import Chunk, Column, DataType, TableSchema, compacted
@@ -189,7 +189,7 @@ def settled(chunk: Chunk) -> Chunk:
         encode, key_of = chunk.schema.key_encoder.encode, chunk.schema.key_of
         changes.sort(key=lambda change: (encode(key_of(change[1])), change[0] == "+", repr(change[1])))
     found = Chunk(chunk.schema, [op for op, _ in changes], [row for _, row in changes])
-    return found if _HALVES.isdisjoint(chunk.ops) else _with_updates(found, chunk)
+    return found if HALVES.isdisjoint(chunk.ops) else _with_updates(found, chunk)
 
 
 def settled_for(operator: Operator, chunk: Chunk) -> Chunk:
@@ -205,13 +205,8 @@ def _with_updates(found: Chunk, given: Chunk) -> Chunk:
     for key, op in zip(keys_of(given.values), given.ops):
         keys[op].add(key)
     updated = (keys["U-"] & keys["U+"]) - keys["-"]
-    ops: list[Op] = [_HALF_OF[op] if key in updated else op for key, op in zip(keys_of(found.values), found.ops)]
+    ops: list[Op] = [HALF_OF[op] if key in updated else op for key, op in zip(keys_of(found.values), found.ops)]
     return unbroken(Chunk(found.schema, ops, found.values))
-
-
-_HALVES = frozenset(("U-", "U+"))
-
-_HALF_OF: dict[Op, Op] = {"-": "U-", "+": "U+"}
 
 
 def to_bytes(chunk: Chunk) -> bytes:
