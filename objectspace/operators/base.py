@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, ClassVar
 from weakref import WeakMethod
 
@@ -168,20 +166,3 @@ def not_open(operator: object) -> CheckpointProtocolError:
 def column_names(given: Sequence[str] | str) -> list[str]:
     """Return the names of columns that a user gives: text is one name."""
     return [given] if isinstance(given, str) else list(given)
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """Let the garbage collector rest while many rows are built, none of which is garbage.
-
-    It would walk them and all other rows in memory again and again: with it, a chunk of 10,000 rows takes a third
-    longer, and more the more groups are in memory.
-    """
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Literal, get_args
 
-from objectspace.operators.base import Operator, Promise, no_collection
+from objectspace.operators.base import Operator, Promise
 from objectspace.operators.bound import ExpressionError, reader
 from objectspace.operators.chunks import checked_promise, taken
 from objectspace.operators.join_side import Entry, JoinSide
 from objectspace.operators.net import net_changes
 from objectspace.operators.predicates import COMPARISONS
 from objectspace.operators.sql_rules import common_type, comparing
+from objectspace.process import collecting_seldom
 from objectspace.relational import Chunk, Column, RelationalError, SchemaError, TableSchema
 from objectspace.relational.chunk import Op, is_insert
 from objectspace.relational.schema import Row
@@ -136,7 +137,7 @@ class HashJoin(Operator):
             side.open({what: self._tables[f"{role}{what}"] for what in side.state()})
         self._forget()
 
-    @no_collection()
+    @collecting_seldom()
     def process(self, chunk: Chunk, side: str = "left") -> list[Chunk]:
         """Take changes of one side, and return the changes of the join.
 

@@ -13,7 +13,7 @@ from threading import Lock, Thread
 
 from checkpoint import CheckpointStore, Run
 from checkpoint.chain import AcceptedRun, is_private
-from objectspace.spark.process import switching_often
+from objectspace.process import switching_often
 
 LOG = logging.getLogger("objectspace.spark")
 

@@ -18,10 +18,10 @@ from checkpoint.chain import AcceptedRun, OperatorPlan, ShardSaved, open_cache, 
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators.division.keyed import KeyedBy
+from objectspace.process import collecting_seldom
 from objectspace.relational import seal_tables
 from objectspace.space import CACHE_SLOTS
 from objectspace.spark.ahead import fold_ahead
-from objectspace.spark.process import collecting_seldom
 from objectspace.spark.routes import note_keyed, require_operator
 from objectspace.spark.storage import require_shared
 

@@ -16,13 +16,13 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType, Timestam
 
 from checkpoint.chain import EpochPlan, ShardSaved
 from objectspace.errors import ObjectSpaceError
+from objectspace.process import collecting_seldom
 from objectspace.relational import Chunk
 from objectspace.spark.actions import EpochInTasks, Plans, Promises
 from objectspace.spark.executor import work_shard
 from objectspace.spark.handover import Outbox, Parcel, Report, carried, together, write_parcel
 from objectspace.spark.held import HeldShards
 from objectspace.spark.placement import Placement
-from objectspace.spark.process import collecting_seldom
 from objectspace.spark.progress import EpochProgress
 from objectspace.spark.shards import shard_expression
 from objectspace.spark.stages import Stage

@@ -20,6 +20,7 @@ from objectspace.errors import ObjectSpaceError
 from objectspace.operators import Operator
 from objectspace.operators.base import Promise
 from objectspace.operators.chunks import moved_apart
+from objectspace.process import collecting_seldom
 from objectspace.relational import Chunk, RowError, TableSchema
 from objectspace.space import ObjectSpace
 from objectspace.spark.executor import Shards, TaskShards, current_shard
@@ -35,7 +36,6 @@ from objectspace.spark.handover import (
     together,
     write_parcels,
 )
-from objectspace.spark.process import collecting_seldom
 from objectspace.spark.stages import Fragment, Stage
 
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]

@@ -21,7 +21,6 @@ from objectspace.errors import ObjectSpaceError
 from objectspace.spark import ahead
 from objectspace.spark.ahead import wait_until_folded
 from objectspace.spark.executor import work_shard
-from objectspace.spark.process import Setting
 
 Work = Callable[[PersistedObjectSpace], None]
 
@@ -221,15 +220,3 @@ def test_nothing_of_a_task_stays_in_memory_with_what_is_folded(world: World) -> 
         held.set()
         wait_until_folded()
     assert world.epochs() == [1, 2]
-
-
-def test_a_setting_that_two_threads_want_is_put_back_by_the_last_one() -> None:
-    value = [1]
-    setting = Setting(lambda: value[0], lambda wanted: value.__setitem__(0, wanted), 2)
-    first, second = setting.wanted(), setting.wanted()
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
-    assert value == [2]
-    second.__exit__(None, None, None)
-    assert value == [1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import math
 import time
@@ -44,7 +43,6 @@ from objectspace.spark.placement import (
     Placement,
     runs_code_of_users,
 )
-from objectspace.spark.process import collecting_seldom
 from objectspace.spark.tasks import TAG
 from tests.operators.pipeline_trees import SCHEMA, World
 from tests.spark.drivers import Driver, micro_batch
@@ -414,17 +412,6 @@ def test_shards_are_closed_whoever_lets_go_of_them_when(monkeypatch: pytest.Monk
     assert shards._timer is not None
     shards._timer.join(10)
     assert len(closed) == 2
-
-
-def test_the_collector_is_as_it_was_after_epochs_that_overlap() -> None:
-    before, one, other = gc.get_threshold(), collecting_seldom(), collecting_seldom()
-    for step in (one.__enter__, other.__enter__):
-        step()
-        assert gc.get_threshold() != before
-    one.__exit__(None, None, None)
-    assert gc.get_threshold() != before
-    other.__exit__(None, None, None)
-    assert gc.get_threshold() == before
 
 
 def test_a_damaged_cache_of_the_driver_is_made_anew(tmp_path: Path) -> None:

@@ -1,0 +1,59 @@
+"""Settings of the process that some work has otherwise for as long as it takes."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from objectspace import PersistedObjectSpace
+from objectspace.process import Setting, collecting_seldom
+
+
+@pytest.fixture(autouse=True)
+def thresholds() -> Iterator[None]:
+    """Put the thresholds of the collector back."""
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+
+
+def test_a_setting_that_two_threads_want_is_put_back_by_the_last_one() -> None:
+    value = [1]
+    setting = Setting(lambda: value[0], lambda wanted: value.__setitem__(0, wanted), lambda before: before + 1)
+    first, second = setting.held(), setting.held()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert value == [2]
+    second.__exit__(None, None, None)
+    assert value == [1]
+
+
+def test_the_collector_is_as_it_was_after_epochs_that_overlap() -> None:
+    before, one, other = gc.get_threshold(), collecting_seldom(), collecting_seldom()
+    for step in (one.__enter__, other.__enter__):
+        step()
+        assert gc.get_threshold() != before
+    one.__exit__(None, None, None)
+    assert gc.get_threshold() != before
+    other.__exit__(None, None, None)
+    assert gc.get_threshold() == before
+
+
+def test_a_checkpoint_looks_for_cycles_more_seldom_and_leaves_no_trace() -> None:
+    before, met = gc.get_threshold(), []
+    with PersistedObjectSpace.open(":memory:") as space:
+        space.on_barrier(lambda epoch: met.append(gc.get_threshold()))
+        space.create_list("l").append(1)
+        space.checkpoint()
+    assert met[0] > before
+    assert gc.get_threshold() == before
+
+
+@pytest.mark.parametrize("chosen", [0, 5_000_000])
+def test_a_program_that_collects_never_or_more_seldom_is_left_to_it(chosen: int) -> None:
+    gc.set_threshold(chosen, 10, 10)
+    with collecting_seldom():
+        assert gc.get_threshold() == (chosen, 10, 10)
