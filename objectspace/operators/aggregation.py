@@ -175,7 +175,7 @@ class Aggregation(PlannedCalls):
         """Return what was done to a group, what it was and what it becomes, as far as nothing is written for that."""
         touched = self._with_distinct(touched, counted)
         for number, changes in touched.ordered.items():
-            self._ordered[number].check(changes)
+            self._ordered[number].check([changes])
         old = self._zero if before is None else before.cells
         cells = [merge(one, other) for merge, one, other in zip(self._merges, old, touched.cells)]
         if cells[0] < 0:

@@ -57,7 +57,7 @@ class Head:
 
     def insert(self, key: bytes, value: Any) -> None:
         """Take a row into account; one that comes after what is known of a group that is not whole is passed over."""
-        place = bisect_left(self.entries, key, key=_key_of)
+        place = bisect_left(self.entries, (key,))
         if place == len(self.entries) and not self.is_whole:
             return
         self.entries.insert(place, (key, value))
@@ -78,7 +78,7 @@ class Head:
         The first entry may stand for a value alone, as it is stored with the state of the group: it is not known then
         whether another row has the value too.
         """
-        place = bisect_left(self.entries, key, key=_key_of)
+        place = bisect_left(self.entries, (key,))
         if place < len(self.entries) and self.entries[place][0] == key:
             del self.entries[place]
         elif place and key.startswith(self.entries[place - 1][0]):
@@ -155,14 +155,16 @@ class OrderedCall:
             else:
                 changes[key] = [_sign(op), key, row]
 
-    def check(self, changes: Changes) -> None:
+    def check(self, groups: Iterable[Changes]) -> None:
         """Refuse rows that came or went twice.
 
         Raises:
             InconsistentOperationError: there are such rows.
+
+        Time: O(changes).
         """
-        for times, _, row in changes.values():
-            if not -1 <= times <= 1:
+        for times, _, row in [change for changes in groups for change in changes.values()]:
+            if times > 1 or times < -1:
                 pairs = ", ".join(f"{name}={value!r}" for name, value in zip(self.schema.names, row, strict=True))
                 raise InconsistentOperationError(
                     f"{self.call!r}: the row ({pairs}) came {times:+} times in one epoch: the stream key"
@@ -181,12 +183,14 @@ class OrderedCall:
         if head.is_whole and not head.entries:
             head.fill([(key, self._value_of(row)) for times, key, row in changes.values() if times > 0])
             return
-        for times, key, _ in changes.values():
+        came = []
+        for times, key, row in changes.values():
             if times < 0:
                 head.remove(key)
-        for times, key, row in changes.values():
-            if times > 0:
-                head.insert(key, self._value_of(row))
+            elif times:
+                came.append((key, row))
+        for key, row in came:
+            head.insert(key, self._value_of(row))
 
     def head(self, group: Sequence[Any], value: Any, *, is_new: bool) -> Head:
         """Return what is known of a group: nothing of a new one, the stored value of a minimum or maximum."""

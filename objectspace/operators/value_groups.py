@@ -124,9 +124,8 @@ class ValueGroups(Aggregation):
                 joined_notes(known, self._touched[key].ordered) if key in self._touched else known
                 for key, known in zip(keys, noted)
             ]
-        for found in noted:
-            for number, changes in found.items():
-                self._ordered[number].check(changes)
+        for number, ordered in self._ordered.items():
+            ordered.check([found[number] for found in noted if number in found])
         return noted
 
     def _flush(self) -> list[Chunk]:
