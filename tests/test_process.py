@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from checkpoint.process import Setting, collecting_seldom
 from objectspace import PersistedObjectSpace
-from objectspace.process import Setting, collecting_seldom
 
 
 @pytest.fixture(autouse=True)
@@ -22,24 +22,11 @@ def thresholds() -> Iterator[None]:
 def test_a_setting_that_two_threads_want_is_put_back_by_the_last_one() -> None:
     value = [1]
     setting = Setting(lambda: value[0], lambda wanted: value.__setitem__(0, wanted), lambda before: before + 1)
-    first, second = setting.held(), setting.held()
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
-    assert value == [2]
-    second.__exit__(None, None, None)
+    with setting:
+        with setting:
+            assert value == [2]
+        assert value == [2]
     assert value == [1]
-
-
-def test_the_collector_is_as_it_was_after_epochs_that_overlap() -> None:
-    before, one, other = gc.get_threshold(), collecting_seldom(), collecting_seldom()
-    for step in (one.__enter__, other.__enter__):
-        step()
-        assert gc.get_threshold() != before
-    one.__exit__(None, None, None)
-    assert gc.get_threshold() != before
-    other.__exit__(None, None, None)
-    assert gc.get_threshold() == before
 
 
 def test_a_checkpoint_looks_for_cycles_more_seldom_and_leaves_no_trace() -> None:
@@ -55,5 +42,5 @@ def test_a_checkpoint_looks_for_cycles_more_seldom_and_leaves_no_trace() -> None
 @pytest.mark.parametrize("chosen", [0, 5_000_000])
 def test_a_program_that_collects_never_or_more_seldom_is_left_to_it(chosen: int) -> None:
     gc.set_threshold(chosen, 10, 10)
-    with collecting_seldom():
+    with collecting_seldom:
         assert gc.get_threshold() == (chosen, 10, 10)

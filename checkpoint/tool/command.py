@@ -22,6 +22,7 @@ import orjson
 from checkpoint.address import local_path
 from checkpoint.errors import CheckpointError, UnknownCheckpointError
 from checkpoint.lock import READ_ONLY
+from checkpoint.process import collecting_seldom
 from checkpoint.session import REOPEN
 from checkpoint.tool import printing
 from checkpoint.tool.source import Source
@@ -352,6 +353,7 @@ _SHOWN = "checkpoint.shown"
 """The name under which Python knows what to do with characters that cannot be printed."""
 
 
+@collecting_seldom
 def main() -> None:
     """Run the command."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):

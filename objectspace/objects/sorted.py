@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from sortedcontainers import SortedKeyList, SortedList
 
+from checkpoint.process import collecting_seldom
 from checkpoint.run import Slot
 from objectspace import keys
 from objectspace.keys import INT64_MAX, INT64_MIN
@@ -142,6 +143,7 @@ class SortedObject(KeyedObject):
         else:
             self._put_new(key, value)
 
+    @collecting_seldom
     def _put_all(self, pairs: dict[Any, Any]) -> None:
         """Set the values of many keys: what is stored of them is read together."""
         table = self._table

@@ -12,6 +12,7 @@ from typing import Any
 from sortedcontainers import SortedDict
 
 from checkpoint.lookup import ReadRow
+from checkpoint.process import collecting_seldom
 from checkpoint.reader import Reader
 from checkpoint.run import ItemRow, Payload, Slot, slot_order
 from objectspace import keys
@@ -98,6 +99,7 @@ class SlotTable:
             return self._fault(key)
         return value
 
+    @collecting_seldom
     def read_all(self, wanted: Sequence[Any], default: Any = ABSENT) -> list[Any]:
         """Return the value of each of many keys, the default where there is none."""
         self.expect(len(wanted))
@@ -156,6 +158,7 @@ class SlotTable:
             self.ranks.update((key, rank) for key, rank in ranks if rank is not None)
         dict.update(self.live, pairs)
 
+    @collecting_seldom
     def write_all(self, changes: dict[Any, Any]) -> None:
         """Set the values of many keys."""
         self.expect(len(changes))
@@ -280,6 +283,7 @@ class SlotTable:
         with self.owner._home.mutex:
             return self._delete(key)
 
+    @collecting_seldom
     def delete_all(self, unwanted: Sequence[Any]) -> int:
         """Remove those of many keys that are there, and return how many they were."""
         self.expect(len(unwanted))
@@ -509,6 +513,7 @@ class SlotTable:
             elif stored is not ABSENT:
                 self.gone[key] = self._taken_back(key, stored)
 
+    @collecting_seldom
     def load_all(self) -> None:
         """Read what is not in memory yet.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Literal, get_args
 
+from checkpoint.process import collecting_seldom
 from objectspace.operators.base import Operator, Promise
 from objectspace.operators.bound import ExpressionError, reader
 from objectspace.operators.chunks import checked_promise, taken
@@ -12,7 +13,6 @@ from objectspace.operators.join_side import Entry, JoinSide
 from objectspace.operators.net import net_changes
 from objectspace.operators.predicates import COMPARISONS
 from objectspace.operators.sql_rules import common_type, comparing
-from objectspace.process import collecting_seldom
 from objectspace.relational import Chunk, Column, RelationalError, SchemaError, TableSchema
 from objectspace.relational.chunk import Op, is_insert
 from objectspace.relational.schema import Row
@@ -137,7 +137,7 @@ class HashJoin(Operator):
             side.open({what: self._tables[f"{role}{what}"] for what in side.state()})
         self._forget()
 
-    @collecting_seldom()
+    @collecting_seldom
     def process(self, chunk: Chunk, side: str = "left") -> list[Chunk]:
         """Take changes of one side, and return the changes of the join.
 

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from checkpoint import CheckpointStore, Receipt
+from checkpoint.process import collecting_seldom
 from objectspace.operators import catalogue
 from objectspace.operators.base import Operator, call_after_rollbacks
 from objectspace.operators.catalogue import PipelineChangedError
@@ -16,7 +17,6 @@ from objectspace.operators.inputs import chunks_of
 from objectspace.operators.materialize import Materialize
 from objectspace.operators.plan import Node
 from objectspace.persisted import PersistedObjectSpace
-from objectspace.process import collecting_seldom
 from objectspace.relational import Chunk, EpochError, RelationalError, compacted
 from objectspace.relational.registry import registry_of
 from objectspace.space import ObjectSpace
@@ -85,7 +85,7 @@ class LocalRun:
         self._settle()
         return bool(self._new)
 
-    @collecting_seldom()
+    @collecting_seldom
     def step(self, batch: Mapping[str, Any]) -> Receipt:
         """Process the next batch as one epoch, and make it durable.
 
@@ -108,7 +108,7 @@ class LocalRun:
         chunks = chunks_of(self.plan, self.pipeline.sources, batch, number)
         return self._run_epoch(chunks, number)
 
-    @collecting_seldom()
+    @collecting_seldom
     def replay(self, batch: Mapping[str, Any], number: int) -> None:
         """Feed a batch that is in the state already to the operators that are new, and to no other.
 

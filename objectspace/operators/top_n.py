@@ -9,11 +9,11 @@ from itertools import compress, islice, repeat
 from operator import gt, itemgetter, lt, ne, not_
 from typing import Any
 
+from checkpoint.process import collecting_seldom
 from objectspace.operators.base import Operator, Promise, column_names
 from objectspace.operators.canonical import dictionary_keys
 from objectspace.operators.chunks import refuse_retractions, taken
 from objectspace.operators.net import net_changes
-from objectspace.process import collecting_seldom
 from objectspace.relational import Chunk, SchemaError, StateTable, TableSchema
 from objectspace.relational.chunk import Op
 from objectspace.relational.schema import KeyPart, Row
@@ -177,7 +177,7 @@ class GroupTopN(Operator):
         super().open(space, name)
         self._forget()
 
-    @collecting_seldom()
+    @collecting_seldom
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
         """Take changes, and return what they changed in the first rows of their groups.
 

@@ -12,13 +12,13 @@ from itertools import compress, repeat
 from operator import add, eq, itemgetter
 from typing import Any
 
+from checkpoint.process import collecting_seldom
 from objectspace.operators.aggregation import Aggregation
 from objectspace.operators.canonical import is_plain
 from objectspace.operators.chunks import RETRACTED, check_chunk, refuse_retractions
 from objectspace.operators.extremes import Changes, Head, Noted, OrderedCall
 from objectspace.operators.groups import joined_notes, same
 from objectspace.operators.vectorised import FEWEST, Folder, can_fold
-from objectspace.process import collecting_seldom
 from objectspace.relational import Chunk, InconsistentOperationError
 from objectspace.relational.equality import Equal
 
@@ -74,7 +74,7 @@ class ValueGroups(Aggregation):
             self._fold()
         return []
 
-    @collecting_seldom()
+    @collecting_seldom
     def _fold(self) -> None:
         """Add up the rows that wait."""
         ops, rows = self._held_ops, self._held_rows

@@ -9,6 +9,7 @@ from itertools import chain, islice, repeat
 from typing import Any, NamedTuple
 
 from checkpoint import CheckpointError
+from checkpoint.process import collecting_seldom
 from objectspace import ObjectSpace
 from objectspace.relational.catalogue import WATERMARKS, TableRecord, open_record, record_of
 from objectspace.relational.chunk import Chunk
@@ -167,6 +168,7 @@ class StateTable:
         text = self._visible_text(self._keys.key(self._checked_key(key)))
         return None if text is None else self._codec.decode(text)
 
+    @collecting_seldom
     def get_rows(self, keys: Iterable[Sequence[Any]]) -> list[Row | None]:
         """Return the rows of many whole primary keys, ``None`` where there is none: quicker than one by one.
 
@@ -231,6 +233,7 @@ class StateTable:
         span = self._span(prefix, lower, upper, inclusive, vnode)
         return self._rows_of(span, reverse, self._texts(span, reverse), self._registry.changes)
 
+    @collecting_seldom
     def scan_all(
         self, prefixes: Sequence[Sequence[Any]], bounds: Sequence[tuple[Bound, Bound]] | None = None
     ) -> list[list[Row]]:
@@ -287,6 +290,7 @@ class StateTable:
         if len(self._waiting) >= _MOST_WAITING:
             self._write_waiting()
 
+    @collecting_seldom
     def insert_rows(self, rows: Iterable[RowLike]) -> None:
         """Insert many rows: the same as :meth:`insert_row` for each, and quicker where the table is blind.
 
@@ -305,6 +309,7 @@ class StateTable:
         else:
             self._insert_all(checked)
 
+    @collecting_seldom
     def write_rows(self, changes: Iterable[tuple[bool, RowLike]]) -> list[bytes]:
         """Apply changes one after the other: pairs (whether the row comes, the row); quicker than one by one.
 
@@ -370,6 +375,7 @@ class StateTable:
         if not late[1]:
             self._insert(after)
 
+    @collecting_seldom
     def write_chunk(self, chunk: Chunk | Iterable[Sequence[Any]]) -> None:
         """Apply a chunk of the change log, row by row in order: ``-`` and ``U-`` delete, ``+`` and ``U+`` insert.
 
@@ -467,6 +473,7 @@ class StateTable:
                 " is sealed once, in order"
             )
 
+    @collecting_seldom
     def commit(self, epoch: int) -> None:
         """Seal an epoch: what was written since the last one becomes part of it, durable with the next checkpoint.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from checkpoint import CheckpointStore, Reader, UnknownCheckpointError
+from checkpoint.process import collecting_seldom
 from checkpoint.run import Payload, Slot
 from objectspace import PersistedObjectSpace
 from objectspace.extras import require
@@ -136,15 +137,21 @@ class StorageTable:
         return self._batches(batch_rows)
 
     def _batches(self, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        schema = self.arrow_schema()
+        for texts in self._view.text_pages(batch_rows):
+            yield self._batch(texts, schema)
+
+    @collecting_seldom
+    def _batch(self, texts: list[str], schema: pa.Schema) -> pa.RecordBatch:
+        """Return stored rows as a batch."""
         from objectspace.relational import arrow
 
-        schema = self.arrow_schema()
-        codec, columns = self._view.codec, [self.schema.columns[place] for place in self._places]
-        for texts in self._view.text_pages(batch_rows):
-            cells = codec.cells(texts, self._places)
-            arrays = [arrow.array_of_cells(cell, column) for cell, column in zip(cells, columns, strict=True)]
-            yield arrow.batch_of(arrays, schema, len(texts))
+        columns = [self.schema.columns[place] for place in self._places]
+        cells = self._view.codec.cells(texts, self._places)
+        arrays = [arrow.array_of_cells(cell, column) for cell, column in zip(cells, columns, strict=True)]
+        return arrow.batch_of(arrays, schema, len(texts))
 
+    @collecting_seldom
     def to_arrow(self) -> pa.Table:
         """Return the whole table in key order as an Arrow table. It takes pyarrow."""
         require("pyarrow", "arrow")
@@ -207,23 +214,30 @@ class StorageTable:
         return f"StorageTable({self.name!r}, epoch {self.epoch}, columns {', '.join(self.columns)})"
 
     def _net(self, before: _View | None, after: _View) -> Iterator[Operation]:
-        schema = after.record.schema
-        are_equal = equality([schema.column(name).type for name in self.columns])
-        for key in after.touched(before):
-            old = None if before is None else before.visible(key, before.text(key))
-            new = after.visible(key, after.text(key))
-            if new is None:
-                # Readers follow the watermark by themselves: what it hides now does not come as a delete.
-                old = after.visible(key, old)
-            if old != new:
-                rows = [None if text is None else self._decoded(after, text) for text in (old, new)]
+        are_equal = equality([self.schema.column(name).type for name in self.columns])
+        for keys in in_pages(after.touched(before)):
+            pairs = self._changed(before, after, keys)
+            rows = iter(self._decoded(after, [text for pair in pairs for text in pair if text is not None]))
+            for old, new in pairs:
+                found = [None if text is None else next(rows) for text in (old, new)]
                 kind = Kind.INSERT if old is None else Kind.DELETE if new is None else Kind.UPDATE
-                if None in rows or not are_equal(*rows):
-                    yield Operation(kind, *rows)
+                if None in found or not are_equal(*found):
+                    yield Operation(kind, *found)
 
-    def _decoded(self, view: _View, text: str) -> Row:
-        row = view.codec.decode(text)
-        return tuple(row[view.record.schema.place_of(name)] for name in self.columns)
+    @collecting_seldom
+    def _changed(self, before: _View | None, after: _View, keys: list[bytes]) -> list[tuple[str | None, str | None]]:
+        """Return those texts before and after of the rows of keys that differ."""
+        olds = [None] * len(keys) if before is None else before.texts(keys)
+        news = after.texts(keys)
+        if after.seen.hides_anything():
+            # Readers follow the watermark by themselves: what it hides now does not come as a delete.
+            triples = zip(keys, olds, news, strict=True)
+            olds = [after.visible(key, old) if new is None else old for key, old, new in triples]
+        return [pair for pair in zip(olds, news, strict=True) if pair[0] != pair[1]]
+
+    def _decoded(self, view: _View, texts: list[str]) -> list[Row]:
+        places = [view.record.schema.place_of(name) for name in self.columns]
+        return [tuple([row[place] for place in places]) for row in view.codec.decode_all(texts)]
 
     def _require_epoch(self, epoch: int) -> None:
         last = self._store.next_epoch() - 1
@@ -296,6 +310,13 @@ class _View:
         """Return the stored text of a row, hidden or not."""
         item = self.reader.item(self.object_id, slot_of(key))
         return None if item is None else text_of(item.value)
+
+    def texts(self, keys: list[bytes]) -> list[str | None]:
+        """Return the stored texts of the rows of many keys that are not hidden."""
+        rows = self.reader.items_at(self.object_id, list(map(slot_of, keys)))
+        found = dict(zip([key_of(row[0]) for row in rows], texts_of([row[1] for row in rows]), strict=True))
+        texts = list(map(found.get, keys))
+        return list(map(self.visible, keys, texts)) if self.seen.hides_anything() else texts
 
     def visible(self, key: bytes, text: str | None) -> str | None:
         """Return a text unless the watermark hides its row."""

@@ -15,10 +15,10 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 
 from checkpoint import CheckpointKind, Run, RunWriter
 from checkpoint.chain import AcceptedRun, OperatorPlan, ShardSaved, open_cache, save_run
+from checkpoint.process import collecting_seldom
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators.division.keyed import KeyedBy
-from objectspace.process import collecting_seldom
 from objectspace.relational import seal_tables
 from objectspace.space import CACHE_SLOTS
 from objectspace.spark.ahead import fold_ahead
@@ -162,7 +162,7 @@ def shard_task(
     """
 
     def _run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with collecting_seldom():
+        with collecting_seldom:
             saved = work_shard(plan, current_shard(plan), batches, process, keyed, does)
         yield message_batch(saved)
 

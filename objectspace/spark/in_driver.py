@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimestampType
 
 from checkpoint.chain import EpochPlan, ShardSaved
+from checkpoint.process import collecting_seldom
 from objectspace.errors import ObjectSpaceError
-from objectspace.process import collecting_seldom
 from objectspace.relational import Chunk
 from objectspace.spark.actions import EpochInTasks, Plans, Promises
 from objectspace.spark.executor import work_shard
@@ -65,7 +65,7 @@ class Driver:
             return None
         self.shards.expect(sum(one.shards for one in plan.operators.values()))
         try:
-            with self.shards.turn(), collecting_seldom():
+            with self.shards.turn(), collecting_seldom:
                 return work()
         except TooManyRowsError as error:
             LOG.info("epoch %d: %s", plan.epoch, error)
