@@ -230,6 +230,12 @@ class SlotTable:
             self.edits.update(zip(new, map(Fingerprint, map(_get, repeat(self.prints), new, repeat(-1))), strict=True))
         elif ATOMS.issuperset(kinds):
             self.edits.update(zip(new, olds, strict=True))
+        elif self.ranks is None and _WATCHED.issuperset(kinds):
+            back = self.gone.keys() & new
+            self.edits.update(zip(new, olds, strict=True))
+            self.count += olds.count(ABSENT) - len(back)
+            for key in back:
+                self.add_key(key)
         elif kinds == {type(ABSENT)} and not self.gone:
             self._add_keys(new)
         else:
