@@ -26,7 +26,8 @@ class Setting(ContextDecorator, Generic[T]):
     def __init__(self, read: Callable[[], T], write: Callable[[T], object], wanted: Callable[[T], T]) -> None:
         self._read, self._write, self._wanted = read, write, wanted
         self._before = read()
-        self._lock, self._users = threading.Lock(), 0
+        # An interruption may come where a thread is about to let go of it: it must not wait for itself then.
+        self._lock, self._users = threading.RLock(), 0
 
     def __enter__(self) -> None:
         """Have the setting as it is wanted."""

@@ -9,6 +9,7 @@ import pytest
 
 from checkpoint.process import Setting, collecting_seldom
 from objectspace import PersistedObjectSpace
+from tests.objects.interruptions import interrupted
 
 
 @pytest.fixture(autouse=True)
@@ -27,6 +28,16 @@ def test_a_setting_that_two_threads_want_is_put_back_by_the_last_one() -> None:
             assert value == [2]
         assert value == [2]
     assert value == [1]
+
+
+def test_an_interruption_at_any_line_leaves_a_setting_that_can_be_wanted_again() -> None:
+    lines, came = 0, True
+    while came:
+        setting = Setting(lambda: 1, lambda wanted: None, lambda before: before + 1)
+        came = interrupted(setting.__enter__, lines)
+        assert setting._lock.acquire(blocking=False)
+        lines += 1
+    assert lines > 5
 
 
 def test_a_checkpoint_looks_for_cycles_more_seldom_and_leaves_no_trace() -> None:
