@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache, cached_property, partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 import orjson
@@ -244,11 +245,13 @@ class _LaterRuns(_Comparison):
         if not (in_a and in_b):
             yield from super()._items(object_id, in_a, in_b)
             return
-        for slot, value, rank in self._between.rows(object_id):
-            old = self._a.item(object_id, slot)
-            new = None if value is None else StoredItem(slot, value, rank)
-            if old != new:
-                yield old, new
+        rows = self._between.rows(object_id)
+        while page := list(islice(rows, Reader.PAGE_ROWS)):
+            olds = {row[0]: StoredItem._make(row) for row in self._a.items_at(object_id, [row[0] for row in page])}
+            for row in page:
+                old, new = olds.get(row[0]), None if row[1] is None else StoredItem._make(row)
+                if old != new:
+                    yield old, new
 
 
 def _differences(before: Iterator[StoredItem], after: Iterator[StoredItem]) -> Iterator[Pair]:
