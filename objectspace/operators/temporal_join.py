@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import islice
 from typing import Any, ClassVar, Literal, get_args
 
 from objectspace.operators.base import Operator, Promise
-from objectspace.operators.chunks import checked_promise, taken
+from objectspace.operators.chunks import Change, checked_promise, taken
 from objectspace.operators.hash_join import checked_keys, joined_schema
 from objectspace.operators.net import net_changes
-from objectspace.relational import Chunk, Column, SchemaError, StateTable, TableSchema
-from objectspace.relational.chunk import Op, is_insert
+from objectspace.relational import Chunk, Column, Order, SchemaError, TableSchema
+from objectspace.relational.bulk import keys_encoder
+from objectspace.relational.chunk import is_insert
 from objectspace.relational.schema import Row
 from objectspace.relational.watermarks import is_below
 from objectspace.space import ObjectSpace
@@ -91,6 +94,7 @@ class TemporalJoin(Operator):
         joined = joined_schema(left_schema, right_schema, {"left": kind == "left_outer", "right": False})
         self._output = TableSchema(joined.columns, left_schema.primary_key, watermark_column=left_time)
         self._nulls: Row = (None,) * len(right_schema.columns)
+        self._encode_times = keys_encoder([right_schema.column(right_time).type], [Order()])
         self._promised: dict[str, Any] = {}
         self._late = 0
 
@@ -134,14 +138,16 @@ class TemporalJoin(Operator):
         """
         self._check_side(side)
         watermark, places = self._tables["waiting"].watermark, self._places[side]
-        out: list[tuple[Op, Row]] = []
+        out: list[Change] = []
+        found: list[Change] = []
         for op, row in net_changes(taken(self._schemas[side], chunk)):
             if any(row[place] is None for place in places):
                 out.append((op, row))
             elif watermark is not None and is_below(row[places[-1]], watermark):
                 self._late += 1
             else:
-                self._write(side, op, row)
+                found.append((op, row))
+        self._write(side, found)
         if side == "right" or self.kind == "inner" or not out:
             return []
         return [Chunk(self.schema, [op for op, _ in out], [row + self._nulls for _, row in out])]
@@ -170,41 +176,54 @@ class TemporalJoin(Operator):
         if len(self._promised) < 2:
             return []
         due, waiting, coming = min(self._promised.values()), self._tables["waiting"], self._tables["coming"]
-        rows = [row for row in map(self._joined, waiting.scan(upper=(due,), inclusive=(True, False))) if row]
-        for version in coming.scan(upper=(due,), inclusive=(True, False)):
-            self._retire(version)
+        rows = self._joined(list(waiting.scan(upper=(due,), inclusive=(True, False))))
+        self._retire(list(coming.scan(upper=(due,), inclusive=(True, False))))
         waiting.update_watermark(due)
         coming.update_watermark(due)
         return [Chunk(self.schema, ["+"] * len(rows), rows)] if rows else []
 
-    def _joined(self, row: Row) -> Row | None:
-        """Return a left row with its version, ``None`` where it has none and is not kept."""
-        *key, time = [row[place] for place in self._places["left"]]
-        version = next(self._versions(key, upper=(time,)), None)
-        if version is None and self.kind == "inner":
-            return None
-        return row + (self._nulls if version is None else version)
+    def _joined(self, arrived: Sequence[Row]) -> list[Row]:
+        """Return left rows, which come by their times, with their versions; those without only where they are kept."""
+        *places, at = self._places["left"]
+        keys = [tuple([row[place] for place in places]) for row in arrived]
+        last = {key: row[at] for key, row in zip(keys, arrived)}
+        found = self._tables["versions"].scan_all(list(last), [(None, (time,)) for time in last.values()])
+        versions = dict(zip(last, zip(found, self._times_of(found))))
+        out = []
+        for key, row, time in zip(keys, arrived, self._encode_times([[row[at] for row in arrived]])):
+            rows, times = versions[key]
+            place = bisect_right(times, time)
+            if place or self.kind == "left_outer":
+                out.append(row + (rows[place - 1] if place else self._nulls))
+        return out
 
-    def _retire(self, version: Row) -> None:
-        """Remove the versions before one that is in force: whoever asks for them asks for this one instead."""
-        schema = self._tables["coming"].schema
-        values = dict(zip(schema.names, version, strict=True))
-        keys = self._keys["right"]
-        rest = tuple(values[name] for name, _ in self._tables["versions"].schema.primary_key[len(keys) :])
-        for old in list(self._versions([values[name] for name in keys], upper=rest, inclusive=(True, False))):
-            self._tables["versions"].delete_row(old)
+    def _times_of(self, groups: Sequence[Sequence[Row]]) -> list[list[bytes]]:
+        """Return the times of the versions of each key, as they are compared."""
+        at = self._places["right"][-1]
+        times = iter(self._encode_times([[row[at] for rows in groups for row in rows]]))
+        return [list(islice(times, len(rows))) for rows in groups]
 
-    def _versions(self, key: Sequence[Any], **bounds: Any) -> Iterator[Row]:
-        """Return an iterator over the versions of a key, the last one first."""
-        return self._tables["versions"].scan(prefix=key, reverse=True, **bounds)
+    def _retire(self, versions: Sequence[Row]) -> None:
+        """Remove the versions before those that are in force: whoever asks for them asks for these instead."""
+        table, schema = self._tables["versions"], self._tables["coming"].schema
+        places = [schema.place_of(name) for name, _ in table.schema.primary_key]
+        width = len(self._keys["right"])
+        # Those of one key come in the order of their times, so that the last one stays.
+        last = {key[:width]: key for key in (tuple([row[place] for place in places]) for row in versions)}
+        found = table.scan_all(list(last), [(None, key[width:]) for key in last.values()])
+        rows = [row for group in found for row in group]
+        in_force = set(map(table.schema.key_encoder.encode, last.values()))
+        table.write_rows(
+            [(False, row) for key, row in zip(table.schema.encode_keys(rows), rows) if key not in in_force]
+        )
 
-    def _write(self, side: str, op: Op, row: Row) -> None:
-        if side == "left":
-            _change(self._tables["waiting"], op, row)
-            return
-        _change(self._tables["versions"], op, row)
-        coming, schema = self._tables["coming"], self._schemas["right"]
-        _change(coming, op, tuple(row[schema.place_of(name)] for name in coming.schema.names))
+    def _write(self, side: str, changes: Sequence[Change]) -> None:
+        """Write changes of a side to its tables."""
+        names = ("waiting",) if side == "left" else ("versions", "coming")
+        schema = self._schemas[side]
+        for table in map(self._tables.__getitem__, names):
+            places = [schema.place_of(name) for name in table.schema.names]
+            table.write_rows([(is_insert(op), tuple([row[place] for place in places])) for op, row in changes])
 
     def _forget(self) -> None:
         """Drop what was promised since the last barrier."""
@@ -214,10 +233,3 @@ class TemporalJoin(Operator):
 def _key(schema: TableSchema, leading: list[str]) -> list[str]:
     """Return the leading columns, then the rest of the stream key."""
     return [*leading, *(name for name, _ in schema.primary_key if name not in leading)]
-
-
-def _change(table: StateTable, op: Op, row: Row) -> None:
-    if is_insert(op):
-        table.insert_row(row)
-    else:
-        table.delete_row(row)

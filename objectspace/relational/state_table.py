@@ -183,16 +183,18 @@ class StateTable:
         except RowError as error:
             raise RowError(f"table {self.name!r}: {error}") from None
         encoded = self._keys.keys(checked)
-        if self._may_hide:
-            texts = list(map(self._visible_text, encoded))
-        elif self._buffer:
+        if self._buffer:
             operations = list(map(self._buffer.get, encoded))
             sealed = iter(self._rows.get_all([key for key, one in zip(encoded, operations) if one is None]))
             texts = [next(sealed) if one is None else one.new for one in operations]
         else:
             texts = self._rows.get_all(encoded)
-        found = iter(self._codec.decode_all([text for text in texts if text is not None]))
-        return [None if text is None else next(found) for text in texts]
+        decoded = iter(self._codec.decode_all([text for text in texts if text is not None]))
+        found = [None if text is None else next(decoded) for text in texts]
+        if not self._may_hide:
+            return found
+        hides = self._seen.hides
+        return [None if row is None or hides(key, row) else row for key, row in zip(encoded, found)]
 
     def exists(self, key: Sequence[Any]) -> bool:
         """Tell whether there is a row of a whole primary key; the same as :meth:`get_row` without decoding."""
@@ -249,13 +251,14 @@ class StateTable:
 
         Time: O(log n) a prefix and O(1) a row.
         """
-        spans = zip(prefixes, bounds or repeat((None, None), len(prefixes)), strict=True)
-        if self._may_hide or self._keys.is_distributed:
-            return [list(self.scan(prefix, *bound)) for prefix, bound in spans]
-        ranges = [self._keys.ranges(*self._span(prefix, *bound)) for prefix, bound in spans]
-        texts = [[text for one in found for _, text in self._merged(*one, False)] for found in ranges]
-        rows = iter(self._codec.decode_all([text for found in texts for text in found]))
-        return [list(islice(rows, len(found))) for found in texts]
+        found = zip(prefixes, bounds or repeat((None, None), len(prefixes)), strict=True)
+        spans = [self._span(prefix, *bound) for prefix, bound in found]
+        pairs = [list(self._texts(span, reverse=False)) for span in spans]
+        rows = iter(self._codec.decode_all([text for group in pairs for _, text in group]))
+        groups = [list(islice(rows, len(group))) for group in pairs]
+        if not self._may_hide or self._seen.leads:
+            return groups
+        return [self._shown([key for key, _ in one], group) for one, group in zip(pairs, groups)]
 
     def _span(
         self,
@@ -303,11 +306,11 @@ class StateTable:
         Dirties: at the commit one item a row.
         """
         checked = self._all_checked(list(rows))
-        if self._is_strict or self._may_hide:
-            for row in checked:
-                self._insert(row)
-        else:
-            self._insert_all(checked)
+        if not self._is_strict:
+            self._write([True] * len(checked), checked)
+            return
+        for row in checked:
+            self._insert(row)
 
     @collecting_seldom
     def write_rows(self, changes: Iterable[tuple[bool, RowLike]]) -> list[bytes]:
@@ -328,7 +331,7 @@ class StateTable:
         found = list(changes)
         checked = self._all_checked([row for _, row in found])
         comes = [come for come, _ in found]
-        if not (self._is_strict or self._may_hide):
+        if not self._is_strict:
             return self._write(comes, checked)
         for come, row in zip(comes, checked):
             (self._insert if come else self._delete)(row)
@@ -401,7 +404,7 @@ class StateTable:
             raise SchemaMismatchError(
                 f"the chunk has the columns {rows.schema}: table {self.name!r} has {self.schema}: {differences}"
             )
-        if self.consistency == "blind" and not self._may_hide:
+        if self.consistency == "blind":
             self._write([op in ("+", "U+") for op in rows.ops], self._all_checked(rows.values))
             return
         late = self.late_rows
@@ -615,25 +618,36 @@ class StateTable:
         except RowError as error:
             raise RowError(f"table {self.name!r}: {error}") from None
 
-    def _insert_all(self, rows: Sequence[Row]) -> None:
-        """Insert rows that nothing has to be known for."""
-        keys, texts = self._prepared(rows)
-        self._buffer.write_all(keys, [None] * len(keys), texts)
-
-    def _write(self, comes: Iterable[bool], rows: Sequence[Row]) -> list[bytes]:
+    def _write(self, comes: Sequence[bool], rows: Sequence[Row]) -> list[bytes]:
         """Apply changes that nothing has to be known for, and return the keys of the rows."""
-        keys, texts = self._prepared(rows)
+        keys = self._keys.of_rows(rows)
+        late = self._late(keys, rows)
+        if not late:
+            self._note(keys, comes, rows)
+            return keys
+        self.late_rows += len(late)
+        kept = [place for place in range(len(keys)) if place not in late]
+        self._note([keys[place] for place in kept], [comes[place] for place in kept], [rows[place] for place in kept])
+        return keys
+
+    def _late(self, keys: Sequence[bytes], rows: Sequence[Row]) -> set[int]:
+        """Return the places of the rows that the watermark hides."""
+        if not (self._may_hide and self._seen.hides_anything()):
+            return set()
+        hides = self._seen.hides
+        return {place for place, (key, row) in enumerate(zip(keys, rows)) if hides(key, row)}
+
+    def _note(self, keys: Sequence[bytes], comes: Sequence[bool], rows: Sequence[Row]) -> None:
+        """Note changes in the MemTable."""
+        texts = self._codec.encode_all(rows)
+        if rows:
+            self._begin_write()
+        if all(comes):
+            self._buffer.write_all(keys, [None] * len(keys), texts)
+            return
         news = [text if come else None for come, text in zip(comes, texts)]
         olds = [None if come else text for come, text in zip(comes, texts)]
         self._buffer.write_all(keys, olds, news)
-        return keys
-
-    def _prepared(self, rows: Sequence[Row]) -> tuple[list[bytes], list[str]]:
-        """Return the keys and the texts of rows that are written now."""
-        keys, texts = self._keys.of_rows(rows), self._codec.encode_all(rows)
-        if rows:
-            self._begin_write()
-        return keys, texts
 
     def _checked_key(self, values: Sequence[Any], *, whole: bool = True, skip: int = 0) -> Row:
         try:
