@@ -11,7 +11,7 @@ from struct import pack, unpack
 from typing import Any
 
 from checkpoint.run import Slot
-from checkpoint.tool.raw import number_in
+from checkpoint.tool.raw import INTEGER_BITS, is_integer, number_in
 
 _VNODE_BYTES = 2
 """The bytes of the vnode with which the keys of a distributed table begin."""
@@ -27,6 +27,9 @@ _VALUES: dict[str, Callable[[Any], Any]] = {
     "timestamptz": datetime.fromisoformat,
 }
 """What is compared of a cell, by the type of its column; of all others it is the cell. NaN is below nothing."""
+
+_EXACT = _VALUES | dict.fromkeys((*INTEGER_BITS, "float32", "float64"), number_in)
+"""What is compared of two watermarks: their columns may have been of different types of numbers."""
 
 
 def row_hider(schema: dict[str, Any], watermarks: list[Any]) -> Callable[[Slot, dict[str, Any]], bool] | None:
@@ -44,7 +47,8 @@ def row_hider(schema: dict[str, Any], watermarks: list[Any]) -> Callable[[Slot, 
     column = schema["watermark_column"]
     if column is None or not watermarks:
         return None
-    value_of, marks = _value_of(schema), _marks(schema, watermarks)
+    value_of = _value_of(schema, _VALUES)
+    marks = _marks(value_of, watermarks)
     is_distributed = bool(schema.get("distribution_key") or schema.get("vnode_column"))
 
     def _hides(slot: Slot, row: dict[str, Any]) -> bool:
@@ -64,20 +68,49 @@ def falls_back(schema: dict[str, Any], old: list[Any], new: list[Any]) -> bool:
     >>> schema = {"watermark_column": "b", "columns": [{"name": "b", "type": "int64"}]}
     >>> [falls_back(schema, [["3", 5]], new) for new in ([["1", 5], ["2", 7]], [["2", 7]], [["3", 4]])]
     [False, True, True]
+    >>> falls_back(schema, [["1", "7"]], [["1", 5]])
+    True
     """
-    kept = _marks(schema, new)
+    value_of = _value_of(schema, _EXACT)
+    kept = _marks(value_of, new)
     return any(
         bits & ~reduce(or_, (found for found, mark in kept if mark >= lowest), 0)
-        for bits, lowest in _marks(schema, old)
+        for bits, lowest in _marks(value_of, old)
     )
 
 
-def _value_of(schema: dict[str, Any]) -> Callable[[Any], Any]:
+def misfit(schema: dict[str, Any], watermarks: list[Any]) -> str:
+    """Return which watermark its column does not hold, and what the column is; empty where it holds all.
+
+    >>> schema = {"watermark_column": "b", "columns": [{"name": "b", "type": "int16"}]}
+    >>> misfit(schema, [["1", 5]]), misfit(schema, [["1", 5], ["2", "7"]])
+    ('', "the watermark '7' in its column 'b' of int16")
+    """
+    name = schema["watermark_column"]
+    if name is None:
+        return ""
+    kind, value_of = _type_of(schema), _value_of(schema, _VALUES)
+    unheld = (cell for _, cell in watermarks if not _is_held(cell, kind, value_of))
+    return next((f"the watermark {cell!r:.80} in its column {name!r} of {kind}" for cell in unheld), "")
+
+
+def _is_held(cell: Any, kind: str, value_of: Callable[[Any], Any]) -> bool:
+    if kind in INTEGER_BITS:
+        return is_integer(cell, INTEGER_BITS[kind])
+    try:
+        return value_of(cell) is not None
+    except (ValueError, TypeError, ArithmeticError):
+        return False
+
+
+def _type_of(schema: dict[str, Any]) -> str:
+    return next(str(one["type"]) for one in schema["columns"] if one["name"] == schema["watermark_column"])
+
+
+def _value_of(schema: dict[str, Any], values: dict[str, Callable[[Any], Any]]) -> Callable[[Any], Any]:
     """Return what gives of a cell of the watermark column what is compared."""
-    kind = next(str(one["type"]) for one in schema["columns"] if one["name"] == schema["watermark_column"])
-    return _VALUES.get(kind.partition("(")[0], lambda cell: cell)
+    return values.get(_type_of(schema).partition("(")[0], lambda cell: cell)
 
 
-def _marks(schema: dict[str, Any], watermarks: list[Any]) -> list[tuple[int, Any]]:
-    value_of = _value_of(schema)
+def _marks(value_of: Callable[[Any], Any], watermarks: list[Any]) -> list[tuple[int, Any]]:
     return [(int(bits, 16), value_of(cell)) for bits, cell in watermarks]

@@ -16,6 +16,9 @@ from checkpoint.run import Payload, Slot
 BYTES_TAG = 0x13
 """The first byte of the slot of a key of bytes."""
 
+INTEGER_BITS = {"int16": 16, "int32": 32, "int64": 64}
+"""How many bits the integers of a column have, by its type."""
+
 
 def loaded(payload: Payload | None) -> Any:
     """Return a stored value as JSON has it; bytes as base64 in ``{"$bytes": ...}``."""
@@ -95,6 +98,15 @@ def number_in(text: Any) -> Decimal | None:
     except (ArithmeticError, ValueError, TypeError):
         return None
     return None if found.is_nan() else found
+
+
+def is_integer(cell: Any, bits: int) -> bool:
+    """Tell whether a cell is an integer of so many bits.
+
+    >>> is_integer(2**15 - 1, 16), is_integer(2**15, 16), is_integer("5", 16)
+    (True, False, False)
+    """
+    return type(cell) is int and -(1 << bits - 1) <= cell < 1 << bits - 1
 
 
 def slot_of(text: str | None) -> Slot | None:

@@ -15,15 +15,13 @@ from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.run import Payload, Run, Slot
 from checkpoint.store import CheckpointStore
 from checkpoint.tool import key_values
-from checkpoint.tool.content import TABLES, State
+from checkpoint.tool.content import TABLES, WATERMARKS, State
+from checkpoint.tool.hiding import misfit
 from checkpoint.tool.preview import Preview
-from checkpoint.tool.raw import loaded
+from checkpoint.tool.raw import INTEGER_BITS, is_integer, loaded
 from checkpoint.tool.source import query
 
 _NUMBER = re.compile(r"(?:int|float)\d\d|decimal(?:\([^)]*\))?")
-
-_BITS = {"int16": 16, "int32": 32, "int64": 64}
-"""How many bits the integers of a type have: only these do not read every value of what they were widened to."""
 
 
 class _Loss(NamedTuple):
@@ -34,16 +32,18 @@ class _Loss(NamedTuple):
         why: what is there, and what it would lack.
         object: the object that holds it.
         slot: the slot; ``None`` for the object itself.
+        how: how to undo what wrote that.
     """
 
     table: str
     why: str
     object: int
     slot: Slot | None = None
+    how: str = "before or along"
 
 
 def require_readable(store: CheckpointStore, run: Run) -> None:
-    """Refuse changes after which there would be rows or keys that nobody could find or read.
+    """Refuse changes after which there would be rows, keys or watermarks that nobody could find or read.
 
     Args:
         store: the store, to whose newest state the changes are to be made.
@@ -58,20 +58,21 @@ def require_readable(store: CheckpointStore, run: Run) -> None:
     before, after = State(now), State(Preview(store.session, now, run))
     known = set(_unlisted(before))
     unlisted = (loss for loss in _unlisted(after) if loss not in known)
-    loss = next(chain(_unrecorded(before, after), _unread(before, after, run), unlisted), None)
+    losses = chain(_unrecorded(before, after), _unread(before, after, run), _unheld(before, after), unlisted)
+    loss = next(losses, None)
     if loss is not None:
         raise CheckpointError(f"table {loss.table!r} {loss.why}; {_advice(store, loss, run)}; nothing was written")
 
 
 def _advice(store: CheckpointStore, loss: _Loss, run: Run) -> str:
     rows: Sequence[tuple[Any, ...]] = run.index if loss.slot is None else run.items
-    if any(row[0] == loss.object and loss.slot in (None, row[1]) for row in rows):
+    if any(row[0] == loss.object and loss.slot in (None, row[1]) and row[2] is not None for row in rows):
         return "the changes bring that: make those first that its schema or its entry came with"
     table, condition = ("state_index", "") if loss.slot is None else ("state_item", " AND slot = ?")
     slots = () if loss.slot is None else (loss.slot,)
     statement = f"SELECT max(checkpoint) FROM {table} WHERE object = ?{condition}"
     ((number,),) = query(store, statement, loss.object, *slots)  # That of a merged run is its newest.
-    return f"that is of checkpoint {number}: undo it, too, before or along"
+    return f"that is of checkpoint {number}: undo it, too, {loss.how}"
 
 
 def _records(state: State) -> dict[int, dict[str, Any]]:
@@ -113,6 +114,36 @@ def _unread(before: State, after: State, run: Run) -> Iterator[_Loss]:
                 break
 
 
+def misfits(state: State) -> dict[int, tuple[str, str]]:
+    """Return the name of each table whose column does not hold its watermark, and which one, by the id of the table."""
+    marks, names = _watermarks(state), {row[0]: name for name, row in state.index.items()}
+    found = {own: (names[own], _mark_misfit(record, marks.get(names[own]))) for own, record in _records(state).items()}
+    return {own: (name, why) for own, (name, why) in found.items() if why}
+
+
+def _unheld(before: State, after: State) -> Iterator[_Loss]:
+    """Yield the watermarks that their columns would not hold, but for those that are so already."""
+    known, was, now = misfits(before), _watermarks(before), _watermarks(after)
+    names = {row[0]: name for name, row in before.index.items()}
+    for object_id, (name, why) in misfits(after).items():
+        if known.get(object_id, ("", ""))[1] != why:
+            old_name = names.get(object_id, name)
+            slot = old_name if was.get(old_name) == now[name] else name
+            how = "as a whole, before or along: by the name of a table no watermark goes back"
+            yield _Loss(name, f"would have {why}, which does not hold it", after.index[WATERMARKS][0], slot, how)
+
+
+def _watermarks(state: State) -> dict[Slot, Payload]:
+    return dict(_rows(state, state.index[WATERMARKS][0])) if WATERMARKS in state.index else {}
+
+
+def _mark_misfit(record: dict[str, Any], stored: Payload | None) -> str:
+    try:
+        return "" if stored is None else misfit(record["schema"], loaded(stored))
+    except (ValueError, TypeError, KeyError, StopIteration):
+        return f"the watermarks {stored!r:.80}"  # Nor are they any.
+
+
 def _rows(state: State, object_id: int) -> Iterator[tuple[Slot, Payload]]:
     return ((item.slot, item.value) for item in state.reader.items(object_id))
 
@@ -134,7 +165,8 @@ def _shorter(old: dict[str, Any], new: dict[str, Any]) -> dict[int, int]:
     """Return the columns, by their ids, whose integers have fewer bits than what the column was, and how many."""
     was = {column["id"]: column["type"] for column in old["schema"]["columns"]}
     types = {column["id"]: column["type"] for column in new["schema"]["columns"] if column["id"] in was}
-    return {own: _BITS[kind] for own, kind in types.items() if _BITS.get(kind, 99) < _BITS.get(was[own], 99)}
+    bits = INTEGER_BITS  # Only these do not read every value of what they were widened to.
+    return {own: bits[kind] for own, kind in types.items() if bits.get(kind, 99) < bits.get(was[own], 99)}
 
 
 def _misfit(value: Payload, old: list[list[int]], new: list[list[int]], shorter: dict[int, int]) -> str:
@@ -144,13 +176,9 @@ def _misfit(value: Payload, old: list[list[int]], new: list[list[int]], shorter:
     if not isinstance(number, int) or number >= len(new) or old[number : number + 1] not in ([], [new[number]]):
         return f"holds a row of layout {number!r:.80}, which its schema would not know"
     for own, cell in zip(new[number], row[1:], strict=False):
-        if own in shorter and cell is not None and not _is_integer(cell, shorter[own]):
+        if own in shorter and cell is not None and not is_integer(cell, shorter[own]):
             return f"holds {cell!r:.80} in a column that would have integers of {shorter[own]} bits"
     return ""
-
-
-def _is_integer(cell: Any, bits: int) -> bool:
-    return type(cell) is int and -(1 << bits - 1) <= cell < 1 << bits - 1
 
 
 def _unlisted(state: State) -> Iterator[_Loss]:

@@ -86,7 +86,10 @@ def changed(change: Callable[[TableSchema], TableSchema]) -> Step:
 
 evolve = changed(lambda schema: schema.with_column(Column("c", "int64", nullable=True)))
 rename_column = changed(lambda schema: schema.renamed("b", "new"))
-widen = changed(lambda schema: schema.widened("b", "int64"))
+
+
+def widen(kind: str) -> Step:
+    return changed(lambda schema: schema.widened("b", kind))
 
 
 def insert(*row: object, name: str = "t") -> Step:
@@ -97,7 +100,7 @@ def delete(space: PersistedObjectSpace) -> None:
     StateTable(space, "t").delete_row((1, 5, None))
 
 
-def mark(watermark: int) -> Step:
+def mark(watermark: float) -> Step:
     return lambda space: StateTable(space, "t").update_watermark(watermark)
 
 
@@ -134,7 +137,9 @@ def both(*steps: Step) -> Step:
     ("steps", "name", "own"),
     [
         ([evolve, insert(3, 5, 7)], "t", "$tables"),
-        ([widen, insert(3, 2**40)], "t", "$tables"),
+        ([widen("int64"), insert(3, 2**40)], "t", "$tables"),
+        ([widen("int64"), mark(2**40)], "t", "$tables"),
+        ([widen("decimal"), mark(5)], "t", "$tables"),
         ([create("stock"), put], "kvt/shop/stock", "kvt/catalogue"),
         ([create_scope, create("one", "new")], "kvt/new/one", "kvt/catalogue"),
     ],
@@ -186,7 +191,8 @@ def test_an_entry_is_not_undone_without_what_came_with_it(
         ([evolve, delete], [(2, 6)]),
         ([evolve, mark(6)], [(2, 6)]),
         ([rename_column, insert(3, 7)], [(1, 5), (2, 6), (3, 7)]),
-        ([widen, insert(3, 7)], [(1, 5), (2, 6), (3, 7)]),
+        ([widen("int64"), mark(6)], [(2, 6)]),
+        ([widen("int64"), insert(3, 7)], [(1, 5), (2, 6), (3, 7)]),
         ([rename, insert(3, 7, name="u")], [(1, 5), (2, 6), (3, 7)]),
         ([create_scope, lambda space: space.create_dictionary("kvt/new/notes")], [(1, 5), (2, 6)]),
     ],
@@ -221,6 +227,39 @@ def test_no_watermark_falls_where_a_table_is_chosen_by_name(
     with PersistedObjectSpace.open(path) as space:
         table = StateTable(space, "t")
         assert (list(table.scan()), table.watermark) == ([], 9)
+
+
+@pytest.mark.parametrize("more", [[], [rename]])
+@pytest.mark.parametrize(
+    ("narrow", "wide", "watermark", "said"),
+    [
+        ("int16", "int64", 2**15, "32768"),
+        ("int16", "float64", 5.5, "5.5"),
+        ("int16", "decimal", 5, "'5'"),
+        ("float32", "float64", 1e300, "1e+300"),
+        ("int32", "decimal(12,2)", 5, "'5'"),
+    ],
+)
+def test_no_column_gets_too_narrow_for_its_watermark(
+    tool: Tool,
+    made: Callable[..., Path],
+    tmp_path: Path,
+    narrow: str,
+    wide: str,
+    watermark: float,
+    said: str,
+    more: list[Step],
+) -> None:
+    path, patch = made(both(widen(narrow), mark(1)), both(widen(wide), mark(watermark), *more)), tmp_path / "p.jsonl"
+    assert tool("diff", path, 3, 2, "t", "--patch", patch).exit_code == 1
+    for chosen in (("revert", path, 3, "--object", "t"), ("apply", path, patch)):
+        for dry in ((), ("--dry-run",)):
+            refused = tool(*chosen, *dry)
+            assert (refused.exit_code, "checkpoint 3: undo it, too, as a whole" in refused.stderr) == (2, True)
+            assert f"table 't' would have the watermark {said} in its column 'b' of {narrow}, " in refused.stderr
+    assert tool("revert", path, 3).exit_code == 0
+    with PersistedObjectSpace.open(path) as space:
+        assert StateTable(space, "t").watermark == 1
 
 
 def test_the_number_of_the_next_partition_falls_only_where_all_is_undone(
