@@ -76,6 +76,7 @@ class StateTable:
 
     Raises:
         SchemaMismatchError: the table is stored with another schema.
+        RowError: the column does not hold a watermark that is stored.
 
     >>> from objectspace import VolatileObjectSpace
     >>> from objectspace.relational import Column

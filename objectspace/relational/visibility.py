@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from objectspace.relational.errors import RowError
 from objectspace.relational.key_space import KeySpace
 from objectspace.relational.keys import KeyRange
 from objectspace.relational.schema import Row
-from objectspace.relational.values import from_cell, nearest_float32, to_cell
+from objectspace.relational.types import DataType
+from objectspace.relational.values import checker, from_cell, nearest_float32, to_cell
 from objectspace.relational.vnodes import VnodeBitmap
 from objectspace.relational.watermarks import WatermarkIndex, is_below
 
@@ -33,9 +35,13 @@ class Visibility:
         self.read(stored)
 
     def read(self, stored: Any) -> None:
-        """Take over the watermarks as they are stored, for the vnodes that are owned now."""
+        """Take over the watermarks as they are stored, for the vnodes that are owned now.
+
+        Raises:
+            RowError: the column does not hold one of them.
+        """
         if self.column is not None:
-            self._index = WatermarkIndex.from_json(stored or [], from_cell(self.column.type) or _same)
+            self._index = WatermarkIndex.from_json(stored or [], self._mark_reader())
             self._refresh()
 
     def raised(self, stored: Any, epoch: int, watermark: Any) -> Any:
@@ -79,6 +85,24 @@ class Visibility:
                 # A part without an end leaves nothing after it.
                 if (low or not place) and (not high or low < high):
                     yield low, high
+
+    def _mark_reader(self) -> Callable[[Any], Any]:
+        """Return what gives a watermark of its cell, or says that no value of the column can be compared with it."""
+        assert self.column is not None
+        name, kind = self.column.name, self.column.type
+        # What has too many digits for a decimal is compared with it all the same.
+        value, check = from_cell(kind) or _same, checker(kind if kind.precision is None else DataType(kind.kind))
+
+        def _read(cell: Any) -> Any:
+            try:
+                return check(value(cell))
+            except (ValueError, TypeError, ArithmeticError) as error:
+                raise RowError(
+                    f"table {self._keys.table!r}: {name!r} ({kind}) does not hold its watermark {cell!r:.80}: {error};"
+                    " widen the column to what the watermark is of, with evolve=True, or undo what made it narrower"
+                ) from None
+
+        return _read
 
     def _refresh(self) -> None:
         owned = self._keys.owned if self._keys.is_distributed else (0,)

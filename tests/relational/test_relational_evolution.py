@@ -65,6 +65,21 @@ def test_a_watermark_stays_with_its_column(watermark: str | None) -> None:
     assert list(StateTable(space, "t").scan()) == [(1, 500, 5)]
 
 
+@pytest.mark.parametrize(("cell", "why"), [("5", "expected int16, found str '5'"), (2**15, "32768 is out of range")])
+def test_a_watermark_that_its_column_does_not_hold_is_named(cell: object, why: str) -> None:
+    store = CheckpointStore(":memory:")
+    space = space_on(store)
+    schema = schema_of("k int64", "b int16", key=["k"], watermark_column="b")
+    StateTable(space, "t", schema).insert_row((1, 7))
+    space.create_dictionary("$watermarks")["t"] = [["1", cell]]
+    space.checkpoint(epoch=1)
+    for opened in (lambda: StateTable(space, "t"), lambda: StorageTable(store, "t")):
+        with pytest.raises(RowError, match=rf"table 't': 'b' \(int16\) does not hold its watermark {cell!r}: {why}"):
+            opened()
+    wider = StateTable(space, "t", schema.widened("b", "decimal"), evolve=True)
+    assert wider.watermark == int(str(cell))
+
+
 @pytest.mark.parametrize("order", ["asc", "desc", "desc nulls first", "asc nulls last"])
 def test_a_commit_looks_at_no_more_rows_than_are_hidden(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
     schema = schema_of("ts int64", "id int64", key=[("ts", order), "id"], watermark_column="ts")
