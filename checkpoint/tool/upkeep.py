@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from checkpoint.errors import CheckpointError
+from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.store import CheckpointStore
 from checkpoint.tool import printing
 from checkpoint.tool.command import MOST, NumberRange, answered, cli, dry_run_option, json_option, takes_source
+from checkpoint.tool.content import State
 from checkpoint.tool.source import Source, query
+from checkpoint.tool.undoing import misfits
 
 if TYPE_CHECKING:
     from checkpoint.chain import AcceptedRun, Chain
@@ -33,9 +35,10 @@ def verify(source: Source, is_json: bool) -> None:
     """Prove that what is stored is what was written, and say what was checked.
 
     Of a store: every run against its digest, merged runs against what they were made of, that no row lies outside of a
-    run, that lengths agree with the slots of every object, and the structure of the file. Of a space: every manifest,
-    every run file that a readable epoch needs, the newest state of every shard, and every image that was made beside
-    the epochs against the runs that it takes the place of, where these are still there.
+    run, that lengths agree with the slots of every object, that columns hold the watermarks of their tables, and the
+    structure of the file. Of a space: every manifest, every run file that a readable epoch needs, the newest state of
+    every shard, and every image that was made beside the epochs against the runs that it takes the place of, where
+    these are still there.
 
     The exit status is 2 where damage was found.
 
@@ -50,6 +53,7 @@ def verify(source: Source, is_json: bool) -> None:
     with source.open() as store:
         with printing.progress("rows") as show:
             readable = store.verify(show)
+        _require_held(State(store.reader()), source.path)
         found = _amount(store)
     text = (
         f"{source.path}: {printing.count(readable, 'run')}, all as their digests say;"
@@ -59,6 +63,15 @@ def verify(source: Source, is_json: bool) -> None:
         f"{printing.size(found['bytes'])}: the structure of the file is sound"
     )
     printing.emit(is_json, {"runs": readable, **found, "sound": True}, text)
+
+
+def _require_held(state: State, path: str) -> None:
+    """Refuse a state with a watermark that its column does not hold."""
+    for name, why in misfits(state).values():
+        raise CorruptStoreError(
+            f"{path}: table {name!r} has {why}, which does not hold it: undo what made the column narrower, or what"
+            " moved the watermark, as a whole"
+        )
 
 
 def _amount(store: CheckpointStore) -> dict[str, int]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from objectspace import PersistedObjectSpace
+from objectspace.relational import Column, StateTable, TableSchema
 from tests.tool.conftest import Tool
 from tests.tool.test_tool_writing import contents
 
@@ -76,6 +77,21 @@ def test_damaged_rows_are_one_line_of_trouble_or_none(
     assert "char 1" not in found.stderr or "damaged" in found.stderr
     assert (found.exit_code == 2) is found.stderr.startswith("error: ")
     assert tool("verify", store).exit_code == 2
+
+
+@pytest.mark.parametrize("cell", ["5", 2**40, "no number"])
+def test_a_watermark_that_its_column_does_not_hold_is_damage(tool: Tool, tmp_path: Path, cell: object) -> None:
+    path = tmp_path / "state.db"
+    with PersistedObjectSpace.open(path) as space:
+        schema = TableSchema([Column("k", "int64"), Column("b", "int16")], ["k"], watermark_column="b")
+        StateTable(space, "t", schema).update_watermark(5)
+        space.checkpoint()
+        assert tool("verify", path).exit_code == 0
+        space.get_dictionary("$watermarks")["t"] = [["1", cell]]
+        space.checkpoint()
+    found = tool("verify", path)
+    assert (found.exit_code, f"table 't' has the watermark {cell!r} in its column 'b'" in found.stderr) == (2, True)
+    assert tool("revert", path, 2).exit_code == tool("verify", path).exit_code == 0
 
 
 def test_blame_of_one_key(tool: Tool, store: Path) -> None:
