@@ -59,13 +59,22 @@ def plain(text: str) -> str:
 
 
 def as_json(value: Any) -> str:
-    """Return a value as JSON in one line."""
+    r"""Return a value as JSON in one line, without what a terminal would obey.
+
+    >>> as_json({"a\x9b": "\x1b[2J\u202e"})
+    '{"a\\u009b":"\\u001b[2J\\u202e"}'
+    """
     try:
-        return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+        text = orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
     except (orjson.JSONEncodeError, UnicodeError):
         import json  # takes what orjson refuses: lone surrogates and integers beyond 64 bits
 
-        return json.dumps(value, default=str)
+        text = json.dumps(value, default=str)
+    return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+_STEERING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""Control characters and marks of direction that stand in JSON as they are: as escapes they say the same."""
 
 
 def key(value: Any) -> str:

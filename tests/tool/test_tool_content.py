@@ -494,7 +494,9 @@ def test_a_restored_table_opens_with_its_schema_alone(tool: Tool, kinds: Path, t
 
 def test_what_is_stored_cannot_steer_a_terminal(tool: Tool, tmp_path: Path) -> None:
     with PersistedObjectSpace.open(tmp_path / "s.db") as space:
-        space.create_dictionary("evil\x1b[2J").update({"k\x1b]0;x\a": "v\x1b[31m\u202e"})
+        space.create_dictionary("evil\x1b[2J").update(
+            {"k\x1b]0;x\a": "v\x1b[31m\u202e", "\x7f\x9b31m": [2**70, "\u2066"]}
+        )
         schema = TableSchema([Column("id", "int64"), Column("c\x1b[2J", "string")], ["id"])
         StateTable(space, "table\x1b[2J", schema).insert_row((1, "x"))
         space.checkpoint()
@@ -507,8 +509,9 @@ def test_what_is_stored_cannot_steer_a_terminal(tool: Tool, tmp_path: Path) -> N
         *(["show", "table\x1b[2J"], ["blame", "evil\x1b[2J[absent]"], ["log", "--graph"]),
         ["import", str(tmp_path / "rows.jsonl"), "new\x1b[2J"],
     ):
-        output = tool(command[0], tmp_path / "s.db", *command[1:]).output
-        assert all(char.isprintable() or char == "\n" for char in output), command
+        for more in ((), ("--json",)):
+            output = tool(command[0], tmp_path / "s.db", *command[1:], *more).output
+            assert all(char.isprintable() or char == "\n" for char in output), command
 
 
 def test_what_a_space_holds_cannot_steer_a_terminal(tool: Tool, tmp_path: Path) -> None:

@@ -406,6 +406,7 @@ def test_values_that_json_does_not_have_come_back(tool: Tool, tmp_path: Path, en
         b"\xff": Decimal("1.50"),
         (1, "a"): date(2026, 1, 31),
         "text": {"nested": [b"\0", {"$key": "no tag"}]},
+        "\x7f\\\x9b": {"\u202e": ["\\\u2066", 2**70, "\\u202e"]},
         7: None,
     }
     with PersistedObjectSpace.open(tmp_path / "old.db") as space:
