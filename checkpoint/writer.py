@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from inspect import CORO_CLOSED, getcoroutinestate
 from threading import RLock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from weakref import ReferenceType, ref
 
 from checkpoint.errors import CheckpointError
 from checkpoint.run import CheckpointKind, Payload, Run, reachable
@@ -75,6 +77,7 @@ class Writer:
         self._costs: dict[str, ObjectReceipt] = {}
         self._ending = RLock()
         self._has_begun = False
+        self._awaited: ReferenceType[Coroutine[Any, Any, Receipt | None]] | None = None
 
     def collect(self, run: Run, base: Reader | None, costs: Mapping[str, ObjectReceipt] | None = None) -> None:
         """Take the rows of a save.
@@ -107,9 +110,25 @@ class Writer:
             self.state = WriterState.COMMITTED
             return self.receipt
 
-    async def commit_async(self) -> Receipt | None:
-        """Do :meth:`commit` in a thread of its own, so that an event loop goes on meanwhile."""
+    def commit_async(self) -> Coroutine[Any, Any, Receipt | None]:
+        """Do :meth:`commit` in a thread of its own, so that an event loop goes on meanwhile.
+
+        Where it is cancelled, its thread may go on with the commit. The next save of the space waits for that and finds
+        out what became of it; a commit that has not begun by then is taken back.
+        """
+        commit = self._commit_in_thread()
+        self._awaited = ref(commit)  # Also one that is cancelled before it has begun is known to have been.
+        return commit
+
+    async def _commit_in_thread(self) -> Receipt | None:
         return await asyncio.to_thread(self.commit)
+
+    def is_let_go(self) -> bool:
+        """Tell whether a :meth:`commit_async` was called that nobody can await any more: it ended, or was cancelled."""
+        if self._awaited is None:
+            return False
+        commit = self._awaited()
+        return commit is None or getcoroutinestate(commit) == CORO_CLOSED
 
     def rollback(self) -> None:
         """Give the collected edits back to their space: its next save covers them.
@@ -124,13 +143,15 @@ class Writer:
                 self.state = WriterState.UNKNOWN  # Its commit was interrupted.
             if self.is_durable():
                 raise CheckpointError(
-                    "this writer is committed: use space.rollback(epoch=...) to go back to an older state"
+                    "this writer is committed, what was saved is durable: go on with space.on_saved() or the next save,"
+                    " which finds that out; only space.rollback(epoch=...) goes back to an older state"
                 )
             self.state = WriterState.ROLLED_BACK
 
     def is_durable(self) -> bool:
-        """Tell whether the collected rows are durable."""
-        return self.state is WriterState.COMMITTED
+        """Tell whether the collected rows are durable; a commit that is under way in another thread is waited for."""
+        with self._ending:
+            return self.state is WriterState.COMMITTED
 
     def accepts(self, store: CheckpointStore) -> bool:
         """Tell whether the rows of a space on ``store`` may go to this writer."""
@@ -196,10 +217,11 @@ class CheckpointWriter(Writer):
         Raises:
             StoreFailedError: the store cannot tell before its ``reopen()``.
         """
-        if self.state is WriterState.UNKNOWN and self._run is not None:
-            found = self._expected is not None and self._store.holds(self._expected, self._run)
-            self.state = WriterState.COMMITTED if found else WriterState.ROLLED_BACK
-        return super().is_durable()
+        with self._ending:
+            if self.state is WriterState.UNKNOWN and self._run is not None:
+                found = self._expected is not None and self._store.holds(self._expected, self._run)
+                self.state = WriterState.COMMITTED if found else WriterState.ROLLED_BACK
+            return super().is_durable()
 
     @property
     def number(self) -> int | None:

@@ -365,10 +365,13 @@ class PersistedObjectSpace(ObjectSpace):
         self._will_change()
         self._require_whole()
         if self._flight is not None and self._flight.is_abandoned():
-            with suppress(CheckpointError):  # Its commit was interrupted at its end.
+            with suppress(CheckpointError):  # Its commit may have come to its end, or does so now in its thread.
                 self._flight.writer.rollback()
         if self._flight is not None and self._flight.is_pending():
-            raise CheckpointProtocolError("two saves in flight: commit the writer of the first save, or roll it back")
+            raise CheckpointProtocolError(
+                "two saves in flight: commit the writer of the first save, await its commit where that is under way, or"
+                " roll it back"
+            )
         self._resolve()
         # Where another space went back, the number of what this one has read may be that of another checkpoint by now.
         if self._reader.is_retired or self._reader.newest != self._store.next_number() - 1:
@@ -574,9 +577,9 @@ class _Flight:
         return self.writer.state is WriterState.OPEN
 
     def is_abandoned(self) -> bool:
-        """Tell whether nobody is left who could commit: the caller has let go of the writer."""
+        """Tell whether nobody is left who waits for the commit: the caller has let go of it, or of the writer."""
         writer = self.writer
-        return self.is_pending() and sys.getrefcount(writer) <= BY_NAME + 1
+        return self.is_pending() and (sys.getrefcount(writer) <= BY_NAME + 1 or writer.is_let_go())
 
 
 def _can_slip(target: PersistedObject) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import Any
 
 import pytest
 
-from checkpoint import CheckpointError, CheckpointStore, Run, run
+from checkpoint import CheckpointError, CheckpointStore, CheckpointWriter, Run, run
 from objectspace import CheckpointProtocolError, PersistedObjectSpace
 from tests.objects.interruptions import interrupted
 
@@ -83,36 +84,129 @@ def test_an_interruption_while_bytes_are_digested_is_no_bad_row(
     assert PersistedObjectSpace(space.store).get_tensor("t")[...].tolist() == [1] * 4
 
 
-def test_a_writer_is_not_taken_back_while_it_commits(monkeypatch: pytest.MonkeyPatch) -> None:
-    space = PersistedObjectSpace(CheckpointStore(":memory:"))
-    target = space.create_dictionary("d")
-    target["k"] = 1
-    space.checkpoint()
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> tuple[Event, Event]:
+    """Hold commits: return what is set when one has begun, and what lets them come to their end."""
     has_begun, may_end, append = Event(), Event(), CheckpointStore.append
 
-    def _slowly(self: CheckpointStore, run: Run, epoch: int | None = None) -> Any:
+    def _append(self: CheckpointStore, run: Run, epoch: int | None = None) -> Any:
         has_begun.set()
         assert may_end.wait(10)
         return append(self, run, epoch)
 
+    monkeypatch.setattr(CheckpointStore, "append", _append)
+    return has_begun, may_end
+
+
+def saved_into(space: PersistedObjectSpace, value: int) -> CheckpointWriter:
+    """Return a writer that an edit was saved into."""
+    space.get_or_create_dictionary("d")["k"] = value
+    writer = space.store.writer()
+    space.save(writer)
+    return writer
+
+
+def test_a_writer_is_not_taken_back_while_it_commits(held: tuple[Event, Event]) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    has_begun, may_end = held
+
     async def use() -> None:
-        target["k"] = 2
-        writer = space.store.writer()
-        space.save(writer)
-        with monkeypatch.context() as patch:
-            patch.setattr(CheckpointStore, "append", _slowly)
-            task = asyncio.create_task(writer.commit_async())
-            await asyncio.to_thread(has_begun.wait)
-            asyncio.get_running_loop().call_later(0.05, may_end.set)
-            task.cancel()
-            taken_back = asyncio.create_task(asyncio.to_thread(writer.rollback))
-            with pytest.raises(CheckpointError, match="this writer is committed"):
-                await taken_back
+        writer = saved_into(space, 2)
+        task = asyncio.create_task(writer.commit_async())
+        await asyncio.to_thread(has_begun.wait)
+        asyncio.get_running_loop().call_later(0.05, may_end.set)
+        task.cancel()
+        taken_back = asyncio.create_task(asyncio.to_thread(writer.rollback))
+        with pytest.raises(CheckpointError, match=r"go on with space\.on_saved\(\) or the next save"):
+            await taken_back
 
     asyncio.run(use())
-    target["k"] = 1
-    space.checkpoint()
+    saved_into(space, 1).commit()
     assert PersistedObjectSpace(space.store).get_dictionary("d") == {"k": 1}
+
+
+@pytest.mark.parametrize("moment", ["before its task", "before its thread", "in its midst"])
+def test_the_next_checkpoint_covers_a_save_whose_commit_was_cancelled(
+    moment: str, held: tuple[Event, Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    has_begun, may_end = held
+
+    async def use() -> None:
+        writer = saved_into(space, 1)
+        if moment == "before its thread":
+            threads = ThreadPoolExecutor(1)
+            threads.submit(may_end.wait, 10)
+            asyncio.get_running_loop().set_default_executor(threads)
+        task = asyncio.create_task(writer.commit_async())
+        if moment == "before its thread":
+            await asyncio.sleep(0)
+        if moment == "in its midst":
+            await asyncio.to_thread(has_begun.wait)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        let_go_before(writer, "rollback", may_end, monkeypatch)
+        space.get_dictionary("d")["l"] = 2
+        try:
+            assert space.checkpoint().slots == (1 if moment == "in its midst" else 2)
+        finally:
+            may_end.set()
+
+    asyncio.run(use())
+    assert PersistedObjectSpace(space.store).get_dictionary("d") == {"k": 1, "l": 2}
+
+
+def test_on_saved_waits_for_a_commit_whose_caller_was_timed_out(
+    held: tuple[Event, Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    has_begun, may_end = held
+
+    async def use() -> None:
+        writer = saved_into(space, 1)
+        with pytest.raises(asyncio.TimeoutError):
+            commit = asyncio.create_task(writer.commit_async())
+            await asyncio.to_thread(has_begun.wait)
+            await asyncio.wait_for(commit, 0)
+        let_go_before(writer, "is_durable", may_end, monkeypatch)
+        try:
+            space.on_saved()
+        finally:
+            may_end.set()
+
+    asyncio.run(use())
+    assert space.checkpoint().slots == 0
+
+
+def test_a_commit_that_somebody_awaits_is_not_taken_back(held: tuple[Event, Event]) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    has_begun, may_end = held
+
+    async def use() -> None:
+        commit = asyncio.create_task(saved_into(space, 1).commit_async())
+        with pytest.raises(CheckpointProtocolError, match="two saves in flight"):
+            space.checkpoint()
+        await asyncio.to_thread(has_begun.wait)
+        with pytest.raises(CheckpointProtocolError, match="await its commit where that is under way"):
+            space.checkpoint()
+        may_end.set()
+        await commit
+        space.on_saved()
+
+    asyncio.run(use())
+    assert space.checkpoint().slots == 0
+
+
+def let_go_before(writer: CheckpointWriter, method: str, may_end: Event, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a commit come to its end only when somebody calls a method of its writer, which waits for it."""
+    called = getattr(writer, method)
+
+    def _call() -> Any:
+        may_end.set()
+        return called()
+
+    monkeypatch.setattr(writer, method, _call)
 
 
 @pytest.mark.parametrize("kind", ["dictionary", "sorted_dictionary", "sorted_set", "set"])
