@@ -150,9 +150,10 @@ class CheckpointStore:
             record = self._record(number, epoch)
             runs = self._runs.at(record.number) if record.number in self._runs else ()
             if not runs:
+                near = (f"checkpoint {one} (epoch {self.epoch_of(one)})" for one in self._runs.nearest(record.number))
                 raise UnknownCheckpointError(
                     f"{self.path} has no rows of checkpoint {record.number} (epoch {record.epoch}) any more: they"
-                    f" were merged; the oldest that can be read is checkpoint {self._runs.readable(1)}"
+                    f" were merged; the nearest that can be read: {', '.join(near) or 'none'}"
                 )
             return self._registered(runs)
 

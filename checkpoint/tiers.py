@@ -217,6 +217,10 @@ class RunMap:
         place = bisect_left(self._own, number)
         return self._own[place] if place < len(self._own) else 0
 
+    def nearest(self, number: int) -> list[int]:
+        """Return the last checkpoint before ``number`` and the first one after it that can be read."""
+        return self._own[: bisect_left(self._own, number)][-1:] + self._own[bisect_right(self._own, number) :][:1]
+
     def rows(self, runs: Iterable[RunNumber]) -> int:
         """Return the item rows of some runs."""
         return sum(self._by_number[run].slots for run in runs)

@@ -149,7 +149,7 @@ def test_what_was_merged_away_is_refused_with_a_reason() -> None:
     driver = Driver(1, random.Random(0))
     for _ in range(40):
         driver.step()
-    with pytest.raises(UnknownCheckpointError, match="merged; the oldest that can be read is checkpoint"):
+    with pytest.raises(UnknownCheckpointError, match="merged; the nearest that can be read: checkpoint"):
         driver.store.reader(2)
     with pytest.raises(UnknownCheckpointError):
         driver.store.truncate_after(2)

@@ -65,11 +65,24 @@ def test_compacting_leaves_one_run_and_gives_the_space_back(tmp_path: Path) -> N
         assert path.stat().st_size < before / 8
         assert (retained(store), image_of(store.reader())) == ([300], expected)
         assert len(store.checkpoints()) == 300
-        with pytest.raises(UnknownCheckpointError, match="the oldest that can be read is checkpoint 300"):
+        with pytest.raises(
+            UnknownCheckpointError, match=r"the nearest that can be read: checkpoint 300 \(epoch 3000\)"
+        ):
             store.reader(299)
     assert told[0][0] == 0
     assert told[-1] == (told[0][1], told[0][1])
     assert told == sorted(told)
+
+
+def test_what_was_merged_is_refused_with_what_can_be_read_before_and_after_it() -> None:
+    with make(":memory:", 30, history=1000) as store:
+        held = store.reader(3)
+        store.compact()
+        with pytest.raises(
+            UnknownCheckpointError, match=r"read: checkpoint 3 \(epoch 30\), checkpoint 30 \(epoch 300\)"
+        ):
+            store.reader(epoch=100)
+        assert held.newest == 3
 
 
 def test_a_long_compaction_can_be_given_up_and_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
