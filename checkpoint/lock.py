@@ -93,7 +93,10 @@ def _named(target: Path) -> str:
 
 def _named_with_advice(target: Path) -> str:
     if _note(target) == (os.getpid(), socket.gethostname()):
-        return f"this process itself ({_named(target)}): close() the space or store that has it open, or use it"
+        return (
+            f"this process itself ({_named(target)}): close() what has opened it, or use that; a space closes only a"
+            " store that it has opened, not one that was handed to it: store.close() does that"
+        )
     return f"{_named(target)}: close that writer first"
 
 

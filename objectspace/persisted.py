@@ -261,7 +261,10 @@ class PersistedObjectSpace(ObjectSpace):
         return PersistedObjectSpace(self._store, cache_slots=self.cache_slots, _at=self._store.reader(epoch=epoch))
 
     def close(self) -> None:
-        """Close the space, and the store where the space opened it; nothing is saved. May be done twice."""
+        """Close the space, and the store where :meth:`open` opened it; nothing is saved. May be done twice.
+
+        A store that was handed to the space stays open, and the file locked, until its own ``close()``.
+        """
         if not self._closed:
             self._closed = True
             for handle in list(self._handles.values()):

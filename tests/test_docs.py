@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from objectspace import PersistedObjectSpace
 from objectspace.objects import KINDS, ObjectDictionary
 
 ROOT = Path(__file__).parents[1]
@@ -37,7 +38,8 @@ def test_the_programs_of_the_readme_run_one_after_the_other(tmp_path: Path, monk
     for block in plain:
         exec(block, scope)
     assert len(plain) == 5
-    assert scope["counts"] == {"a": 7, "b": 1}
+    with PersistedObjectSpace.open("state.db") as space:
+        assert space.get("counts") == {"a": 7, "b": 1}
     with sqlite3.connect("state.db") as connection:
         shown = connection.execute("SELECT slot, value FROM current_item WHERE name = 'events'").fetchall()
     assert shown == [(0, '"c"'), (1, '"b"'), (2, '"a"')]

@@ -30,7 +30,9 @@ def path(tmp_path: Path) -> Path:
 
 def test_a_second_writer_in_this_process_is_told_who_the_first_is(path: Path) -> None:
     with quick_store(path) as store:
-        with pytest.raises(StoreLockedError, match=f"by this process itself .process {os.getpid()} on .*use it"):
+        with pytest.raises(
+            StoreLockedError, match=f"by this process itself .process {os.getpid()} on .*handed to it: store.close"
+        ):
             quick_store(path)
         store.append(run_of({1: "a"}))
     with quick_store(path) as store:
