@@ -16,19 +16,28 @@ class RowStore:
     Args:
         space: the space of the table.
         name: the name of the table.
+
+    ``table`` is what the table is called, which its errors name.
     """
 
     def __init__(self, space: ObjectSpace, name: str) -> None:
+        self.table = name
         self._rows: Any = space.get_sorted_dictionary(name)
 
     def get(self, key: bytes) -> str | None:
         """Return the text of a row, ``None`` where there is none. Time: O(log n)."""
-        found: str | None = self._rows.get(key)
+        try:
+            found: str | None = self._rows.get(key)
+        except ObjectNotFoundError:
+            raise self._gone() from None
         return found
 
     def get_all(self, keys: Sequence[bytes]) -> list[str | None]:
         """Return the text of each row, ``None`` where there is none. Time: O(log n) a row."""
-        found: list[str | None] = self._rows.get_many(keys)
+        try:
+            found: list[str | None] = self._rows.get_many(keys)
+        except ObjectNotFoundError:
+            raise self._gone() from None
         return found
 
     def put_all(self, rows: Mapping[bytes, str]) -> None:
@@ -44,7 +53,10 @@ class RowStore:
 
         Time: O(log n) for the first row, then O(1) a row.
         """
-        pages = self._rows.pages_between(start or None, end or None, (True, False), reverse)
+        try:
+            pages = self._rows.pages_between(start or None, end or None, (True, False), reverse)
+        except ObjectNotFoundError:
+            raise self._gone() from None
         return chain.from_iterable(pages)
 
     def key_from(self, start: bytes) -> bytes | None:
@@ -66,8 +78,18 @@ class RowStore:
         return False
 
     def refuse_dead(self) -> None:
-        """Raise what the dictionary raises where it is deleted or its space is closed."""
-        len(self._rows)
+        """Refuse all work where the dictionary is deleted or its space is closed."""
+        try:
+            len(self._rows)
+        except ObjectNotFoundError:
+            raise self._gone() from None
+
+    def _gone(self) -> ObjectNotFoundError:
+        return ObjectNotFoundError(
+            f"table {self.table!r} exists no more: it was dropped, or its creation was rolled back; this handle refuses"
+            f" all work, also once there is such a table again: open it with StateTable(space, {self.table!r}), or"
+            " create it with its schema"
+        )
 
 
 def slot_of(key: bytes) -> Any:

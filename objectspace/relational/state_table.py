@@ -545,7 +545,7 @@ class StateTable:
         """Take a new name, where the name is its own: :func:`rename_table` says so."""
         if name == self.name:
             self._record = replace(self._record, name=new_name)
-            self._keys.table = new_name
+            self._keys.table = self._rows.table = new_name
 
     def __repr__(self) -> str:
         return f"StateTable({self.name!r}, {self.schema})"
@@ -555,6 +555,7 @@ class StateTable:
         if (record.name, record.to_json()) != (self._record.name, self._record.to_json()):
             owned = self._keys.owned if self._keys.is_distributed else None
             self._record, self._codec = record, record.codec()
+            self._rows.table = record.name
             self._keys = _key_space(self.name, record.schema, owned)
             self._key_of = self._keys.of_row
             self._seen = Visibility(self._keys)

@@ -261,7 +261,9 @@ def test_a_table_that_a_rollback_took_back_says_so_whatever_was_sealed() -> None
     table = StateTable(space, "t", ORDERS)
     table.commit(1)
     space.rollback()
-    with pytest.raises(ObjectNotFoundError, match="'t' has been deleted"):
+    with pytest.raises(
+        ObjectNotFoundError, match="table 't' exists no more: it was dropped, or its creation was rolled back"
+    ):
         table.commit(1)
 
 
@@ -393,9 +395,21 @@ def test_lists_that_are_changed_after_a_write_or_a_read_change_nothing() -> None
 
 def test_handles_of_closed_spaces_and_dropped_tables_refuse_work() -> None:
     table = filled()
-    drop_table(table._space, "orders")
-    with pytest.raises(ObjectNotFoundError):
-        table.insert_row((1, 1, 1))
+    space = table._space
+    rename_table(space, "orders", "old")
+    drop_table(space, "old")
+    actions = (
+        lambda: table.insert_row((1, 1, 1)),
+        lambda: table.commit(2),
+        lambda: table.get_row((1,)),
+        lambda: table.get_rows([(1,)]),
+        lambda: list(table.scan()),
+    )
+    for _ in range(2):
+        for action in actions:
+            with pytest.raises(ObjectNotFoundError, match=r"table 'old' exists no more: .* StateTable\(space, 'old'\)"):
+                action()
+        StateTable(space, "old", ORDERS)  # Another one of this name.
     other = filled()
     other._space.close()
     for action in (lambda: other.insert_row((3, 3, 3)), lambda: other.commit(2), lambda: list(other.scan())):
