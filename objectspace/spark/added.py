@@ -13,7 +13,7 @@ from objectspace.spark.aggregate import RunningAggregate
 from objectspace.spark.errors import in_words
 from objectspace.spark.in_driver import work_operators
 from objectspace.spark.operator import Operator
-from objectspace.spark.progress import PHASES, EpochProgress, figures_of
+from objectspace.spark.progress import PHASES, figures_of
 from objectspace.spark.routes import require_same_operators
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class AddedEpochs:
         plan = self.chain.begin(position, list(self.operators), self._full_after, self._cache)
         if plan is None:
             return None
-        require_same_operators(self._fed_by(position.query), self.operators, self.chain.location.url)
+        require_same_operators(self.chain, position.query, self.operators)
         with self.chain.working(plan):
             near = self._worked_in_driver(plan, rows)
             saved, milliseconds = (
@@ -71,18 +71,6 @@ class AddedEpochs:
             figures[figure] = max(totals, default=0)
         figures["seconds"] = time.perf_counter() - started
         return self.chain.publish(plan, saved, figures, self._images(plan.epoch))
-
-    def _fed_by(self, query: str) -> list[str]:
-        """Return the names of the operators that got the last micro-batch of a query; none where there was none."""
-        newest = self.chain.newest
-        if newest is None or query not in newest.committed:
-            return []
-        backwards = map(self.chain.manifest, range(newest.epoch, self.chain.first_epoch - 1, -1))
-        # Epochs of other queries may lie between, and those in which the space got another number of shards.
-        fed = (
-            [one.name for one in EpochProgress.of(made).operators] for made in backwards if made.source.query == query
-        )
-        return next(filter(None, fed), [])
 
     def _worked_in_driver(self, plan: EpochPlan, rows: DataFrame) -> dict[str, list[ShardSaved]] | None:
         """Return what the shards have saved where the driver worked the epoch, None where tasks are to do it."""

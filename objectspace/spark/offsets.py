@@ -56,6 +56,16 @@ def offsets_before(files: Files, batch: int) -> str:
     return "" if None in noted else _digest(noted)
 
 
+def query_of(files: Files) -> str | None:
+    """Return the id of the query whose folder it is; ``None`` where Spark has noted none.
+
+    Args:
+        files: the files where Spark keeps how far a query has read.
+    """
+    noted = files("metadata")
+    return orjson.loads(noted)["id"] if noted else None
+
+
 def newest_commit(spark: SparkSession, checkpoint: str) -> SourcePosition | None:
     """Return the newest micro-batch that Spark has noted as done; ``None`` where there is none.
 
@@ -63,9 +73,9 @@ def newest_commit(spark: SparkSession, checkpoint: str) -> SourcePosition | None
         spark: the session.
         checkpoint: the folder where Spark keeps how far a query has read, as it was given to the query.
     """
-    query = _read(spark, checkpoint, "metadata")
+    query = query_of(files_of(spark, checkpoint))
     batches = [int(name) for name in _names(spark, checkpoint, "commits") if name.isdecimal()]
-    return SourcePosition(orjson.loads(query)["id"], max(batches)) if query and batches else None
+    return SourcePosition(query, max(batches)) if query and batches else None
 
 
 def files_of(spark: SparkSession, checkpoint: str) -> Files:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from checkpoint import UnknownCheckpointError
+from checkpoint.chain import Chain
 from objectspace import PersistedObjectSpace
 from objectspace.operators import PipelineChangedError
 from objectspace.operators.division.keyed import KEYED, OPERATOR_NOTE, KeyedBy, noted_keyed
+from objectspace.spark.progress import EpochProgress
 
 if TYPE_CHECKING:
     from objectspace.operators import Plan
@@ -127,21 +131,36 @@ def require_kind(operators: Iterable[str], url: str, *, is_built: bool) -> None:
         )
 
 
-def require_same_operators(known: Iterable[str], given: Iterable[str], url: str) -> None:
-    """Make sure that a query feeds the operators that it has fed before.
+def require_same_operators(chain: Chain, query: str, given: Iterable[str]) -> None:
+    """Make sure that a query feeds the operators, or the written table, that it has fed before.
 
     Args:
-        known: the names of those that have got its last micro-batch; none where that is not known.
-        given: the names of those that are to get the next one.
-        url: where the space lies.
+        chain: the space.
+        query: the id of the query.
+        given: the names of those that are to get its next micro-batch.
 
     Raises:
         PipelineChangedError: they are others.
+        CheckpointError: a manifest cannot be read.
+
+    Time: O(epochs since the last one of the query); O(epochs that are kept) where none of it is.
     """
-    before, now = sorted(known), sorted(given)
+    before, now = sorted(_fed_by(chain, query)), sorted(given)
     if before and before != now:
         raise PipelineChangedError(
-            f"space at {url}: the query has fed the operators {', '.join(before)}, found {', '.join(now)}: one that is"
-            " left out would miss micro-batches for good, and a new one those before: go back to what it was, or start"
-            " at another location with the input from its beginning"
+            f"space at {chain.location.url}: the query has fed the operators {', '.join(before)}, found"
+            f" {', '.join(now)}: one that is left out would miss micro-batches for good, and a new one those before: go"
+            " back to what it was, or start at another location with the input from its beginning"
         )
+
+
+def _fed_by(chain: Chain, query: str) -> list[str]:
+    """Return the names of the operators that got the last micro-batch of a query; none where that is not known."""
+    if chain.newest is None or query not in chain.newest.committed:
+        return []
+    with suppress(UnknownCheckpointError):  # What was collected since the look says nothing any more.
+        # Epochs of other queries may lie between, and those in which the space got another number of shards.
+        for made in map(chain.manifest, range(chain.epoch, chain.first_epoch - 1, -1)):
+            if made.source.query == query and (fed := EpochProgress.of(made).operators):
+                return [one.name for one in fed]
+    return []

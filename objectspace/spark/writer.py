@@ -25,8 +25,9 @@ from objectspace.operators.materialize import Conflict
 from objectspace.relational import Chunk, TableSchema
 from objectspace.spark.executor import current_shard, open_shard, save_shard
 from objectspace.spark.handover import router, settled_for, together
-from objectspace.spark.offsets import files_without_spark, offsets_before, offsets_of
-from objectspace.spark.routes import note_keyed, require_kind
+from objectspace.spark.offsets import files_without_spark, offsets_before, offsets_of, query_of
+from objectspace.spark.progress import figures_of
+from objectspace.spark.routes import note_keyed, require_kind, require_same_operators
 from objectspace.spark.stages import Exit
 from objectspace.spark.storage import absolute, require_known, shared_location, storage_options
 from objectspace.spark.upkeep import Retention
@@ -118,6 +119,10 @@ class Target:
         files = files_without_spark(self.checkpoint, self.path, self.storage)
         return SourcePosition(query, batch, offsets_of(files, batch), offsets_before(files, batch))
 
+    def query(self) -> str | None:
+        """Return the id of the query; ``None`` where Spark's checkpoint is not known, or cannot be read."""
+        return query_of(files_without_spark(self.checkpoint, self.path, self.storage))
+
     def schema(self, rows: StructType) -> TableSchema:
         """Return the schema of the table.
 
@@ -147,12 +152,19 @@ class TableWriter(DataSourceStreamArrowWriter):
     Args:
         target: the table.
         rows: the schema of the stream.
+
+    Raises:
+        ObjectSpaceError: an option names a column that is not there.
+        PipelineChangedError: the space is fed in another way, or the query has fed another table of it.
+        CheckpointError: the location cannot be used.
     """
 
     def __init__(self, target: Target, rows: StructType) -> None:
         self._target, self._schema = target, target.schema(rows)
         chain = target.chain()
         require_kind(chain.newest.lineage if chain.newest else (), chain.location.url, is_built=False)
+        if query := target.query():
+            require_same_operators(chain, query, [target.table])
         self._plan: OperatorPlan = chain.operator_plan(target.table)
         self._committed = dict(chain.newest.committed) if chain.newest is not None else {}
 
@@ -186,6 +198,7 @@ class TableWriter(DataSourceStreamArrowWriter):
         Raises:
             FencedError: another driver has published this epoch.
             CheckpointError: a shard is missing, or the micro-batch was committed with other rows.
+            PipelineChangedError: the query has fed another table.
             ObjectSpaceError: the micro-batch comes again, and is not the last one.
         """
         written = [one for one in messages if isinstance(one, Written)]
@@ -195,6 +208,8 @@ class TableWriter(DataSourceStreamArrowWriter):
             self._require_last(chain, written, batchId)
         if not written:
             return
+        # Only a task knows the query where Spark's checkpoint is not known.
+        require_same_operators(chain, written[0].query, [self._target.table])
         plan = chain.begin(self._target.position(written[0].query, batchId), [self._target.table])
         if plan is None:
             return
@@ -203,7 +218,8 @@ class TableWriter(DataSourceStreamArrowWriter):
                 f"space at {chain.location.url}: the tasks wrote for epoch {written[0].epoch}, but the next one is"
                 f" {plan.epoch}: another driver feeds the space; stop one of them, then start this one again"
             )
-        chain.publish(plan, {self._target.table: saved})
+        rows = sum(one.metrics["rows"] for one in saved)
+        chain.publish(plan, {self._target.table: saved}, figures_of(self._target.table, {"rows_in": rows}))
         kept = self._target.retention
         if plan.epoch % kept.every == 0:
             # This process ends with the commit, which need not wait.

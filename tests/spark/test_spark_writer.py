@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,7 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from checkpoint.chain import Chain, location_at
+from checkpoint.chain.collect import MANIFESTS, RUNS, file_name
 from objectspace.errors import ObjectSpaceError
+from objectspace.operators import PipelineChangedError
 from objectspace.relational import StorageTable
 from objectspace.spark import shard_expression
 from objectspace.spark.subject import Subject
@@ -39,15 +42,23 @@ def add_instants(path: Path, seconds: list[int]) -> None:
     pq.write_table(pa.table({"op": ["+"] * len(keys), "k": keys, "at": instants}), path)
 
 
-def write(stream: DataFrame, root: Path, **options: str) -> None:
+def write(stream: DataFrame, root: Path, query: str = "ck", **options: str) -> None:
     given = {"path": str(root / "space"), "table": "t", "key": "k", "op": "op", "shards": "2", **options}
     named = stream.writeStream.format("objectspace").options(**given).queryName(root.name)
-    writer = named.option("checkpointLocation", str(root / "ck"))
+    writer = named.option("checkpointLocation", str(root / query))
     writer.trigger(availableNow=True).start().awaitTermination()
 
 
-def kept(spark: SparkSession, root: Path) -> list[tuple[str, int]]:
-    return sorted(map(tuple, spark.read.format("objectspace").load(str(root / "space"), table="t").collect()))
+def kept(spark: SparkSession, root: Path, table: str = "t") -> list[tuple[str, int]]:
+    return sorted(map(tuple, spark.read.format("objectspace").load(str(root / "space"), table=table).collect()))
+
+
+def commit(monkeypatch: pytest.MonkeyPatch, writer: TableWriter, number: int, batch: pa.RecordBatch) -> None:
+    """Commit a micro-batch of the query ``q`` as Spark does, with one task."""
+    place = {"sql.streaming.queryId": "q", "streaming.sql.batchId": str(number)}
+    context = SimpleNamespace(partitionId=lambda: 0, getLocalProperty=place.get)
+    monkeypatch.setattr(TaskContext, "get", lambda: context)
+    writer.commit([writer.write(iter([batch]))], number)
 
 
 def test_a_stream_is_kept_as_a_table_exactly_once(spark: SparkSession, tmp_path: Path) -> None:
@@ -140,6 +151,60 @@ def test_the_last_batch_of_a_stream_that_comes_again_with_other_rows_is_refused(
     assert kept(spark, tmp_path) == [("k0", 0), ("k1", 1)]
 
 
+def test_a_stream_that_has_fed_another_table_is_refused_before_anything_is_written(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    stream = spark.readStream.schema(SCHEMA).parquet(str(tmp_path / "in"))
+    routed = stream.repartitionById(2, shard_expression(stream.schema, ["k"], 2))
+    location = location_at(tmp_path / "space")
+    for number in range(2):
+        add_file(tmp_path / "in", number, [("+", f"k{number}", number)])
+        write(routed, tmp_path)
+        write(routed, tmp_path, "another", table="other")  # Its epochs lie between.
+    add_file(tmp_path / "in", 2, [("+", "k2", 2)])
+    saved = location.names(RUNS)
+    for query, table, found in (("ck", "u", "t, found u"), ("another", "t", "other, found t")):
+        with pytest.raises(StreamingQueryException, match=f"the query has fed the operators {found}: one that is left"):
+            write(routed, tmp_path, query, table=table)
+    assert location.names(RUNS) == saved
+    write(routed, tmp_path)
+    write(routed, tmp_path, "another", table="other")
+    for table in ("t", "other"):
+        assert kept(spark, tmp_path, table) == [(f"k{n}", n) for n in range(3)]
+
+
+def test_a_stream_whose_checkpoint_is_not_known_is_held_to_its_table_by_the_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OBJECTSPACE_CACHE", str(tmp_path / "cache"))
+    options = {"path": str(tmp_path / "space"), "key": "k", "shards": "1"}
+    rows, batch = StructType().add("k", "string"), pa.record_batch({"k": ["a"]})
+    one, other = (TableWriter(Target.of({**options, "table": table}), rows) for table in ("t", "u"))
+    commit(monkeypatch, one, 0, batch)
+    for number in (0, 1):
+        with pytest.raises(PipelineChangedError, match="the query has fed the operators t, found u: one that is left"):
+            commit(monkeypatch, other, number, batch)
+    assert Chain.open(location_at(tmp_path / "space")).epoch == 1
+
+
+def test_a_stream_whose_table_was_not_noted_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    add_file(tmp_path / "in", 0, [("+", "k0", 0)])
+    stream = spark.readStream.schema(SCHEMA).parquet(str(tmp_path / "in"))
+    routed = stream.repartitionById(2, shard_expression(stream.schema, ["k"], 2))
+    write(routed, tmp_path)
+    location, name = location_at(tmp_path / "space"), file_name(MANIFESTS, 1)
+    before = Chain.open(location).manifest(1)
+    location.write(name, replace(before, metrics={"rows": 1}).to_json())  # As earlier versions have left it.
+    for number in (1, 2):
+        add_file(tmp_path / "in", number, [("+", f"k{number}", number)])
+        write(routed, tmp_path)
+    assert kept(spark, tmp_path) == [(f"k{n}", n) for n in range(3)]
+    add_file(tmp_path / "in", 3, [("+", "k3", 3)])
+    with pytest.raises(StreamingQueryException, match="has fed the operators t, found u"):
+        write(routed, tmp_path, table="u")
+
+
 def test_the_checkpoint_of_a_stream_is_looked_at_where_it_can_be(tmp_path: Path) -> None:
     options = {"path": "s3://bucket/space", "table": "t", "key": "k"}
     noted = location_at("memory://ck")
@@ -161,13 +226,9 @@ def test_the_row_with_the_greatest_version_stays(tmp_path: Path, monkeypatch: py
         ([("d", 0, 0)], "-"),
     ]
     for number, (values, op) in enumerate(batches):
-        place = {"sql.streaming.queryId": "q", "streaming.sql.batchId": str(number)}
-        context = SimpleNamespace(partitionId=lambda: 0, getLocalProperty=place.get)
-        monkeypatch.setattr(TaskContext, "get", lambda context=context: context)
-        writer = TableWriter(target, rows)
         columns = [[op] * len(values), *map(list, zip(*values[::turn], strict=True))]
         batch = pa.record_batch(columns, pa.schema({"op": "string", "k": "string", "at": "int64", "v": "int64"}))
-        writer.commit([writer.write(iter([batch]))], number)
+        commit(monkeypatch, TableWriter(target, rows), number, batch)
     with Subject.of(options).open(0) as store:
         assert list(StorageTable(store, "t/table").scan()) == [("a", 10, 2), ("b", 0, 1), ("c", 1, 1)]
     with pytest.raises(ObjectSpaceError, match="option version is 'op': expected some of the columns k, at, v"):
