@@ -64,7 +64,13 @@ class History:
     @classmethod
     def of_file(cls, path: str) -> Self:
         """Return the history of a store file."""
-        kept = kept_records(path)
+        with CheckpointStore(path, read_only=True) as store:
+            return cls.of_store(store)
+
+    @classmethod
+    def of_store(cls, store: CheckpointStore) -> Self:
+        """Return the history of a store file as a store that is open sees it."""
+        kept = kept_records(store)
         oldest, newest = (kept[0].epoch, kept[-1].epoch) if kept else (1, 0)
 
         def mark_of(epoch: int) -> str:
@@ -72,7 +78,7 @@ class History:
             last = [record for record in kept if record.epoch <= epoch][-1]
             return hashlib.blake2b(f"{last.epoch} {last.time} {last.digest}".encode(), digest_size=16).hexdigest()
 
-        return cls(f"store {path}", oldest, newest, mark_of)
+        return cls(f"store {store.path}", oldest, newest, mark_of)
 
     def seen(self, epoch: int) -> Seen:
         """Return an epoch with its mark; of one that is not kept any more nothing is known.
@@ -122,8 +128,6 @@ class History:
         return f"{expected}, found that epoch {seen.epoch} has the mark {mark}" if mark not in ("", seen.mark) else ""
 
 
-def kept_records(path: str) -> list[CheckpointRecord]:
-    """Return the checkpoints of a store file from which on all can be read, oldest first."""
-    with CheckpointStore(path, read_only=True) as store:
-        backwards = reversed(store.checkpoints())
-    return list(takewhile(lambda one: one.run_slots is not None, backwards))[::-1]
+def kept_records(store: CheckpointStore) -> list[CheckpointRecord]:
+    """Return the checkpoints of a store from which on all can be read, oldest first."""
+    return list(takewhile(lambda one: one.run_slots is not None, reversed(store.checkpoints())))[::-1]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -143,9 +142,9 @@ class Subject:
             CheckpointError: the epoch that was fixed is of another history than what is there.
         """
         if self.is_file:
-            if self.mark:
-                self._require_fixed(History.of_file(self.path))
             with CheckpointStore(self.path, read_only=True) as store:
+                if self.mark:
+                    self._require_fixed(History.of_store(store))
                 yield store
             return
         chain = self._chain()
@@ -310,23 +309,16 @@ class Subject:
         """
         if end.epoch <= start.epoch:
             return []
-        if self.is_file:
-            history, found = History.of_file(self.path), self._spans_of_file
-        else:
-            chain = self._chain()
-            history, found = History.of_space(chain), partial(spans_of, chain)
+        chain = None if self.is_file else self._chain()
+        history = History.of_file(self.path) if chain is None else History.of_space(chain)
         for known in (start, end):
             history.require(known)
-        return [replace(span, mark=history.seen(span.last).mark) for span in found(start.epoch, end.epoch)]
-
-    def _spans_of_file(self, after: int, last: int) -> Iterator[Span]:
-        kept = kept_records(self.path)
-        if not kept:
-            return
-        oldest = kept[0].epoch
-        require_kept(f"store {self.path}", after, last, oldest)
-        begins = after < oldest
-        yield Span(oldest if begins else after + 1, last, 1, is_whole=begins and kept[0].number > 1)
+        if chain is not None:
+            found = list(spans_of(chain, start.epoch, end.epoch))
+        else:
+            require_kept(history.place, start.epoch, end.epoch, history.oldest)
+            found = [Span(start.epoch + 1, end.epoch, 1)]  # The task sees what is there before the first of them.
+        return [replace(span, mark=history.seen(span.last).mark) for span in found]
 
     def changes(self, shard: int, span: Span) -> Iterator[pa.RecordBatch]:
         """Yield op, epoch and columns of the rows of a shard that changed in the epochs of a span.
@@ -338,21 +330,25 @@ class Subject:
 
         Time: O(rows of the runs of these epochs), and what the cache of the machine lacks before them.
         """
-        last = Seen(span.last, span.mark)
         if self.is_file:
-            History.of_file(self.path).require(last)
-            return self._changes_of_file(span.first, span.last, is_whole=span.is_whole)
+            return self._changes_of_file(span)
         chain = self._chain()
-        History.of_space(chain).require(last)
+        History.of_space(chain).require(Seen(span.last, span.mark))
         before = span.first if span.is_whole else span.first - 1
         return self._changes_of_shard(chain, shard, before, span.last, is_whole=span.is_whole)
 
-    def _changes_of_file(self, first: int, last: int, *, is_whole: bool) -> Iterator[pa.RecordBatch]:
+    def _changes_of_file(self, span: Span) -> Iterator[pa.RecordBatch]:
+        after = span.first - 1
         with self.open(0) as store:
-            if is_whole:
-                yield from self._rows(store, first, at=first)
-            for record in store.checkpoints():
-                if first + is_whole <= record.epoch <= last:
+            # Of the snapshot that gives the rows: since the plan the file may have let go of epochs.
+            history, kept = History.of_store(store), kept_records(store)
+            history.require(Seen(span.last, span.mark))
+            require_kept(history.place, after, span.last, history.oldest)
+            if after < history.oldest and kept[0].number > 1:
+                yield from self._rows(store, history.oldest, at=history.oldest)
+                after = history.oldest
+            for record in kept:
+                if after < record.epoch <= span.last:
                     yield from self._changes_at(store, record.epoch)
 
     def _changes_of_shard(

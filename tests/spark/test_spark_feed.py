@@ -38,7 +38,12 @@ def feed(path: str, most: int = 1000) -> ChangeReader:
 
 
 def changes_of(reader: Any, start: dict[str, Any], end: dict[str, Any]) -> list[Change]:
-    batches = [batch for part in reader.partitions(start, end) for batch in reader.read(part)]
+    return planned(reader, reader.partitions(start, end))
+
+
+def planned(reader: Any, parts: Sequence[Any]) -> list[Change]:
+    """Return what the tasks of partitions that were planned give."""
+    batches = [batch for part in parts for batch in reader.read(part)]
     return [(row["op"], row["epoch"], row["k"], row["v"]) for batch in batches for row in batch.to_pylist()]
 
 
@@ -467,6 +472,32 @@ def test_a_task_reads_the_history_that_its_epochs_were_planned_in(space: Space, 
     space.epoch({"c": 3})
     with pytest.raises(CheckpointError, match=r"comes from epoch 2: expected .* found that epoch 2 has the mark"):
         list(space.reader().read(part))
+
+
+def test_a_task_gives_all_changes_of_a_file_that_were_planned_or_says_that_they_are_gone(tmp_path: Path) -> None:
+    path = str(tmp_path / "state.db")
+    with PersistedObjectSpace(CheckpointStore(path)) as space:
+        table = StateTable(space, "t", SCHEMA)
+        for epoch in range(1, 7):
+            table.insert_row((f"k{epoch}", epoch))
+            space.checkpoint()
+        parts = {start: feed(path).partitions({"epoch": start}, {"epoch": 6}) for start in (0, 3, 5)}
+
+        def read(start: int) -> list[Change]:
+            return planned(feed(path), parts[start])
+
+        whole = [("+", epoch, f"k{epoch}", epoch) for epoch in range(1, 7)]
+        assert (read(0), read(3), read(5)) == (whole, whole[3:], whole[5:])
+        space.store.prune(keep=2)
+        assert (read(0), read(5)) == ([("+", 5, *row) for _, _, *row in whole[:5]] + whole[5:], whole[5:])
+        with pytest.raises(UnknownCheckpointError, match="comes from epoch 3, and the oldest that is kept is 5: start"):
+            read(3)
+        space.checkpoint()
+        space.store.prune(keep=1)
+        for start in parts:
+            with pytest.raises(UnknownCheckpointError, match=f"from epoch {start}, and the oldest that is kept is 7"):
+                read(start)
+        space.store.close()
 
 
 def test_who_reads_a_file_goes_on_in_no_other_history(tmp_path: Path) -> None:
