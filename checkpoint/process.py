@@ -5,61 +5,70 @@ from __future__ import annotations
 import gc
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import ContextDecorator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
 
-class Setting(ContextDecorator, Generic[T]):
+class Setting(Generic[T]):
     """A setting that several threads may want: the first one sets it, and the last one puts it back.
-
-    It is a context, and makes a function one; one instance serves all.
 
     Args:
         read: returns what it is.
         write: sets it.
-        wanted: returns what is wanted in place of what it is.
+        value: what is wanted.
     """
 
-    def __init__(self, read: Callable[[], T], write: Callable[[T], object], wanted: Callable[[T], T]) -> None:
-        self._read, self._write, self._wanted = read, write, wanted
+    def __init__(self, read: Callable[[], T], write: Callable[[T], object], value: T) -> None:
+        self._read, self._write, self._value = read, write, value
         self._before = read()
-        # An interruption may come where a thread is about to let go of it: it must not wait for itself then.
-        self._lock, self._users = threading.RLock(), 0
+        self._lock, self._wanted = threading.Lock(), 0
 
-    def __enter__(self) -> None:
+    @contextmanager
+    def wanted(self) -> Iterator[None]:
         """Have the setting as it is wanted."""
         with self._lock:
-            if not self._users:
+            if not self._wanted:
                 self._before = self._read()
-                self._write(self._wanted(self._before))
-            self._users += 1
-
-    def __exit__(self, *_: object) -> None:
-        """Put it back if nobody else wants it."""
-        with self._lock:
-            self._users -= 1
-            if not self._users:
-                self._write(self._before)
-
-
-_Thresholds = tuple[int, int, int]
-
-_SELDOM: _Thresholds = (1_000_000, 20, 100)
+                self._write(self._value)
+            self._wanted += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._wanted -= 1
+                if not self._wanted:
+                    self._write(self._before)
 
 
-def _seldom(before: _Thresholds) -> _Thresholds:
-    return _SELDOM if 0 < before[0] < _SELDOM[0] else before
+@contextmanager
+def collecting_seldom() -> Iterator[None]:
+    """Let Python look for cycles more seldom while many rows are built, none of which is garbage.
+
+    It would walk them and all others in memory again and again: a tenth to a half of the time of a checkpoint or of
+    reading a table, and more the more there is in memory. A program that looks for none, or more seldom still, is left
+    to it. Of threads that overlap the first one may put it back for all: nothing is kept that an interruption leaves
+    wrong.
+    """
+    before = gc.get_threshold()
+    if not 0 < before[0] < _SELDOM[0]:
+        yield
+        return
+    try:
+        gc.set_threshold(*_SELDOM)
+        yield
+    finally:
+        if gc.get_threshold() == _SELDOM:  # Else the program has chosen meanwhile.
+            gc.set_threshold(*before)
 
 
-collecting_seldom = Setting(gc.get_threshold, lambda thresholds: gc.set_threshold(*thresholds), _seldom)
-"""Lets Python look for cycles more seldom while many rows are built, none of which is garbage.
+def switching_often() -> AbstractContextManager[None]:
+    """Let a thread that waits for its turn have it soon, as one does that asks SQLite for little again and again."""
+    return _SWITCH.wanted()
 
-It would walk them and all others in memory again and again: a tenth to a half of the time of a checkpoint or of reading
-a table, and more the more there is in memory. A program that looks for none, or more seldom still, is left to it.
-"""
 
-switching_often = Setting(sys.getswitchinterval, sys.setswitchinterval, lambda _: 0.0002)
-"""Lets a thread that waits for its turn have it soon, as one does that asks SQLite for little again and again."""
+_SELDOM = (1_000_000, 20, 100)
+
+_SWITCH = Setting(sys.getswitchinterval, sys.setswitchinterval, 0.0002)

@@ -120,7 +120,7 @@ class PersistedObjectSpace(ObjectSpace):
         """The last epoch that is stored, 0 where none is."""
         return self._store.next_epoch() - 1
 
-    @collecting_seldom
+    @collecting_seldom()
     def save(self, writer: Writer) -> None:
         """Collect what is dirty into ``writer`` and open a new page of edits.
 
@@ -189,7 +189,7 @@ class PersistedObjectSpace(ObjectSpace):
             )
         self._settle(durable=True)
 
-    @collecting_seldom
+    @collecting_seldom()
     def checkpoint(self, epoch: int | None = None, kind: CheckpointKind = CheckpointKind.DIFFERENTIAL) -> Receipt:
         """Save, commit and acknowledge in one step.
 

@@ -9,7 +9,6 @@ import pytest
 
 from checkpoint.process import Setting, collecting_seldom
 from objectspace import PersistedObjectSpace
-from tests.objects.interruptions import interrupted
 
 
 @pytest.fixture(autouse=True)
@@ -22,22 +21,27 @@ def thresholds() -> Iterator[None]:
 
 def test_a_setting_that_two_threads_want_is_put_back_by_the_last_one() -> None:
     value = [1]
-    setting = Setting(lambda: value[0], lambda wanted: value.__setitem__(0, wanted), lambda before: before + 1)
-    with setting:
-        with setting:
+    setting = Setting(lambda: value[0], lambda wanted: value.__setitem__(0, wanted), 2)
+    with setting.wanted():
+        with setting.wanted():
             assert value == [2]
         assert value == [2]
     assert value == [1]
 
 
-def test_an_interruption_at_any_line_leaves_a_setting_that_can_be_wanted_again() -> None:
-    lines, came = 0, True
-    while came:
-        setting = Setting(lambda: 1, lambda wanted: None, lambda before: before + 1)
-        came = interrupted(setting.__enter__, lines)
-        assert setting._lock.acquire(blocking=False)
-        lines += 1
-    assert lines > 5
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_the_collector_is_as_it_was_after_an_error(error: type[BaseException]) -> None:
+    before = gc.get_threshold()
+    with pytest.raises(error), collecting_seldom(), collecting_seldom():
+        assert gc.get_threshold() > before
+        raise error
+    assert gc.get_threshold() == before
+
+
+def test_what_a_program_chooses_meanwhile_stays() -> None:
+    with collecting_seldom():
+        gc.set_threshold(900, 9, 9)
+    assert gc.get_threshold() == (900, 9, 9)
 
 
 def test_a_checkpoint_looks_for_cycles_more_seldom_and_leaves_no_trace() -> None:
@@ -53,5 +57,5 @@ def test_a_checkpoint_looks_for_cycles_more_seldom_and_leaves_no_trace() -> None
 @pytest.mark.parametrize("chosen", [0, 5_000_000])
 def test_a_program_that_collects_never_or_more_seldom_is_left_to_it(chosen: int) -> None:
     gc.set_threshold(chosen, 10, 10)
-    with collecting_seldom:
+    with collecting_seldom():
         assert gc.get_threshold() == (chosen, 10, 10)

@@ -353,7 +353,7 @@ _SHOWN = "checkpoint.shown"
 """The name under which Python knows what to do with characters that cannot be printed."""
 
 
-@collecting_seldom
+@collecting_seldom()
 def main() -> None:
     """Run the command."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):

@@ -143,7 +143,7 @@ class SortedObject(KeyedObject):
         else:
             self._put_new(key, value)
 
-    @collecting_seldom
+    @collecting_seldom()
     def _put_all(self, pairs: dict[Any, Any]) -> None:
         """Set the values of many keys: what is stored of them is read together."""
         table = self._table

@@ -99,7 +99,7 @@ class SlotTable:
             return self._fault(key)
         return value
 
-    @collecting_seldom
+    @collecting_seldom()
     def read_all(self, wanted: Sequence[Any], default: Any = ABSENT) -> list[Any]:
         """Return the value of each of many keys, the default where there is none."""
         self.expect(len(wanted))
@@ -158,7 +158,7 @@ class SlotTable:
             self.ranks.update((key, rank) for key, rank in ranks if rank is not None)
         dict.update(self.live, pairs)
 
-    @collecting_seldom
+    @collecting_seldom()
     def write_all(self, changes: dict[Any, Any]) -> None:
         """Set the values of many keys."""
         self.expect(len(changes))
@@ -289,7 +289,7 @@ class SlotTable:
         with self.owner._home.mutex:
             return self._delete(key)
 
-    @collecting_seldom
+    @collecting_seldom()
     def delete_all(self, unwanted: Sequence[Any]) -> int:
         """Remove those of many keys that are there, and return how many they were."""
         self.expect(len(unwanted))
@@ -519,7 +519,7 @@ class SlotTable:
             elif stored is not ABSENT:
                 self.gone[key] = self._taken_back(key, stored)
 
-    @collecting_seldom
+    @collecting_seldom()
     def load_all(self) -> None:
         """Read what is not in memory yet.
 

@@ -54,7 +54,7 @@ class Aggregation(PlannedCalls):
         self._take(pairs)
         return []
 
-    @collecting_seldom
+    @collecting_seldom()
     def _take(self, pairs: list[Any]) -> None:
         """Add rows to their groups, one by one."""
         masks = [[test(row) for _, row in pairs] for test in self._filters]
@@ -96,7 +96,7 @@ class Aggregation(PlannedCalls):
         A barrier that is refused leaves the operator as it was: it may be tried again after further changes.
         """
         self._check_epoch(epoch)
-        with collecting_seldom:
+        with collecting_seldom():
             chunks = self._flush()
             for table in self._tables.values():
                 if self._pending is not None:

@@ -137,7 +137,7 @@ class HashJoin(Operator):
             side.open({what: self._tables[f"{role}{what}"] for what in side.state()})
         self._forget()
 
-    @collecting_seldom
+    @collecting_seldom()
     def process(self, chunk: Chunk, side: str = "left") -> list[Chunk]:
         """Take changes of one side, and return the changes of the join.
 

@@ -85,7 +85,7 @@ class LocalRun:
         self._settle()
         return bool(self._new)
 
-    @collecting_seldom
+    @collecting_seldom()
     def step(self, batch: Mapping[str, Any]) -> Receipt:
         """Process the next batch as one epoch, and make it durable.
 
@@ -108,7 +108,7 @@ class LocalRun:
         chunks = chunks_of(self.plan, self.pipeline.sources, batch, number)
         return self._run_epoch(chunks, number)
 
-    @collecting_seldom
+    @collecting_seldom()
     def replay(self, batch: Mapping[str, Any], number: int) -> None:
         """Feed a batch that is in the state already to the operators that are new, and to no other.
 

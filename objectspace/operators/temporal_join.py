@@ -94,6 +94,8 @@ class TemporalJoin(Operator):
         joined = joined_schema(left_schema, right_schema, {"left": kind == "left_outer", "right": False})
         self._output = TableSchema(joined.columns, left_schema.primary_key, watermark_column=left_time)
         self._nulls: Row = (None,) * len(right_schema.columns)
+        kinds = [right_schema.column(name).type for name in right_key]
+        self._encode_keys = keys_encoder(kinds, [Order()] * len(kinds))
         self._encode_times = keys_encoder([right_schema.column(right_time).type], [Order()])
         self._promised: dict[str, Any] = {}
         self._late = 0
@@ -185,9 +187,10 @@ class TemporalJoin(Operator):
     def _joined(self, arrived: Sequence[Row]) -> list[Row]:
         """Return left rows, which come by their times, with their versions; those without only where they are kept."""
         *places, at = self._places["left"]
-        keys = [tuple([row[place] for place in places]) for row in arrived]
-        last = {key: row[at] for key, row in zip(keys, arrived)}
-        found = self._tables["versions"].scan_all(list(last), [(None, (time,)) for time in last.values()])
+        keys = self._encoded_keys(arrived, places)
+        last = dict(zip(keys, arrived))
+        prefixes = [[row[place] for place in places] for row in last.values()]
+        found = self._tables["versions"].scan_all(prefixes, [(None, (row[at],)) for row in last.values()])
         versions = dict(zip(last, zip(found, self._times_of(found))))
         out = []
         for key, row, time in zip(keys, arrived, self._encode_times([[row[at] for row in arrived]])):
@@ -196,6 +199,10 @@ class TemporalJoin(Operator):
             if place or self.kind == "left_outer":
                 out.append(row + (rows[place - 1] if place else self._nulls))
         return out
+
+    def _encoded_keys(self, rows: Sequence[Row], places: Sequence[int]) -> list[bytes]:
+        """Return what the join key of rows, which lies at some places, is compared by."""
+        return self._encode_keys([[row[place] for row in rows] for place in places]) if places else [b""] * len(rows)
 
     def _times_of(self, groups: Sequence[Sequence[Row]]) -> list[list[bytes]]:
         """Return the times of the versions of each key, as they are compared."""
@@ -208,9 +215,10 @@ class TemporalJoin(Operator):
         table, schema = self._tables["versions"], self._tables["coming"].schema
         places = [schema.place_of(name) for name, _ in table.schema.primary_key]
         width = len(self._keys["right"])
+        keys = self._encoded_keys(versions, places[:width])
         # Those of one key come in the order of their times, so that the last one stays.
-        last = {key[:width]: key for key in (tuple([row[place] for place in places]) for row in versions)}
-        found = table.scan_all(list(last), [(None, key[width:]) for key in last.values()])
+        last = dict(zip(keys, (tuple([row[place] for place in places]) for row in versions)))
+        found = table.scan_all([key[:width] for key in last.values()], [(None, key[width:]) for key in last.values()])
         rows = [row for group in found for row in group]
         in_force = set(map(table.schema.key_encoder.encode, last.values()))
         table.write_rows(

@@ -177,7 +177,7 @@ class GroupTopN(Operator):
         super().open(space, name)
         self._forget()
 
-    @collecting_seldom
+    @collecting_seldom()
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
         """Take changes, and return what they changed in the first rows of their groups.
 

@@ -74,7 +74,7 @@ class ValueGroups(Aggregation):
             self._fold()
         return []
 
-    @collecting_seldom
+    @collecting_seldom()
     def _fold(self) -> None:
         """Add up the rows that wait."""
         ops, rows = self._held_ops, self._held_rows

@@ -136,6 +136,8 @@ class RowCodec:
 
     def _parsed(self, texts: Sequence[str]) -> list[list[Any]]:
         rows: list[list[Any]] = orjson.loads(f"[{','.join(texts)}]")
+        if len(rows) != len(texts):
+            rows = list(map(orjson.loads, texts))  # One that is damaged holds more than a row.
         if {cells[0] for cells in rows} - {self.current}:
             rows = [cells if cells[0] == self.current else self._fitted(cells) for cells in rows]
         return rows

@@ -169,7 +169,7 @@ class StateTable:
         text = self._visible_text(self._keys.key(self._checked_key(key)))
         return None if text is None else self._codec.decode(text)
 
-    @collecting_seldom
+    @collecting_seldom()
     def get_rows(self, keys: Iterable[Sequence[Any]]) -> list[Row | None]:
         """Return the rows of many whole primary keys, ``None`` where there is none: quicker than one by one.
 
@@ -236,7 +236,7 @@ class StateTable:
         span = self._span(prefix, lower, upper, inclusive, vnode)
         return self._rows_of(span, reverse, self._texts(span, reverse), self._registry.changes)
 
-    @collecting_seldom
+    @collecting_seldom()
     def scan_all(
         self, prefixes: Sequence[Sequence[Any]], bounds: Sequence[tuple[Bound, Bound]] | None = None
     ) -> list[list[Row]]:
@@ -294,7 +294,7 @@ class StateTable:
         if len(self._waiting) >= _MOST_WAITING:
             self._write_waiting()
 
-    @collecting_seldom
+    @collecting_seldom()
     def insert_rows(self, rows: Iterable[RowLike]) -> None:
         """Insert many rows: the same as :meth:`insert_row` for each, and quicker where the table is blind.
 
@@ -313,7 +313,7 @@ class StateTable:
         for row in checked:
             self._insert(row)
 
-    @collecting_seldom
+    @collecting_seldom()
     def write_rows(self, changes: Iterable[tuple[bool, RowLike]]) -> list[bytes]:
         """Apply changes one after the other: pairs (whether the row comes, the row); quicker than one by one.
 
@@ -379,7 +379,7 @@ class StateTable:
         if not late[1]:
             self._insert(after)
 
-    @collecting_seldom
+    @collecting_seldom()
     def write_chunk(self, chunk: Chunk | Iterable[Sequence[Any]]) -> None:
         """Apply a chunk of the change log, row by row in order: ``-`` and ``U-`` delete, ``+`` and ``U+`` insert.
 
@@ -477,7 +477,7 @@ class StateTable:
                 " is sealed once, in order"
             )
 
-    @collecting_seldom
+    @collecting_seldom()
     def commit(self, epoch: int) -> None:
         """Seal an epoch: what was written since the last one becomes part of it, durable with the next checkpoint.
 
@@ -627,9 +627,9 @@ class StateTable:
         if not late:
             self._note(keys, comes, rows)
             return keys
-        self.late_rows += len(late)
         kept = [place for place in range(len(keys)) if place not in late]
         self._note([keys[place] for place in kept], [comes[place] for place in kept], [rows[place] for place in kept])
+        self.late_rows += len(late)
         return keys
 
     def _late(self, keys: Sequence[bytes], rows: Sequence[Row]) -> set[int]:

@@ -141,7 +141,7 @@ class StorageTable:
         for texts in self._view.text_pages(batch_rows):
             yield self._batch(texts, schema)
 
-    @collecting_seldom
+    @collecting_seldom()
     def _batch(self, texts: list[str], schema: pa.Schema) -> pa.RecordBatch:
         """Return stored rows as a batch."""
         from objectspace.relational import arrow
@@ -151,7 +151,7 @@ class StorageTable:
         arrays = [arrow.array_of_cells(cell, column) for cell, column in zip(cells, columns, strict=True)]
         return arrow.batch_of(arrays, schema, len(texts))
 
-    @collecting_seldom
+    @collecting_seldom()
     def to_arrow(self) -> pa.Table:
         """Return the whole table in key order as an Arrow table. It takes pyarrow."""
         require("pyarrow", "arrow")
@@ -214,7 +214,7 @@ class StorageTable:
         return f"StorageTable({self.name!r}, epoch {self.epoch}, columns {', '.join(self.columns)})"
 
     def _net(self, before: _View | None, after: _View) -> Iterator[Operation]:
-        are_equal = equality([self.schema.column(name).type for name in self.columns])
+        are_equal = equality([after.record.schema.column(name).type for name in self.columns])
         for keys in in_pages(after.touched(before)):
             pairs = self._changed(before, after, keys)
             rows = iter(self._decoded(after, [text for pair in pairs for text in pair if text is not None]))
@@ -224,7 +224,7 @@ class StorageTable:
                 if None in found or not are_equal(*found):
                     yield Operation(kind, *found)
 
-    @collecting_seldom
+    @collecting_seldom()
     def _changed(self, before: _View | None, after: _View, keys: list[bytes]) -> list[tuple[str | None, str | None]]:
         """Return those texts before and after of the rows of keys that differ."""
         olds = [None] * len(keys) if before is None else before.texts(keys)

@@ -62,7 +62,7 @@ def wait_until_folded() -> None:
 
 def _fold(opened: ExitStack, store: CheckpointStore, run: Run, saved: AcceptedRun) -> None:
     try:
-        with switching_often, opened:
+        with switching_often(), opened:
             store.apply(run, saved.epoch)
     except Exception as error:
         LOG.info("%s: %s", _NOT_FOLDED, error)

@@ -162,7 +162,7 @@ def shard_task(
     """
 
     def _run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with collecting_seldom:
+        with collecting_seldom():
             saved = work_shard(plan, current_shard(plan), batches, process, keyed, does)
         yield message_batch(saved)
 

@@ -65,7 +65,7 @@ class Driver:
             return None
         self.shards.expect(sum(one.shards for one in plan.operators.values()))
         try:
-            with self.shards.turn(), collecting_seldom:
+            with self.shards.turn(), collecting_seldom():
                 return work()
         except TooManyRowsError as error:
             LOG.info("epoch %d: %s", plan.epoch, error)

@@ -316,7 +316,7 @@ def intake_task(plan: OperatorPlan, intake: Intake) -> Task:
 
     def _run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         outbox, figures = intake.outbox(), {SOURCE_ROWS: 0.0, SOURCE_BYTES: 0.0}
-        with collecting_seldom:
+        with collecting_seldom():
             for taken in intake.pushed(batches, outbox):
                 figures[SOURCE_ROWS] += taken.num_rows
                 figures[SOURCE_BYTES] += taken.nbytes
@@ -349,7 +349,7 @@ class StageTask:
         plan = self.plans[0]
         shard = current_shard(plan)
         try:
-            with collecting_seldom:
+            with collecting_seldom():
                 report = self.run(shard, batches)
             yield report_batch(shard, report)
         except ObjectSpaceError as error:

@@ -154,3 +154,19 @@ def test_late_rows_of_a_temporal_join_are_passed_over_and_counted() -> None:
     ]
     assert join.late_rows == 1
     assert join.promises() == [("t", 5)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"), [("list<int64>", [1]), ("struct<a:int64>", {"a": 1}), ("float64", float("nan")), ("int64", 1)]
+)
+def test_a_temporal_join_keeps_the_last_version_of_any_key(kind: str, key: Any) -> None:
+    left = TableSchema([Column("n", "int64"), Column("k", kind), Column("t", "int64")], ["n"])
+    right = TableSchema([Column("k", kind), Column("s", "int64"), Column("p", "int64")], ["k", "s"])
+    join = TemporalJoin(left, right, ["k"], ["k"], "t", "s")
+    join.open(VolatileObjectSpace(), "j")
+    join.process(Chunk.from_rows(right, [("+", (key, 10, 3)), ("+", (key, 20, 4)), ("+", (key, 30, 5))]), side="right")
+    join.process(Chunk.from_rows(left, [("+", (1, key, 19)), ("+", (2, key, 25))]), side="left")
+    for side, column in (("left", "t"), ("right", "s")):
+        join.watermark(column, 26, side=side)
+    assert [(row[0], row[-1]) for chunk in join.barrier(1) for row in chunk.values] == [(1, 3), (2, 4)]
+    assert [row[1:] for row in join._tables["versions"].scan()] == [(20, 4), (30, 5)]

@@ -264,6 +264,23 @@ def test_changes_go_over_a_change_of_schema() -> None:
     assert changes(space, 2, 2) == [("update", (2, 2, "b", 0), (2, 2, "b", 5))]
 
 
+def test_changes_are_those_of_the_schema_at_their_end_whatever_a_reader_was_opened_at() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    table = StateTable(space, "t", TableSchema([Column("k", "int64"), Column("v", "float32")], ["k"]))
+    table.insert_row((1, 0.5))
+    space.checkpoint(epoch=1)
+    reader = StorageTable(space.store, "t")
+    table = StateTable(space, "t", table.schema.widened("v", "float64"), evolve=True)
+    for epoch, value in enumerate([0.1, 0.10000000001], start=2):
+        table.insert_row((1, value))
+        space.checkpoint(epoch=epoch)
+    assert [change.new for change in reader.changes(3, 3)] == [(1, 0.10000000001)]
+    other = table.schema.without_column("v").with_column(Column("v", "string", default=""))
+    StateTable(space, "t", other, evolve=True).insert_row((1, "x"))
+    space.checkpoint(epoch=4)
+    assert [change.new for change in reader.changes(4, 4)] == [(1, "x")]
+
+
 def test_what_a_watermark_has_come_to_hide_does_not_go_and_is_what_a_row_was_before() -> None:
     space = PersistedObjectSpace(CheckpointStore(":memory:"))
     columns = [Column("k", "int64"), Column("at", "int64")]
