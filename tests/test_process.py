@@ -9,12 +9,14 @@ import pytest
 
 from checkpoint.process import Setting, collecting_seldom
 from objectspace import PersistedObjectSpace
+from tests.objects.interruptions import interrupted
 
 
 @pytest.fixture(autouse=True)
 def thresholds() -> Iterator[None]:
-    """Put the thresholds of the collector back."""
+    """Set the thresholds of the collector, and put them back."""
     before = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
     yield
     gc.set_threshold(*before)
 
@@ -38,6 +40,19 @@ def test_the_collector_is_as_it_was_after_an_error(error: type[BaseException]) -
     assert gc.get_threshold() == before
 
 
+def test_after_an_interruption_at_any_line_the_next_use_puts_the_thresholds_back() -> None:
+    def use() -> None:
+        with collecting_seldom():
+            pass
+
+    lines = 0
+    while interrupted(use, lines):
+        use()
+        assert gc.get_threshold() == (700, 10, 10), lines
+        lines += 1
+    assert lines > 10
+
+
 def test_what_a_program_chooses_meanwhile_stays() -> None:
     with collecting_seldom():
         gc.set_threshold(900, 9, 9)
@@ -54,8 +69,8 @@ def test_a_checkpoint_looks_for_cycles_more_seldom_and_leaves_no_trace() -> None
     assert gc.get_threshold() == before
 
 
-@pytest.mark.parametrize("chosen", [0, 5_000_000])
+@pytest.mark.parametrize("chosen", [0, 1_000_000, 5_000_000])
 def test_a_program_that_collects_never_or_more_seldom_is_left_to_it(chosen: int) -> None:
-    gc.set_threshold(chosen, 10, 10)
+    gc.set_threshold(chosen, 20, 100)
     with collecting_seldom():
-        assert gc.get_threshold() == (chosen, 10, 10)
+        assert gc.get_threshold() == (chosen, 20, 100)
