@@ -270,10 +270,10 @@ class SlotTable:
         self.count += 1
 
     def _add_keys(self, new: Collection[Any]) -> None:
-        """Do what :meth:`add_key` does for many keys of which nothing is stored."""
-        if self.ranks is not None:
-            self.ranks.update(zip(new, count(self.next_rank), strict=False))
-            self.next_rank += len(new)
+        """Do what :meth:`add_key` does for many keys of which nothing is stored, where order is that of insertion."""
+        assert self.ranks is not None
+        self.ranks.update(zip(new, count(self.next_rank), strict=False))
+        self.next_rank += len(new)
         self.edits.update(zip(new, repeat(ABSENT), strict=False))
         self.count += len(new)
 
