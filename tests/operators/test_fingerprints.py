@@ -1,0 +1,217 @@
+"""Names of callables: another one where what decides their answers is another, and the same in every process."""
+
+from __future__ import annotations
+
+import operator
+import os
+import re
+import subprocess
+import sys
+from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache, partial
+from types import MappingProxyType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from objectspace.operators import Pipeline, PipelineChangedError, call, count
+from objectspace.operators.fingerprints import describe
+
+FUNCTIONS = """
+import re
+from collections import OrderedDict, defaultdict, deque, namedtuple
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType, SimpleNamespace
+from objectspace.operators import col
+from objectspace.operators.fingerprints import describe
+
+Pair = namedtuple("Pair", "first second")
+
+@dataclass
+class Weights:
+    values: set
+
+def functions():
+    wanted, other = {"JFK", "LGA", "EWR", "BOS", "ORD", "ATL", "DFW"}, object()
+    def helper(text, base=frozenset("abc")):
+        return text in base and helper(text)
+    yield lambda row: row.origin in {"JFK", "LGA", "EWR", "BOS", "ORD", "ATL", "DFW"}
+    yield lambda row: [helper(text) for text in wanted if re.match("a", text)]
+    yield lambda row: other is row
+    yield partial(helper, base=wanted)
+    yield {"New York": wanted}.get
+    held = [defaultdict(set, a=wanted), OrderedDict(a=wanted), MappingProxyType({"a": wanted}), deque([wanted])]
+    held += [Pair(wanted, other), Weights(wanted), SimpleNamespace(a=wanted)]
+    yield lambda row: row in held
+
+print(*map(describe, functions()), col("origin").is_in({"JFK", "LGA", "EWR", "BOS", "ORD", "ATL", "DFW"}))
+"""
+
+
+def test_a_function_has_one_name_in_every_process(capsys: pytest.CaptureFixture[str]) -> None:
+    other = "1" if os.environ.get("PYTHONHASHSEED") == "2" else "2"
+    done = subprocess.run(
+        [sys.executable, "-c", FUNCTIONS],
+        env=os.environ | {"PYTHONHASHSEED": other},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    exec(compile(FUNCTIONS, "<string>", "exec"), {"__name__": "__main__"})
+    assert done.stdout == capsys.readouterr().out
+    assert done.stdout.count("#") == 6
+
+
+def test_a_function_counts_with_its_defaults_and_what_it_closes_over() -> None:
+    def limited(limit: int) -> Any:
+        return lambda row: row.a > limit
+
+    def above(row: Any, *, limit: int = 3) -> bool:
+        return bool(row.a > limit)
+
+    names = [describe(limited(3)), describe(limited(4)), describe(above)]
+    above.__kwdefaults__ = {"limit": 4}
+    names += [describe(above), describe(partial(above, limit=5)), describe(partial(above, limit=6))]
+    assert len(set(names)) == len(names)
+    assert describe(limited(3)) == names[0]
+
+
+@dataclass
+class Above:
+    least: int
+
+    def holds(self, row: Any) -> bool:
+        return bool(row.id > self.least)
+
+    def __call__(self, row: Any) -> bool:
+        return bool(row.id > self.least)
+
+
+@dataclass
+class Weights:
+    values: Any
+    seen: int = field(default=0, repr=False)
+
+
+Pair = namedtuple("Pair", "first second")
+
+
+def closing_over(value: Any) -> Callable[[Any], Any]:
+    return lambda row: value
+
+
+def first_in(row: Any) -> Any:
+    try:
+        try:
+            found = row[0]
+            found = found[0]
+        except IndexError:
+            return "inner"
+    except TypeError:
+        return "outer"
+    return found
+
+
+def first_beside(row: Any) -> Any:
+    try:
+        try:
+            found = row[0]
+        except IndexError:
+            return "inner"
+        found = found[0]
+    except TypeError:
+        return "outer"
+    return found
+
+
+first_beside.__qualname__ = first_in.__qualname__
+
+WIDE, OTHER = np.arange(5000), np.arange(5000)
+OTHER[2500] = 0
+CARRIERS = "|".join(f"carrier {number}" for number in range(40))
+ITSELF: Any = Pair([], 1)
+ITSELF.first.append(ITSELF)
+
+
+@pytest.mark.parametrize(
+    ("one", "another"),
+    [
+        (Above(5).holds, Above(6).holds),
+        (Above(5), Above(6)),
+        ({"UA": "United"}.get, {"UA": "United Airlines"}.get),
+        ({"UA"}.__contains__, {"B6"}.__contains__),
+        (re.compile("a").match, re.compile("b").match),
+        (operator.itemgetter(0), operator.itemgetter(1)),
+        (operator.attrgetter("a"), operator.attrgetter("b")),
+        (operator.methodcaller("lower"), operator.methodcaller("title")),
+        (operator.methodcaller("split", sep="a"), operator.methodcaller("split", sep="b")),
+        (cache(closing_over(1)), cache(closing_over(2))),
+        (partial({"UA": 1}.get, "UA"), partial({"UA": 2}.get, "UA")),
+        (lambda row: row, lambda *row: row),
+        (lambda row: row, lambda **row: row),
+        (first_in, first_beside),
+    ],
+)
+def test_a_callable_is_known_by_all_that_decides_what_it_does(one: Any, another: Any) -> None:
+    assert describe(one) == describe(one) != describe(another)
+
+
+@pytest.mark.parametrize(
+    ("one", "another"),
+    [
+        ({"UA": 1}.get, {"UA": 2}.get),
+        (WIDE, OTHER),
+        (Weights(WIDE), Weights(OTHER)),
+        (Pair(WIDE, 1), Pair(OTHER, 1)),
+        (SimpleNamespace(values=WIDE), SimpleNamespace(values=OTHER)),
+        (OrderedDict(a=WIDE), OrderedDict(a=OTHER)),
+        (MappingProxyType({"a": WIDE}), MappingProxyType({"a": OTHER})),
+        (deque([WIDE]), deque([OTHER])),
+        (deque([1], maxlen=1), deque([1], maxlen=2)),
+        (defaultdict(list), defaultdict(set)),
+        (Counter("a"), Counter("b")),
+        (np.arange(3), np.arange(3, dtype="uint8")),
+        (pd.Series({"UA": "United"}), pd.Series({"B6": "United"})),
+        (pd.DataFrame({"a": [1, 2]}, index=[1, 1]), pd.DataFrame({"a": [3, 2]}, index=[1, 1])),
+        (re.compile(CARRIERS + "|UA"), re.compile(CARRIERS + "|B6")),
+        (re.compile("a"), re.compile("a", re.IGNORECASE)),
+        ("lies at 0x10", "lies at 0x20"),
+        (ITSELF, Pair([], 1)),
+    ],
+)
+def test_what_a_function_closes_over_counts_as_a_whole(one: Any, another: Any) -> None:
+    assert describe(closing_over(one)) == describe(closing_over(one)) != describe(closing_over(another))
+
+
+def test_what_a_data_class_does_not_show_does_not_count() -> None:
+    assert describe(closing_over(Weights(1, seen=2))) == describe(closing_over(Weights(1, seen=3)))
+
+
+def test_a_callable_that_carries_nothing_has_its_name_alone() -> None:
+    assert [describe(one) for one in (len, int, Above, str.upper, np.sqrt)] == [
+        "builtins.len",
+        "builtins.int",
+        f"{__name__}.Above",
+        "builtins.str.upper",
+        "numpy.sqrt",
+    ]
+
+
+def test_another_lookup_is_another_pipeline() -> None:
+    def named(names: dict[str, str]) -> Pipeline:
+        pipeline = Pipeline()
+        flights = pipeline.source("flights", {"id": "int64", "carrier": "string"}, key=["id"])
+        flights.select("id", name=call(names.get, "string", "carrier")).group_by("name").agg(n=count()).materialize(
+            "by"
+        )
+        return pipeline
+
+    run = named({"UA": "United"}).run_local([{"flights": [(1, "UA")]}])
+    assert run.rows("by") == [("United", 1)]
+    with pytest.raises(PipelineChangedError, match=r"dict\.get#"):
+        named({"UA": "United Airlines"}).run_local([], run.space)
