@@ -34,8 +34,8 @@ As long as it keeps the shards open, they may become as large as the second.
 TRIAL = 2
 """How many epochs are worked in tasks first; the first one starts processes and tells nothing of the others."""
 
-PAUSE = 256
-"""For how many epochs the driver leaves the work to tasks, once that was quicker."""
+FIRST_PAUSE, PAUSE = 16, 256
+"""For how many epochs the driver leaves the work to tasks once that was quicker: at first, and at most."""
 
 FIRST_STREAK, STREAK = 16, 256
 """After so many epochs in a row the driver lets tasks try again: what they took in a young query tells little."""
@@ -72,6 +72,7 @@ class Placement:
     def __init__(self, most_rows: int) -> None:
         self._most_rows = most_rows
         self._trials, self._pause, self._losses = 0, 0, 0
+        self._next_pause = FIRST_PAUSE
         self._streak, self._most_streak = 0, FIRST_STREAK
         self._rows, self._row_bytes, self._slots = 0, 0.0, 0
         self._task_rows, self._task_ms, self._is_light = 0, 0.0, False
@@ -120,13 +121,13 @@ class Placement:
     def worked_in_driver(self, rows: int, slots: int, ms: float, input_bytes: int) -> None:
         """Note an epoch of the driver: where two in a row took longer than tasks did, these have the next ones.
 
-        One of many more rows than theirs says nothing of that.
+        One of many more rows than theirs says nothing of that, nor does the first one, which has to open the shards.
         """
         self._note_rows(rows, slots, input_bytes)
         self._streak += 1
         if self._streak == self._most_streak:
-            self._trials, self._most_streak = 0, STREAK
-        is_slower = ms > self._task_ms and rows <= _ALIKE * self._task_rows
+            self._trials, self._most_streak, self._next_pause = 0, STREAK, FIRST_PAUSE
+        is_slower = ms > self._task_ms and rows <= _ALIKE * self._task_rows and self._streak > 1
         self._losses = self._losses + 1 if is_slower else 0
         if self._losses == 2:
             self.failed()
@@ -138,7 +139,8 @@ class Placement:
 
     def failed(self) -> None:
         """Note that the driver could not work an epoch, or not as quickly."""
-        self._losses, self._pause = 0, PAUSE
+        self._losses, self._streak, self._pause = 0, 0, self._next_pause
+        self._next_pause = min(2 * self._pause, PAUSE)
 
 
 def _state_bytes(plan: EpochPlan) -> float:

@@ -32,6 +32,7 @@ from objectspace.spark.held import HELD_SLOTS, LEAST_HELD_SLOTS, HeldShards
 from objectspace.spark.inputs import Declared, wide
 from objectspace.spark.placement import (
     DRIVER_ROWS,
+    FIRST_PAUSE,
     FIRST_STREAK,
     MOST_HELD_BYTES,
     MOST_INPUT_BYTES,
@@ -317,15 +318,36 @@ def test_the_driver_works_where_it_is_quicker() -> None:
 
 def test_after_two_slow_epochs_tasks_have_the_next_ones() -> None:
     made = trained()
-    for ms in (400, 200, 400, 400):
+    for ms in (400, 400, 200, 400, 400):
         assert made.is_in_driver(NO_STATE)
         made.worked_in_driver(10, 5, ms, 200)
-    assert [made.is_in_driver(NO_STATE) for _ in range(PAUSE + 1)] == [False] * PAUSE + [True]
+    assert pause_of(made) == FIRST_PAUSE
+
+
+def test_each_time_that_tasks_were_quicker_they_have_more_epochs() -> None:
+    made, pauses = trained(), []
+    for _ in range(6):
+        for ms in (900, 400, 400):  # The first one opens the shards.
+            assert made.is_in_driver(NO_STATE)
+            made.worked_in_driver(10, 5, ms, 200)
+        pauses.append(pause_of(made))
+    assert pauses == [16, 32, 64, 128, 256, 256]
+    for _ in range(FIRST_STREAK):
+        made.worked_in_driver(10, 5, 100, 200)
+    for _ in range(TRIAL):
+        made.worked_in_tasks(10, 5, 300, 200, 200)
+    made.failed()
+    assert pause_of(made) == FIRST_PAUSE, "the driver was quicker for long"
+
+
+def pause_of(made: Placement) -> int:
+    """Return for how many epochs tasks have the work."""
+    return next(epochs for epochs in range(PAUSE + 1) if made.is_in_driver(NO_STATE))
 
 
 def test_an_epoch_without_rows_does_not_say_what_tasks_take() -> None:
     made = trained(rows=0)
-    for _ in range(3):
+    for _ in range(4):
         made.worked_in_driver(10, 5, 400, 200)
         assert made.is_in_driver(NO_STATE)
     for _ in range(2):
