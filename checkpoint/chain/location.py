@@ -139,7 +139,8 @@ def location_at(url: str | os.PathLike[str] | Location, options: Mapping[str, An
 
     Raises:
         CheckpointError: the protocol is unknown, its package is not installed, or it cannot be opened; the path is on
-            another host; or the URL of an object store names no bucket, or has two slashes after it.
+            another host; the URL has ``::``; or that of an object store names no bucket, or a version, or has two
+            slashes after the bucket.
     """
     if isinstance(url, Location):
         return url
@@ -147,6 +148,12 @@ def location_at(url: str | os.PathLike[str] | Location, options: Mapping[str, An
     path = local_path(text)
     if path is not None:
         return LocalLocation(Path(path))
+    if "::" in text:
+        # What fsspec takes for the path ends there, so that several addresses would be one space.
+        raise CheckpointError(
+            f"location {text}: it has '::', where the path ends for fsspec, which chains file systems by it: give the"
+            " URL of one file system, without '::' in its path"
+        )
     protocol, colon, rest = text.partition("://")
     remote = RemoteLocation(f"{protocol}{colon}{rest.rstrip('/')}", dict(options or {}))
     remote.open_file_system()
@@ -296,7 +303,7 @@ class RemoteLocation(Location):
 
         Raises:
             CheckpointError: the protocol is unknown, its package is not installed, or it cannot be opened; or it is an
-                object store, and the URL names no bucket, or has two slashes after it.
+                object store, and the URL names no bucket or a version, or has two slashes after the bucket.
         """
         try:
             system, folder = fsspec.core.url_to_fs(self.address, **self.options)
@@ -312,11 +319,17 @@ class RemoteLocation(Location):
         return system, folder.rstrip("/")
 
     def _require_place(self, folder: str) -> None:
-        """Refuse a folder of an object store that is in no bucket, or whose files would be put and never listed."""
+        """Refuse a folder of an object store that is in no bucket, or whose files would not be put where it says."""
         bucket, _, key = folder.strip("/").partition("/")
         if not bucket:
             raise CheckpointError(
                 f"location {self.address}: it names no bucket: expected one, as in s3://bucket/folder"
+            )
+        if "?versionid=" in key.lower():
+            # The client cuts it off with all that follows: each file of the space would be put under one key.
+            raise CheckpointError(
+                f"location {self.address}: it names a version of an object, and a space lies in a folder of many:"
+                " leave out ?versionId= and what follows"
             )
         if key.startswith("/"):
             single = re.sub(r"(?<=[^:/])/{2,}", "/", self.address, count=1)

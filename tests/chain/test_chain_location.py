@@ -146,8 +146,30 @@ def test_a_url_whose_key_begins_with_a_slash_is_refused(url: str) -> None:
     assert location_at(single).place() == location_at("s3://bucket/space/a").place()
 
 
+@pytest.mark.parametrize("url", ["s3://bucket/p/a?versionId=x", "s3a://bucket/p/a?versionid=x", "s3://b/p?versionId="])
+def test_a_url_that_names_a_version_of_an_object_is_refused(url: str) -> None:
+    with pytest.raises(
+        CheckpointError, match=r"location s3\S+ it names a version of an object, .* leave out \?version"
+    ):
+        location_at(url)
+    assert location_at("memory://p/a?versionId=x").url == "memory://p/a?versionId=x"
+
+
+@pytest.mark.parametrize("url", ["memory://a::b", "s3://bucket/a::b", "dir://a::file:///tmp", "nosuch://a/b::c.fork"])
+def test_a_url_that_fsspec_would_cut_is_refused(url: str) -> None:
+    with pytest.raises(CheckpointError, match=rf"location {url}: it has '::', where the path ends for fsspec"):
+        location_at(url)
+
+
+def test_a_folder_may_have_two_colons_in_its_name(tmp_path: Path) -> None:
+    for address in (tmp_path / "a::b", f"file://{tmp_path}/a::b"):
+        assert location_at(address).url == f"{tmp_path}/a::b"
+    location_at(tmp_path / "a::b").write("x", b"1")
+    assert location_at(tmp_path / "a::c").read("x") is None
+
+
 def test_a_protocol_without_exclusive_create_is_refused(tmp_path: Path) -> None:
-    archive = location_at(f"dir://inner::file://{tmp_path}")
+    archive = location_at("dir://inner", {"path": str(tmp_path), "target_protocol": "file"})
     with pytest.raises(CheckpointError, match="cannot create a file only where it is absent"):
         Chain.open_or_create(archive, 1)
     assert archive.read("space.json") is None
