@@ -23,6 +23,7 @@ from checkpoint.chain.collect import (
     remove_leftovers,
     remove_manifests,
     remove_runs,
+    require_there,
 )
 from checkpoint.chain.location import Location
 from checkpoint.chain.manifest import (
@@ -52,6 +53,9 @@ SPACE_FILE = "space.json"
 """The name of the file that founds a space: where one is copied, it comes last."""
 
 _GREATEST = 2**63
+
+_MOST_OVERTAKEN = 8
+"""So many times a collection begins anew that others have overtaken."""
 
 CARRY_AFTER = 64
 """After so many epochs in which a shard has had few runs its lineage begins anew with these."""
@@ -522,7 +526,8 @@ class Chain:
             what was removed.
 
         Raises:
-            CorruptStoreError: a manifest that a kept epoch needs is missing or damaged; nothing was removed.
+            CorruptStoreError: a manifest or run file that a kept epoch needs is missing, or a manifest damaged; nothing
+                was removed, since it may be made good from what is there.
             CheckpointError: the location cannot be read or written; what was removed until then stays removed.
 
         Time: O(files listed + runs named by the kept epochs). Dirties: the floor, then the files that go.
@@ -533,27 +538,41 @@ class Chain:
                 f"keep_epochs is {keep_epochs!r}, grace_seconds {grace_seconds!r}: expected a whole number from 1 on,"
                 " and a number of seconds from 0 on"
             )
-        # In this order: what is published after the listing names files that are not in it, or younger than the grace.
-        listed = sorted({f"{RUNS}/{name}" for name in self.location.names(RUNS)} - {*keep_files})
-        self.refresh()
-        floor = max(self._floor, self._epoch - keep_epochs + 1)
+        spared, overtaken = {*keep_files}, 0
+        while True:
+            # In this order: what is published after the listing names files not in it, or younger than the grace.
+            listed = {f"{RUNS}/{name}" for name in self.location.names(RUNS)}
+            self.refresh()
+            floor = max(self._floor, self._epoch - keep_epochs + 1)
+            try:
+                return self._collect(floor, listed, spared, grace_seconds)
+            except (UnknownCheckpointError, CorruptStoreError):
+                # What another collection has removed meanwhile is no damage: its floor tells, which is there first.
+                if overtaken == _MOST_OVERTAKEN or self._stored_floor() <= floor:
+                    raise
+            overtaken += 1
+
+    def _collect(self, floor: int, listed: set[str], spared: set[str], grace_seconds: float) -> Collected:
+        """Raise the floor to an epoch, and remove those of the listed files, and manifests, that it leaves unneeded.
+
+        Raises: as ``collect``; and UnknownCheckpointError where another collection has raised the floor further.
+        """
         if floor > max(self._epoch, 1):
-            raise CorruptStoreError(
-                f"space at {self.location.url}: it says that its first kept epoch is {floor}, and the newest is"
-                f" {self._epoch}: manifests are missing, as after an older copy was laid over it; nothing was removed"
-            )
+            raise self._laid_over(floor)
+        unnamed = sorted(listed - spared)
         if not self._epoch:
-            return Collected(floor, 0, remove_runs(self.location, listed, set(), grace_seconds), 0)
+            return Collected(floor, 0, remove_runs(self.location, unnamed, set(), grace_seconds), 0)
         kept = [self.manifest(epoch) for epoch in range(floor, self._epoch + 1)]
         first = first_needed(kept[0])
         needed = needed_runs(self.location, kept, (self.manifest_for(epoch, floor) for epoch in range(first, floor)))
+        require_there(self.location, needed, listed, kept)
         if floor > self._floor:
             raise_floor(self.location, floor, self.incarnation)
             self._floor = floor
         published = published_at(self.location, self._epoch)
         return Collected(
             floor,
-            runs=remove_runs(self.location, listed, needed, grace_seconds, published),
+            runs=remove_runs(self.location, unnamed, needed, grace_seconds, published),
             manifests=remove_manifests(self.location, first),
             leftovers=remove_leftovers(self.location, grace_seconds, published),
         )
@@ -561,10 +580,27 @@ class Chain:
     def _require_kept(self, epoch: int) -> None:
         if not self._epoch:
             raise UnknownCheckpointError(f"space at {self.location.url}: no epoch {epoch}: none was published yet")
+        if self._floor > self._epoch:
+            raise self._left_behind()
         if type(epoch) is not int or not self._floor <= epoch <= self._epoch:
             raise UnknownCheckpointError(
                 f"space at {self.location.url}: no epoch {epoch!r}: expected one from {self._floor} to {self._epoch}"
             )
+
+    def _left_behind(self) -> CheckpointError:
+        """Return the error of a chain none of whose epochs is kept."""
+        if max(epochs_in(self.location, MANIFESTS), default=0) < self._floor:
+            return self._laid_over(self._floor)
+        return UnknownCheckpointError(
+            f"space at {self.location.url}: all epochs that this chain knows, up to {self._epoch}, were collected"
+            f" meanwhile, and the oldest one kept is {self._floor}: call refresh() to read on, or open the chain anew"
+        )
+
+    def _laid_over(self, floor: int) -> CorruptStoreError:
+        return CorruptStoreError(
+            f"space at {self.location.url}: it says that its first kept epoch is {floor}, and the newest is"
+            f" {self._epoch}: manifests are missing, as after an older copy was laid over it: {RESTORE}"
+        )
 
     def _require_same_rows(self, source: SourcePosition, last: int) -> None:
         """Refuse a micro-batch that comes again with other rows, or of which nobody knows any more what rows it had."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from checkpoint.chain.division import with_parts
 from checkpoint.chain.location import Location
 from checkpoint.chain.manifest import AcceptedRun, Manifest, seal
+from checkpoint.chain.runfile import missing
 
 FLOORS = "floor"
 MANIFESTS = "manifest"
@@ -80,6 +81,32 @@ def needed_runs(location: Location, kept: Sequence[Manifest], older: Iterable[Ma
     named = [run for manifest in kept for run in manifest.files]
     named += [run for manifest in older for run in manifest.runs if _is_in_lineage(run, kept[0])]
     return {run.file: run for run in with_parts(location, named)}
+
+
+def require_there(
+    location: Location, needed: Mapping[str, AcceptedRun], listed: Collection[str], kept: Sequence[Manifest]
+) -> None:
+    """Refuse to remove anything while a file that kept epochs need is gone: what would go may make it good.
+
+    Args:
+        location: where they lie.
+        needed: the run files that the kept epochs need, by their names.
+        listed: the names of the files that a listing has found; each of the others is looked at.
+        kept: the manifests of these epochs, oldest first.
+
+    Raises:
+        CorruptStoreError: it is so.
+
+    Time: O(needed), and a look at each file that has come since the listing.
+    """
+    gone = (run for name, run in needed.items() if name not in listed and location.modified(name) is None)
+    if lost := next(gone, None):
+        raise missing(
+            location,
+            lost,
+            f", which an epoch from {kept[0].epoch} to {kept[-1].epoch} needs; nothing was removed, so that"
+            " `checkpoint fork` finds what there is",
+        )
 
 
 def first_needed(floor: Manifest) -> int:

@@ -164,10 +164,9 @@ def checked(location: Location, accepted: AcceptedRun) -> tuple[bytes, str]:
     Raises:
         CorruptStoreError: the file is missing, or not byte for byte what was accepted.
     """
-    data = location.read(accepted.file)
-    place = f"run file {accepted.file} of {location.url} (epoch {accepted.epoch}, {accepted.operator}/{accepted.shard})"
+    data, place = location.read(accepted.file), _place(location, accepted)
     if data is None:
-        raise CorruptStoreError(f"{place} is missing: {_advice(accepted)}")
+        raise missing(location, accepted)
     found = checksum(data)
     if found != accepted.checksum:
         raise CorruptStoreError(
@@ -175,6 +174,21 @@ def checked(location: Location, accepted: AcceptedRun) -> tuple[bytes, str]:
             f" {_advice(accepted)}"
         )
     return data, place
+
+
+def missing(location: Location, accepted: AcceptedRun, consequence: str = "") -> CorruptStoreError:
+    """Return the error of a file that is gone.
+
+    Args:
+        location: where it was.
+        accepted: what the manifest says of it.
+        consequence: what comes of that, to end the sentence.
+    """
+    return CorruptStoreError(f"{_place(location, accepted)} is missing{consequence}: {_advice(accepted)}")
+
+
+def _place(location: Location, accepted: AcceptedRun) -> str:
+    return f"run file {accepted.file} of {location.url} (epoch {accepted.epoch}, {accepted.operator}/{accepted.shard})"
 
 
 def _advice(accepted: AcceptedRun) -> str:

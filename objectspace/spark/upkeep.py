@@ -129,7 +129,8 @@ class Upkeep:
                 if is_due:
                     # Before the images, which take long where all of them are due, as after a rescale.
                     self._collected = epoch
-                    self._collect(chain)
+                    with self._logged("the collection of garbage"):
+                        self._collect(chain)
                 self._make_images(chain)
 
     @contextmanager

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -26,7 +28,7 @@ from checkpoint.chain import (
     write_image_beside,
 )
 from tests.chain.chain_helpers import OPERATOR, Publisher, run_of
-from tests.chain.faulty_location import crash_points
+from tests.chain.faulty_location import FaultyLocation, T, crash_points
 
 State = tuple[dict[Any, Any], ...]
 
@@ -190,7 +192,9 @@ def test_a_driver_that_slept_through_a_collection_is_fenced(location: Location, 
     with pytest.raises(FencedError, match="epoch 3 was published by another driver first"):
         sleeper.publish(plan, {OPERATOR: saved})
     assert "000000000003.json" not in location.names("manifest")
-    with pytest.raises(UnknownCheckpointError, match="expected one from 11"):
+    with pytest.raises(
+        UnknownCheckpointError, match="up to 2, were collected meanwhile, and the oldest one kept is 11"
+    ):
         reader.lineage(OPERATOR, 0, 1)
 
 
@@ -203,6 +207,90 @@ def test_a_needed_manifest_that_is_lost_stops_the_collection(location: Location,
     assert (location.names("run"), location.names("floor")) == (before, [])
     with pytest.raises(ValueError, match="keep_epochs is 0"):
         chain.collect(keep_epochs=0)
+
+
+def test_a_needed_run_file_that_is_lost_stops_the_collection(location: Location, publish: Publisher) -> None:
+    chain = make(location, publish, 9)
+    lost = chain.lineage(OPERATOR, 1)[-1]
+    location.delete(lost.file)
+    before = files_of(location)
+    with pytest.raises(
+        CorruptStoreError, match=rf"{lost.file} .* is missing, .* epoch from 8 to 9 .* before that epoch"
+    ):
+        chain.collect(grace_seconds=0, keep_epochs=2)
+    assert files_of(location) == before
+    publish(chain, {}, {"slow": 10}, full_after=0)
+    assert chain.collect(grace_seconds=0, keep_epochs=1).first_epoch == 10, "nothing that is kept needs it any more"
+
+
+@dataclass
+class _Between(FaultyLocation):
+    """Does something else before its n-th operation, in the place of failing, and counts the looks at files."""
+
+    work: Callable[[], object] = lambda: None
+    looks: int = 0
+
+    def modified(self, name: str) -> float | None:
+        self.looks += 1
+        return super().modified(name)
+
+    def _try(self, work: Callable[[], T]) -> T:
+        self.seen += 1
+        if self.seen == self.at:
+            self.work()
+        return work()
+
+
+def test_a_collection_that_another_one_overtakes_anywhere_ends_well(publish: Publisher) -> None:
+    location, at = location_at(f"memory://{uuid4().hex}"), 0
+    chain = Chain.open_or_create(location, 1)
+    for epoch in range(1, 10):
+        publish(chain, {f"k{epoch}": epoch}, full_after=2)
+    files, expected = files_of(location), state_at(chain, 9)
+    while True:
+        at += 1
+        put_back(location, files)
+        between = _Between(location, at, work=lambda: Chain.open(location).collect(grace_seconds=0, keep_epochs=1))
+        Chain.open(between).collect(grace_seconds=0, keep_epochs=5)
+        if between.seen < at:
+            break
+        opened = Chain.open(location)
+        assert (opened.first_epoch, state_at(opened, 9)) == (9, expected)
+    assert at > 10
+
+
+def test_a_collection_looks_at_the_files_that_have_come_since_its_listing(publish: Publisher) -> None:
+    location = location_at(f"memory://{uuid4().hex}")
+    chain, looks = make(location, publish, 9), []
+    for publishes in (False, True):
+        work = (lambda: publish(chain, {"new": 1}, {"new": 1})) if publishes else lambda: None
+        between = _Between(location, 5, work=work)  # It has opened the space, and has listed the run files.
+        opened = Chain.open(between)
+        assert opened.collect(grace_seconds=86_400, keep_epochs=20) == Collected(1, 0, 0, 0)
+        assert opened.epoch == 9 + publishes
+        looks.append(between.looks)
+    assert looks == [1, 3], "that is when the newest epoch was published; of no file that was listed"
+
+
+def test_a_reader_that_a_collection_has_overtaken_is_told_what_helps(location: Location, publish: Publisher) -> None:
+    chain = make(location, publish, 3)
+    reader, other = Chain.open(location), Chain.open(location)
+    for epoch in range(4, 7):
+        publish(chain, {"a": epoch}, {"a": epoch}, full_after=1)
+    chain.collect(grace_seconds=0, keep_epochs=1)
+    told = r"all epochs that this chain knows, up to 3, were collected meanwhile, .* kept is 6: call refresh\(\)"
+    for look in (lambda: reader.lineage(OPERATOR, 0), lambda: reader.newest, lambda: other.operator_plan(OPERATOR)):
+        with pytest.raises(UnknownCheckpointError, match=told):
+            look()
+    reader.refresh()
+    assert state_at(reader, reader.epoch) == state_at(chain, 6)
+    for manifest in location.names("manifest"):
+        location.write(f"manifest/{int(manifest[:12]) - 3:012d}.json", location.read(f"manifest/{manifest}") or b"")
+        location.delete(f"manifest/{manifest}")
+    with pytest.raises(
+        CorruptStoreError, match="its first kept epoch is 6, and the newest is 3: manifests are missing"
+    ):
+        other.operator_plan(OPERATOR)  # Nothing helps a space over which an older copy was laid.
 
 
 def test_leftovers_of_dead_processes_go(tmp_path: Path, publish: Publisher) -> None:

@@ -29,10 +29,12 @@ from checkpoint.chain import (
     write_image_beside,
 )
 from checkpoint.tool.command import cli, load
+from checkpoint.tool.copying import fork_space
 from objectspace import PersistedObjectSpace
 
 from .chain_helpers import OPERATOR, Publisher
 from .faulty_location import FaultyLocation
+from .test_chain_collect import files_of
 
 
 def content(chain: Chain, cache: Path, epoch: int | None = None, shard: int = 0) -> dict[Any, Any]:
@@ -161,6 +163,30 @@ def test_images_collections_and_caches_of_any_age_go_together(
         assert content(opened, tmp_path / f"fresh {epoch}", epoch) == states[epoch]
     assert [receipt.state_slots for receipt in receipts(opened)] == [len(state) for state in states[-3:]]
     assert adopted > 0
+
+
+def test_a_collection_spares_what_can_make_a_lost_image_good(
+    location: Location, publish: Publisher, tmp_path: Path
+) -> None:
+    chain = Chain.open_or_create(location, 1)
+    for number in range(5):
+        publish(chain, {f"k{number}": number})
+    image = image_of(chain, tmp_path / "beside", 3)
+    for number in range(5, 12):  # It is named late, while the epochs before it are still kept.
+        publish(chain, {f"k{number}": number}, images=[image] if number == 7 else [])
+    data = location.read(image.file) or b""
+    location.delete(image.file)
+    before = files_of(location)
+    said = rf"{image.file} .* \(epoch 3, counter/0\) is missing, which an epoch from 9 to 12 needs; nothing was removed"
+    with pytest.raises(CorruptStoreError, match=f"{said}, so that `checkpoint fork` .* in its place the copy has the"):
+        Chain.open(location).collect(grace_seconds=0, keep_epochs=4)
+    assert files_of(location) == before
+    fork_space(chain, f"{location.url}-fork", 12, [], lambda done, total: None)
+    fork = Chain.open(location_at(f"{location.url}-fork"))
+    assert fork.collect(grace_seconds=0, keep_epochs=4).first_epoch == 9
+    assert content(fork, tmp_path / "new") == {f"k{number}": str(number) for number in range(12)}
+    location.write(image.file, data)
+    assert chain.collect(grace_seconds=0, keep_epochs=4).runs == 3
 
 
 def test_a_shard_that_changes_no_more_keeps_no_manifest(

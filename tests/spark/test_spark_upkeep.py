@@ -20,6 +20,7 @@ from objectspace.errors import ObjectSpaceError
 from objectspace.operators import count, sum_
 from objectspace.spark import Pipeline, Retention, Upkeep
 from objectspace.spark.upkeep import _Waiting
+from tests.chain.chain_helpers import OPERATOR, Publisher
 from tests.chain.test_chain_s3 import ACCESS, BUCKET
 
 from .clusters import KEYS, ROWS, answer, make_input
@@ -130,10 +131,32 @@ def test_a_collection_that_fails_is_logged_and_tried_again(
         patch.setattr(Chain, "collect", fails)
         assert upkeep.published(1)
         upkeep.wait(60)
-    assert "the upkeep failed, which is tried again: no such place" in caplog.text
+    assert "the collection of garbage failed, which is tried again: no such place" in caplog.text
     assert upkeep.published(2)
     upkeep.wait(60)
     assert upkeep.last == Collected(1, 0, 0, 0)
+
+
+def test_a_collection_that_misses_a_file_is_logged_and_images_are_made(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    publish, chain = Publisher(tmp_path / "caches"), Chain.open_or_create(location_at(tmp_path / "space"), 2)
+    for number in range(4):
+        publish(chain, {"a": number}, {"a": number})
+    lost = chain.lineage(OPERATOR, 0)[0].file
+    chain.location.delete(lost)
+    upkeep = Upkeep(chain.location, Retention(epochs=1, every=1, grace_seconds=0), full_after=2, image_lag=0)
+    upkeep.published(4)
+    upkeep.wait(60)
+    assert f"the collection of garbage failed, which is tried again: run file {lost}" in caplog.text
+    assert Chain.open(chain.location).first_epoch == 1
+    (image,) = upkeep.images(4)
+    assert image.shard == 1, "the runs of the other shard are there"
+    publish(chain, {"a": 4}, {"a": 4}, images=[image], full_after=0)
+    upkeep.published(5)
+    upkeep.wait(60)
+    assert upkeep.last is not None
+    assert upkeep.last.first_epoch == 5, "no epoch that is kept needs the file any more"
 
 
 def test_an_image_that_fails_keeps_nothing_else_from_being_done(
