@@ -51,7 +51,7 @@ class Epochs:
         wanted = {name: pipeline.results[name] for name in (*pipeline.functions, *pipeline.frames)}
         self.stages = compiled(self.plan, wanted, self.chain.shards)
         self._inputs = tuple(one.input() for one in declared)
-        self._delivery = Delivery(
+        self.delivery = Delivery(
             self.chain.location, self.stages.results, pipeline.columns, pipeline.frames, pipeline.functions
         )
         self.direct = self._only_reader(declared)
@@ -83,7 +83,7 @@ class Epochs:
         with self.chain.working(plan):
             epoch, saved = self._worked(plan, rows)
         manifest = epoch.publish(saved)
-        self._delivery.deliver(rows.sparkSession, epoch.results())
+        self.delivery.deliver(rows.sparkSession, epoch.results())
         return manifest
 
     def _worked(self, plan: EpochPlan, rows: DataFrame) -> tuple[EpochInTasks, dict[str, list[ShardSaved]]]:
@@ -106,7 +106,7 @@ class Epochs:
             # A micro-batch that comes again was not finished. Another query says nothing about the end of the last one.
             is_open = newest.source == position if plan is None else is_first and newest.source.query != position.query
             if is_open:
-                self._delivery.redeliver(spark, self._parcels_of(newest))
+                self.delivery.redeliver(spark, self._parcels_of(newest))
         return plan
 
     def _parcels_of(self, newest: Manifest) -> dict[str, list[Parcel]]:

@@ -22,6 +22,7 @@ from objectspace.spark.added import AddedEpochs
 from objectspace.spark.connect import PipelineElsewhere, require_classic, require_classic_session
 from objectspace.spark.epochs import Epochs
 from objectspace.spark.executor import open_shard
+from objectspace.spark.history import History
 from objectspace.spark.in_driver import Driver
 from objectspace.spark.inputs import (
     Declared,
@@ -138,7 +139,7 @@ class Pipeline(Builder):
         """Have a function called with the changes of a result, epoch by epoch.
 
         It runs in the driver after the epoch is published. After a crash it may be called again, for the same epoch
-        with the same changes: so what it does must be idempotent, by the incarnation and the epoch. It is not called
+        with the same changes: so what it does must be idempotent, by the :meth:`mark` of the epoch. It is not called
         where nothing changed.
 
         Args:
@@ -301,9 +302,28 @@ class Pipeline(Builder):
     def incarnation(self) -> str:
         """The UUID of the space, which a fork or one that is made anew does not have.
 
-        The numbers of epochs are given again there: with it a sink tells them from those that it has applied.
+        A plain copy of the folder that is put back has it: what tells the epochs of both is :meth:`mark`.
         """
         return self.chain.incarnation
+
+    def mark(self, epoch: int) -> str:
+        """Return a text that only this very epoch has, by which a sink knows whether it has applied it.
+
+        It is the same however often the epoch is handed out, and where a fork or a copy has it. The numbers of epochs
+        are given again in another space, and after an older state was put back, be it a plain copy: their marks are
+        others. In a function that gets the changes of an epoch it is the mark of what was published there; else that of
+        what is there now.
+
+        Args:
+            epoch: the epoch.
+
+        Raises:
+            UnknownCheckpointError: the epoch has not been published, or is not kept any more.
+            CheckpointError: the location cannot be read, or holds no space any more.
+        """
+        is_delivered = self._epochs is not None and self._epochs.delivery.epoch == epoch
+        chain = self.chain if is_delivered else self.chain.newest_view()
+        return History.of_space(chain).mark_of(epoch)
 
     def progress(self) -> list[EpochProgress]:
         """Return what the last epochs of this process did, at most a hundred, oldest first."""

@@ -67,6 +67,8 @@ class Delivery:
     ) -> None:
         self._location, self._exits, self._columns = location, exits, columns
         self._frames, self._chunks = frames, chunks
+        self.epoch = 0
+        """The epoch that a function is called for at this moment; 0 where none is."""
 
     def deliver(self, spark: SparkSession, found: Mapping[str, Sequence[Parcel]]) -> None:
         """Call the functions of the results that changed in an epoch.
@@ -84,12 +86,12 @@ class Delivery:
             if parcels and name in self._chunks:
                 net = _net(self._location, parcels, one.schema)
                 if len(net):
-                    _call(name, parcels[0].epoch, partial(self._chunks[name], parcels[0].epoch, net))
+                    self._call(name, parcels[0].epoch, partial(self._chunks[name], parcels[0].epoch, net))
             for function in self._frames.get(name, ()) if parcels else ():
                 frame = self.frame(spark, name, parcels)
                 # What came from several partitions may say nothing together.
                 if one.keys is None or not frame.isEmpty():
-                    _call(name, parcels[0].epoch, partial(function, frame, parcels[0].epoch))
+                    self._call(name, parcels[0].epoch, partial(function, frame, parcels[0].epoch))
 
     def redeliver(self, spark: SparkSession, found: Mapping[str, Sequence[Parcel]]) -> None:
         """Call the functions for an epoch of which nobody knows whether they were; what is gone is logged.
@@ -131,17 +133,19 @@ class Delivery:
         read = _reader(self._location, groups, schema, told, f"result {name!r}", is_net=is_net)
         return spark.range(0, len(groups), 1, len(groups)).mapInArrow(read, told)
 
-
-def _call(name: str, epoch: int, function: Callable[[], object]) -> None:
-    """Call the function of a result, and say which one it was where it raises."""
-    try:
-        function()
-    except Exception as error:
-        error.add_note(
-            f"raised by the function of result {name!r} for epoch {epoch}, which is published: mend it and start the"
-            " query again, which calls it for this epoch once more"
-        )
-        raise
+    def _call(self, name: str, epoch: int, function: Callable[[], object]) -> None:
+        """Call the function of a result, and say which one it was where it raises."""
+        self.epoch = epoch
+        try:
+            function()
+        except Exception as error:
+            error.add_note(
+                f"raised by the function of result {name!r} for epoch {epoch}, which is published: mend it and start"
+                " the query again, which calls it for this epoch once more"
+            )
+            raise
+        finally:
+            self.epoch = 0
 
 
 def _by_shard(parcels: Sequence[Parcel]) -> list[list[Parcel]]:

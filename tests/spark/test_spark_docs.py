@@ -38,7 +38,7 @@ def test_the_programs_run(
     ]
     with sqlite3.connect("report.db") as database:
         assert sorted(database.execute("SELECT * FROM delays")) == [("B6", 1, 9), ("DL", 1, 90), ("UA", 2, 20)]
-        assert list(database.execute("SELECT * FROM applied")) == [(scope["reporting"].incarnation, 1)]
+        assert list(database.execute("SELECT * FROM applied")) == [(scope["reporting"].mark(1),)]
     printed = capsys.readouterr().out
     assert printed.startswith("[('DL', 1, 90, 2.5), ('B6', 1, 9, 2.5), ('UA', 2, 20, 2.5)]\n+-------+")
     assert {("+", "DL", "90"), ("+", "B6", "9"), ("+", "UA", "20")} == set(

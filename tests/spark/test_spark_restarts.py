@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from checkpoint import CheckpointError, FencedError
+from checkpoint import CheckpointError, FencedError, UnknownCheckpointError
 from checkpoint.chain import Chain, location_at
 from checkpoint.tool.copying import fork_space
 from objectspace import PersistedObjectSpace
@@ -266,29 +266,82 @@ def test_a_space_and_its_query_go_back_together(spark: SparkSession, tmp_path: P
     assert back.rows("of_a") == forked(again / "first").rows("of_a") == [(5, 11111)]
 
 
-def test_a_sink_takes_the_epochs_of_a_fork(spark: SparkSession, tmp_path: Path, query: Callable[[str], None]) -> None:
-    """What it has applied of a number of an epoch is not what the fork gives under that number."""
-    applied: dict[tuple[str, int], list[Any]] = {}
+Applied = dict[str, tuple[int, list[Any]]]
+"""What a sink has applied, by the marks of the epochs: their numbers and changes."""
 
-    def feed(space: str, batch: int, row: tuple[int, int]) -> None:
-        pipeline = Pipeline(tmp_path / space, 1, cache=tmp_path / "cache")
-        pipeline.source("s", spark.createDataFrame([], ROWS), key=["id"]).materialize("r")
 
-        def note(changes: DataFrame, epoch: int) -> None:
-            applied.setdefault((pipeline.incarnation, epoch), [tuple(one) for one in changes.collect()])
+def feed(pipeline: Pipeline, batch: int, row: tuple[int, int], applied: Applied) -> list[str]:
+    """Make an epoch of a row, and return the marks of those that were handed to a sink."""
+    handed = []
 
-        pipeline.for_each_epoch("r", note)
-        pipeline.run_epoch(spark.createDataFrame([row], ROWS), batch)
+    def note(changes: DataFrame, epoch: int) -> None:
+        handed.append(pipeline.mark(epoch))
+        applied.setdefault(handed[-1], (epoch, [tuple(one) for one in changes.collect()]))
 
-    feed("space", 0, (1, 1))
-    feed("space", 1, (2, 666))
-    fork_space(Chain.open(location_at(tmp_path / "space")), str(tmp_path / "again"), 1, (), lambda done, total: None)
-    feed("again", 1, (2, 2))
-    assert [(epoch, rows) for (_, epoch), rows in applied.items()] == [
-        (1, [("+", 1, 1)]),
-        (2, [("+", 2, 666)]),
-        (2, [("+", 2, 2)]),
-    ]
+    pipeline.for_each_epoch("r", note)
+    pipeline.run_epoch(SparkSession.active().createDataFrame([row], ROWS), batch)
+    return handed
+
+
+def handing_out(space: Path) -> Pipeline:
+    """Return a pipeline whose only result are the rows of its source."""
+    pipeline = Pipeline(space, 1, cache=space.parent / "cache")
+    pipeline.source("s", SparkSession.active().createDataFrame([], ROWS), key=["id"]).materialize("r")
+    return pipeline
+
+
+@pytest.mark.parametrize("how", ["a fork", "a plain copy"])
+def test_a_sink_takes_the_epochs_after_an_older_state_was_put_back(
+    spark: SparkSession, tmp_path: Path, query: Callable[[str], None], how: str
+) -> None:
+    """What it has applied of a number of an epoch is not what is given under that number afterwards."""
+    space, again = tmp_path / "space", tmp_path / "again"
+    applied: Applied = {}
+    feed(handing_out(space), 0, (1, 1), applied)
+    if how == "a plain copy":
+        shutil.copytree(space, again)
+    feed(handing_out(space), 1, (2, 666), applied)
+    if how == "a fork":
+        fork_space(Chain.open(location_at(space)), str(again), 1, (), lambda done, total: None)
+    shutil.rmtree(space)
+    shutil.move(again, space)
+    feed(handing_out(space), 1, (2, 2), applied)
+    assert [*applied.values()] == [(1, [("+", 1, 1)]), (2, [("+", 2, 666)]), (2, [("+", 2, 2)])]
+    assert [handing_out(space).mark(epoch) for epoch in (1, 2)] == [[*applied][place] for place in (0, 2)]
+
+
+def test_an_epoch_that_is_handed_out_again_has_the_same_mark(
+    spark: SparkSession, tmp_path: Path, query: Callable[[str], None]
+) -> None:
+    applied: Applied = {}
+    spaces = [tmp_path / name for name in ("one", "other", "one", "one")]
+    handed = [feed(handing_out(space), 0, (1, 1), applied) for space in spaces]
+    assert handed == [[handing_out(space).mark(1)] for space in spaces]
+    assert len(applied) == 2
+    one = handing_out(tmp_path / "one")
+    with pytest.raises(UnknownCheckpointError, match="no epoch 2: expected one from 1 to 1"):
+        one.mark(2)
+    with pytest.raises(UnknownCheckpointError, match="no epoch 1: none was published yet"):
+        handing_out(tmp_path / "new").mark(1)
+
+
+def test_a_mark_in_a_sink_is_that_of_the_epoch_that_was_published(
+    spark: SparkSession, tmp_path: Path, query: Callable[[str], None]
+) -> None:
+    """Whatever lies there since: the rows that the sink has are of that epoch."""
+    pipeline, marks = handing_out(tmp_path / "one"), []
+    feed(handing_out(tmp_path / "other"), 0, (2, 2), {})
+
+    def replaced(changes: DataFrame, epoch: int) -> None:
+        marks.append(pipeline.mark(epoch))
+        shutil.move(tmp_path / "one", tmp_path / "away")
+        shutil.move(tmp_path / "other", tmp_path / "one")
+        marks.append(pipeline.mark(epoch))
+
+    pipeline.for_each_epoch("r", replaced)
+    pipeline.run_epoch(spark.createDataFrame([(1, 1)], ROWS), 0)
+    assert marks == [handing_out(tmp_path / "away").mark(1)] * 2
+    assert pipeline.mark(1) == handing_out(tmp_path / "one").mark(1) not in marks
 
 
 def test_a_pipeline_whose_space_is_put_back_reads_what_is_there_and_feeds_nothing(
