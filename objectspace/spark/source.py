@@ -74,6 +74,13 @@ class ObjectSpaceSource(DataSource):
     _loaded: Subject | None = None
     """What ``load()`` has found: Spark keeps this object for every reader that the DataFrame needs."""
 
+    _was_sent = False
+    """Whether it comes from another process: Spark plans a write with a new object, and commits it with a sent one."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Come from another process."""
+        self.__dict__.update(state, _was_sent=True)
+
     @classmethod
     def name(cls) -> str:
         """Return the name of the format."""
@@ -144,10 +151,15 @@ class ObjectSpaceSource(DataSource):
 
         Raises:
             ObjectSpaceError: the stream is written in complete mode, or an option is missing.
+            PipelineChangedError: the space is fed in another way, or the query has fed another table of it.
+            CheckpointError: the location cannot be used.
+
+        The last two only before anything is written; after that it is the commit of the writer that raises them.
         """
         if overwrite:
             raise ObjectSpaceError("format objectspace takes changes, not whole results: use outputMode append")
-        return TableWriter(Target.of(self.options), schema)
+        writer = TableWriter(Target.of(self.options), schema)
+        return writer if self._was_sent else writer.looked()
 
     def _is_feed(self) -> bool:
         return is_set(self.options, "changes")

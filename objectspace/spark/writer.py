@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, Self
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -16,7 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from checkpoint import FencedError
-from checkpoint.chain import Chain, OperatorPlan, ShardSaved, SourcePosition, collect_beside
+from checkpoint.chain import Chain, Location, OperatorPlan, ShardSaved, SourcePosition, collect_beside
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators import Materialize
 from objectspace.operators.chunks import moved_apart
@@ -47,11 +48,30 @@ class Written(WriterCommitMessage):
         query: the id of the query.
         epoch: the epoch that it was written for.
         saved: the run of the shard as JSON; None where the micro-batch had been committed before.
+        incarnation: the UUID of the space that it was written for.
+        publisher: the mark of the epoch that it was built upon; empty where that is none.
     """
 
     query: str
     epoch: int
     saved: str | None
+    incarnation: str
+    publisher: str
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What a look at the space, before the tasks of a micro-batch, tells them.
+
+    Args:
+        plan: how they open and save their shards.
+        publisher: the mark of the epoch that they build upon; empty where that is none.
+        committed: the last committed batch of every query.
+    """
+
+    plan: OperatorPlan
+    publisher: str
+    committed: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -106,13 +126,23 @@ class Target:
         )
 
     def chain(self) -> Chain:
-        """Open the space, or found it where the number of shards is given.
+        """Open the space, or found it where the number of shards is given, before the tasks write.
 
         Raises:
             CheckpointError: the location cannot be used, or is the memory of one process.
         """
-        location = shared_location(self.path, self.storage)
-        return Chain.open(location) if self.shards is None else Chain.open_or_create(location, self.shards)
+        return self.found() if self.shards is None else Chain.open_or_create(self._location(), self.shards)
+
+    def found(self) -> Chain:
+        """Open the space that the tasks have found: where it was removed since, no other one belongs in its place.
+
+        Raises:
+            CheckpointError: as ``chain``, or there is no space any more.
+        """
+        return Chain.open(self._location())
+
+    def _location(self) -> Location:
+        return shared_location(self.path, self.storage)
 
     def position(self, query: str, batch: int) -> SourcePosition:
         """Return which rows a micro-batch has, and which it follows."""
@@ -147,7 +177,10 @@ class Target:
 
 
 class TableWriter(DataSourceStreamArrowWriter):
-    """Writes the micro-batches of a stream into a table; made anew for each.
+    """Writes the micro-batches of a stream into a table; made anew for each, and for its commit once more.
+
+    It does not look at the space when it is made: of what is raised then in the process of a commit, and again in that
+    of the abort which follows, Spark says nothing.
 
     Args:
         target: the table.
@@ -155,18 +188,35 @@ class TableWriter(DataSourceStreamArrowWriter):
 
     Raises:
         ObjectSpaceError: an option names a column that is not there.
-        PipelineChangedError: the space is fed in another way, or the query has fed another table of it.
-        CheckpointError: the location cannot be used.
     """
 
     def __init__(self, target: Target, rows: StructType) -> None:
         self._target, self._schema = target, target.schema(rows)
-        chain = target.chain()
+
+    def looked(self) -> Self:
+        """Look at the space, and return this writer, which then goes to the tasks: all of them work by one look.
+
+        Raises:
+            PipelineChangedError: the space is fed in another way, or the query has fed another table of it.
+            CheckpointError: the location cannot be used.
+
+        Dirties: ``space.json``, where it is absent and the number of shards is given.
+        """
+        _ = self._planned  # It is kept, and pickled with the writer.
+        return self
+
+    @cached_property
+    def _planned(self) -> Planned:
+        chain = self._target.chain()
+        self._require_fed_so(chain, self._target.query())
+        committed = dict(chain.newest.committed) if chain.newest is not None else {}
+        return Planned(chain.operator_plan(self._target.table), _publisher(chain), committed)
+
+    def _require_fed_so(self, chain: Chain, query: str | None) -> None:
+        """Refuse a space that is fed in another way, and a query that has fed another table, where it is known."""
         require_kind(chain.newest.lineage if chain.newest else (), chain.location.url, is_built=False)
-        if query := target.query():
-            require_same_operators(chain, query, [target.table])
-        self._plan: OperatorPlan = chain.operator_plan(target.table)
-        self._committed = dict(chain.newest.committed) if chain.newest is not None else {}
+        if query:
+            require_same_operators(chain, query, [self._target.table])
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Save one shard, on an executor.
@@ -176,10 +226,11 @@ class TableWriter(DataSourceStreamArrowWriter):
             RowError: a row does not fit the table.
         """
         query, batch = _position()
-        shard, batches = current_shard(self._plan), list(iterator)
-        if batch <= self._committed.get(query, -1):
-            return Written(query, 0, None)
-        with open_shard(self._plan, shard) as space:
+        planned, plan = self._planned, self._planned.plan
+        shard, batches = current_shard(plan), list(iterator)
+        if batch <= planned.committed.get(query, -1):
+            return Written(query, plan.epoch, None, plan.incarnation, planned.publisher)
+        with open_shard(plan, shard) as space:
             table = self._target.operator(self._schema)
             table.open(space, self._target.table)
             chunks = [self._chunk(one) for one in batches]
@@ -187,37 +238,33 @@ class TableWriter(DataSourceStreamArrowWriter):
                 whole = together(chunks)
                 self._require_own(whole, shard)
                 table.process(settled_for(table, whole))
-            table.barrier(self._plan.epoch)
+            table.barrier(plan.epoch)
             note_keyed(space, {table.table.name: KeyedBy.whole(len(self._target.key))})
-            saved = save_shard(self._plan, space, shard, {"rows": sum(map(len, chunks))})
-        return Written(query, self._plan.epoch, saved.to_json())
+            saved = save_shard(plan, space, shard, {"rows": sum(map(len, chunks))})
+        return Written(query, plan.epoch, saved.to_json(), plan.incarnation, planned.publisher)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Publish the epoch, on the driver.
 
         Raises:
-            FencedError: another driver has published this epoch.
-            CheckpointError: a shard is missing, or the micro-batch was committed with other rows.
-            PipelineChangedError: the query has fed another table.
+            FencedError: another driver has published this epoch, or the space was replaced since the tasks looked.
+            CheckpointError: a shard is missing, or the space, or the micro-batch was committed with other rows.
+            PipelineChangedError: the space is fed in another way, or the query has fed another table of it.
             ObjectSpaceError: the micro-batch comes again, and is not the last one.
         """
         written = [one for one in messages if isinstance(one, Written)]
         saved = [ShardSaved.from_json(one.saved) for one in written if one.saved is not None]
-        chain = self._target.chain()
+        chain = self._target.found()
         if not saved:
             self._require_last(chain, written, batchId)
         if not written:
             return
         # Only a task knows the query where Spark's checkpoint is not known.
-        require_same_operators(chain, written[0].query, [self._target.table])
+        self._require_fed_so(chain, written[0].query)
         plan = chain.begin(self._target.position(written[0].query, batchId), [self._target.table])
         if plan is None:
             return
-        if {one.epoch for one in written} != {plan.epoch}:
-            raise FencedError(
-                f"space at {chain.location.url}: the tasks wrote for epoch {written[0].epoch}, but the next one is"
-                f" {plan.epoch}: another driver feeds the space; stop one of them, then start this one again"
-            )
+        _require_built_upon(chain, written)
         rows = sum(one.metrics["rows"] for one in saved)
         chain.publish(plan, {self._target.table: saved}, figures_of(self._target.table, {"rows_in": rows}))
         kept = self._target.retention
@@ -244,14 +291,41 @@ class TableWriter(DataSourceStreamArrowWriter):
         return moved_apart(Chunk.from_arrow(batch, self._schema, op_column=self._target.op_column or "\0"))
 
     def _require_own(self, chunk: Chunk, shard: int) -> None:
-        route = router(Exit(0, self._schema, self._target.key, self._plan.shards))
+        shards = self._planned.plan.shards
+        route = router(Exit(0, self._schema, self._target.key, shards))
         for row, other in zip(chunk.values, route(chunk.values) if route is not None else ()):
             if other != shard:
                 raise ObjectSpaceError(
                     f"table {self._target.table}: the row with the key {self._schema.key_of(row)!r} belongs to shard"
-                    f" {other}, found it in {shard}: write df.repartitionById({self._plan.shards},"
-                    f" shard_expression(df.schema, {list(self._target.key)}, {self._plan.shards}))"
+                    f" {other}, found it in {shard}: write df.repartitionById({shards},"
+                    f" shard_expression(df.schema, {list(self._target.key)}, {shards}))"
                 )
+
+
+def _publisher(chain: Chain) -> str:
+    return "" if chain.newest is None else chain.newest.publisher
+
+
+def _require_built_upon(chain: Chain, written: Sequence[Written]) -> None:
+    """Refuse what tasks wrote that have built upon anything but the newest epoch of a space.
+
+    Raises:
+        FencedError: one of them has, as where the space was replaced since; nothing was published.
+    """
+    url, next_one, mark = chain.location.url, chain.epoch + 1, _publisher(chain)
+    for one in written:
+        if one.incarnation == chain.incarnation and one.epoch != next_one:
+            raise FencedError(
+                f"space at {url}: the tasks wrote for epoch {one.epoch}, but the next one is {next_one}: another driver"
+                " feeds the space; stop one of them, then start this one again"
+            )
+        if (one.incarnation, one.publisher) != (chain.incarnation, mark):
+            raise FencedError(
+                f"space at {url}: the tasks have built upon epoch {one.epoch - 1} with the mark {one.publisher!r} of"
+                f" the space {one.incarnation}, found epoch {chain.epoch} with the mark {mark!r} of {chain.incarnation}"
+                ": the space was replaced meanwhile, and nothing was published: put back what was there, or start a"
+                " stream with the checkpoint that belongs to what is there now"
+            )
 
 
 def _names(text: str | None) -> tuple[str, ...]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import pickle
+import shutil
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,14 +19,17 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from checkpoint import CheckpointError, FencedError
 from checkpoint.chain import Chain, location_at
+from checkpoint.chain.chain import SPACE_FILE
 from checkpoint.chain.collect import MANIFESTS, RUNS, file_name
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators import PipelineChangedError
 from objectspace.relational import StorageTable
 from objectspace.spark import shard_expression
+from objectspace.spark.source import ObjectSpaceSource
 from objectspace.spark.subject import Subject
-from objectspace.spark.writer import TableWriter, Target
+from objectspace.spark.writer import TableWriter, Target, Written
 
 SCHEMA = "op string, k string, v long"
 
@@ -53,12 +59,19 @@ def kept(spark: SparkSession, root: Path, table: str = "t") -> list[tuple[str, i
     return sorted(map(tuple, spark.read.format("objectspace").load(str(root / "space"), table=table).collect()))
 
 
-def commit(monkeypatch: pytest.MonkeyPatch, writer: TableWriter, number: int, batch: pa.RecordBatch) -> None:
-    """Commit a micro-batch of the query ``q`` as Spark does, with one task."""
+def written(monkeypatch: pytest.MonkeyPatch, writer: TableWriter, number: int, batch: pa.RecordBatch) -> Written:
+    """Return what the one task of a micro-batch of the query ``q`` says when it has written."""
     place = {"sql.streaming.queryId": "q", "streaming.sql.batchId": str(number)}
     context = SimpleNamespace(partitionId=lambda: 0, getLocalProperty=place.get)
     monkeypatch.setattr(TaskContext, "get", lambda: context)
-    writer.commit([writer.write(iter([batch]))], number)
+    message = writer.write(iter([batch]))
+    assert isinstance(message, Written)
+    return message
+
+
+def commit(monkeypatch: pytest.MonkeyPatch, writer: TableWriter, number: int, batch: pa.RecordBatch) -> None:
+    """Commit a micro-batch of the query ``q`` as Spark does, with one task."""
+    writer.commit([written(monkeypatch, writer, number, batch)], number)
 
 
 def test_a_stream_is_kept_as_a_table_exactly_once(spark: SparkSession, tmp_path: Path) -> None:
@@ -186,6 +199,72 @@ def test_a_stream_whose_checkpoint_is_not_known_is_held_to_its_table_by_the_comm
         with pytest.raises(PipelineChangedError, match="the query has fed the operators t, found u: one that is left"):
             commit(monkeypatch, other, number, batch)
     assert Chain.open(location_at(tmp_path / "space")).epoch == 1
+
+
+@pytest.mark.parametrize("how", ["by a copy that went on", "by one that was made anew"])
+def test_a_space_that_is_replaced_while_the_tasks_write_is_noticed_by_the_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """It has as many epochs, and lacks what the tasks have built upon."""
+    monkeypatch.setenv("OBJECTSPACE_CACHE", str(tmp_path / "cache"))
+
+    def fed(name: str, number: int, key: str) -> None:
+        commit(monkeypatch, writer(name), number, pa.record_batch({"k": [key]}))
+
+    def writer(name: str) -> TableWriter:
+        options = {"path": str(tmp_path / name), "key": "k", "table": "t", "shards": "1"}
+        return TableWriter(Target.of(options), StructType().add("k", "string"))
+
+    fed("space", 0, "a")
+    if how == "by a copy that went on":
+        shutil.copytree(tmp_path / "space", tmp_path / "other")
+    else:
+        fed("other", 0, "a")
+    fed("space", 1, "b")
+    fed("other", 1, "c")
+    message = written(monkeypatch, writer("space"), 2, pa.record_batch({"k": ["d"]}))
+    shutil.move(tmp_path / "space", tmp_path / "away")
+    shutil.move(tmp_path / "other", tmp_path / "space")
+    beside = written(monkeypatch, writer("space"), 2, pa.record_batch({"k": ["d"]}))
+    for messages in ([message], [beside, message], [message, beside]):
+        with pytest.raises(FencedError, match=r"built upon epoch 2 with the mark .* found .* was replaced meanwhile"):
+            writer("space").commit(messages, 2)
+    assert Chain.open(location_at(tmp_path / "space")).epoch == 2
+    writer("space").commit([beside], 2)
+
+
+def test_a_commit_founds_no_space_in_the_place_of_one_that_was_removed(spark: SparkSession, tmp_path: Path) -> None:
+    add_file(tmp_path / "in", 0, [("+", "k0", 0)])
+    stream = spark.readStream.schema(SCHEMA).parquet(str(tmp_path / "in"))
+    routed = stream.repartitionById(2, shard_expression(stream.schema, ["k"], 2))
+    founding = tmp_path / "space" / SPACE_FILE
+
+    def removing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        founding.unlink(missing_ok=True)
+        yield from batches
+
+    with pytest.raises(StreamingQueryException, match=r"no space here: expected a file space\.json"):
+        write(routed.mapInArrow(removing, stream.schema), tmp_path)
+    assert not founding.exists()
+
+
+def test_only_the_commit_says_what_is_wrong_with_a_space_since_its_tasks_wrote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what is raised before the commit is asked for, and again before the abort is, Spark says nothing."""
+    monkeypatch.setenv("OBJECTSPACE_CACHE", str(tmp_path / "cache"))
+    source = ObjectSpaceSource({"path": str(tmp_path / "space"), "key": "k", "table": "t", "shards": "1"})
+    rows = StructType().add("k", "string")
+    planned = source.streamWriter(rows, overwrite=False)
+    assert isinstance(planned, TableWriter)
+    message = written(monkeypatch, pickle.loads(pickle.dumps(planned)), 0, pa.record_batch({"k": ["a"]}))
+    (tmp_path / "space" / SPACE_FILE).write_text("{}")
+    with pytest.raises(CheckpointError, match=SPACE_FILE):
+        source.streamWriter(rows, overwrite=False)
+    committing = pickle.loads(pickle.dumps(source)).streamWriter(rows, overwrite=False)
+    with pytest.raises(CheckpointError, match=SPACE_FILE):
+        committing.commit([message], 0)
+    committing.abort([message], 0)
 
 
 def test_a_stream_whose_table_was_not_noted_goes_on(spark: SparkSession, tmp_path: Path) -> None:
