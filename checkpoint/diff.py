@@ -11,14 +11,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache, cached_property, partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import orjson
 
 from checkpoint.errors import CheckpointError
+from checkpoint.owned import OwnerSlot, member, owner_slots
 from checkpoint.reader import Reader, StoredItem
-from checkpoint.run import CheckpointKind, IndexRow, Payload, Run, Slot, is_owner, owned_ids, slot_order
+from checkpoint.run import OWNED_KEY, CheckpointKind, IndexRow, Payload, Run, Slot, is_owner, owned_ids, slot_order
 
 
 class Table(StrEnum):
@@ -52,6 +53,8 @@ class Change:
         new: what is there now.
         old_rank: the place of an item in the order of insertion, where its kind keeps one.
         new_rank: the same afterwards.
+        owner: of an object that another one owns, the slot of the owner that says its id, as a change of nothing. None
+            where that slot is among the changes, which tell it then, and where it is not known.
     """
 
     table: Table
@@ -63,6 +66,7 @@ class Change:
     new: Payload | IndexEntry | None
     old_rank: int | None = None
     new_rank: int | None = None
+    owner: Change | None = None
 
 
 _LENGTH = "length"
@@ -81,8 +85,9 @@ def differences(a: Reader, b: Reader) -> Iterator[Change]:
         a: the state before.
         b: the state after; it may be older than ``a``, or lie in another store.
 
-    Time: O(rows of the runs between the two, and slots of the objects that came or went); O(state) where these runs
-    are not there any more. Memory: the ids of the objects that are looked at.
+    Time: O(rows of the runs between the two, and slots of the objects that came or went); where one changed that
+    another one owns, also O(slots of the objects that own others); O(state) where these runs are not there any more.
+    Memory: the ids of the objects that are looked at.
     """
     if between := b.since(a):
         return _LaterRuns(a, b, between).changes()
@@ -111,6 +116,7 @@ def invert(changes: Iterable[Change]) -> Iterator[Change]:
             new=change.old,
             old_rank=change.new_rank,
             new_rank=change.old_rank,
+            owner=change.owner and _called(change.owner, renamed.get(change.owner.object)),
         )
 
 
@@ -136,23 +142,29 @@ def run_applying(changes: Iterable[Change], base: Reader) -> Run:
         base: the state to apply them to.
 
     Raises:
-        CheckpointError: a slot does not hold what the change says that it held, or it is one of another object.
+        CheckpointError: a slot does not hold what the change says that it held, or it is one of another object; or an
+            object would come whose id another one has.
 
-    Time: O(changes · live runs · log n). Memory: the changes.
+    Time: O(changes · live runs · log n); where objects come, or owned ones change, also O(slots of the objects that own
+    others). Memory: the changes.
     """
     changes = counted_now(changes, base)
     index = {change.object: change for change in changes if change.table is Table.INDEX}
     gained, lost = _comings_and_goings(changes, index, base)
-    owned = base.reachable() if any(change.name is None for change in changes) else set()
+    there = base.reachable() if gained or any(change.name is None for change in changes) else set()
     entry_of = cache(partial(_entry_among, index=index, base=base))
+    for change in {change.object: change for change in changes if change.object not in gained}.values():
+        if change.owner is not None:
+            _require_same_owner(change, change.owner, entry_of(change.owner.object), base)
     run = Run(CheckpointKind.DIFFERENTIAL)
     for change in changes:
         if change.table is Table.INDEX or change.object not in gained:
             entry = entry_of(change.object)
             _require_same_object(change, entry, base)
-            _require_fit(change, base, is_there=entry is not None or (change.name is None and change.object in owned))
+            _require_fit(change, base, is_there=entry is not None or (change.name is None and change.object in there))
         if change.object not in lost or change.table is Table.INDEX:
             _add(run, change)
+    _require_free(gained & there, changes, base)
     _require_one_each(run, base)
     _require_all_of(lost, changes, base)
     _hide_remains(run, gained, base)
@@ -170,22 +182,44 @@ class _Comparison:
 
     def __init__(self, a: Reader, b: Reader) -> None:
         self._a, self._b = a, b
+        self._ids: set[int] = set()
 
     def changes(self) -> Iterator[Change]:
         """Yield all changes."""
-        for object_id in sorted(self._objects()):
-            before, after = self._a.entry(object_id), self._b.entry(object_id)
-            row = after or before
-            name, kind = (row[1], row[2]) if row else (None, None)
-            if before != after:
-                yield Change(Table.INDEX, object_id, name, kind, None, _entry(before), _entry(after))
-            in_a, in_b = self._presence(object_id)
-            old, new = (self._a.metadata(object_id) if in_a else {}, self._b.metadata(object_id) if in_b else {})
-            for key in sorted(old.keys() | new.keys()):
-                if old.get(key) != new.get(key):
-                    yield Change(Table.METADATA, object_id, name, kind, key, old.get(key), new.get(key))
-            for pair in self._items(object_id, in_a, in_b):
-                yield _item_change(object_id, name, kind, *pair)
+        self._ids = self._objects()
+        for object_id in sorted(self._ids):
+            found = self._changes_of(object_id)
+            first = next(found, None)
+            if first is not None:
+                owner = self._owner(object_id) if first.name is None else None
+                rest = chain([first], found)
+                yield from rest if owner is None else (replace(change, owner=owner) for change in rest)
+
+    def _changes_of(self, object_id: int) -> Iterator[Change]:
+        before, after = self._a.entry(object_id), self._b.entry(object_id)
+        row = after or before
+        name, kind = (row[1], row[2]) if row else (None, None)
+        if before != after:
+            yield Change(Table.INDEX, object_id, name, kind, None, _entry(before), _entry(after))
+        in_a, in_b = self._presence(object_id)
+        old, new = (self._a.metadata(object_id) if in_a else {}, self._b.metadata(object_id) if in_b else {})
+        for key in sorted(old.keys() | new.keys()):
+            if old.get(key) != new.get(key):
+                yield Change(Table.METADATA, object_id, name, kind, key, old.get(key), new.get(key))
+        for pair in self._items(object_id, in_a, in_b):
+            yield _item_change(object_id, name, kind, *pair)
+
+    def _owner(self, object_id: int) -> Change | None:
+        """Return the slot that says the id of an owned object, where it holds the same before and after."""
+        slot = self._owner_slots.get(object_id)
+        before = self._a.entry(slot.owner[0]) if slot else None
+        if slot is None or before is None or self._a.item(before[0], slot.item.slot) != slot.item:
+            return None
+        return _item_change(*slot.owner[:3], slot.item, slot.item)
+
+    @cached_property
+    def _owner_slots(self) -> dict[int, OwnerSlot]:
+        return owner_slots(self._b, self._ids)
 
     def _objects(self) -> set[int]:
         """Return the ids of the objects that may differ."""
@@ -225,17 +259,21 @@ class _LaterRuns(_Comparison):
         return touched | self._owned_before | self._owned_after
 
     def _presence(self, object_id: int) -> tuple[bool, bool]:
-        named = self._a.entry(object_id) is not None, self._b.entry(object_id) is not None
-        if any(named):
-            return named
-        if object_id in self._owned_before or object_id in self._owned_after:
-            return object_id in self._owned_before, object_id in self._owned_after
+        # Both may be true of one id: that of an object which is gone is taken again by changes of a fork.
+        in_a = self._a.entry(object_id) is not None or object_id in self._owned_before
+        in_b = self._b.entry(object_id) is not None or object_id in self._owned_after
+        if in_a or in_b:
+            return in_a, in_b
         # The slot that refers to it did not change. Nothing is written to an object that is gone, so what had rows
         # before still exists; what had none either was empty, or came and went between the two states. Only where
         # objects went, or changes brought some back, one with rows may be one that was gone before.
         had_rows = _has_rows(self._a, object_id) and not self._may_return
         alive = had_rows or object_id in self._alive_after
         return alive, alive
+
+    def _owner(self, object_id: int) -> Change | None:
+        is_told = object_id in self._owned_before or object_id in self._owned_after
+        return None if is_told else super()._owner(object_id)
 
     @cached_property
     def _alive_after(self) -> set[int]:
@@ -291,6 +329,11 @@ def _item_change(
     return Change(
         Table.ITEM, object_id, name, kind, slot, *values, old.rank if old else None, new.rank if new else None
     )
+
+
+def _called(change: Change, entry: IndexEntry | None) -> Change:
+    """Return a change of an object that has this entry, as it is where it has none of its own."""
+    return replace(change, name=entry.name, kind=entry.kind) if entry else change
 
 
 def _has_rows(reader: Reader, object_id: int) -> bool:
@@ -365,6 +408,59 @@ def _require_same_object(change: Change, entry: IndexEntry | None, base: Reader)
         f"{change.table} slot {change.slot!r}: the change is of {whose}, and object {change.object} is {entry.kind}"
         f" {entry.name!r} here: apply changes to the store that they were made from, and those of a fork from where it"
         " began; nothing was written"
+    )
+
+
+def _require_same_owner(change: Change, owner: Change, entry: IndexEntry | None, base: Reader) -> None:
+    """Refuse a change of an owned object where its id is that of one which is at another place.
+
+    Raises:
+        CheckpointError: another owner has it, or another key.
+    """
+    item = base.item(owner.object, _slot(owner))
+    if entry is not None and item is not None and owned_ids([item.value]) == {change.object}:
+        was_renamed = owner.name is not None and base.knew(owner.object, owner.name, entry.kind)
+        if was_renamed or (owner.name, owner.kind) == entry[:2]:
+            return
+    if owner_slots(base, {change.object}).get(change.object) is None:
+        return  # It is gone, or has a name: the change does not fit.
+    whose = member(owner.name, owner.slot, _payload(owner.new))
+    what = f"{change.table} slot {change.slot!r}: the change is of object {change.object}, {whose}"
+    raise _taken(what, change.object, base)
+
+
+def _require_free(taken: set[int], changes: Iterable[Change], base: Reader) -> None:
+    """Refuse to bring an object whose id is that of one which exists.
+
+    Raises:
+        CheckpointError: it is.
+    """
+    if taken:
+        object_id = min(taken)
+        raise _taken(f"the changes bring object {object_id}, {_brought(object_id, changes)}", object_id, base)
+
+
+def _brought(object_id: int, changes: Iterable[Change]) -> str:
+    """Return in words what the changes bring under an id."""
+    for change in changes:
+        if change.table is Table.INDEX and change.object == object_id and isinstance(change.new, IndexEntry):
+            return f"{change.new.kind} {change.new.name!r}"
+        new = _payload(change.new)
+        if change.table is Table.ITEM and OWNED_KEY in str(new) and owned_ids([new]) == {object_id}:
+            return member(change.name, change.slot, new)
+    return "which another one owns"
+
+
+def _taken(what: str, object_id: int, base: Reader) -> CheckpointError:
+    """Return the error that says that an id is one of another object here."""
+    entry, slot = _entry(base.entry(object_id)), owner_slots(base, {object_id}).get(object_id)
+    here = f"{entry.kind} {entry.name!r}" if entry else "another one"
+    if slot is not None:
+        here = member(slot.owner[1], slot.item.slot, slot.item.value)
+    return CheckpointError(
+        f"{what}, and object {object_id} is {here} here, as a fork gives the same ids to objects of its own: apply"
+        " changes of a fork to the state from which it began, or make the edits in a space, which gives ids that are"
+        " free; nothing was written"
     )
 
 

@@ -230,8 +230,9 @@ class CheckpointStore:
         Raises:
             UnknownCheckpointError: there is no such checkpoint, or its rows were merged into a newer one.
 
-        Time: O(rows of the runs between the two); where an object went in between, also O(slots of the objects that own
-        others); O(state) where the runs are not there any more. The changes are streamed.
+        Time: O(rows of the runs between the two); where an object went in between, or one changed that another owns,
+        also O(slots of the objects that own others); O(state) where the runs are not there any more. The changes are
+        streamed.
         """
         before = self._reader_of(0 if a is None and a_epoch is None else a, a_epoch)
         return differences(before, self._reader_of(b, b_epoch))
@@ -247,9 +248,10 @@ class CheckpointStore:
 
         Raises:
             CheckpointError: a slot does not hold what a change says that it held, or belongs to another object that has
-                the same id here; nothing was written.
+                the same id here; or an object would come whose id another one has; nothing was written.
 
-        Time: O(changes · live runs · log n). Memory: the changes.
+        Time: O(changes · live runs · log n); where objects come, or owned ones change, also O(slots of the objects that
+        own others). Memory: the changes.
         Dirties: a row for each change; none for the slots of an object that goes.
         """
         with self._mutex:

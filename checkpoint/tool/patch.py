@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from types import NoneType
 from typing import Any
 
@@ -11,6 +12,7 @@ import orjson
 
 from checkpoint.diff import Change, IndexEntry, Table
 from checkpoint.errors import CheckpointError
+from checkpoint.run import OWNED_KEY, owned_ids
 
 HEADER = {"patch": 1}
 """The first line of a patch: the version of its format."""
@@ -20,11 +22,24 @@ BEGINNING = b'{"patch":'
 
 
 def lines_of(changes: Iterable[Change]) -> Iterator[bytes]:
-    """Yield the lines of a patch."""
+    """Yield the lines of a patch, those of a change at once.
+
+    Before the first change of an object that another one owns stands the slot of its owner, as a change of nothing:
+    older versions, which do not know what it is for, refuse the patch too where the slot holds something else.
+    """
     yield orjson.dumps(HEADER)
+    last: Change | None = None
     for change in changes:
-        fields = [change.table.value, change.object, change.name, change.kind, change.slot, change.old, change.new]
-        yield orjson.dumps([_packed(field) for field in fields] + [change.old_rank, change.new_rank])
+        if change.owner is not None and change.owner != last:
+            yield _line_of(change.owner) + b"\n" + _line_of(change)
+        else:
+            yield _line_of(change)
+        last = change.owner
+
+
+def _line_of(change: Change) -> bytes:
+    fields = [change.table.value, change.object, change.name, change.kind, change.slot, change.old, change.new]
+    return orjson.dumps([_packed(field) for field in fields] + [change.old_rank, change.new_rank])
 
 
 def changes_of(lines: Iterable[bytes]) -> Iterator[Change]:
@@ -33,6 +48,7 @@ def changes_of(lines: Iterable[bytes]) -> Iterator[Change]:
     Raises:
         CheckpointError: a line is no change, named by its number; or the format is a newer one.
     """
+    owners: dict[int, Change] = {}
     for number, line in enumerate(lines, start=1):
         try:
             entry = orjson.loads(line)
@@ -44,9 +60,19 @@ def changes_of(lines: Iterable[bytes]) -> Iterator[Change]:
             slot, old, new = map(_unpacked, values)
             change = Change(Table(table), object_id, name, kind, slot, old, new, old_rank, new_rank)
             _require_types(change)
-            yield change
+            if owned := _owned_by(change):
+                owners |= dict.fromkeys(owned, change)
+                continue
+            yield replace(change, owner=owners.get(object_id)) if name is None else change
         except (ValueError, TypeError, KeyError) as error:
             raise CheckpointError(f"line {number} of the patch is damaged ({error}): {line[:80]!r}") from None
+
+
+def _owned_by(change: Change) -> set[int]:
+    """Return the id of the object that a slot says where this is a change of nothing, which tells its owner."""
+    is_same = (change.old, change.old_rank) == (change.new, change.new_rank)
+    is_owner = is_same and isinstance(change.new, str) and f'"{OWNED_KEY}":' in change.new
+    return owned_ids([str(change.new)]) if is_owner else set()
 
 
 def _require_types(change: Change) -> None:

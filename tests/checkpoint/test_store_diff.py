@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -229,3 +230,112 @@ def test_changes_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         assert len(list(reading.diff())) == 2
         with pytest.raises(CheckpointError, match="read_only=True"):
             reading.apply_changes([])
+
+
+Edit = Callable[[PersistedObjectSpace], object]
+
+
+def put(name: str, key: Any) -> Edit:
+    return lambda space: space.get_dictionary(name).update({key: [name]})
+
+
+def create(name: str) -> Edit:
+    return lambda space: space.create_list(name).append(name)
+
+
+def forked(path: Path) -> tuple[PersistedObjectSpace, PersistedObjectSpace]:
+    """Return a space with two dictionaries of lists, and one on a fork of its store."""
+    here = PersistedObjectSpace.open(path / "a.db")
+    for name in ("g", "h"):
+        here.create_dictionary(name, of=list)["x"] = [0]
+    here.checkpoint(epoch=1)
+    here.store.fork(path / "b.db")
+    return here, PersistedObjectSpace.open(path / "b.db")
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        (put("g", "k"), put("h", "q"), r"bring object 5, h\['q'\], and object 5 is g\['k'\] here"),
+        (put("g", (1, b"k")), put("h", b"q"), r"5, h\[b'q'\], and object 5 is g\[{'\$tuple': \[1, {'\$bytes': "),
+        (create("mine"), put("h", "q"), r"bring object 5, h\['q'\], and object 5 is List 'mine' here"),
+        (put("g", "k"), create("theirs"), r"bring object 5, List 'theirs', and object 5 is g\['k'\] here"),
+    ],
+)
+def test_an_object_of_a_fork_takes_the_place_of_none_that_has_its_id(
+    tmp_path: Path, ours: Edit, theirs: Edit, expected: str
+) -> None:
+    here, there = forked(tmp_path)
+    for space, edit in ((here, ours), (there, theirs)):
+        edit(space)
+        space.checkpoint(epoch=2)
+    image = image_of(here.store.reader())
+    with pytest.raises(CheckpointError, match=f"{expected}.*gives ids that are free; nothing was written"):
+        here.store.apply_changes(there.store.diff(a_epoch=1, b_epoch=2))
+    assert (image_of(here.store.reader()), here.last_epoch) == (image, 2)
+
+
+@pytest.mark.parametrize("is_inverted", [False, True])
+def test_changes_of_an_owned_object_are_none_of_the_one_that_has_its_id(tmp_path: Path, is_inverted: bool) -> None:
+    here, there = forked(tmp_path)
+    put("h", "q")(there)
+    there.checkpoint(epoch=2)
+    there.get_dictionary("h")["q"].append(7)
+    there.checkpoint(epoch=3)
+    here.get_dictionary("g")["k"] = ["h", 7] if is_inverted else ["h"]
+    here.checkpoint(epoch=2)
+    changes = list(there.store.diff(a_epoch=2, b_epoch=3))
+    with pytest.raises(CheckpointError, match=r"is of object 5, h\['q'\], and object 5 is g\['k'\] here.*nothing was"):
+        here.store.apply_changes(invert(changes) if is_inverted else changes)
+    there.store.apply_changes(invert(changes))
+    there.rollback()
+    assert there.get_dictionary("h")["q"] == ["h"]
+
+
+def test_changes_of_a_fork_in_owned_objects_of_both_are_applied(tmp_path: Path) -> None:
+    here, there = forked(tmp_path)
+    here.get_dictionary("g")["x"].append("here")
+    here.rename("h", "renamed")
+    here.checkpoint(epoch=2)
+    there.get_dictionary("h")["x"].append("there")
+    there.checkpoint(epoch=2)
+    changes = list(there.store.diff(a_epoch=1, b_epoch=2))
+    assert {change.owner and (change.owner.name, change.owner.slot, change.owner.new) for change in changes} == {
+        ("h", "x", '{"$object":4}')
+    }
+    here.store.apply_changes(changes)
+    here.rollback()
+    assert {name: here.get_dictionary(name).copy() for name in here} == {
+        "g": {"x": [0, "here"]},
+        "renamed": {"x": [0, "there"]},
+    }
+
+
+def test_an_object_of_a_fork_may_have_the_id_of_one_that_is_gone(tmp_path: Path) -> None:
+    here, there = forked(tmp_path)
+    create("mine")(here)
+    here.checkpoint(epoch=2)
+    here.delete("mine")
+    here.checkpoint(epoch=3)
+    put("h", "q")(there)
+    there.checkpoint(epoch=2)
+    here.store.apply_changes(there.store.diff(a_epoch=1, b_epoch=2))
+    here.rollback()
+    assert here.get_dictionary("h").copy() == {"x": [0], "q": ["h"]}
+    old, new = here.store.reader(epoch=2), here.store.reader()
+    assert list(here.store.diff(old, new)) == list(_Comparison(old, new).changes())
+    with pytest.raises(CheckpointError, match=r"bring object 5, List 'mine', and object 5 is h\['q'\] here"):
+        here.store.apply_changes(here.store.diff(new, old))
+
+
+def test_changes_of_an_owned_object_are_applied_with_the_new_name_of_its_owner(tmp_path: Path) -> None:
+    here, there = forked(tmp_path)
+    there.get_dictionary("h")["x"].append(1)
+    there.rename("h", "renamed")
+    there.checkpoint(epoch=2)
+    changes = list(there.store.diff(a_epoch=1, b_epoch=2))
+    here.store.apply_changes(changes)
+    assert image_of(here.store.reader()) == image_of(there.store.reader())
+    assert list(invert(changes)) == list(there.store.diff(there.store.reader(), there.store.reader(epoch=1)))
+    here.store.apply_changes(invert(changes))
+    assert image_of(here.store.reader()) == image_of(there.store.reader(epoch=1))

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import checkpoint.tool.moving
 from checkpoint import CheckpointError, CheckpointStore
 from checkpoint.chain import Chain, location_at
 from checkpoint.lock import WriterLock
-from checkpoint.tool.patch import BEGINNING
+from checkpoint.tool.patch import BEGINNING, changes_of
 from checkpoint.tool.source import remove_unused
 from objectspace import PersistedObjectSpace
 from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
@@ -55,6 +56,64 @@ def test_an_owned_object_that_was_deleted_since_is_not_undone(tool: Tool, tmp_pa
         space.checkpoint()
     refused = tool("revert", path, "2")
     assert (refused.exit_code, "something else has changed it since" in refused.output) == (2, True)
+
+
+def of_a_fork(tmp_path: Path, ours: Callable[[PersistedObjectSpace], object]) -> tuple[Path, Path]:
+    """Return a store after an edit, and a fork from before it, with a list under the key "q"."""
+    here, there = tmp_path / "a.db", tmp_path / "b.db"
+    with PersistedObjectSpace.open(here) as space:
+        space.create_dictionary("lists", of=list)
+        space.checkpoint()
+        space.store.fork(there)
+        ours(space)
+        space.checkpoint()
+    with PersistedObjectSpace.open(there) as space:
+        lists = space.get_dictionary("lists")
+        lists["q"] = [1]
+        space.checkpoint()
+        lists["q"].append(2)
+        space.checkpoint()
+    return here, there
+
+
+def listed(key: str, *contents: int) -> Callable[[PersistedObjectSpace], object]:
+    return lambda space: space.get_dictionary("lists").update({key: contents})
+
+
+@pytest.mark.parametrize(
+    ("points", "ours", "other"),
+    [
+        ((1, 2), lambda space: space.create_list("mine").append(1), "List 'mine'"),
+        ((2, 3), listed("k", 1), "lists['k']"),
+        ((3, 2), listed("k", 1, 2), "lists['k']"),
+    ],
+)
+def test_a_patch_of_an_owned_object_is_none_for_another_one_of_its_id(
+    tool: Tool, tmp_path: Path, points: tuple[int, int], ours: Any, other: str
+) -> None:
+    (here, there), patch = of_a_fork(tmp_path, ours), tmp_path / "p.jsonl"
+    assert tool("diff", there, *points, "--patch", patch).exit_code == 1
+    before = tool("diff", here, 0, "HEAD").stdout
+    for more in ("--dry-run", "--json"):
+        refused = tool("apply", here, patch, more)
+        assert (refused.exit_code, f"object 2, lists['q'], and object 2 is {other} here" in refused.stderr) == (2, True)
+    assert (tool("diff", here, 0, "HEAD").stdout, "nothing was written" in refused.stderr) == (before, True)
+
+
+def test_a_patch_says_whose_an_owned_object_is_by_a_line_that_older_versions_read(tool: Tool, tmp_path: Path) -> None:
+    (here, there), patch = of_a_fork(tmp_path, listed("q", 1)), tmp_path / "p.jsonl"
+    assert "2 changes in" in tool("diff", there, 2, 3, "--patch", patch).stderr
+    header, owner, *own = patch.read_bytes().splitlines()
+    assert json.loads(owner) == ["item", 1, "lists", "Dictionary", "q", '{"$object":2}', '{"$object":2}', 0, 0]
+    with CheckpointStore(there, read_only=True) as store:
+        changes = list(store.diff(2, 3))
+    assert list(changes_of([header, owner, *own])) == changes
+    # A patch of an older version has no such line, and is applied by what the object holds.
+    assert list(changes_of([header, *own])) == [replaced(change, owner=None) for change in changes]
+    patch.write_bytes(b"\n".join([header, *own]))
+    assert tool("apply", here, patch).exit_code == 0
+    with PersistedObjectSpace.open(here) as space:
+        assert space.get("lists").copy() == {"q": [1, 2]}
 
 
 Step = Callable[[PersistedObjectSpace], object]

@@ -1,0 +1,55 @@
+"""Objects that others own have no name: the slot of the owner that says the id tells whose one is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+import orjson
+
+from checkpoint.reader import Reader, StoredItem
+from checkpoint.run import IndexRow, Payload, Slot, is_owner, owned_ids
+
+
+class OwnerSlot(NamedTuple):
+    """The slot that says the id of an owned object, and the index row of the owner."""
+
+    owner: IndexRow
+    item: StoredItem
+
+
+def owner_slots(reader: Reader, ids: Collection[int]) -> dict[int, OwnerSlot]:
+    """Return the slots that say the ids of owned objects, by id: none for an object that nobody owns.
+
+    Args:
+        reader: the state.
+        ids: the objects.
+
+    Time: O(slots of the objects that own others), inside SQLite. Memory: the slots that are found.
+    """
+    found: dict[int, OwnerSlot] = {}
+    for row in filter(is_owner, reader.index()):
+        for item in map(StoredItem._make, reader.items_at(row[0], reader.slots_naming(row[0], ids))):
+            found |= dict.fromkeys(owned_ids([item.value]), OwnerSlot(row, item))
+    return found
+
+
+def member(owner: str | None, slot: Slot | None, value: Payload | None) -> str:
+    r"""Return an owned object in words: its owner by name, and its key.
+
+    Args:
+        owner: the name of the owner.
+        slot: the slot that says the id.
+        value: what the slot holds, which also tells the key where the slot alone does not.
+
+    >>> member("groups", "a", '{"$object":3}'), member("groups", b"\x13ab", '{"$object":3}')
+    ("groups['a']", "groups[b'ab']")
+    """
+    return f"{owner}[{_key(slot, value)!r}]"
+
+
+def _key(slot: Slot | None, value: Payload | None) -> Any:
+    stored = orjson.loads(value or "null")
+    if isinstance(stored, dict) and "$key" in stored:
+        return stored["$key"]
+    return slot[1:] if isinstance(slot, bytes) else slot
