@@ -5,31 +5,44 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import partial
 from operator import attrgetter, itemgetter, methodcaller
-from types import CodeType, MappingProxyType, ModuleType, SimpleNamespace
-from typing import Any
+from types import CodeType, MappingProxyType, MethodType, ModuleType, SimpleNamespace
+from typing import Any, TypeVar
 
-Within = tuple[Any, ...]
-"""What is being described: code and containers, each of which may lead back to itself."""
+from objectspace.errors import ObjectSpaceError
+
+T = TypeVar("T")
 
 
 def describe(function: Callable[..., Any]) -> str:
     """Return a name for a callable that changes when its code does: its name and a digest.
 
-    The digest covers its code, its defaults and the values that it closes over, of a method, a built-in one too, and of
-    an object that can be called the object as well, of a cached function the one that is cached; nothing that it calls,
-    and no global that it reads. A class counts by its name. What has no text of its own, such as an object of a class
-    without ``__repr__``, counts by its class.
+    The digest covers its code, its defaults and the values that it closes over, of a method and of an object that can
+    be called the object too, of a built-in method the value that it is one of, of a cached function the one that is
+    cached; nothing that it calls, and no global that it reads. A class counts by its name. What has no text of its own,
+    such as an object of a class without ``__repr__``, counts by its class.
+
+    Raises:
+        ObjectSpaceError: what it closes over is nested too deeply to be told.
+
+    Time: O(what it closes over).
 
     >>> describe(len), describe(partial(int, base=2))
     ('builtins.len', 'partial(builtins.int, base=2)')
     >>> describe({"UA": "United"}.get) == describe({"UA": "United Airlines"}.get)
     False
     """
-    name = _described(function, ())
+    try:
+        name = _Description().of(function)
+    except RecursionError:
+        raise ObjectSpaceError(
+            f"function {function!r:.80}: what it closes over is nested too deeply to be compared with what it was when"
+            " the pipeline runs again: close over less, or give what is nested a __repr__ that says what it is"
+        ) from None
     _NAMES.add(name)
     return name
 
@@ -42,136 +55,203 @@ def names_function(text: str) -> bool:
 _NAMES: set[str] = set()
 
 
-def _described(function: Callable[..., Any], within: Within) -> str:
-    if isinstance(function, partial):
-        given = [*function.args, *function.keywords.values()]
-        names = [""] * len(function.args) + [f"{name}=" for name in function.keywords]
-        parts = [f"{name}{_text(value, within)}" for name, value in zip(names, given, strict=True)]
-        return f"partial({', '.join([_described(function.func, within), *parts])})"
-    code = getattr(function, "__code__", None)
-    name = getattr(function, "__qualname__", type(function).__qualname__).replace("<lambda>", "lambda")
-    if code is None:
-        return _without_code(function, name, within)
-    if _is_among(code, within):
-        return name
-    return f"{name.rpartition('.')[2]}#{_digest(_content(function, code, (*within, code)))}"
+class _Description:
+    """What is known while a callable is described: what was described already, and what is being."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Any, str]] = {}
+        self._open: list[tuple[Any, Any]] = []
+
+    def of(self, function: Any) -> str:
+        """Return the name of a callable."""
+        if isinstance(function, partial):
+            given = [*function.args, *function.keywords.values()]
+            names = [""] * len(function.args) + [f"{name}=" for name in function.keywords]
+            parts = [f"{name}{self.text(value)}" for name, value in zip(names, given, strict=True)]
+            return f"partial({', '.join([self.of(function.func), *parts])})"
+        name = _attribute(function, "__qualname__", str) or type(function).__qualname__
+        name = name.replace("<lambda>", "lambda")
+        one = (function.__func__, function.__self__) if isinstance(function, MethodType) else (function, None)
+        if self._is_open(*one):
+            return name
+        found = self._known.get(id(function))
+        if found is None:
+            with self._opened(*one):
+                code = _code_of(function)
+                text = self._without_code(function, name) if code is None else self._with_code(function, code, name)
+            # The function is kept, so that no other one gets its id.
+            found = self._known[id(function)] = (function, text)
+        return found[1]
+
+    def _is_open(self, one: Any, owner: Any = None) -> bool:
+        return any(one is other and owner is whose for other, whose in self._open)
+
+    @contextmanager
+    def _opened(self, one: Any, owner: Any = None) -> Iterator[None]:
+        self._open.append((one, owner))
+        yield
+        self._open.pop()
+
+    def _with_code(self, function: Any, code: CodeType, name: str) -> str:
+        """Describe a function of Python."""
+        cells = [self._cell(cell) for cell in getattr(function, "__closure__", None) or ()]
+        named = getattr(function, "__kwdefaults__", None)
+        parts = [repr(self._code(code)), self.text(getattr(function, "__defaults__", None)), repr(cells)]
+        owner = getattr(function, "__self__", None)
+        parts += [] if owner is None else [self.text(owner)]
+        parts += [self.text(named)] if named else []
+        content = ", ".join(parts)
+        return f"{name.rpartition('.')[2]}#{_digest(f'({content})')}"
+
+    def _without_code(self, function: Any, name: str) -> str:
+        """Describe a callable that is no function of Python."""
+        made = f"{_attribute(function, '__module__', str) or type(function).__module__}.{name}"
+        called, wrapped = type(function).__call__, _wrapped(function)
+        if _code_of(called) is None or isinstance(function, MethodType):
+            carried = self._carried(function, wrapped)
+            return f"{made}#{_digest(', '.join(carried))}" if carried else made
+        parts = [self.of(called)] + ([] if wrapped is None else [self.of(wrapped)])
+        return f"{made}({self.text(function)})#{'#'.join(parts)}"
+
+    def _carried(self, function: Any, wrapped: Any) -> list[str]:
+        """Return as text what a callable without code carries with it that decides what it does."""
+        if isinstance(function, (attrgetter, itemgetter, methodcaller)):
+            return [self.text(function.__reduce__())]
+        if isinstance(function, type):
+            return []
+        owner = getattr(function, "__self__", None)
+        if isinstance(function, MethodType):
+            return [self.of(function.__func__), self.text(owner)]
+        if owner is not None and not isinstance(owner, (ModuleType, type)):
+            return [self.text(owner) if _is_value(owner) else type(owner).__qualname__]
+        return [] if wrapped is None else [self.of(wrapped)]
+
+    def _code(self, code: CodeType) -> tuple[Any, ...]:
+        """Return what a piece of code does, without where it stands."""
+        constants = tuple(self._code(one) if isinstance(one, CodeType) else self.text(one) for one in code.co_consts)
+        caught = (code.co_exceptiontable.hex(),) if code.co_exceptiontable else ()
+        taken = (code.co_flags & _TAKES_MORE,) if code.co_flags & _TAKES_MORE else ()
+        return code.co_code.hex(), constants, code.co_names, code.co_varnames, *caught, *taken
+
+    def _cell(self, cell: Any) -> str:
+        try:
+            return self.text(cell.cell_contents)
+        except ValueError:  # what is closed over has no value yet
+            return ""
+
+    def text(self, value: Any) -> str:
+        """Return a value as text that is the same in every process: without addresses, and sets in an order."""
+        kind = type(value)
+        if kind in _PLAIN:
+            return repr(value)
+        if isinstance(value, re.Pattern):
+            return _of_pattern(value)
+        if isinstance(value, partial) or _code_of(value) is not None:
+            return self.of(value)
+        if callable(value) and not isinstance(value, type) and _code_of(type(value).__call__) is None:
+            is_bound = getattr(value, "__self__", None) is not None and not isinstance(value.__self__, ModuleType)
+            return self.of(value) if is_bound or self._carried(value, _wrapped(value)) else _own_text(value)
+        if self._is_open(value, _AS_VALUE):
+            return "..."
+        with self._opened(value, _AS_VALUE):
+            return self._of_table(value) if _is_of_tables(value) else self._of_container(value)
+
+    def _of_container(self, value: Any) -> str:
+        """Return a value as text, one that holds others by these: its own text may be cut, or without an order."""
+        kind = type(value)
+        if kind in (set, frozenset):
+            return f"{kind.__name__}({', '.join(sorted(map(self.text, value)))})"
+        if kind is list:
+            return f"[{self._listed(value)}]"
+        if kind is tuple:
+            return f"({self._listed(value)}{',' if len(value) == 1 else ''})"
+        if kind is dict:
+            return f"{{{', '.join(self._pairs(value))}}}"
+        if kind is SimpleNamespace:
+            return f"namespace({self._named(vars(value).items())})"
+        if kind is deque:
+            return f"deque([{self._listed(value)}], {value.maxlen})"
+        if kind is Counter:
+            return f"Counter({{{', '.join(sorted(self._pairs(value)))}}})"
+        if kind in (MappingProxyType, OrderedDict, defaultdict) or _is_shown_as_dictionary(kind):
+            made = f"{self.text(value.default_factory)}, " if kind is defaultdict else ""
+            return f"{kind.__name__}({made}{{{', '.join(self._pairs(value))}}})"
+        if (shown := _shown_fields(value)) is not None:
+            return f"{kind.__qualname__}({self._named(shown)})"
+        return _own_text(value)
+
+    def _of_table(self, value: Any) -> str:
+        """Return a value of numpy, pandas or pyarrow as text: its own leaves out much of what is long."""
+        kind = type(value)
+        is_indexed = hasattr(kind, "iloc")
+        if is_indexed and hasattr(kind, "columns"):
+            return f"{kind.__name__}({self.text(value.to_dict(orient='split'))}, {list(map(repr, value.dtypes))})"
+        for listed in ("tolist", "to_pylist", "to_dict"):
+            if callable(getattr(value, listed, None)):
+                parts = [self.text(getattr(value, listed)())] + ([self.text(value.index)] if is_indexed else [])
+                dtype = getattr(value, "dtype", "object")
+                parts += [] if str(dtype) in _USUAL else [repr(dtype)]
+                return f"{kind.__name__}({', '.join(parts)})"
+        return _own_text(value)
+
+    def _listed(self, values: Iterable[Any]) -> str:
+        return ", ".join(map(self.text, values))
+
+    def _pairs(self, held: Any) -> list[str]:
+        return [f"{self.text(one)}: {self.text(other)}" for one, other in held.items()]
+
+    def _named(self, pairs: Iterable[tuple[str, Any]]) -> str:
+        return ", ".join(f"{name}={self.text(one)}" for name, one in pairs)
 
 
-def _without_code(function: Callable[..., Any], name: str, within: Within) -> str:
-    """Describe a callable that is no function of Python."""
-    made = f"{getattr(function, '__module__', None) or type(function).__module__}.{name}"
-    if carried := _carried(function, within):
-        return f"{made}#{_digest(', '.join(carried))}"
-    called = type(function).__call__
-    if not hasattr(called, "__code__"):
-        return made
-    return f"{made}({_text(function, within)})#{_described(called, within)}"
+def _attribute(value: Any, name: str, kind: type[T]) -> T | None:
+    """Return an attribute where it is of a kind: some objects answer to any name."""
+    found = getattr(value, name, None)
+    return found if isinstance(found, kind) else None
 
 
-def _carried(function: Any, within: Within) -> list[str]:
-    """Return as text what a callable without code carries with it that decides what it does."""
-    if isinstance(function, (attrgetter, itemgetter, methodcaller)):
-        return [_text(function.__reduce__(), within)]
-    owner, cached = getattr(function, "__self__", None), getattr(function, "__wrapped__", None)
-    if owner is not None and not isinstance(owner, (ModuleType, type)):
-        return [_text(owner, within)]
-    return [_described(cached, within)] if cached is not None and not _is_of_tables(function) else []
+def _code_of(value: Any) -> CodeType | None:
+    return _attribute(value, "__code__", CodeType)
 
 
-def _content(function: Callable[..., Any], code: CodeType, within: Within) -> str:
-    """Return what a function is made of as text."""
-    cells = [_cell(cell, within) for cell in getattr(function, "__closure__", None) or ()]
-    named = getattr(function, "__kwdefaults__", None)
-    parts = [repr(_code(code)), _text(getattr(function, "__defaults__", None), within), repr(cells)]
-    owner = getattr(function, "__self__", None)
-    parts += [] if owner is None else [_text(owner, within)]
-    return f"({', '.join([*parts, _text(named, within)] if named else parts)})"
+def _wrapped(value: Any) -> Any:
+    """Return the callable that another one stands for, as a cache or what ``functools.wraps`` has marked does."""
+    found = None if isinstance(value, type) or _is_of_tables(value) else getattr(value, "__wrapped__", None)
+    return found if callable(found) else None
 
 
-def _code(code: CodeType) -> tuple[Any, ...]:
-    """Return what a piece of code does, without where it stands."""
-    constants = tuple(_code(each) if isinstance(each, CodeType) else _text(each, ()) for each in code.co_consts)
-    caught = (code.co_exceptiontable.hex(),) if code.co_exceptiontable else ()
-    taken = (code.co_flags & _TAKES_MORE,) if code.co_flags & _TAKES_MORE else ()
-    return code.co_code.hex(), constants, code.co_names, code.co_varnames, *caught, *taken
+def _is_value(owner: Any) -> bool:
+    """Tell whether what a built-in method belongs to is a value, not something that is open, locked or connected."""
+    is_of_values = type(owner).__module__.partition(".")[0] in _VALUES or _is_of_tables(owner)
+    return is_of_values or _is_shown_as_dictionary(type(owner))
 
 
-def _cell(cell: Any, within: Within) -> str:
-    try:
-        return _text(cell.cell_contents, within)
-    except ValueError:  # what is closed over has no value yet
-        return ""
+def _is_shown_as_dictionary(kind: type) -> bool:
+    """Tell whether a type is a dictionary without a text of its own."""
+    shown: Any = kind.__repr__
+    return shown is dict.__repr__
 
 
-def _text(value: Any, within: Within) -> str:
-    """Return a value as text that is the same in every process: without addresses, and sets in an order."""
+def _shown_fields(value: Any) -> list[tuple[str, Any]] | None:
+    """Return what the text of a data class or a named tuple shows, ``None`` where it has a text of its own."""
     kind = type(value)
-    if kind in (str, bytes):
-        return repr(value)
-    if isinstance(value, re.Pattern) and len(repr(value.pattern)) > _CUT_PATTERN:
-        return f"re.compile({value.pattern!r}, {value.flags})"
-    if hasattr(value, "__code__") or isinstance(value, partial):
-        return _described(value, within)
-    if callable(value) and not isinstance(value, type) and not hasattr(type(value).__call__, "__code__"):
-        return _described(value, within) if _carried(value, within) else _own_text(value)
-    if _is_of_tables(value):
-        return _of_table(value, within)
-    if _is_among(value, within):
-        return "..."
-    return _of_container(value, (*within, value))
+    if is_dataclass(kind) and hasattr(kind.__repr__, "__wrapped__"):
+        return [(one.name, getattr(value, one.name, None)) for one in fields(value) if one.repr]
+    names = _attribute(kind, "_fields", tuple)
+    if isinstance(value, tuple) and names is not None and kind.__repr__.__module__ == "collections":
+        return list(zip(names, value))
+    return None
 
 
-def _of_container(value: Any, within: Within) -> str:
-    """Return a value as text, one that holds others by what it holds: their own text may be cut or without an order."""
-    kind = type(value)
-    if kind in (set, frozenset):
-        return f"{kind.__name__}({', '.join(sorted(_text(one, within) for one in value))})"
-    if kind is list:
-        return f"[{_listed(value, within)}]"
-    if kind is tuple:
-        return f"({_listed(value, within)}{',' if len(value) == 1 else ''})"
-    if kind is dict:
-        return f"{{{', '.join(f'{_text(one, within)}: {_text(other, within)}' for one, other in value.items())}}}"
-    if kind is SimpleNamespace:
-        return f"namespace({_named(vars(value).items(), within)})"
-    if kind is deque:
-        return f"deque([{_listed(value, within)}], {value.maxlen})"
-    if isinstance(value, tuple) and hasattr(kind, "_fields"):
-        return f"{kind.__name__}({_named(zip(kind._fields, value, strict=True), within)})"
-    if is_dataclass(kind) and hasattr(kind.__repr__, "__wrapped__"):  # Not where it has a text of its own.
-        held = ((one.name, getattr(value, one.name, None)) for one in fields(value) if one.repr)
-        return f"{kind.__qualname__}({_named(held, within)})"
-    if kind in (Counter, MappingProxyType, OrderedDict, defaultdict):
-        made = f"{_text(value.default_factory, within)}, " if kind is defaultdict else ""
-        return f"{kind.__name__}({made}{_of_container(dict(value), within)})"
-    return _own_text(value)
-
-
-def _listed(values: Iterable[Any], within: Within) -> str:
-    return ", ".join(_text(one, within) for one in values)
-
-
-def _named(pairs: Iterable[tuple[str, Any]], within: Within) -> str:
-    return ", ".join(f"{name}={_text(one, within)}" for name, one in pairs)
-
-
-def _of_table(value: Any, within: Within) -> str:
-    """Return a value of numpy, pandas or pyarrow as text: its own leaves out much of what is long."""
-    name = type(value).__name__
-    if hasattr(value, "columns") and hasattr(value, "iloc"):
-        return f"{name}({_text(value.to_dict('split'), within)})"
-    for listed in ("tolist", "to_pylist", "to_dict"):
-        if callable(getattr(value, listed, None)):
-            parts = [_text(getattr(value, listed)(), within)]
-            if hasattr(value, "iloc"):
-                parts.append(_text(value.index, within))
-            if (dtype := str(getattr(value, "dtype", "object"))) not in _USUAL:
-                parts.append(dtype)
-            return f"{name}({', '.join(parts)})"
-    return _own_text(value)
+def _of_pattern(value: re.Pattern[Any]) -> str:
+    pattern = repr(value.pattern)
+    is_cut = len(pattern) > _CUT_PATTERN or _ADDRESS.search(pattern)
+    return f"re.compile({pattern}, {value.flags})" if is_cut else repr(value)
 
 
 def _own_text(value: Any) -> str:
+    if type(value) in (bytearray, memoryview):
+        return f"{type(value).__name__}({bytes(value)!r})"
     return value.__name__ if isinstance(value, ModuleType) else _ADDRESS.sub("", repr(value))
 
 
@@ -179,15 +259,34 @@ def _is_of_tables(value: Any) -> bool:
     return type(value).__module__.partition(".")[0] in ("numpy", "pandas", "pyarrow")
 
 
-def _is_among(value: Any, within: Within) -> bool:
-    return any(value is one for one in within)
-
-
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
+_AS_VALUE = object()
+"""Stands for the owner of what is described as a value: it may be what is called, too."""
+
 _ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
+
+_PLAIN = frozenset([str, bytes, int, float, complex, bool, type(None)])
+"""Types whose values have a text that tells all of them."""
+
+_VALUES = frozenset(
+    [
+        "builtins",
+        "collections",
+        "datetime",
+        "decimal",
+        "fractions",
+        "functools",
+        "operator",
+        "re",
+        "types",
+        "uuid",
+        "zoneinfo",
+    ]
+)
+"""Where the types of values are defined."""
 
 _CUT_PATTERN = 200
 """From how many characters on the text of a regular expression is cut."""

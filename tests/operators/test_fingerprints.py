@@ -7,10 +7,13 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache, partial
+from datetime import date, datetime
+from functools import cache, partial, update_wrapper
+from io import StringIO
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
@@ -18,6 +21,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from objectspace.errors import ObjectSpaceError
 from objectspace.operators import Pipeline, PipelineChangedError, call, count
 from objectspace.operators.fingerprints import describe
 
@@ -101,6 +105,47 @@ class Weights:
 Pair = namedtuple("Pair", "first second")
 
 
+class Timed(namedtuple("Timed", "value loaded")):
+    def __repr__(self) -> str:
+        return f"Timed({self.value})"
+
+
+class Decorated:
+    """A decorator that keeps something, as a class."""
+
+    def __init__(self, function: Any, factor: int) -> None:
+        update_wrapper(self, function)
+        self.factor = factor
+
+    def __call__(self, row: Any) -> Any:
+        return self.__wrapped__(row) * self.factor  # type: ignore[attr-defined]
+
+    def __repr__(self) -> str:
+        return f"Decorated({self.factor})"
+
+
+class Cached:
+    def __init__(self, factor: int) -> None:
+        self.factor = factor
+
+    def __repr__(self) -> str:
+        return f"Cached({self.factor})"
+
+    @cache  # noqa: B019
+    def times(self, row: Any) -> Any:
+        return row * self.factor
+
+
+class Answering(dict[str, int]):
+    """Answers to any name."""
+
+    __getattr__ = dict.get
+
+
+def both(one: Any, other: Any) -> Any:
+    return lambda row: one(row) and other(row)
+
+
 def closing_over(value: Any) -> Callable[[Any], Any]:
     return lambda row: value
 
@@ -152,6 +197,13 @@ ITSELF.first.append(ITSELF)
         (operator.methodcaller("split", sep="a"), operator.methodcaller("split", sep="b")),
         (cache(closing_over(1)), cache(closing_over(2))),
         (partial({"UA": 1}.get, "UA"), partial({"UA": 2}.get, "UA")),
+        (partial(int, base=2).__call__, partial(int, base=3).__call__),
+        (Decorated(len, 1), Decorated(len, 100)),
+        (Decorated(closing_over(1), 1), Decorated(closing_over(2), 1)),
+        (Cached(1).times, Cached(2).times),
+        (both(len, both(len, closing_over(1))), both(len, both(len, closing_over(2)))),
+        (both(closing_over(1), closing_over(2)), both(closing_over(2), closing_over(1))),
+        (Answering(a=1).get, Answering(a=2).get),
         (lambda row: row, lambda *row: row),
         (lambda row: row, lambda **row: row),
         (first_in, first_beside),
@@ -180,6 +232,11 @@ def test_a_callable_is_known_by_all_that_decides_what_it_does(one: Any, another:
         (pd.DataFrame({"a": [1, 2]}, index=[1, 1]), pd.DataFrame({"a": [3, 2]}, index=[1, 1])),
         (re.compile(CARRIERS + "|UA"), re.compile(CARRIERS + "|B6")),
         (re.compile("a"), re.compile("a", re.IGNORECASE)),
+        (re.compile("lies at 0x10"), re.compile("lies at 0x20")),
+        (date.fromisoformat, datetime.fromisoformat),
+        (pd.DataFrame({"a": [1]}), pd.DataFrame({"a": [1]}, dtype="int8")),
+        (pd.Series({"columns": 1}), pd.Series({"columns": 2})),
+        (memoryview(b"ab"), memoryview(b"ac")),
         ("lies at 0x10", "lies at 0x20"),
         (ITSELF, Pair([], 1)),
     ],
@@ -188,8 +245,33 @@ def test_what_a_function_closes_over_counts_as_a_whole(one: Any, another: Any) -
     assert describe(closing_over(one)) == describe(closing_over(one)) != describe(closing_over(another))
 
 
-def test_what_a_data_class_does_not_show_does_not_count() -> None:
-    assert describe(closing_over(Weights(1, seen=2))) == describe(closing_over(Weights(1, seen=3)))
+@pytest.mark.parametrize(
+    ("one", "another"),
+    [
+        (Weights(1, seen=2), Weights(1, seen=3)),
+        (Timed(1, loaded=2), Timed(1, loaded=3)),
+        (Counter("aab"), Counter("baa")),
+        (threading.Lock().acquire, threading.Lock().acquire),
+        (StringIO("one").write, StringIO("other").write),
+    ],
+)
+def test_what_a_text_of_its_own_does_not_show_does_not_count(one: Any, another: Any) -> None:
+    assert describe(closing_over(one)) == describe(closing_over(another))
+
+
+def test_functions_that_call_each_other_are_described_once() -> None:
+    calls: list[Any] = []
+    for number in range(30):
+        calls.append(cache(closing_over((number, calls))))
+    assert len(describe(closing_over(calls))) < 100
+
+
+def test_what_is_nested_too_deeply_is_refused_in_words() -> None:
+    nested: list[Any] = []
+    for _ in range(10_000):
+        nested = [nested]
+    with pytest.raises(ObjectSpaceError, match="nested too deeply to be compared"):
+        describe(closing_over(nested))
 
 
 def test_a_callable_that_carries_nothing_has_its_name_alone() -> None:
