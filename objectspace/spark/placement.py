@@ -72,7 +72,7 @@ class Placement:
     def __init__(self, most_rows: int) -> None:
         self._most_rows = most_rows
         self._trials, self._pause, self._losses = 0, 0, 0
-        self._next_pause = FIRST_PAUSE
+        self._next_pause, self._is_excused = FIRST_PAUSE, False
         self._streak, self._most_streak = 0, FIRST_STREAK
         self._rows, self._row_bytes, self._slots = 0, 0.0, 0
         self._task_rows, self._task_ms, self._is_light = 0, 0.0, False
@@ -113,7 +113,7 @@ class Placement:
             input_bytes: the bytes of these rows.
         """
         self._trials += 1
-        self._losses = self._streak = 0
+        self._streak = 0
         self._task_rows = rows
         self._task_ms, self._is_light = ms, work_ms <= HEAD_START * ms
         self._note_rows(rows, slots, input_bytes)
@@ -121,14 +121,21 @@ class Placement:
     def worked_in_driver(self, rows: int, slots: int, ms: float, input_bytes: int) -> None:
         """Note an epoch of the driver: where two in a row took longer than tasks did, these have the next ones.
 
-        One of many more rows than theirs says nothing of that, nor does the first one, which has to open the shards.
+        One of many more rows than theirs says nothing of that, nor does one that has to open the shards; but where the
+        driver opens them again and again without being quicker in between, that is what it takes.
         """
         self._note_rows(rows, slots, input_bytes)
         self._streak += 1
         if self._streak == self._most_streak:
             self._trials, self._most_streak, self._next_pause = 0, STREAK, FIRST_PAUSE
-        is_slower = ms > self._task_ms and rows <= _ALIKE * self._task_rows and self._streak > 1
-        self._losses = self._losses + 1 if is_slower else 0
+        if rows > _ALIKE * self._task_rows:
+            return
+        if ms <= self._task_ms:
+            self._losses, self._is_excused = 0, False
+        elif self._streak == 1 and not self._is_excused:
+            self._is_excused = True
+        else:
+            self._losses += 1
         if self._losses == 2:
             self.failed()
 
@@ -139,7 +146,7 @@ class Placement:
 
     def failed(self) -> None:
         """Note that the driver could not work an epoch, or not as quickly."""
-        self._losses, self._streak, self._pause = 0, 0, self._next_pause
+        self._losses, self._streak, self._is_excused, self._pause = 0, 0, False, self._next_pause
         self._next_pause = min(2 * self._pause, PAUSE)
 
 

@@ -340,6 +340,19 @@ def test_each_time_that_tasks_were_quicker_they_have_more_epochs() -> None:
     assert pause_of(made) == FIRST_PAUSE, "the driver was quicker for long"
 
 
+@pytest.mark.parametrize("between", [1, 2, 3])
+def test_a_driver_that_opens_the_shards_again_and_again_is_judged_by_that(between: int) -> None:
+    made, driven = trained(), 0
+    for _ in range(20):
+        made.worked_in_tasks(DRIVER_ROWS + 1, 5, 3_000, 200, 200)
+        made.worked_in_tasks(10, 5, 300, 200, 200)
+        for _ in range(between):
+            is_in_driver = made.is_in_driver(NO_STATE)
+            driven += is_in_driver
+            (made.worked_in_driver(10, 5, 400, 200) if is_in_driver else made.worked_in_tasks(10, 5, 300, 200, 200))
+    assert driven < 10, "tasks have most of what they do sooner"
+
+
 def pause_of(made: Placement) -> int:
     """Return for how many epochs tasks have the work."""
     return next(epochs for epochs in range(PAUSE + 1) if made.is_in_driver(NO_STATE))
