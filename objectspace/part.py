@@ -122,3 +122,11 @@ class SpacePart(ObjectFactory):
         if not isinstance(name, str) or not name or name.startswith("$"):
             raise ValueError(f"the name {name!r} under {self._prefix!r}: expected text that does not begin with '$'")
         return f"{self._prefix}{name}"
+
+
+def in_whole(space: ObjectSpace | SpacePart, name: str) -> tuple[ObjectSpace, str]:
+    """Return the whole space, and the name that an object of a part has in it."""
+    while isinstance(space, SpacePart):
+        name = f"{space.prefix}{name}"
+        space = space.whole
+    return space, name

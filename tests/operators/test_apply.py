@@ -18,6 +18,7 @@ from objectspace import PersistedObjectSpace, SpacePart, VolatileObjectSpace
 from objectspace.kvt import UTF8, KeyValueTableConfiguration, KeyValueTableManager, NoSuchTableError
 from objectspace.operators import LocalRun, Pipeline, count, sum_
 from objectspace.operators.apply import Apply
+from objectspace.operators.events import Average, Chain, GroupBy, Select, SelectMany, Take, Window
 from objectspace.relational import Chunk, Column, EpochError, RowError, SchemaError, TableSchema
 from objectspace.testing import crash_everywhere
 from tests.operators.pipeline_trees import EDITS, SCHEMA, World
@@ -280,6 +281,38 @@ def test_it_stands_behind_and_before_other_operators() -> None:
     best.join(rows, on="k").select("k", "most", "w").materialize("joined")
     run = pipeline.run_local([{"a": [("+", (1, "x", 3, 4))]}, {"a": [("+", (2, "x", 5, 6))]}])
     assert run.rows("joined") == [("x", 8, 4), ("x", 8, 6)]
+
+
+class Grouping:
+    """Keeps what it counts in event operators."""
+
+    def process(self, batch: Any, space: SpacePart) -> list[Any]:
+        means = GroupBy(
+            lambda row: row["carrier"], lambda key: Chain(Select(lambda row: row["id"]), Average(running=True))
+        )
+        means.open(space, "means")
+        found = dict(pair for row in batch.to_pylist() for pair in means.on_next(row))
+        return [(key, int(10 * mean)) for key, mean in found.items()]
+
+
+def test_event_operators_keep_their_inner_sequences_in_a_part_of_a_space() -> None:
+    pipeline = Pipeline()
+    flights = pipeline.source("flights", FLIGHTS, key=["id"])
+    flights.apply(Grouping(), "mine", LONGEST, key="carrier", output_key="carrier").materialize("found")
+    events: list[Any] = [{"flights": [(1, "UA", 0), (2, "B6", 0)]}, {"flights": [(4, "UA", 0)]}]
+    assert pipeline.run_local(events).rows("found") == [("B6", 20), ("UA", 25)]
+    assert crash_everywhere(pipeline, events, storage=False) > 0
+
+
+@pytest.mark.parametrize("of", [lambda made: Window(2, lambda number: made), lambda made: SelectMany(lambda v: made)])
+def test_an_inner_operator_is_one_of_its_own_in_a_part_too(of: Any) -> None:
+    space, made = VolatileObjectSpace(), Take(3)
+    first, second = of(made), of(made)
+    first.open(SpacePart(space, "one/"), "op")
+    first.on_next(1)
+    second.open(SpacePart(space, "two/"), "op")
+    with pytest.raises(ValueError, match="one that is open as 'one/op/0"):
+        second.on_next(1)
 
 
 def test_a_part_of_a_space_has_names_and_key_value_tables_of_its_own() -> None:

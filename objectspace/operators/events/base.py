@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from objectspace.codec import encode
 from objectspace.operators.base import not_open
 from objectspace.operators.events.periods import plain_time
+from objectspace.part import SpacePart, in_whole
 from objectspace.space import ObjectSpace
 
 _ENDED = "ended"
@@ -41,18 +42,18 @@ class EventOperator(ABC):
     inputs: ClassVar[int] = 1
     """How many inputs it has; the inputs are numbered from 0."""
 
-    _claimed: tuple[ObjectSpace, str] | None = None
+    _claimed: tuple[ObjectSpace | SpacePart, str] | None = None
     """The space and the name for which its objects are, until they are deleted or it is let go."""
 
     def __init__(self) -> None:
-        self._space: ObjectSpace
+        self._space: ObjectSpace | SpacePart
         self.name = ""
         self._owned: list[str] = []
         self._held: list[Any] = []
         self._came_out: list[Any] = []
         self.has_ended = False
 
-    def open(self, space: ObjectSpace, name: str) -> None:
+    def open(self, space: ObjectSpace | SpacePart, name: str) -> None:
         """Create the objects under a name, or find them again; also after a rollback of the space.
 
         Raises:
@@ -159,7 +160,7 @@ class EventOperator(ABC):
         self.has_ended = True
         self._named_object("value", _ENDED, True)
 
-    def _claim(self, space: ObjectSpace, name: str) -> None:
+    def _claim(self, space: ObjectSpace | SpacePart, name: str) -> None:
         """Note for whom the operator is: it is nobody else's until it is let go."""
         self._claimed = space, name
 
@@ -167,10 +168,10 @@ class EventOperator(ABC):
         """Note that nobody uses the operator any more; its objects stay."""
         self._claimed = None
 
-    def _claimed_by_another(self, space: ObjectSpace, name: str) -> str | None:
+    def _claimed_by_another(self, space: ObjectSpace | SpacePart, name: str) -> str | None:
         """Return the name under which somebody else uses the operator, ``None`` where nobody does."""
-        its_space, its_name = self._claimed or (space, name)
-        return None if its_space._closed or (its_space is space and its_name == name) else its_name
+        ours, (its_space, its_name) = in_whole(space, name), in_whole(*(self._claimed or (space, name)))
+        return None if its_space._closed or (its_space, its_name) == ours else its_name
 
     def _object(self, kind: str, role: str, *arguments: Any, **options: Any) -> Any:
         """Return an object of the operator by its role, created where there is none.
@@ -302,7 +303,7 @@ class Chain(EventOperator):
         """Return the operators, each with its name in a chain of some name."""
         return [(stage, f"{name}/{place}.{type(stage).__name__}") for place, stage in enumerate(self._stages)]
 
-    def _claim(self, space: ObjectSpace, name: str) -> None:
+    def _claim(self, space: ObjectSpace | SpacePart, name: str) -> None:
         super()._claim(space, name)
         for stage, its_name in self._named(name):
             stage._claim(space, its_name)
@@ -312,7 +313,7 @@ class Chain(EventOperator):
         for stage in self._stages:
             stage._let_go()
 
-    def _claimed_by_another(self, space: ObjectSpace, name: str) -> str | None:
+    def _claimed_by_another(self, space: ObjectSpace | SpacePart, name: str) -> str | None:
         found = [stage._claimed_by_another(space, its_name) for stage, its_name in self._named(name)]
         return next((one for one in [super()._claimed_by_another(space, name), *found] if one is not None), None)
 
