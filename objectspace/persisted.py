@@ -205,7 +205,8 @@ class PersistedObjectSpace(ObjectSpace):
         self._usable()
         if self._barriers:
             self._begin_save()  # What refuses the save must do so before an epoch is sealed.
-            epoch = max(self._store.next_epoch(), self._last_sealed()) if epoch is None else epoch
+            sealed = self._last_sealed()
+            epoch = max(self._store.next_epoch(), sealed) if epoch is None else epoch
             with self._in_one_piece():
                 for seal in self._barriers:
                     seal(epoch)

@@ -123,7 +123,10 @@ class ObjectSpace(ObjectFactory):
         self._barriers.append(seal)
 
     def ask_at_save(self, sealed: Callable[[], int]) -> None:
-        """Have a save ask for the last epoch that was sealed: no earlier one can be that of what it collects."""
+        """Have a save ask for the last epoch that was sealed: no earlier one can be that of what it collects.
+
+        ``checkpoint()`` asks before it seals anything; what is raised stops it, or the save.
+        """
         self._sealed.append(sealed)
 
     def _last_sealed(self) -> int:

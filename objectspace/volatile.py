@@ -30,8 +30,9 @@ class VolatileObjectSpace(ObjectSpace):
         """
         self._usable()
         kind = CheckpointKind(kind)
+        sealed = self._last_sealed()
         if epoch is None:
-            epoch = max(self._epoch + 1, self._last_sealed())
+            epoch = max(self._epoch + 1, sealed)
         epoch = epoch_after(self._number, self._epoch, epoch, "this volatile space")
         for seal in self._barriers:
             seal(epoch)

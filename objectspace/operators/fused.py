@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from objectspace.errors import CheckpointProtocolError
 from objectspace.operators import catalogue
-from objectspace.operators.base import Operator
+from objectspace.operators.base import Operator, ask_before_saves
 from objectspace.operators.chunks import taken
 from objectspace.operators.graph import Graph
 from objectspace.operators.inputs import chunks_of
+from objectspace.operators.plan import Node
 from objectspace.relational import Chunk, SchemaError, TableSchema
 from objectspace.space import ObjectSpace
 
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
 class PipelineOperator(Operator):
     """A pipeline that is driven from outside: chunks of its sources in, the changes of its results out.
 
-    Its sides are the names of the sources. The names of its tables begin with the name that it is opened under.
+    Its sides are the names of the sources. The names of its tables begin with the name that it is opened under. Each
+    epoch ends with :meth:`barrier`, and then with the checkpoint of the space, which is refused in between.
 
     Args:
         pipeline: the pipeline.
@@ -42,6 +45,7 @@ class PipelineOperator(Operator):
         super().__init__()
         self.pipeline, self.plan = pipeline, pipeline.plan()
         self.sides = tuple(pipeline.sources)  # type: ignore[misc]  # Each pipeline has sides of its own.
+        self._is_underway = False
         self._graph = Graph(self.plan, {node: node.make() for node in self.plan.at_work if node.make is not None})
 
     @property
@@ -71,7 +75,9 @@ class PipelineOperator(Operator):
         catalogue.require_same(space, self.plan, self._under)
         for node, operator in self._graph.operators.items():
             operator.open(space, f"{name}/{self.plan.names[node]}")
+        self._is_underway = False
         self._follow_rollbacks(space)
+        ask_before_saves(space, self._refuse_underway)
 
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
         """Take changes of a source, and return the changes of the results that are known already.
@@ -84,7 +90,7 @@ class PipelineOperator(Operator):
             raise SchemaError(f"the pipeline has no source {side!r}: its sources are {', '.join(self.sides)}")
         source = self.pipeline.sources[side]
         for entrance in self.plan.entrances(source):
-            self._graph.push(entrance, taken(source.schema, chunk))
+            self._push(entrance, taken(source.schema, chunk))
         return self._taken()
 
     def take(self, batch: Mapping[str, Any], number: int) -> list[Chunk]:
@@ -99,7 +105,7 @@ class PipelineOperator(Operator):
         """
         found: list[Chunk] = []
         for entrance, chunk in chunks_of(self.plan, self.pipeline.sources, batch, number).items():
-            self._graph.push(entrance, chunk)
+            self._push(entrance, chunk)
             found += self._taken()
         return found
 
@@ -111,11 +117,30 @@ class PipelineOperator(Operator):
         """
         catalogue.note_once(self._space, self.plan, self._under)
         self._graph.barrier(epoch, self.plan.at_work)
+        self._is_underway = False
         return self._taken()
 
     def _forget(self) -> None:
         """Drop what was given out and not taken, and promises on their way, because an operator behind failed."""
         self._graph.forget()
+        self._is_underway = False
+
+    def _push(self, entrance: Node, chunk: Chunk) -> None:
+        self._is_underway = self._is_underway or len(chunk) > 0
+        self._graph.push(entrance, chunk)
+
+    def _refuse_underway(self) -> None:
+        """Refuse a checkpoint between rows and their barrier: what operators hold back until then would be lost.
+
+        Raises:
+            CheckpointProtocolError: rows were taken since the last barrier.
+        """
+        if self._is_underway:
+            raise CheckpointProtocolError(
+                f"pipeline {self._under.removesuffix('/')!r} has taken rows since its last barrier, some of which may"
+                " be in memory only: call barrier(epoch) on it first, then take the checkpoint of that epoch; or roll"
+                " the space back"
+            )
 
     def _taken(self) -> list[Chunk]:
         found = self._graph.taken_output()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from checkpoint import CheckpointStore
-from objectspace import PersistedObjectSpace
+from objectspace import CheckpointProtocolError, PersistedObjectSpace
 from objectspace.operators import (
     AggCall,
     Dedup,
@@ -265,3 +265,30 @@ def test_it_forgets_the_changes_and_receipts_of_epochs_that_are_no_more() -> Non
     assert (run.changes("all"), len(run.receipts)) == (changes[:1], 1)
     run.step(BATCHES[1])
     assert (run.changes("all"), [receipt.epoch for receipt in run.receipts]) == (changes[:2], [1, 2])
+
+
+# A pipeline between its rows and their barrier
+
+
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_a_checkpoint_before_the_barrier_of_a_pipeline_is_refused(is_saved: bool) -> None:
+    it = Open(lambda: results("all", "counts").as_operator())
+    it.operator.take(BATCHES[0], 1)
+    with pytest.raises(CheckpointProtocolError, match=r"pipeline 'it' has taken rows.*: call barrier\(epoch\) on it"):
+        if is_saved:
+            it.space.save(it.store.writer())
+        else:
+            it.space.checkpoint(epoch=1)
+    assert it.operator.barrier(1)
+    it.space.checkpoint(epoch=1)
+    it.recover()
+    it.operator.take(BATCHES[2], 2)
+    assert it.operator.barrier(2)[-1].rows() == [("U-", (1, 1)), ("U+", (1, 2))]
+
+
+def test_after_a_rollback_no_rows_of_a_pipeline_are_on_their_way() -> None:
+    it = Open(lambda: results("counts").as_operator())
+    it.space.checkpoint()
+    it.operator.take(BATCHES[0], 1)
+    it.space.rollback()
+    assert it.space.checkpoint().slots == 0
