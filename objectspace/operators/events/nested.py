@@ -35,6 +35,12 @@ class Nested(EventOperator):
         self._make = make
         self._opened: dict[int, Chain] = {}
         self._unopened: dict[int, Chain] = {}
+        self._is_resumed = False
+
+    @property
+    def takes_time(self) -> bool:
+        """Whether time alone can change anything in one of the inner sequences; before it is open, it may."""
+        return type(self)._tick is not Nested._tick or self._has_timed()
 
     def _create(self) -> None:
         self._keys = self._object("dictionary", "inner")
@@ -44,12 +50,14 @@ class Nested(EventOperator):
         self._let_go_inner()
         self._numbers: dict[Any, dict[int, None]] = {}
         self._timed: dict[int, None] | None = None
+        self._is_resumed = True
         for number, key in self._keys.items():
             self._numbers.setdefault(_one_nan(key), {})[number] = None
 
     def _let_go(self) -> None:
         super()._let_go()
         self._let_go_inner()
+        self._is_resumed = False
 
     def _let_go_inner(self) -> None:
         for inner in (*self._opened.values(), *self._unopened.values()):
@@ -66,6 +74,7 @@ class Nested(EventOperator):
                     self._space.delete(name)
         self._let_go_inner()
         self._numbers = {}
+        self._is_resumed = False
 
     def _can_make(self, number: int) -> bool:
         """Tell whether the operator of an inner sequence can be made."""
@@ -87,8 +96,7 @@ class Nested(EventOperator):
         self._following.value = number + 1
         self._keys[number] = key
         self._numbers.setdefault(_one_nan(key), {})[number] = None
-        if self._timed is not None and is_timed:
-            self._timed[number] = None
+        self._note_timed(number, is_timed)
         inner._claim(self._space, f"{self.name}/{number}")
         self._keep(self._unopened, number, inner)
         return number
@@ -140,6 +148,23 @@ class Nested(EventOperator):
         except Exception:
             return bool(self._names_of(number))
 
+    def _has_timed(self) -> bool:
+        """Tell whether an inner sequence waits for the time; where the operator is not open, nobody knows."""
+        return not self._is_resumed or bool(self._waiting())
+
+    def _waiting(self) -> dict[int, None]:
+        """Return the inner sequences that wait for the time: asked once, and then each when it was given something."""
+        if self._timed is None:
+            self._timed = dict.fromkeys(number for number in self._keys if self._takes_time(number))
+        return self._timed
+
+    def _note_timed(self, number: int, is_timed: bool) -> None:
+        """Note whether an inner sequence waits for the time, once anybody wants to know."""
+        if self._timed is not None and is_timed:
+            self._timed[number] = None
+        elif self._timed is not None:
+            self._timed.pop(number, None)
+
     def _of(self, key: Any) -> list[int]:
         """Return the numbers of the inner sequences of a key."""
         try:
@@ -156,8 +181,8 @@ class Nested(EventOperator):
             inner.open(self._space, f"{self.name}/{number}")
             self._unopened.pop(number, None)
             self._keep(self._opened, number, inner)
-            if self._timed is not None and inner.takes_time:
-                self._timed[number] = None
+            if self._timed is not None:
+                self._note_timed(number, inner.takes_time)
         return self._opened[number]
 
     def _drop(self, number: int) -> None:
@@ -186,6 +211,8 @@ class Nested(EventOperator):
         out = attempt(errors, inner, ask, *given)
         if inner.has_ended:
             self._drop(number)
+        elif self._timed is not None:
+            self._note_timed(number, self._takes_time(number))
         return out
 
     def _tick(self, at: float) -> list[Any]:
@@ -194,9 +221,7 @@ class Nested(EventOperator):
 
     def _tell_all(self, errors: list[Exception], at: float) -> list[Any]:
         """Tell the inner sequences that wait for it what time it is."""
-        if self._timed is None:
-            self._timed = dict.fromkeys(number for number in self._keys if self._takes_time(number))
-        return [one for number in list(self._timed) for one in self._tell(errors, number, at)]
+        return [one for number in sorted(self._waiting()) for one in self._tell(errors, number, at)]
 
     def _tell(self, errors: list[Exception], number: int, at: float) -> list[Any]:
         return self._shown(self._keys[number], self._ask(errors, number, methodcaller("on_time", at)))

@@ -60,6 +60,11 @@ class Window(Nested):
         self._count, self._skip = count, count if skip is None else skip
         self._periods = None if duration is None else Periods(duration, duration if shift is None else shift)
 
+    @property
+    def takes_time(self) -> bool:
+        """Whether time alone can end a window, or change anything in one."""
+        return self._periods is not None or self._has_timed()
+
     def _create(self) -> None:
         super()._create()
         self._clock = None if self._periods is None else self._object("value", "clock")
