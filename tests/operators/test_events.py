@@ -452,6 +452,12 @@ def test_the_buffer_of_an_hour_writes_what_a_minute_brought() -> None:
     assert len(player.operator.on_time(3600)[0]) == 120
 
 
+@pytest.mark.parametrize(("length", "slots"), [(20, 19), (33, 0)])
+def test_a_value_that_gives_a_short_list_dirties_what_is_stored_of_it(length: int, slots: int) -> None:
+    given = receipts(lambda: Buffer(length), list(range(length)))
+    assert given[1:] == [{"op/values": 1}] * (length - 2) + [{"op/values": slots} if slots else {}]
+
+
 # Ends and times -------------------------------------------------------------------------------------------------------
 
 

@@ -21,9 +21,11 @@ class Buffer(EventOperator):
     that is less than their length, and values are passed over where it is more. What is open at the end is given then.
     A list in which no value fell is not given.
 
-    State: where lists follow each other, one list, which is used again: a value dirties 1 item and the length. Where
-    they can overlap, a queue of the numbers of the open lists and each of them: a value dirties 1 item and the length
-    of each open list. Time dirties 1 item when a list is begun, or is over.
+    State: where lists follow each other, one list, which is used again: a value dirties 1 item and the length; what
+    gives the list an item for each of its elements that is stored, or, of more than 32, two index rows. Where they can
+    overlap, a queue of the numbers of the open lists and each of them: a value dirties 1 item and the length of each
+    open list; what gives one an item of the queue and an index row. Time dirties 1 item when a list is begun, or is
+    over.
 
     Args:
         count: the values of a list.
