@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from objectspace.operators.base import Operator, Promise
@@ -36,7 +36,8 @@ class Graph:
         if node in self._results:
             self.output[node].append(chunk)
         for reader, side in self._readers.get(node, ()):
-            for made in self.operators[reader].process(chunk, side):
+            operator = self.operators[reader]
+            for made in _chunks(operator, operator.process(chunk, side)):
                 self.push(reader, made)
 
     def watermark(self, node: Node, column: str, value: Any) -> None:
@@ -49,7 +50,7 @@ class Graph:
         for node in nodes:
             if node in self.operators:
                 operator = self.operators[node]
-                for chunk in operator.barrier(epoch):
+                for chunk in _chunks(operator, operator.barrier(epoch)):
                     self.push(node, chunk)
                 for column, value in (*self._held.pop(node, ()), *operator.promises()):
                     self.watermark(node, column, value)
@@ -62,3 +63,24 @@ class Graph:
         """Return the changes of the results since the last call."""
         found, self.output = dict(self.output), defaultdict(list)
         return found
+
+
+def _chunks(operator: Operator, found: Any) -> Iterator[Chunk]:
+    """Yield the chunks that an operator returned: none for ``None``.
+
+    Raises:
+        TypeError: these are no chunks.
+    """
+    if isinstance(found, Chunk) or not isinstance(found, Iterable | None):
+        raise _no_chunks(operator, found)
+    for made in () if found is None else found:
+        if not isinstance(made, Chunk):
+            raise _no_chunks(operator, made)
+        yield made
+
+
+def _no_chunks(operator: Operator, found: Any) -> TypeError:
+    among = "" if isinstance(found, Chunk) else "; Chunk.from_rows(schema, changes) makes one"
+    return TypeError(
+        f"operator {type(operator).__name__} returned {found!r:.80}: expected a list of chunks, or None for none{among}"
+    )

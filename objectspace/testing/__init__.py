@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ TWICE = ("before the save", "after the save")
 
 def crash_everywhere(
     subject: Any,
-    events: Sequence[Any],
+    events: Iterable[Any],
     *,
     events_per_epoch: int = 1,
     max_dirty_per_event: int | None = None,
@@ -66,6 +66,7 @@ def crash_everywhere(
     Raises:
         AssertionError: a run differs, or an event dirtied too much; the message says where and what.
         ValueError: an epoch has no event.
+        TypeError: this is no operator, or no list of events that it takes.
 
     Time: O(epochs²) epochs, and with ``storage`` two more for each operation of the storage.
 
@@ -73,6 +74,7 @@ def crash_everywhere(
     >>> crash_everywhere(Buffer(count=2), [1, 2, 3], max_dirty_per_event=1, storage=False)
     27
     """
+    events = _events(events)
     history = History(maker_of(subject), events, events_per_epoch, name)
     clean = Undisturbed(history, keeps_images=storage)
     if max_dirty_per_event is not None:
@@ -88,6 +90,17 @@ def crash_everywhere(
     for plan in plans:
         compare(str(plan), clean, Disturbed(history, plan), clean.contents[-1])
     return len(plans) + (_storage_runs(history, clean) if storage else 0)
+
+
+def _events(given: Any) -> list[Any]:
+    """Return events as a list: they are given many times.
+
+    Raises:
+        TypeError: it is one batch, or nothing of which there are several.
+    """
+    if isinstance(given, Mapping | str) or not isinstance(given, Iterable):
+        raise TypeError(f"events is {given!r:.80}: expected a list of events; one alone is a list of one")
+    return list(given)
 
 
 def _storage_runs(history: History, clean: Undisturbed) -> int:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from checkpoint import CheckpointStore, Receipt
 from objectspace.persisted import PersistedObjectSpace
-from objectspace.testing.subjects import Make, given
+from objectspace.testing.subjects import Make, given, listed
 
 POINTS = ("before the save", "after the save", "after a failed commit", "after the commit", "after a checkpoint")
 """Where each epoch is cut off."""
@@ -51,7 +51,7 @@ class History:
     """
 
     def __init__(self, make: Make, events: Sequence[Any], events_per_epoch: int, name: str) -> None:
-        if events_per_epoch < 1:
+        if not isinstance(events_per_epoch, int) or events_per_epoch < 1:
             raise ValueError(f"events_per_epoch is {events_per_epoch}: expected a whole number from 1")
         self.make, self.name = make, name
         numbered = list(enumerate(events, 1))
@@ -67,7 +67,8 @@ class History:
         """Give an operator the events of an epoch and its barrier, and return what comes out; epoch 0 has none."""
         events = self.epochs[epoch - 1] if epoch else []
         out = [value for number, event in events for value in given(operator, _own(event), number)]
-        out += operator.barrier(epoch + 1) if hasattr(operator, "barrier") else []
+        if hasattr(operator, "barrier"):
+            out += listed(f"the barrier of {type(operator).__name__}", operator.barrier(epoch + 1))
         chunks = [value for value in out if hasattr(value, "rows")]
         return [value for value in out if not hasattr(value, "rows")] + _net(chunks)
 

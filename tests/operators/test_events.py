@@ -693,6 +693,35 @@ def test_lists_and_windows_that_are_full_after_the_count_has_shrunk_are_given(ki
     assert player.operator.on_completed() == [[8]]
 
 
+class Counting(EventOperator):
+    """Counts, and gives what it is told to; it leaves out what it has no use for."""
+
+    def __init__(self, out: Any) -> None:
+        self.out = out
+
+    def _create(self) -> None:
+        self.count = self._object("value", "count", 0)
+
+    def _next(self, value: Any, source: int, at: float | None) -> Any:
+        self.count.value += 1
+        return self.out
+
+
+def test_an_operator_of_the_user_may_return_none_for_nothing() -> None:
+    assert opened(lambda: Counting(None)).on_next(1) == []
+    assert opened(lambda: Chain(Counting(None), Take(1))).on_next(1) == []
+    assert opened(lambda: Counting([7])).on_next(1) == [7]
+
+
+@pytest.mark.parametrize("out", [7, "ab", (7,), {7}])
+def test_what_an_operator_of_the_user_returns_is_a_list(out: Any) -> None:
+    player = Player(lambda: Counting(out))
+    with pytest.raises(
+        TypeError, match=rf"Counting 'op' returned {re.escape(repr(out))}: expected a list of the values"
+    ):
+        player.operator.on_next(1)
+
+
 @pytest.mark.parametrize("role", ["ended", "$held"])
 def test_an_operator_of_the_user_has_no_object_of_a_role_that_every_operator_has(role: str) -> None:
     class Counter(Take):

@@ -12,9 +12,9 @@ import pytest
 
 from checkpoint import CheckpointError
 from checkpoint.session import Session
-from objectspace import PersistedObjectSpace
+from objectspace import PersistedObjectSpace, VolatileObjectSpace
 from objectspace.operators import GroupTopN, HashJoin, Pipeline, count, max_
-from objectspace.operators.events import EventOperator
+from objectspace.operators.events import EventOperator, Take
 from objectspace.relational import Chunk, Column, TableSchema
 from objectspace.testing import POINTS, SURVIVED, TWICE, crash_everywhere
 
@@ -103,8 +103,8 @@ def test_the_culprit_of_too_many_dirty_slots_is_named() -> None:
         crash_everywhere(Rewriting, [1, 2, 3, 4], max_dirty_per_event=3, events_per_epoch=4)
 
 
-@pytest.mark.parametrize("number", [0, -1])
-def test_an_epoch_has_events(number: int) -> None:
+@pytest.mark.parametrize("number", [0, -1, 1.5])
+def test_an_epoch_has_events(number: Any) -> None:
     with pytest.raises(ValueError, match=r"events_per_epoch is .*: expected a whole number from 1"):
         crash_everywhere(Forgetful, [1, 2, 3], events_per_epoch=number)
 
@@ -241,10 +241,48 @@ def test_what_is_wrong_in_the_midst_of_a_large_tensor_is_found() -> None:
         crash_everywhere(Hidden, [1, 2, 3], storage=False)
 
 
-def test_an_operator_of_your_own_is_given_in_a_pipeline() -> None:
-    class Mine:
-        def process(self, batch: Any, space: Any) -> list[Any]:
-            return []
+class Processing:
+    def process(self, batch: Any, space: Any) -> list[Any]:
+        return []
 
+
+def test_an_operator_of_your_own_is_given_in_a_pipeline() -> None:
     with pytest.raises(TypeError, match="an operator of your own, which runs in a pipeline"):
-        crash_everywhere(Mine(), [1])
+        crash_everywhere(Processing(), [1])
+
+
+def test_nothing_may_come_out_as_none_and_events_may_come_from_a_generator() -> None:
+    assert crash_everywhere(lambda: Keeper(out=lambda value: None), iter([1, 2]), storage=False) == 2 * EACH
+
+
+PIPELINE = Pipeline()
+PIPELINE.source("rows", {"k": "int64"}).sink("all")
+
+
+@pytest.mark.parametrize(
+    ("subject", "events", "said"),
+    [
+        (None, [1], "None is no operator: expected one with open"),
+        (object, [1], "object object at .* is no operator: expected one with open"),
+        (lambda: 5, [1], "5 is no operator"),
+        (Processing, [1], "an operator of your own, which runs in a pipeline"),
+        (lambda: Keeper(out=lambda value: 7), [1], "event 1: Keeper returned 7: expected a list of what comes out, or"),
+        (Keeper, [lambda keeper: "text"], "event 1: the function returned 'text': expected a list"),
+        (Plain, [1], "event 1: Plain takes no values: expected on_next"),
+        (Keeper, 5, "events is 5: expected a list of events"),
+        (PIPELINE, {"rows": [(1,)]}, "events is {.*: expected a list of events; one alone is a list of one"),
+        (PIPELINE, [[(1,)]], r"event 1: PipelineOperator takes a batch, a mapping of .*: found \[\(1,\)\]"),
+    ],
+)
+def test_what_is_no_operator_or_none_of_its_events_is_refused(subject: Any, events: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        crash_everywhere(subject, events, storage=False)
+
+
+def test_an_operator_that_was_opened_is_refused() -> None:
+    operator = Take(2)
+    operator.open(VolatileObjectSpace(), "op")
+    with pytest.raises(
+        TypeError, match=r"Take is copied for each run, and cannot be .*: give one that was never opened"
+    ):
+        crash_everywhere(operator, [1], storage=False)

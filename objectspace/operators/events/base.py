@@ -33,8 +33,8 @@ class EventOperator(ABC):
     but for one value, which says so until :meth:`delete`. Time comes with the values: no operator looks at a clock.
 
     A class of your own implements :meth:`_next`, and what else it needs of :meth:`_create`, :meth:`_resume`,
-    :meth:`_tick`, :meth:`_flushed` and :meth:`_finish`; objects come from ``self._object(kind, role)``, where the roles
-    ``"ended"`` and ``"$held"`` are taken.
+    :meth:`_tick`, :meth:`_flushed` and :meth:`_finish`. What comes out it returns as a list, or ``None`` for nothing;
+    objects come from ``self._object(kind, role)``, where the roles ``"ended"`` and ``"$held"`` are taken.
 
     Source: the operators of Nuqleon's reactive engine.
     """
@@ -60,7 +60,7 @@ class EventOperator(ABC):
             WrongKindError: an object of that name is of another kind.
         """
         self._claim(space, name)
-        self._space, self.name, self._owned, self._held = space, name, [], []
+        self._space, self.name, self._owned, self._held, self._came_out = space, name, [], [], []
         if f"{name}/{_HELD}" in space:
             self._held = self._named_object("value", _HELD).value
         self.has_ended = f"{name}/{_ENDED}" in space
@@ -200,14 +200,29 @@ class EventOperator(ABC):
         out = self._released() if self._held else []
         try:
             if at is not None and not self.has_ended:
-                out = out + self._tick(at)
+                out = out + self._listed(self._tick(at))
             if give is not None and not self.has_ended:
-                out = out + give(at)
+                out = out + self._listed(give(at))
         except BaseException:
             self._hold(out + self._came_out)
             self._came_out = []
             raise
         return out
+
+    def _listed(self, found: Any) -> list[Any]:
+        """Return what a method of the class gave as a list: nothing for ``None``.
+
+        Raises:
+            TypeError: it is none.
+        """
+        if isinstance(found, list):
+            return found
+        if found is None:
+            return []
+        raise TypeError(
+            f"{type(self).__name__} {self.name!r} returned {found!r:.80}: expected a list of the values that come out,"
+            " or None for nothing; what it has changed stays: roll the space back where that matters"
+        )
 
     def _checked_time(self, at: Any) -> float | None:
         """Return a time, where there is one, as a number that has a stored form.
