@@ -120,7 +120,11 @@ class SpacePart(ObjectFactory):
 
     def _full(self, name: str) -> str:
         if not isinstance(name, str) or not name or name.startswith("$"):
-            raise ValueError(f"the name {name!r} under {self._prefix!r}: expected text that does not begin with '$'")
+            raise ValueError(
+                f"the name {name!r} under {self._prefix!r}: expected text that does not begin with '$': such names are"
+                " those of the library, whose relational tables belong to a whole space: a part has objects and"
+                " key-value tables"
+            )
         return f"{self._prefix}{name}"
 
 

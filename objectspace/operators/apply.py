@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
@@ -241,13 +242,21 @@ def require_processor(what: str, processor: Any) -> None:
     """Refuse what is no object with a method ``process``.
 
     Raises:
-        SchemaError: it is a class, a function, or something else.
+        SchemaError: it is a class, a function, or something else, or the method takes other arguments.
     """
     if isinstance(processor, type) or not isinstance(processor, Processor):
         raise SchemaError(
             f"{what}: expected an object with process(batch, space), found {processor!r}: pass an object, not its class"
             " and no function"
         )
+    try:
+        signature = inspect.signature(processor.process)
+    except (TypeError, ValueError):
+        return  # There are functions of C that do not say.
+    try:
+        signature.bind(None, None)
+    except TypeError:
+        raise SchemaError(f"{what}: expected process(batch, space), found process{signature}") from None
 
 
 def _copied(what: str, processor: Processor) -> Processor:

@@ -22,13 +22,42 @@ def passed(
     """Return what an operator of a user gives: see :meth:`Stream.through`."""
     check_name(name)
     schema, keys = stream.schema, key_columns(stream, name, key)
-    made = operator(schema)
+    made = _made(operator, schema, name)
     visible = tuple(column for column in made.schema.names if column in stream.columns or not column.startswith("_"))
     structure = describe(operator) + (f" by {', '.join(keys)}" if keys else "")
     found = stream.then(type(made).__name__, structure, lambda: operator(schema), visible=visible, keys=keys, name=name)
     found.node.keeps_state = found.node.is_own = True
     found.node.is_promised |= made.schema.watermark_column != schema.watermark_column
     return found
+
+
+def _made(operator: Any, schema: TableSchema, name: str) -> Operator:
+    """Return an operator of a user for a stream.
+
+    Raises:
+        SchemaError: it is none, or none that has one input and tells its rows apart.
+    """
+    expected = f"operator {name!r}: expected the class of an Operator, or a function that makes one for the schema"
+    if isinstance(operator, Operator) or not callable(operator):
+        raise SchemaError(f"{expected}: found {_told(operator)}: every task makes its own")
+    made: Any = operator(schema)
+    if not isinstance(made, Operator):
+        raise SchemaError(f"{expected}: {_told(operator)} made {_told(made)}: derive it from objectspace's Operator")
+    kind = f"operator {name!r} ({type(made).__name__})"
+    if len(made.sides) != 1:
+        raise SchemaError(
+            f"{kind} has the inputs {', '.join(made.sides)}: through() feeds one; union() puts two together"
+        )
+    if not made.schema.primary_key:
+        raise SchemaError(
+            f"{kind}: its schema has no primary key: give it the columns that tell its rows apart, or those of the"
+            f" stream ({', '.join(schema.names)}) would replace each other"
+        )
+    return made
+
+
+def _told(value: Any) -> str:
+    return f"an operator {type(value).__name__}" if isinstance(value, Operator) else f"{value!r:.80}"
 
 
 def applied(

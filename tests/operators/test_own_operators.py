@@ -1,0 +1,98 @@
+"""Operators of users in a pipeline: what is none, and what they return that is not what comes out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from objectspace.operators import HashJoin, Operator, Pipeline
+from objectspace.operators.apply import Apply
+from objectspace.relational import Chunk, Column, SchemaError, StateTable, TableSchema
+
+SCHEMA = TableSchema([Column("id", "int64"), Column("k", "string")], ["id"])
+BATCH = {"rows": [(1, "a"), (2, "b")]}
+
+
+class Gives(Operator):
+    """Gives what a function makes of a chunk."""
+
+    def __init__(self, schema: TableSchema, out: Any = lambda chunk: [chunk]) -> None:
+        self._schema, self._out = schema, out
+
+    @property
+    def schema(self) -> TableSchema:
+        return self._schema
+
+    def process(self, chunk: Chunk, side: str = "input") -> Any:
+        return self._out(chunk)
+
+
+def passed(operator: Any) -> Pipeline:
+    found = Pipeline()
+    found.source("rows", SCHEMA).through(operator, "own").materialize("found")
+    return found
+
+
+def test_an_operator_of_a_user_may_return_none_for_no_chunks() -> None:
+    assert passed(lambda schema: Gives(schema, lambda chunk: None)).run_local([BATCH]).rows("found") == []
+    assert passed(lambda schema: Gives(schema, lambda chunk: iter([chunk]))).run_local([BATCH]).rows("found") != []
+
+
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [
+        (
+            lambda chunk: chunk,
+            r"operator Gives returned Chunk\(2 rows: .*: expected a list of chunks, or None for none$",
+        ),
+        (lambda chunk: [("+", (1, "a"))], r"operator Gives returned \('\+', \(1, 'a'\)\): expected a list of chunks"),
+        (lambda chunk: 5, "operator Gives returned 5: expected a list of chunks"),
+    ],
+)
+def test_what_an_operator_of_a_user_returns_is_a_list_of_chunks(out: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        passed(lambda schema: Gives(schema, out)).run_local([BATCH])
+
+
+@pytest.mark.parametrize(
+    ("operator", "said"),
+    [
+        (Gives(SCHEMA), "found an operator Gives: every task makes its own"),
+        (None, "found None: every task"),
+        (lambda schema: 5, "made 5: derive it from"),
+        (lambda schema: HashJoin(schema, schema, ["k"], ["k"]), r"\(HashJoin\) has the inputs left, right: through"),
+        (
+            lambda schema: Gives(TableSchema(schema.columns)),
+            r"\(Gives\): its schema has no primary key: give it the col",
+        ),
+    ],
+)
+def test_what_is_no_operator_for_a_stream_is_refused(operator: Any, said: str) -> None:
+    with pytest.raises(SchemaError, match=f"operator 'own'.*{said}"):
+        passed(operator)
+
+
+class WithoutSpace:
+    def process(self, batch: Any) -> None:
+        """Take a batch, and no space."""
+
+
+class KeepsTable:
+    def process(self, batch: Any, space: Any) -> None:
+        StateTable(space, "mine", SCHEMA)
+
+
+def test_the_method_of_an_object_takes_a_batch_and_a_space() -> None:
+    rows = Pipeline().source("rows", SCHEMA)
+    with pytest.raises(SchemaError, match=r"operator 'own' \(WithoutSpace\): expected process\(batch, space\), found"):
+        rows.apply(WithoutSpace(), "own", SCHEMA)  # type: ignore[arg-type]
+    with pytest.raises(SchemaError, match=r"expected process\(batch, space\), found process\(batch"):
+        Apply(SCHEMA, WithoutSpace(), "own", SCHEMA)  # type: ignore[arg-type]
+
+
+def test_the_space_of_an_object_takes_no_relational_tables() -> None:
+    pipeline = Pipeline()
+    pipeline.source("rows", SCHEMA).apply(KeepsTable(), "own", SCHEMA).sink("found")
+    with pytest.raises(ValueError, match=r"under 'own/'.*whose relational tables belong to a whole space: a part has"):
+        pipeline.run_local([BATCH])
