@@ -325,7 +325,9 @@ def _member_kind(of: type | str) -> str:
     if isinstance(of, str):
         kind = next((kind for kind in names.values() if kind.lower() == of.replace("_", "").lower()), None)
     else:
-        kind = _MEMBERS.get(of) or getattr(of, "kind", None)
+        # A dictionary of objects is of the kind of a dictionary, but one of them holds none.
+        is_class = isinstance(of, type) and not issubclass(of, ObjectDictionary)
+        kind = _MEMBERS.get(of) or getattr(of, "kind", None) if is_class else None
     if kind not in names.values():
         raise ValueError(f"of is {of!r}: expected list, dict, set or the name of a kind, one of {sorted(names)}")
     return str(kind)

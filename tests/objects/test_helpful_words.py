@@ -18,7 +18,7 @@ from objectspace import (
     VolatileObjectSpace,
     WrongKindError,
 )
-from objectspace.objects import limits
+from objectspace.objects import ObjectDictionary, limits
 from objectspace.operators import Pipeline, avg
 from objectspace.part import SpacePart
 from objectspace.relational import Column, SchemaError, StateTable, TableSchema
@@ -82,6 +82,12 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: groups().get_or_create_dictionary("groups"), WrongKindError, "exists with of='list': pass it"),
     (lambda: groups().get_or_create_dictionary("plain", of=list), WrongKindError, "exists without of: leave it out"),
     (lambda: groups().create_dictionary("d", of="x"), ValueError, "'linked_list', 'list', 'queue'"),
+    (
+        lambda: groups().create_dictionary("d", of=ObjectDictionary),
+        ValueError,
+        "of is .*ObjectDictionary'>: expected list",
+    ),
+    (lambda: groups().get_or_create_dictionary("d", of=[]), ValueError, r"of is \[\]: expected list, dict, set or the"),
     (
         open_a_table_where_a_list_has_the_name_of_the_catalogue,
         WrongKindError,
