@@ -14,14 +14,17 @@ from objectspace.operators.events import (
     Average,
     Buffer,
     Chain,
+    CombineLatest,
     Concat,
     EventOperator,
     GroupBy,
     Select,
     SelectMany,
+    SkipUntil,
     Take,
     Where,
     Window,
+    Zip,
 )
 
 Making = Callable[[Any], Any]
@@ -291,3 +294,26 @@ def test_one_operator_is_in_a_chain_once() -> None:
     one = Take(2)
     with pytest.raises(ValueError, match="operator 1 of a chain is an operator Take that is in it already"):
         Chain(one, one)
+
+
+# Several inputs -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("several", [lambda: CombineLatest(2), lambda: Zip(2), lambda: Concat(3), SkipUntil])
+def test_an_operator_of_several_inputs_is_the_first_of_a_chain(several: Any) -> None:
+    assert Chain(several(), Take(1)).inputs == several().inputs
+    for stage in (several, lambda: Chain(several(), Take(1))):
+        with pytest.raises(
+            ValueError, match=r"operator 1 of a chain is an operator \w+ with [23] inputs: only the first"
+        ):
+            Chain(Take(1), stage())
+
+
+@pytest.mark.parametrize("around", GROUPS)
+@pytest.mark.parametrize("several", [lambda: Zip(2), lambda: Chain(Concat(2), Take(1))])
+def test_an_operator_of_several_inputs_is_no_group(around: Any, several: Any) -> None:
+    operator = opened(around(lambda key: several()))
+    before = contents(operator._space)
+    with pytest.raises(ValueError, match=r"'op': make returned for the \w+ \d an operator \w+ with 2 inputs: expected"):
+        operator.on_next(1, at=1)
+    assert contents(operator._space) == before

@@ -275,7 +275,7 @@ class Chain(EventOperator):
 
     Raises:
         TypeError: one of them is no operator.
-        ValueError: there is none, or one is there twice.
+        ValueError: there is none, one is there twice, or one behind the first has several inputs.
 
     >>> from objectspace import VolatileObjectSpace
     >>> from objectspace.operators.events import Average, Take, Where
@@ -395,6 +395,11 @@ def _check_stages(stages: Sequence[Any]) -> None:
             raise TypeError(f"operator {place} of a chain is {told(stage)}: expected an operator; {hint}")
         if any(stage is other for other in stages[:place]):
             raise ValueError(f"operator {place} of a chain is {told(stage)} that is in it already: make one a place")
+        if place and stage.inputs != 1:
+            raise ValueError(
+                f"operator {place} of a chain is {told(stage)} with {stage.inputs} inputs: only the first operator of a"
+                " chain has several, since nothing else could reach them"
+            )
 
 
 def told(value: Any) -> str:

@@ -106,13 +106,18 @@ class Nested(EventOperator):
 
         Raises:
             TypeError: what ``make`` returns is no operator.
-            ValueError: it is one that is in use elsewhere.
+            ValueError: it is one that is in use elsewhere, or has several inputs.
         """
         if number in self._unopened:
             return self._unopened[number]
         made = self._make(key)
         if not isinstance(made, EventOperator):
             raise TypeError(f"{self._of_make(key)} {told(made)}: expected an operator, such as Average()")
+        if made.inputs != 1:
+            raise ValueError(
+                f"{self._of_make(key)} {told(made)} with {made.inputs} inputs: expected one with a single input, as"
+                " nothing could reach the others"
+            )
         inner = made if isinstance(made, Chain) else Chain(made)
         other = inner._claimed_by_another(self._space, f"{self.name}/{number}")
         if other is not None:
