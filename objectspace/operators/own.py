@@ -50,8 +50,8 @@ def _made(operator: Any, schema: TableSchema, name: str) -> Operator:
         )
     if not made.schema.primary_key:
         raise SchemaError(
-            f"{kind}: its schema has no primary key: give it the columns that tell its rows apart, or those of the"
-            f" stream ({', '.join(schema.names)}) would replace each other"
+            f"{kind}: its schema has no primary key, and each row would take the place of the last one: give it the"
+            f" columns that tell its rows apart; the stream has {', '.join(dict(schema.primary_key)) or 'none'}"
         )
     return made
 
