@@ -9,6 +9,7 @@ from objectspace.extras import require
 from objectspace.operators.apply import Apply, Processor, require_processor
 from objectspace.operators.base import Operator
 from objectspace.operators.fingerprints import describe
+from objectspace.operators.simple_agg import SimpleAgg
 from objectspace.operators.sources import check_name, source_schema
 from objectspace.relational import SchemaError, TableSchema
 
@@ -48,7 +49,7 @@ def _made(operator: Any, schema: TableSchema, name: str) -> Operator:
         raise SchemaError(
             f"{kind} has the inputs {', '.join(made.sides)}: through() feeds one; union() puts two together"
         )
-    if not made.schema.primary_key:
+    if not made.schema.primary_key and not isinstance(made, SimpleAgg):  # Its one row needs none.
         raise SchemaError(
             f"{kind}: its schema has no primary key, and each row would take the place of the last one: give it the"
             f" columns that tell its rows apart; the stream has {', '.join(dict(schema.primary_key)) or 'none'}"

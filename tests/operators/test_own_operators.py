@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from objectspace.operators import HashJoin, Operator, Pipeline
+from objectspace.operators import AggCall, HashJoin, Operator, Pipeline, SimpleAgg
 from objectspace.operators.apply import Apply
 from objectspace.relational import Chunk, Column, SchemaError, StateTable, TableSchema
 
@@ -32,6 +32,11 @@ def passed(operator: Any) -> Pipeline:
     found = Pipeline()
     found.source("rows", SCHEMA).through(operator, "own").materialize("found")
     return found
+
+
+def test_an_operator_of_one_row_needs_no_key() -> None:
+    counted = passed(lambda schema: SimpleAgg(schema, [AggCall("count")]))
+    assert counted.run_local([BATCH, {"rows": [(3, "c")]}]).rows("found") == [(3,)]
 
 
 def test_an_operator_of_a_user_may_return_none_for_no_chunks() -> None:
