@@ -27,9 +27,9 @@ def describe(function: Callable[..., Any]) -> str:
     such as an object of a class without ``__repr__``, counts by its class.
 
     Raises:
-        ObjectSpaceError: what it closes over is nested too deeply to be told.
+        ObjectSpaceError: what it closes over is nested too deeply to be told, or raises when it is asked for its text.
 
-    Time: O(what it closes over).
+    Time: O(what it closes over), each value once for each path that leads to it.
 
     >>> describe(len), describe(partial(int, base=2))
     ('builtins.len', 'partial(builtins.int, base=2)')
@@ -38,10 +38,12 @@ def describe(function: Callable[..., Any]) -> str:
     """
     try:
         name = _Description().of(function)
-    except RecursionError:
+    except Exception as error:
+        called = _attribute(function, "__qualname__", str) or type(function).__qualname__
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else f"{type(error).__name__}: {error}"
         raise ObjectSpaceError(
-            f"function {function!r:.80}: what it closes over is nested too deeply to be compared with what it was when"
-            " the pipeline runs again: close over less, or give what is nested a __repr__ that says what it is"
+            f"function {called}: what it closes over, or belongs to, cannot be compared with what it was when the"
+            f" pipeline runs again ({why}): close over less, or over values that have a text"
         ) from None
     _NAMES.add(name)
     return name
@@ -89,15 +91,17 @@ class _Description:
     @contextmanager
     def _opened(self, one: Any, owner: Any = None) -> Iterator[None]:
         self._open.append((one, owner))
-        yield
-        self._open.pop()
+        try:
+            yield
+        finally:
+            self._open.pop()
 
     def _with_code(self, function: Any, code: CodeType, name: str) -> str:
         """Describe a function of Python."""
         cells = [self._cell(cell) for cell in getattr(function, "__closure__", None) or ()]
         named = getattr(function, "__kwdefaults__", None)
         parts = [repr(self._code(code)), self.text(getattr(function, "__defaults__", None)), repr(cells)]
-        owner = getattr(function, "__self__", None)
+        owner = _attribute(function, "__self__", object)
         parts += [] if owner is None else [self.text(owner)]
         parts += [self.text(named)] if named else []
         content = ", ".join(parts)
@@ -119,7 +123,7 @@ class _Description:
             return [self.text(function.__reduce__())]
         if isinstance(function, type):
             return []
-        owner = getattr(function, "__self__", None)
+        owner = _attribute(function, "__self__", object)
         if isinstance(function, MethodType):
             return [self.of(function.__func__), self.text(owner)]
         if owner is not None and not isinstance(owner, (ModuleType, type)):
@@ -135,9 +139,10 @@ class _Description:
 
     def _cell(self, cell: Any) -> str:
         try:
-            return self.text(cell.cell_contents)
+            held = cell.cell_contents
         except ValueError:  # what is closed over has no value yet
             return ""
+        return self.text(held)
 
     def text(self, value: Any) -> str:
         """Return a value as text that is the same in every process: without addresses, and sets in an order."""
@@ -149,7 +154,8 @@ class _Description:
         if isinstance(value, partial) or _code_of(value) is not None:
             return self.of(value)
         if callable(value) and not isinstance(value, type) and _code_of(type(value).__call__) is None:
-            is_bound = getattr(value, "__self__", None) is not None and not isinstance(value.__self__, ModuleType)
+            owner = _attribute(value, "__self__", object)
+            is_bound = owner is not None and not isinstance(owner, ModuleType)
             return self.of(value) if is_bound or self._carried(value, _wrapped(value)) else _own_text(value)
         if self._is_open(value, _AS_VALUE):
             return "..."
@@ -159,8 +165,8 @@ class _Description:
     def _of_container(self, value: Any) -> str:
         """Return a value as text, one that holds others by these: its own text may be cut, or without an order."""
         kind = type(value)
-        if kind in (set, frozenset):
-            return f"{kind.__name__}({', '.join(sorted(map(self.text, value)))})"
+        if kind in (set, frozenset) or kind.__repr__ in _OF_SETS:
+            return f"{kind.__name__}({', '.join(sorted(self._of_members(value)))})"
         if kind is list:
             return f"[{self._listed(value)}]"
         if kind is tuple:
@@ -188,11 +194,24 @@ class _Description:
             return f"{kind.__name__}({self.text(value.to_dict(orient='split'))}, {list(map(repr, value.dtypes))})"
         for listed in ("tolist", "to_pylist", "to_dict"):
             if callable(getattr(value, listed, None)):
-                parts = [self.text(getattr(value, listed)())] + ([self.text(value.index)] if is_indexed else [])
+                try:
+                    held = getattr(value, listed)()
+                except (ValueError, OverflowError):  # Python has no such times.
+                    return _own_text(value)
+                parts = [self.text(held)] + ([self.text(value.index)] if is_indexed else [])
                 dtype = getattr(value, "dtype", "object")
                 parts += [] if str(dtype) in _USUAL else [repr(dtype)]
                 return f"{kind.__name__}({', '.join(parts)})"
         return _own_text(value)
+
+    def _of_members(self, members: Iterable[Any]) -> Iterator[str]:
+        """Yield the texts of the members of a set, none of which depends on which of them comes first."""
+        known = self._known
+        for one in members:
+            if type(one) not in _PLAIN:
+                self._known = dict(known)
+            yield self.text(one)
+        self._known = known
 
     def _listed(self, values: Iterable[Any]) -> str:
         return ", ".join(map(self.text, values))
@@ -206,7 +225,10 @@ class _Description:
 
 def _attribute(value: Any, name: str, kind: type[T]) -> T | None:
     """Return an attribute where it is of a kind: some objects answer to any name."""
-    found = getattr(value, name, None)
+    try:
+        found = getattr(value, name, None)
+    except Exception:
+        return None
     return found if isinstance(found, kind) else None
 
 
@@ -216,7 +238,7 @@ def _code_of(value: Any) -> CodeType | None:
 
 def _wrapped(value: Any) -> Any:
     """Return the callable that another one stands for, as a cache or what ``functools.wraps`` has marked does."""
-    found = None if isinstance(value, type) or _is_of_tables(value) else getattr(value, "__wrapped__", None)
+    found = None if isinstance(value, type) or _is_of_tables(value) else _attribute(value, "__wrapped__", object)
     return found if callable(found) else None
 
 
@@ -235,12 +257,18 @@ def _is_shown_as_dictionary(kind: type) -> bool:
 def _shown_fields(value: Any) -> list[tuple[str, Any]] | None:
     """Return what the text of a data class or a named tuple shows, ``None`` where it has a text of its own."""
     kind = type(value)
-    if is_dataclass(kind) and hasattr(kind.__repr__, "__wrapped__"):
+    if is_dataclass(kind) and _is_made_by_dataclass(kind.__repr__):
         return [(one.name, getattr(value, one.name, None)) for one in fields(value) if one.repr]
     names = _attribute(kind, "_fields", tuple)
-    if isinstance(value, tuple) and names is not None and kind.__repr__.__module__ == "collections":
+    if isinstance(value, tuple) and names is not None and _attribute(kind.__repr__, "__module__", str) == "collections":
         return list(zip(names, value))
     return None
+
+
+def _is_made_by_dataclass(shown: Any) -> bool:
+    """Tell whether a ``__repr__`` is one that ``dataclass`` has written, not one of its own with a decorator."""
+    code = _code_of(_wrapped(shown))
+    return code is not None and code.co_filename == "<string>"
 
 
 def _of_pattern(value: re.Pattern[Any]) -> str:
@@ -287,6 +315,9 @@ _VALUES = frozenset(
     ]
 )
 """Where the types of values are defined."""
+
+_OF_SETS: tuple[Any, ...] = (set.__repr__, frozenset.__repr__)
+"""The texts of sets, which have no order."""
 
 _CUT_PATTERN = 200
 """From how many characters on the text of a regular expression is cut."""
