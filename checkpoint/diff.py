@@ -154,7 +154,7 @@ def run_applying(changes: Iterable[Change], base: Reader) -> Run:
     there = base.reachable() if gained or any(change.name is None for change in changes) else set()
     entry_of = cache(partial(_entry_among, index=index, base=base))
     for change in {change.object: change for change in changes if change.object not in gained}.values():
-        if change.owner is not None:
+        if change.owner is not None and change.object in there:  # One that is gone does not fit.
             _require_same_owner(change, change.owner, entry_of(change.owner.object), base)
     run = Run(CheckpointKind.DIFFERENTIAL)
     for change in changes:
@@ -423,7 +423,7 @@ def _require_same_owner(change: Change, owner: Change, entry: IndexEntry | None,
         if was_renamed or (owner.name, owner.kind) == entry[:2]:
             return
     if owner_slots(base, {change.object}).get(change.object) is None:
-        return  # It is gone, or has a name: the change does not fit.
+        return  # It has a name: the change does not fit.
     whose = member(owner.name, owner.slot, _payload(owner.new))
     what = f"{change.table} slot {change.slot!r}: the change is of object {change.object}, {whose}"
     raise _taken(what, change.object, base)
