@@ -156,14 +156,14 @@ def call_after_rollbacks(space: ObjectSpace, method: Callable[[], None]) -> None
     space.on_rollback(_call)
 
 
-def ask_before_saves(space: ObjectSpace, method: Callable[[], None]) -> None:
-    """Have a method called before each checkpoint and save of a space, which it may refuse by raising."""
+def ask_before_saves(space: ObjectSpace, method: Callable[[ObjectSpace], None]) -> None:
+    """Have a method called with a space before each checkpoint and save of it, which it may refuse by raising."""
     found = WeakMethod(method)
 
     def _ask() -> int:
         called = found()
         if called is not None:
-            called()
+            called(space)
         return 0  # It has sealed nothing.
 
     space.ask_at_save(_ask)

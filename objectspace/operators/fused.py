@@ -129,17 +129,16 @@ class PipelineOperator(Operator):
         self._is_underway = self._is_underway or len(chunk) > 0
         self._graph.push(entrance, chunk)
 
-    def _refuse_underway(self) -> None:
+    def _refuse_underway(self, space: ObjectSpace) -> None:
         """Refuse a checkpoint between rows and their barrier: what operators hold back until then would be lost.
 
         Raises:
             CheckpointProtocolError: rows were taken since the last barrier.
         """
-        if self._is_underway:
+        if self._is_underway and space is self._space:
             raise CheckpointProtocolError(
                 f"pipeline {self._under.removesuffix('/')!r} has taken rows since its last barrier, some of which may"
-                " be in memory only: call barrier(epoch) on it first, then take the checkpoint of that epoch; or roll"
-                " the space back"
+                " be in memory only: call barrier(epoch) on it first, then take the checkpoint of that epoch"
             )
 
     def _taken(self) -> list[Chunk]:

@@ -9,7 +9,6 @@ from objectspace.extras import require
 from objectspace.operators.apply import Apply, Processor, require_processor
 from objectspace.operators.base import Operator
 from objectspace.operators.fingerprints import describe
-from objectspace.operators.simple_agg import SimpleAgg
 from objectspace.operators.sources import check_name, source_schema
 from objectspace.relational import SchemaError, TableSchema
 
@@ -36,7 +35,7 @@ def _made(operator: Any, schema: TableSchema, name: str) -> Operator:
     """Return an operator of a user for a stream.
 
     Raises:
-        SchemaError: it is none, or none that has one input and tells its rows apart.
+        SchemaError: it is none, or none that has one input.
     """
     expected = f"operator {name!r}: expected the class of an Operator, or a function that makes one for the schema"
     if isinstance(operator, Operator) or not callable(operator):
@@ -44,15 +43,10 @@ def _made(operator: Any, schema: TableSchema, name: str) -> Operator:
     made: Any = operator(schema)
     if not isinstance(made, Operator):
         raise SchemaError(f"{expected}: {_told(operator)} made {_told(made)}: derive it from objectspace's Operator")
-    kind = f"operator {name!r} ({type(made).__name__})"
     if len(made.sides) != 1:
         raise SchemaError(
-            f"{kind} has the inputs {', '.join(made.sides)}: through() feeds one; union() puts two together"
-        )
-    if not made.schema.primary_key and not isinstance(made, SimpleAgg):  # Its one row needs none.
-        raise SchemaError(
-            f"{kind}: its schema has no primary key, and each row would take the place of the last one: give it the"
-            f" columns that tell its rows apart; the stream has {', '.join(dict(schema.primary_key)) or 'none'}"
+            f"operator {name!r} ({type(made).__name__}) has the inputs {', '.join(made.sides)}: through() feeds one;"
+            " union() puts two together"
         )
     return made
 

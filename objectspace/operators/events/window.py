@@ -63,7 +63,7 @@ class Window(Nested):
     @property
     def takes_time(self) -> bool:
         """Whether time alone can end a window, or change anything in one."""
-        return self._periods is not None or self._has_timed()
+        return self._periods is not None or type(self)._tick is not Window._tick or self._has_timed()
 
     def _create(self) -> None:
         super()._create()
