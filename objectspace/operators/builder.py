@@ -360,8 +360,7 @@ class Stream:
                 table of the operator has them. Without them one operator sees all rows.
 
         Raises:
-            SchemaError: the name or a key column is none, or it makes no operator with one input whose rows have a
-                primary key.
+            SchemaError: the name or a key column is none, or it makes no operator with one input.
         """
         return passed(self, operator, name, key)
 

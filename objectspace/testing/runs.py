@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 from checkpoint import CheckpointStore, Receipt
 from objectspace.persisted import PersistedObjectSpace
@@ -51,7 +51,7 @@ class History:
     """
 
     def __init__(self, make: Make, events: Sequence[Any], events_per_epoch: int, name: str) -> None:
-        if not isinstance(events_per_epoch, int) or events_per_epoch < 1:
+        if not isinstance(events_per_epoch, SupportsIndex) or events_per_epoch < 1:
             raise ValueError(f"events_per_epoch is {events_per_epoch}: expected a whole number from 1")
         self.make, self.name = make, name
         numbered = list(enumerate(events, 1))
