@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache, cached_property, partial
 from itertools import chain, islice
@@ -37,6 +37,11 @@ class IndexEntry(NamedTuple):
     kind: str
     codec: str | None
 
+    @property
+    def options(self) -> str | None:
+        """What it says of the slots of the object, None where that is nothing."""
+        return None if self.codec == "{}" else self.codec
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -55,6 +60,8 @@ class Change:
         new_rank: the same afterwards.
         owner: of an object that another one owns, the slot of the owner that says its id, as a change of nothing. None
             where that slot is among the changes, which tell it then, and where it is not known.
+        codec: what its slots stand for, as the index says: in a dictionary of objects those of one kind, for example.
+            None where nothing is said, and where it is not known. Changes that differ in this alone are equal.
     """
 
     table: Table
@@ -67,6 +74,7 @@ class Change:
     old_rank: int | None = None
     new_rank: int | None = None
     owner: Change | None = None
+    codec: str | None = field(default=None, compare=False)
 
 
 _LENGTH = "length"
@@ -112,6 +120,7 @@ def invert(changes: Iterable[Change]) -> Iterator[Change]:
             change,
             name=entry.name if entry else change.name,
             kind=entry.kind if entry else change.kind,
+            codec=entry.options if entry else change.codec,
             old=change.new,
             new=change.old,
             old_rank=change.new_rank,
@@ -172,6 +181,26 @@ def run_applying(changes: Iterable[Change], base: Reader) -> Run:
     return run
 
 
+class _Subject(NamedTuple):
+    """What changes are of, as each of them says it: nothing but the id where another object owns it."""
+
+    object: int
+    name: str | None = None
+    kind: str | None = None
+    codec: str | None = None
+
+    def change(
+        self, table: Table, slot: Slot | None, old: Payload | IndexEntry | None, new: Payload | IndexEntry | None
+    ) -> Change:
+        return Change(table, self.object, self.name, self.kind, slot, old, new, codec=self.codec)
+
+    def item_change(self, old: StoredItem | None, new: StoredItem | None) -> Change:
+        slot = new.slot if new else old.slot if old else None
+        values = old.value if old else None, new.value if new else None
+        ranks = old.rank if old else None, new.rank if new else None
+        return Change(Table.ITEM, self.object, self.name, self.kind, slot, *values, *ranks, codec=self.codec)
+
+
 class _Comparison:
     """A comparison of two states as streams; a subclass knows a faster way.
 
@@ -198,16 +227,16 @@ class _Comparison:
     def _changes_of(self, object_id: int) -> Iterator[Change]:
         before, after = self._a.entry(object_id), self._b.entry(object_id)
         row = after or before
-        name, kind = (row[1], row[2]) if row else (None, None)
+        subject = _subject(row) if row else _Subject(object_id)
         if before != after:
-            yield Change(Table.INDEX, object_id, name, kind, None, _entry(before), _entry(after))
+            yield subject.change(Table.INDEX, None, _entry(before), _entry(after))
         in_a, in_b = self._presence(object_id)
         old, new = (self._a.metadata(object_id) if in_a else {}, self._b.metadata(object_id) if in_b else {})
         for key in sorted(old.keys() | new.keys()):
             if old.get(key) != new.get(key):
-                yield Change(Table.METADATA, object_id, name, kind, key, old.get(key), new.get(key))
+                yield subject.change(Table.METADATA, key, old.get(key), new.get(key))
         for pair in self._items(object_id, in_a, in_b):
-            yield _item_change(object_id, name, kind, *pair)
+            yield subject.item_change(*pair)
 
     def _owner(self, object_id: int) -> Change | None:
         """Return the slot that says the id of an owned object, where it holds the same before and after."""
@@ -215,7 +244,7 @@ class _Comparison:
         before = self._a.entry(slot.owner[0]) if slot else None
         if slot is None or before is None or self._a.item(before[0], slot.item.slot) != slot.item:
             return None
-        return _item_change(*slot.owner[:3], slot.item, slot.item)
+        return _subject(slot.owner).item_change(slot.item, slot.item)
 
     @cached_property
     def _owner_slots(self) -> dict[int, OwnerSlot]:
@@ -321,19 +350,14 @@ def _entry(row: IndexRow | None) -> IndexEntry | None:
     return None if row is None else IndexEntry(row[1], row[2] or "", row[3])
 
 
-def _item_change(
-    object_id: int, name: str | None, kind: str | None, old: StoredItem | None, new: StoredItem | None
-) -> Change:
-    slot = new.slot if new else old.slot if old else None
-    values = old.value if old else None, new.value if new else None
-    return Change(
-        Table.ITEM, object_id, name, kind, slot, *values, old.rank if old else None, new.rank if new else None
-    )
+def _subject(row: IndexRow) -> _Subject:
+    entry = IndexEntry(row[1], row[2] or "", row[3])
+    return _Subject(row[0], entry.name, entry.kind, entry.options)
 
 
 def _called(change: Change, entry: IndexEntry | None) -> Change:
     """Return a change of an object that has this entry, as it is where it has none of its own."""
-    return replace(change, name=entry.name, kind=entry.kind) if entry else change
+    return replace(change, name=entry.name, kind=entry.kind, codec=entry.options) if entry else change
 
 
 def _has_rows(reader: Reader, object_id: int) -> bool:
@@ -399,16 +423,39 @@ def _require_same_object(change: Change, entry: IndexEntry | None, base: Reader)
     Raises:
         CheckpointError: it is one.
     """
-    if change.table is Table.INDEX or entry is None or (change.name, change.kind) == entry[:2]:
+    if change.table is Table.INDEX or entry is None:
         return
-    if change.name is not None and change.kind == entry.kind and base.knew(change.object, change.name, entry.kind):
-        return  # It was renamed since.
-    whose = "an object that another one owns" if change.name is None else f"{change.kind} {change.name!r}"
+    if _is_of(change, entry, base) and _may_hold(change, entry):
+        return
+    whose = "an object that another one owns" if change.name is None else _in_words(change)
     raise CheckpointError(
-        f"{change.table} slot {change.slot!r}: the change is of {whose}, and object {change.object} is {entry.kind}"
-        f" {entry.name!r} here: apply changes to the store that they were made from, and those of a fork from where it"
-        " began; nothing was written"
+        f"{change.table} slot {change.slot!r}: the change is of {whose}, and object {change.object} is"
+        f" {_in_words(entry)} here: apply changes to the store that they were made from, and those of a fork from where"
+        " it began; nothing was written"
     )
+
+
+def _is_of(change: Change, entry: IndexEntry, base: Reader) -> bool:
+    """Tell whether a change is of the object of this entry, which may have been renamed since."""
+    if change.kind != entry.kind or change.codec not in (None, entry.options):
+        return False
+    return change.name == entry.name or (change.name is not None and base.knew(change.object, change.name, entry.kind))
+
+
+def _may_hold(change: Change, entry: IndexEntry) -> bool:
+    """Tell whether the values of a change are such as the object of this entry has: ids of others, or none at all."""
+    values = [value for value in (_payload(change.old), _payload(change.new)) if value is not None]
+    return change.table is not Table.ITEM or not is_owner((change.object, *entry)) or all(map(_names_one, values))
+
+
+def _names_one(value: Payload) -> bool:
+    return OWNED_KEY in str(value) and bool(owned_ids([value]))
+
+
+def _in_words(subject: Change | IndexEntry) -> str:
+    """Return an object by its kind, its name, and what the index says of its slots."""
+    options = subject.options if isinstance(subject, IndexEntry) else subject.codec
+    return f"{subject.kind} {subject.name!r}" + (f" with {options}" if options else "")
 
 
 def _require_same_owner(change: Change, owner: Change, entry: IndexEntry | None, base: Reader) -> None:
@@ -418,10 +465,9 @@ def _require_same_owner(change: Change, owner: Change, entry: IndexEntry | None,
         CheckpointError: another owner has it, or another key.
     """
     item = base.item(owner.object, _slot(owner))
-    if entry is not None and item is not None and owned_ids([item.value]) == {change.object}:
-        was_renamed = owner.name is not None and base.knew(owner.object, owner.name, entry.kind)
-        if was_renamed or (owner.name, owner.kind) == entry[:2]:
-            return
+    is_there = item is not None and owned_ids([item.value]) == {change.object}
+    if is_there and entry is not None and _is_of(owner, entry, base):
+        return
     if owner_slots(base, {change.object}).get(change.object) is None:
         return  # It has a name: the change does not fit.
     whose = member(owner.name, owner.slot, _payload(owner.new))

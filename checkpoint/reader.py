@@ -145,13 +145,20 @@ class Reader:
         return None if row is None or row[2] is None else row
 
     def knew(self, object_id: int, name: str, kind: str) -> bool:
-        """Tell whether an object of this id, name and kind was in any checkpoint whose rows the store still keeps.
+        """Tell whether the object of this id had this name and kind in any checkpoint whose rows the store still keeps.
+
+        An object that had the id before, and was deleted, does not count: the changes of a fork may take its id again.
 
         Time: O(index rows).
         """
         self.require_readable()
-        query = "SELECT 1 FROM state_index WHERE object = ? AND name = ? AND kind = ? LIMIT 1"
-        return self._session.row(query, (object_id, name, kind)) is not None
+        has_merged = self._session.has_table("run")
+        query = (
+            "SELECT 1 FROM state_index WHERE object = :id AND name = :name AND kind = :kind"
+            f" AND checkpoint > (SELECT coalesce(max(run), 0) FROM ({_DELETIONS if has_merged else _DELETED}))"
+            " LIMIT 1"
+        )
+        return self._session.row(query, {"id": object_id, "name": name, "kind": kind}) is not None
 
     @_steadily
     def metadata(self, object_id: int) -> dict[str, str]:
@@ -425,3 +432,22 @@ class Reader:
 
 
 _value = itemgetter(1)
+
+_DELETED = """
+    SELECT checkpoint AS run FROM state_index WHERE object = :id AND kind IS NULL
+    UNION ALL SELECT number FROM checkpoint WHERE kind = 'full' AND run_slots IS NOT NULL
+    AND number NOT IN (SELECT checkpoint FROM state_index WHERE object = :id)
+"""
+"""The runs in which an object is gone: those that delete it, and whole states without it."""
+
+_DELETIONS = f"""
+    {_DELETED}
+    UNION ALL SELECT run FROM run WHERE state = 'merged' AND run NOT IN (
+        SELECT checkpoint FROM state_index WHERE object = :id
+    ) AND (
+        first IN (SELECT number FROM checkpoint WHERE kind = 'full')
+        OR first = (SELECT min(first) FROM run WHERE state = 'merged')
+        AND first <= (SELECT min(coalesce(run_first, number)) FROM checkpoint WHERE run_slots IS NOT NULL)
+    )
+"""
+"""The same of a store that has merged runs: one of them that nothing lies below is a whole state."""

@@ -24,17 +24,28 @@ BEGINNING = b'{"patch":'
 def lines_of(changes: Iterable[Change]) -> Iterator[bytes]:
     """Yield the lines of a patch, those of a change at once.
 
-    Before the first change of an object that another one owns stands the slot of its owner, as a change of nothing:
-    older versions, which do not know what it is for, refuse the patch too where the slot holds something else.
+    Before the first change of an object that another one owns stands the slot of its owner, as a change of nothing, and
+    before that of one of whose slots the index says something its entry: older versions, which do not know what they
+    are for, refuse the patch too where something else is there.
     """
     yield orjson.dumps(HEADER)
     last: Change | None = None
+    entries: set[int] = set()
     for change in changes:
-        if change.owner is not None and change.owner != last:
-            yield _line_of(change.owner) + b"\n" + _line_of(change)
-        else:
-            yield _line_of(change)
+        owner = change.owner if change.owner != last else None
+        told = [line for one in (owner, change) if one is not None for line in (*_entry_told(one, entries), one)]
+        yield b"\n".join(map(_line_of, told))
         last = change.owner
+
+
+def _entry_told(change: Change, entries: set[int]) -> Iterator[Change]:
+    """Yield the entry of an object as a change of nothing where no line has told it yet, and add it to those told."""
+    if change.object in entries or change.name is None:
+        return
+    entries.add(change.object)
+    if change.codec is not None and change.table is not Table.INDEX:
+        entry = IndexEntry(change.name, str(change.kind), change.codec)
+        yield replace(change, table=Table.INDEX, slot=None, old=entry, new=entry, old_rank=None, new_rank=None)
 
 
 def _line_of(change: Change) -> bytes:
@@ -49,21 +60,25 @@ def changes_of(lines: Iterable[bytes]) -> Iterator[Change]:
         CheckpointError: a line is no change, named by its number; or the format is a newer one.
     """
     owners: dict[int, Change] = {}
+    codecs: dict[int, str | None] = {}
     for number, line in enumerate(lines, start=1):
         try:
-            entry = orjson.loads(line)
+            fields = orjson.loads(line)
             if number == 1:
-                if entry != HEADER:
+                if fields != HEADER:
                     raise CheckpointError(f"this is no patch of format 1: it begins with {line[:80]!r}")
                 continue
-            table, object_id, name, kind, *values, old_rank, new_rank = entry
+            table, object_id, name, kind, *values, old_rank, new_rank = fields
             slot, old, new = map(_unpacked, values)
             change = Change(Table(table), object_id, name, kind, slot, old, new, old_rank, new_rank)
             _require_types(change)
+            if isinstance(entry := change.new or change.old, IndexEntry):
+                codecs[object_id] = entry.options
+            change = replace(change, codec=codecs.get(object_id))
             if owned := _owned_by(change):
                 owners |= dict.fromkeys(owned, change)
-                continue
-            yield replace(change, owner=owners.get(object_id)) if name is None else change
+            elif change.table is not Table.INDEX or change.old != change.new:
+                yield replace(change, owner=owners.get(object_id)) if name is None else change
         except (ValueError, TypeError, KeyError) as error:
             raise CheckpointError(f"line {number} of the patch is damaged ({error}): {line[:80]!r}") from None
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from checkpoint import Change, CheckpointError, CheckpointStore, IndexEntry, Table, UnknownCheckpointError, invert
 from checkpoint.diff import _Comparison
+from checkpoint.tool.patch import changes_of, lines_of
 from objectspace import PersistedObjectSpace
 from tests.checkpoint.store_helpers import FULL, image_of, quick_store, retained, run_of, values_in
 from tests.checkpoint.world import World, store_of
@@ -339,3 +341,81 @@ def test_changes_of_an_owned_object_are_applied_with_the_new_name_of_its_owner(t
     assert list(invert(changes)) == list(there.store.diff(there.store.reader(), there.store.reader(epoch=1)))
     here.store.apply_changes(invert(changes))
     assert image_of(here.store.reader()) == image_of(there.store.reader(epoch=1))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "value", "expected"),
+    [
+        (list, None, "plain", """of Dictionary 'g', and object 2 is Dictionary 'g' with {"of":"List"} here"""),
+        (None, list, ["a"], """of Dictionary 'g' with {"of":"List"}, and object 2 is Dictionary 'g' here"""),
+        (list, set, {"a"}, """'g' with {"of":"Set"}, and object 2 is Dictionary 'g' with {"of":"List"} here"""),
+    ],
+)
+@pytest.mark.parametrize("is_patch", [False, True])
+def test_changes_of_a_dictionary_are_none_of_one_of_other_members_that_has_its_name_and_id(
+    tmp_path: Path, ours: Any, theirs: Any, value: Any, expected: str, is_patch: bool
+) -> None:
+    here, there = (PersistedObjectSpace.open(tmp_path / name) for name in ("a.db", "b.db"))
+    for space, of in ((here, ours), (there, theirs)):
+        space.create_list("first")
+        space.create_dictionary("g", of=of)
+        space.checkpoint()
+    there.get("g")["k"] = value
+    there.checkpoint()
+    changes = list(there.store.diff(1, 2))
+    image = image_of(here.store.reader())
+    with pytest.raises(CheckpointError, match=re.escape(expected)):
+        here.store.apply_changes(changes_of(b"\n".join(lines_of(changes)).splitlines()) if is_patch else changes)
+    assert (image_of(here.store.reader()), here.last_epoch) == (image, 1)
+
+
+@pytest.mark.parametrize("kind", ["full", "differential"])
+def test_changes_of_what_is_gone_are_none_of_the_object_of_a_fork_that_has_its_id_since(
+    tmp_path: Path, kind: Literal["full", "differential"]
+) -> None:
+    here, there = forked(tmp_path)
+    create("mine")(here)
+    here.checkpoint(epoch=2)
+    here.get_list("mine").append(8)
+    here.checkpoint(epoch=3)
+    changes = list(here.store.diff(a_epoch=3, b_epoch=2))
+    here.delete("mine")
+    here.checkpoint(epoch=4, kind=kind)
+    there.create_list("theirs").extend(["theirs", 8])
+    there.checkpoint(epoch=2)
+    here.store.apply_changes(there.store.diff(a_epoch=1, b_epoch=2))
+    with pytest.raises(CheckpointError, match="the change is of List 'mine', and object 5 is List 'theirs' here"):
+        here.store.apply_changes(changes)
+    here.rollback()
+    assert here.get_list("theirs") == ["theirs", 8]
+
+
+def test_changes_of_a_member_are_none_of_that_of_a_dictionary_which_has_its_id_since(tmp_path: Path) -> None:
+    here, there = forked(tmp_path)
+    here.create_dictionary("mine", of=list)["x"] = [0]
+    here.checkpoint(epoch=2)
+    here.get_dictionary("mine")["x"].append(8)
+    here.checkpoint(epoch=3)
+    changes = list(here.store.diff(a_epoch=2, b_epoch=3))
+    here.delete("mine")
+    here.checkpoint(epoch=4)
+    there.create_dictionary("theirs", of=list)["x"] = [0]
+    there.checkpoint(epoch=2)
+    here.store.apply_changes(there.store.diff(a_epoch=1, b_epoch=2))
+    with pytest.raises(CheckpointError, match=r"of object 6, mine\['x'\], and object 6 is theirs\['x'\] here"):
+        here.store.apply_changes(changes)
+    here.rollback()
+    assert here.get_dictionary("theirs").copy() == {"x": [0]}
+
+
+def test_changes_of_an_object_that_was_renamed_before_a_full_checkpoint_are_applied(tmp_path: Path) -> None:
+    here, _ = forked(tmp_path)
+    create("mine")(here)
+    here.checkpoint(epoch=2)
+    here.get_list("mine").append(8)
+    here.checkpoint(epoch=3)
+    here.rename("mine", "renamed")
+    here.checkpoint(epoch=4, kind="full")
+    here.store.apply_changes(here.store.diff(a_epoch=3, b_epoch=2))
+    here.rollback()
+    assert here.get_list("renamed") == ["mine"]

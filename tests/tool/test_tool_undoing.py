@@ -100,15 +100,17 @@ def test_a_patch_of_an_owned_object_is_none_for_another_one_of_its_id(
     assert (tool("diff", here, 0, "HEAD").stdout, "nothing was written" in refused.stderr) == (before, True)
 
 
-def test_a_patch_says_whose_an_owned_object_is_by_a_line_that_older_versions_read(tool: Tool, tmp_path: Path) -> None:
+def test_a_patch_says_whose_an_owned_object_is_by_lines_that_older_versions_read(tool: Tool, tmp_path: Path) -> None:
     (here, there), patch = of_a_fork(tmp_path, listed("q", 1)), tmp_path / "p.jsonl"
     assert "2 changes in" in tool("diff", there, 2, 3, "--patch", patch).stderr
-    header, owner, *own = patch.read_bytes().splitlines()
+    header, entry, owner, *own = patch.read_bytes().splitlines()
+    index = {"index": ["lists", "Dictionary", '{"of":"List"}']}
+    assert json.loads(entry) == ["index", 1, "lists", "Dictionary", None, index, index, None, None]
     assert json.loads(owner) == ["item", 1, "lists", "Dictionary", "q", '{"$object":2}', '{"$object":2}', 0, 0]
     with CheckpointStore(there, read_only=True) as store:
         changes = list(store.diff(2, 3))
-    assert list(changes_of([header, owner, *own])) == changes
-    # A patch of an older version has no such line, and is applied by what the object holds.
+    assert list(changes_of([header, entry, owner, *own])) == changes
+    # A patch of an older version has no such lines, and is applied by what the object holds.
     assert list(changes_of([header, *own])) == [replaced(change, owner=None) for change in changes]
     patch.write_bytes(b"\n".join([header, *own]))
     assert tool("apply", here, patch).exit_code == 0
