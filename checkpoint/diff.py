@@ -529,10 +529,11 @@ def _require_fit(change: Change, base: Reader, *, is_there: bool) -> None:
     is_gone = change.table is not Table.INDEX and not is_there
     if found != expected or is_gone:
         whose = "which another one owns" if change.name is None else f"{change.name!r}"
-        holds, old = _apart(found, expected)
+        holds, old = _apart(None if is_gone else found, expected)
+        why = "the object is not there (any more)" if is_gone else "something else has changed it since"
         raise CheckpointError(
             f"{change.table} slot {change.slot!r} of object {change.object}, {whose}, holds {holds}, and the change"
-            f" is from {old}: something else has changed it since; nothing was written"
+            f" is from {old}: {why}; nothing was written"
         )
 
 
