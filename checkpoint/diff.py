@@ -526,14 +526,15 @@ def _require_fit(change: Change, base: Reader, *, is_there: bool) -> None:
         item = base.item(change.object, _slot(change))
         found = (item.value, item.rank) if item else (None, None)
         expected = change.old, change.old_rank
-    is_gone = change.table is not Table.INDEX and not is_there
-    if found != expected or is_gone:
-        whose = "which another one owns" if change.name is None else f"{change.name!r}"
-        holds, old = _apart(None if is_gone else found, expected)
-        why = "the object is not there (any more)" if is_gone else "something else has changed it since"
+    whose = "which another one owns" if change.name is None else f"{change.name!r}"
+    what = f"{change.table} slot {change.slot!r} of object {change.object}, {whose},"
+    if change.table is not Table.INDEX and not is_there:
+        raise CheckpointError(f"{what} is to change, and there is no such object, or no more; nothing was written")
+    if found != expected:
+        holds, old = _apart(found, expected)
         raise CheckpointError(
-            f"{change.table} slot {change.slot!r} of object {change.object}, {whose}, holds {holds}, and the change"
-            f" is from {old}: {why}; nothing was written"
+            f"{what} holds {holds}, and the change is from {old}: something else has changed it since; nothing was"
+            " written"
         )
 
 

@@ -216,7 +216,9 @@ def test_changes_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         CheckpointError, match=r"slot 1 of object 1, 'o1', holds [^(]*: something else has changed it since"
     ):
         store.apply_changes(store.diff(1, 2))
-    with pytest.raises(CheckpointError, match="holds nothing, and the change is from nothing: the object is not there"):
+    with pytest.raises(
+        CheckpointError, match="object 9, 'gone', is to change, and there is no such object, or no more"
+    ):
         store.apply_changes([Change(Table.ITEM, 9, "gone", "Array", 1, None, "1")])
     with pytest.raises(CheckpointError, match="slot None of object 1, 'o1', holds"):
         store.apply_changes(store.diff(0, 1))

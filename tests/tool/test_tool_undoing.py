@@ -55,7 +55,7 @@ def test_an_owned_object_that_was_deleted_since_is_not_undone(tool: Tool, tmp_pa
         del queues["b"]
         space.checkpoint()
     refused = tool("revert", path, "2")
-    assert (refused.exit_code, "something else has changed it since" in refused.output) == (2, True)
+    assert (refused.exit_code, "is to change, and there is no such object, or no more" in refused.output) == (2, True)
 
 
 def of_a_fork(tmp_path: Path, ours: Callable[[PersistedObjectSpace], object]) -> tuple[Path, Path]:
