@@ -285,6 +285,8 @@ def test_skip_until_and_concat() -> None:
     assert concat.has_ended
     with pytest.raises(ValueError, match="has no input 3"):
         concat.on_next(1, source=3)
+    with pytest.raises(ValueError, match="has no input 'a'"):
+        concat.on_next(1, "a")  # type: ignore[arg-type]
 
 
 def pairs_into(make: Make) -> Make:

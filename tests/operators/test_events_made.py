@@ -211,6 +211,10 @@ def test_what_is_no_operator_is_refused_in_a_chain(stages: list[Any], words: str
         (lambda: Window(3, Concat), r"Window: make is the class Concat: expected a function of the number"),
         (lambda: Window(3, Average()), "Window: make is an operator Average: expected a function of the number"),  # type: ignore[arg-type]
         (lambda: GroupBy(len, None), "GroupBy: make is None: expected a function of the key"),  # type: ignore[arg-type]
+        (lambda: GroupBy("k", Concat), "GroupBy: make is the class Concat: expected a function of the key"),  # type: ignore[arg-type]
+        (lambda: GroupBy("k", lambda key: Concat()), "GroupBy: key is 'k': expected a function of a value"),  # type: ignore[arg-type]
+        (lambda: Where(None), "Where: predicate is None: expected a function of a value"),  # type: ignore[arg-type]
+        (lambda: Select(3), "Select: function is 3: expected a function of a value"),  # type: ignore[arg-type]
         (lambda: Window(3, lambda: Average()), r"Window: make has the parameters \(\): expected a function of the"),
         (lambda: GroupBy(len, lambda key, n: Take(n)), r"GroupBy: make has the parameters \(key, n\): expected a"),
         (lambda: Window(3, partial(Average)), r"Window: make has the parameters \(\*, running.*\): expected"),

@@ -258,8 +258,8 @@ class EventOperator(ABC):
         return out
 
     def _check_source(self, source: int) -> None:
-        if not 0 <= source < self.inputs:
-            raise ValueError(f"{type(self).__name__} {self.name!r} has no input {source}: it has {self.inputs}")
+        if not isinstance(source, Integral) or not 0 <= source < self.inputs:
+            raise ValueError(f"{type(self).__name__} {self.name!r} has no input {source!r}: it has {self.inputs}")
 
 
 class Chain(EventOperator):
@@ -400,6 +400,17 @@ def _check_stages(stages: Sequence[Any]) -> None:
                 f"operator {place} of a chain is {told(stage)} with {stage.inputs} inputs: only the first operator of a"
                 " chain has several, since nothing else could reach them"
             )
+
+
+def checked_function(operator: str, what: str, function: Any) -> Any:
+    """Return a function of a value.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if not callable(function):
+        raise TypeError(f"{operator}: {what} is {told(function)}: expected a function of a value")
+    return function
 
 
 def told(value: Any) -> str:

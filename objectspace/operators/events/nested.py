@@ -9,7 +9,17 @@ from decimal import Decimal
 from operator import methodcaller
 from typing import Any, ClassVar
 
-from objectspace.operators.events.base import Chain, EventOperator, Hand, attempt, complete, flush, handing, told
+from objectspace.operators.events.base import (
+    Chain,
+    EventOperator,
+    Hand,
+    attempt,
+    checked_function,
+    complete,
+    flush,
+    handing,
+    told,
+)
 
 Make = Callable[..., EventOperator]
 
@@ -334,7 +344,7 @@ class GroupBy(Nested):
         make: called with a key, returns the operator of its inner sequence: a new one each time.
 
     Raises:
-        TypeError: ``make`` is no function of the key.
+        TypeError: ``key`` is no function, or ``make`` is none of the key.
 
     >>> from objectspace import VolatileObjectSpace
     >>> from objectspace.operators.events import Average
@@ -346,7 +356,7 @@ class GroupBy(Nested):
 
     def __init__(self, key: Callable[[Any], Any], make: Make) -> None:
         super().__init__(make)
-        self._key = key
+        self._key = checked_function("GroupBy", "key", key)
 
     def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
         return self._into_group(value, handing(at))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from objectspace.operators.events.base import EventOperator, checked_count, plain_number
+from objectspace.operators.events.base import EventOperator, checked_count, checked_function, plain_number
 
 
 class Where(EventOperator):
@@ -13,11 +13,14 @@ class Where(EventOperator):
 
     Args:
         predicate: the function of a value.
+
+    Raises:
+        TypeError: it is no function.
     """
 
     def __init__(self, predicate: Callable[[Any], Any]) -> None:
         super().__init__()
-        self._predicate = predicate
+        self._predicate = checked_function("Where", "predicate", predicate)
 
     def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
         return [value] if self._predicate(value) else []
@@ -28,11 +31,14 @@ class Select(EventOperator):
 
     Args:
         function: the function of a value.
+
+    Raises:
+        TypeError: it is no function.
     """
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         super().__init__()
-        self._function = function
+        self._function = checked_function("Select", "function", function)
 
     def _next(self, value: Any, source: int, at: float | None) -> list[Any]:
         return [self._function(value)]
