@@ -6,20 +6,16 @@ depends on what changed. Otherwise the two states are compared as streams, objec
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import cache, cached_property, partial
+from functools import cached_property
 from itertools import chain, islice
-from typing import Any, NamedTuple
+from typing import NamedTuple, Self
 
-import orjson
-
-from checkpoint.errors import CheckpointError
-from checkpoint.owned import OwnerSlot, member, owner_slots
+from checkpoint.owned import OwnerSlot, owner_slots
 from checkpoint.reader import Reader, StoredItem
-from checkpoint.run import OWNED_KEY, CheckpointKind, IndexRow, Payload, Run, Slot, is_owner, owned_ids, slot_order
+from checkpoint.run import IndexRow, Payload, Slot, is_owner, owned_ids, slot_order
 
 
 class Table(StrEnum):
@@ -36,6 +32,11 @@ class IndexEntry(NamedTuple):
     name: str
     kind: str
     codec: str | None
+
+    @classmethod
+    def of(cls, row: IndexRow) -> Self:
+        """Return what a row of the index says."""
+        return cls(row[1], row[2] or "", row[3])
 
     @property
     def options(self) -> str | None:
@@ -76,9 +77,6 @@ class Change:
     owner: Change | None = None
     codec: str | None = field(default=None, compare=False)
 
-
-_LENGTH = "length"
-"""The key of the metadata that says how many slots an object has; it is other where any slot came or went."""
 
 Pair = tuple[StoredItem | None, StoredItem | None]
 """What a slot holds in two states; not None in both at once."""
@@ -127,58 +125,6 @@ def invert(changes: Iterable[Change]) -> Iterator[Change]:
             new_rank=change.old_rank,
             owner=change.owner and _called(change.owner, renamed.get(change.owner.object)),
         )
-
-
-def counted_now(changes: Iterable[Change], base: Reader) -> list[Change]:
-    """Return changes as they are made to a state: a length moves from what it is there, by as much as it did.
-
-    Args:
-        changes: what changed.
-        base: the state to apply them to: other slots may have come and gone there since.
-
-    Time: O(changes · live runs · log n). Memory: the changes.
-    """
-    changes = list(changes)
-    ranked = {change.object for change in changes if (change.old_rank, change.new_rank) != (None, None)}
-    return [_as_counted_now(change, base, change.object in ranked) for change in changes]
-
-
-def run_applying(changes: Iterable[Change], base: Reader) -> Run:
-    """Return the run that applies changes to a state, as :func:`counted_now` has them.
-
-    Args:
-        changes: what changed.
-        base: the state to apply them to.
-
-    Raises:
-        CheckpointError: a slot does not hold what the change says that it held, or it is one of another object; or an
-            object would come whose id another one has.
-
-    Time: O(changes · live runs · log n); where objects come, or owned ones change, also O(slots of the objects that own
-    others). Memory: the changes.
-    """
-    changes = counted_now(changes, base)
-    index = {change.object: change for change in changes if change.table is Table.INDEX}
-    gained, lost = _comings_and_goings(changes, index, base)
-    there = base.reachable() if gained or any(change.name is None for change in changes) else set()
-    entry_of = cache(partial(_entry_among, index=index, base=base))
-    for change in {change.object: change for change in changes if change.object not in gained}.values():
-        if change.owner is not None and change.object in there:  # One that is gone does not fit.
-            _require_same_owner(change, change.owner, entry_of(change.owner.object), base)
-    run = Run(CheckpointKind.DIFFERENTIAL)
-    for change in changes:
-        if change.table is Table.INDEX or change.object not in gained:
-            entry = entry_of(change.object)
-            _require_same_object(change, entry, base)
-            _require_fit(change, base, is_there=entry is not None or (change.name is None and change.object in there))
-        if change.object not in lost or change.table is Table.INDEX:
-            _add(run, change)
-    _require_free(gained & there, changes, base)
-    _require_one_each(run, base)
-    _require_all_of(lost, changes, base)
-    _hide_remains(run, gained, base)
-    _note_returns(run, gained - index.keys())
-    return run
 
 
 class _Subject(NamedTuple):
@@ -347,11 +293,11 @@ def _compare(old: StoredItem | None, new: StoredItem | None) -> int:
 
 
 def _entry(row: IndexRow | None) -> IndexEntry | None:
-    return None if row is None else IndexEntry(row[1], row[2] or "", row[3])
+    return None if row is None else IndexEntry.of(row)
 
 
 def _subject(row: IndexRow) -> _Subject:
-    entry = IndexEntry(row[1], row[2] or "", row[3])
+    entry = IndexEntry.of(row)
     return _Subject(row[0], entry.name, entry.kind, entry.options)
 
 
@@ -362,272 +308,3 @@ def _called(change: Change, entry: IndexEntry | None) -> Change:
 
 def _has_rows(reader: Reader, object_id: int) -> bool:
     return bool(reader.metadata(object_id)) or next(reader.items(object_id, page_rows=1), None) is not None
-
-
-def _comings_and_goings(changes: list[Change], index: dict[int, Change], base: Reader) -> tuple[set[int], set[int]]:
-    """Return the ids of the objects that changes bring into being, and of those that they end."""
-    gained = {object_id for object_id, change in index.items() if change.old is None}
-    lost = {object_id for object_id, change in index.items() if change.new is None}
-    owned_before: set[int] = set()
-    owned_after: set[int] = set()
-    for change in changes:
-        if change.table is Table.ITEM and _is_of_owner(change.object, index, base):
-            owned_before |= owned_ids([_payload(change.old)])
-            owned_after |= owned_ids([_payload(change.new)])
-    return gained | (owned_after - owned_before), lost | (owned_before - owned_after)
-
-
-def _is_of_owner(object_id: int, index: dict[int, Change], base: Reader) -> bool:
-    """Tell whether the slots of an object refer to others, before or after."""
-    entry = _entry_among(object_id, index, base)
-    return entry is not None and is_owner((object_id, *entry))
-
-
-def _entry_among(object_id: int, index: dict[int, Change], base: Reader) -> IndexEntry | None:
-    """Return the entry of an object after the changes of the index, or before where these end it."""
-    change = index.get(object_id)
-    entry = (change.new or change.old) if change else _entry(base.entry(object_id))
-    return entry if isinstance(entry, IndexEntry) else None
-
-
-def _as_counted_now(change: Change, base: Reader, is_ranked: bool) -> Change:
-    """Return the change of a length as one of the length that the state has; every other change as it is."""
-    if change.table is not Table.METADATA or change.slot != _LENGTH:
-        return change
-    found = base.metadatum(change.object, _LENGTH)
-    counts = [_count(text) for text in (change.old, change.new, found)]
-    if found == change.old or None in counts:
-        return change
-    (old, next_before), (new, next_after), (now, following) = counts  # type: ignore[misc]  # none of them is None
-    length = now + new - old
-    # What keeps the order of insertion never gives a rank again: those that a change brings may be taken since.
-    if length < 0 or (is_ranked and next_after > next_before):
-        return change
-    value = [length, following] if is_ranked and following != length else length
-    return replace(change, old=found, new=orjson.dumps(value).decode())
-
-
-def _count(text: Payload | IndexEntry | None) -> tuple[int, int] | None:
-    """Return a stored length, and the rank of what is inserted next; ``None`` where it is no such length."""
-    try:
-        value = orjson.loads(text)  # type: ignore[arg-type]  # what is no text is no JSON
-    except orjson.JSONDecodeError:
-        return None
-    found = value if isinstance(value, list) and len(value) == 2 else [value, value]
-    return (found[0], found[1]) if {type(number) for number in found} == {int} else None
-
-
-def _require_same_object(change: Change, entry: IndexEntry | None, base: Reader) -> None:
-    """Refuse a change of another object than the one that has its id: a fork gives the same ids to objects of its own.
-
-    Raises:
-        CheckpointError: it is one.
-    """
-    if change.table is Table.INDEX or entry is None:
-        return
-    if _is_of(change, entry, base) and _may_hold(change, entry):
-        return
-    whose = "an object that another one owns" if change.name is None else _in_words(change)
-    raise CheckpointError(
-        f"{change.table} slot {change.slot!r}: the change is of {whose}, and object {change.object} is"
-        f" {_in_words(entry)} here: apply changes to the store that they were made from, and those of a fork from where"
-        " it began; nothing was written"
-    )
-
-
-def _is_of(change: Change, entry: IndexEntry, base: Reader) -> bool:
-    """Tell whether a change is of the object of this entry, which may have been renamed since."""
-    if change.kind != entry.kind or change.codec not in (None, entry.options):
-        return False
-    return change.name == entry.name or (change.name is not None and base.knew(change.object, change.name, entry.kind))
-
-
-def _may_hold(change: Change, entry: IndexEntry) -> bool:
-    """Tell whether the values of a change are such as the object of this entry has: ids of others, or none at all."""
-    values = [value for value in (_payload(change.old), _payload(change.new)) if value is not None]
-    return change.table is not Table.ITEM or not is_owner((change.object, *entry)) or all(map(_names_one, values))
-
-
-def _names_one(value: Payload) -> bool:
-    return OWNED_KEY in str(value) and bool(owned_ids([value]))
-
-
-def _in_words(subject: Change | IndexEntry) -> str:
-    """Return an object by its kind, its name, and what the index says of its slots."""
-    options = subject.options if isinstance(subject, IndexEntry) else subject.codec
-    return f"{subject.kind} {subject.name!r}" + (f" with {options}" if options else "")
-
-
-def _require_same_owner(change: Change, owner: Change, entry: IndexEntry | None, base: Reader) -> None:
-    """Refuse a change of an owned object where its id is that of one which is at another place.
-
-    Raises:
-        CheckpointError: another owner has it, or another key.
-    """
-    item = base.item(owner.object, _slot(owner))
-    is_there = item is not None and owned_ids([item.value]) == {change.object}
-    if is_there and entry is not None and _is_of(owner, entry, base):
-        return
-    if owner_slots(base, {change.object}).get(change.object) is None:
-        return  # It has a name: the change does not fit.
-    whose = member(owner.name, owner.slot, _payload(owner.new))
-    what = f"{change.table} slot {change.slot!r}: the change is of object {change.object}, {whose}"
-    raise _taken(what, change.object, base)
-
-
-def _require_free(taken: set[int], changes: Iterable[Change], base: Reader) -> None:
-    """Refuse to bring an object whose id is that of one which exists.
-
-    Raises:
-        CheckpointError: it is.
-    """
-    if taken:
-        object_id = min(taken)
-        raise _taken(f"the changes bring object {object_id}, {_brought(object_id, changes)}", object_id, base)
-
-
-def _brought(object_id: int, changes: Iterable[Change]) -> str:
-    """Return in words what the changes bring under an id."""
-    for change in changes:
-        if change.table is Table.INDEX and change.object == object_id and isinstance(change.new, IndexEntry):
-            return f"{change.new.kind} {change.new.name!r}"
-        new = _payload(change.new)
-        if change.table is Table.ITEM and OWNED_KEY in str(new) and owned_ids([new]) == {object_id}:
-            return member(change.name, change.slot, new)
-    return "which another one owns"
-
-
-def _taken(what: str, object_id: int, base: Reader) -> CheckpointError:
-    """Return the error that says that an id is one of another object here."""
-    entry, slot = _entry(base.entry(object_id)), owner_slots(base, {object_id}).get(object_id)
-    here = f"{entry.kind} {entry.name!r}" if entry else "another one"
-    if slot is not None:
-        here = member(slot.owner[1], slot.item.slot, slot.item.value)
-    return CheckpointError(
-        f"{what}, and object {object_id} is {here} here, as a fork gives the same ids to objects of its own: apply"
-        " changes of a fork to the state from which it began, or make the edits in a space, which gives ids that are"
-        " free; nothing was written"
-    )
-
-
-def _require_fit(change: Change, base: Reader, *, is_there: bool) -> None:
-    """Refuse a change of something that is not as it was, or of an object that is gone.
-
-    Raises:
-        CheckpointError: the slot holds something else.
-    """
-    found: object
-    expected: object = change.old
-    if change.table is Table.INDEX:
-        found = _entry(base.entry(change.object))
-    elif change.table is Table.METADATA:
-        found = base.metadata(change.object).get(str(change.slot))
-    else:
-        item = base.item(change.object, _slot(change))
-        found = (item.value, item.rank) if item else (None, None)
-        expected = change.old, change.old_rank
-    whose = "which another one owns" if change.name is None else f"{change.name!r}"
-    what = f"{change.table} slot {change.slot!r} of object {change.object}, {whose},"
-    if change.table is not Table.INDEX and not is_there:
-        raise CheckpointError(f"{what} is to change, and there is no such object, or no more; nothing was written")
-    if found != expected:
-        holds, old = _apart(found, expected)
-        raise CheckpointError(
-            f"{what} holds {holds}, and the change is from {old}: something else has changed it since; nothing was"
-            " written"
-        )
-
-
-def _apart(found: object, expected: object) -> tuple[str, str]:
-    """Return what a slot holds and what was expected as text; the ranks only where these alone differ."""
-    pair: tuple[Any, Any] = found, expected
-    if isinstance(found, tuple) and isinstance(expected, tuple) and found[0] != expected[0]:
-        pair = found[0], expected[0]
-    holds, old = ("nothing" if one is None else one if isinstance(one, str) else repr(one) for one in pair)
-    return f"{holds:.200}", f"{old:.200}"
-
-
-def _require_one_each(run: Run, base: Reader) -> None:
-    """Refuse changes after which two objects would have one name.
-
-    Raises:
-        CheckpointError: they would.
-
-    Time: O(named objects) where the index changes.
-    """
-    names = {row[0]: row[1] for row in base.index()} if run.index else {}
-    names |= {row[0]: row[1] for row in run.index}
-    for row in run.index:
-        if row[2] is None:
-            del names[row[0]]
-    doubled = [name for name, count in Counter(names.values()).items() if count > 1]
-    if doubled:
-        raise CheckpointError(
-            f"the changes bring an object {doubled[0]!r}, and another one has this name: apply them to the state that"
-            " they were made from; nothing was written"
-        )
-
-
-def _require_all_of(lost: set[int], changes: Iterable[Change], base: Reader) -> None:
-    """Refuse to end an object that holds more than the changes take: others have written into it since.
-
-    Raises:
-        CheckpointError: it does.
-
-    Time: O(slots of the changes).
-    """
-    taken: dict[int, set[Slot]] = {object_id: set() for object_id in lost}
-    for change in changes:
-        if change.table is Table.ITEM and change.object in taken:
-            taken[change.object].add(_slot(change))
-    for object_id, slots in taken.items():
-        entry = base.entry(object_id)
-        if entry is None:
-            continue
-        more = next((item.slot for item in base.items(object_id) if item.slot not in slots), None)
-        if more is not None:
-            raise CheckpointError(
-                f"the changes end object {object_id}, {entry[1]!r}, and its slot {more!r} is none of theirs: something"
-                " else has written into it since; nothing was written"
-            )
-
-
-def _add(run: Run, change: Change) -> None:
-    if change.table is Table.INDEX:
-        entry = change.new if isinstance(change.new, IndexEntry) else None
-        run.index.append((change.object, *entry) if entry else (change.object, change.name or "", None, None))
-    elif change.table is Table.METADATA:
-        value = _payload(change.new)
-        run.metadata.append((change.object, str(change.slot), None if value is None else str(value)))
-    else:
-        run.items.append((change.object, _slot(change), _payload(change.new), change.new_rank))
-
-
-def _hide_remains(run: Run, gained: set[int], base: Reader) -> None:
-    """Delete what older runs still hold of objects that come back: it was out of reach, and would be seen again."""
-    metadata = {row[:2] for row in run.metadata if row[0] in gained}
-    items = {row[:2] for row in run.items if row[0] in gained}
-    for object_id in gained:
-        keys = base.metadata(object_id)
-        run.metadata += [(object_id, key, None) for key in keys if (object_id, key) not in metadata]
-        slots = (item.slot for item in base.items(object_id))
-        run.items += [(object_id, slot, None, None) for slot in slots if (object_id, slot) not in items]
-
-
-def _note_returns(run: Run, owned: set[int]) -> None:
-    """Say that objects which others own may have been gone before, as the row of one deletion does.
-
-    Nothing else writes into an object that was gone, and differences rely on that where no object was deleted.
-    """
-    if owned:
-        run.index.append((min(owned), "", None, None))
-
-
-def _payload(value: Payload | IndexEntry | None) -> Payload | None:
-    return None if isinstance(value, IndexEntry) else value
-
-
-def _slot(change: Change) -> Slot:
-    if change.slot is None:
-        raise CheckpointError(f"a change of object {change.object} names no slot: give the slot of the item")
-    return change.slot

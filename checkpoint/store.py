@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakKeyDictionary
 
 from checkpoint import catalogue, filters, retention, run_rows, spans
-from checkpoint.diff import Change, differences, run_applying
+from checkpoint.applying import run_applying
+from checkpoint.diff import Change, differences
 from checkpoint.epochs import epoch_after, require_epoch_type
 from checkpoint.errors import (
     REPAIR,

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import click
 
-from checkpoint.diff import Change, Table, counted_now, differences, invert, run_applying
+from checkpoint.applying import counted_now, run_applying
+from checkpoint.diff import Change, Table, differences, invert
 from checkpoint.errors import CheckpointError
 from checkpoint.reader import Reader
 from checkpoint.store import CheckpointStore
