@@ -1,0 +1,340 @@
+"""Pipelines that change between runs: what still fits keeps its state, the rest is refused or goes on request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpoint import CheckpointStore
+from objectspace import PersistedObjectSpace
+from objectspace.operators import (
+    Apply,
+    LocalRun,
+    Operator,
+    Pipeline,
+    PipelineChangedError,
+    Stream,
+    catalogue,
+    col,
+    count,
+    max_,
+    run_local,
+    sum_,
+)
+from objectspace.relational import (
+    RelationalError,
+    RowError,
+    tables,
+)
+from tests.operators.flight_pipelines import BATCHES, FLIGHTS, NAMES, built, counted, flights, named, per_carrier
+
+
+def test_what_is_unchanged_keeps_its_state_when_a_result_is_added(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    run_local(built(counted), BATCHES, path).close()
+
+    def with_more(pipeline: Pipeline) -> None:
+        counted(pipeline)
+        delays = Stream(pipeline, pipeline.results["delays"].inputs[0], ("carrier", "n", "worst"))
+        delays.top_n(1, order_by=["worst desc"]).materialize("top")
+
+    run = run_local(built(with_more), BATCHES, path)
+    assert (run.position, run.epoch) == (3, 4)
+    assert run.rows("top") == [("B6", 1, 40)]
+    (receipt,) = run.receipts
+    kept = {name: one.slots for name, one in receipt.objects.items() if name.startswith(("delays", "flights.HashAgg/"))}
+    assert set(kept.values()) <= {0}
+    run.step({"flights": [(9, "AA", 99)]})
+    assert run.rows("top") == [("AA", 1, 99)]
+    assert run.rows("delays") == [("AA", 1, 99), ("B6", 1, 40), ("UA", 2, 5)]
+    run.close()
+
+
+@pytest.mark.parametrize(
+    ("least", "more", "said"),
+    [
+        (8, {}, r"it has read Where\(\(v > 6\)\), and reads now Where\(\(v > 8\)\)"),
+        (6, {"w": "int64"}, r"it has read Source s \(id .*, v .*\), and reads now Source s \(id .*, v .*, w "),
+    ],
+)
+def test_what_has_no_state_of_its_own_is_named_where_it_was_changed(
+    tmp_path: Path, least: int, more: dict[str, str], said: str
+) -> None:
+    def piped(least: int, **columns: str) -> Pipeline:
+        pipeline = Pipeline()
+        source = pipeline.source("s", {"id": "int64", "v": "int64", **columns}, key=["id"])
+        source.filter(col("v") > least).materialize("r")
+        return pipeline
+
+    run_local(piped(6), [{"s": [(1, 7)]}], tmp_path / "state.db").close()
+    with pytest.raises(PipelineChangedError, match=said):
+        run_local(piped(least, **more), [], tmp_path / "state.db")
+
+
+def test_a_changed_operator_is_refused_by_name_and_dropped_on_request(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    run_local(built(counted), BATCHES, path).close()
+
+    def changed(pipeline: Pipeline) -> None:
+        pipeline.source("names", NAMES, key=["carrier"])
+        flights(pipeline).group_by("carrier").agg(n=count(), total=sum_("delay")).materialize("delays")
+
+    said = (
+        r"'flights.HashAgg', stored as HashAgg\(carrier, .*max\(delay\) as worst\), is now HashAgg.*drop_changed=True"
+    )
+    with pytest.raises(PipelineChangedError, match=said):
+        run_local(built(changed), BATCHES, path)
+    untouched = run_local(built(counted), BATCHES, path)
+    assert untouched.rows("delays") == [("B6", 1, 40), ("UA", 2, 5)]
+    untouched.close()
+    run = run_local(built(changed), BATCHES, path, drop_changed=True)
+    assert run.rows("delays") == [("B6", 1, 40), ("UA", 2, 5)]
+    run.step({"flights": [(5, "UA", 10)]})
+    assert run.rows("delays") == [("B6", 1, 40), ("UA", 3, 15)]
+    run.close()
+    reopened = run_local(built(changed), [*BATCHES, {}], path)
+    assert reopened.rows("delays") == [("B6", 1, 40), ("UA", 3, 15)]
+    reopened.close()
+
+
+def test_a_result_that_is_gone_is_named_and_its_tables_go_on_request(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    run_local(built(named), BATCHES[:2], path).close()
+    with pytest.raises(PipelineChangedError, match="'named', stored as Materialize, is there no more"):
+        run_local(built(counted), BATCHES, path)
+    run = run_local(built(counted), BATCHES, path, drop_changed=True)
+    assert set(tables(run.space)) == {"flights.HashAgg/HashAggCall1", "flights.HashAgg/HashAggState", "delays/table"}
+    assert run.rows("delays") == built(counted).run_local(BATCHES).rows("delays")
+    run.close()
+
+
+def with_many(pipeline: Pipeline) -> None:
+    stream = per_carrier(pipeline)
+    stream.materialize("delays")
+    stream.filter(col("n") > 1).materialize("many")
+    pipeline.source("names", NAMES, key=["carrier"])
+
+
+def test_what_was_dropped_stays_so_where_no_batch_comes_after_it(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    run_local(built(with_many), BATCHES, path).close()
+    dropped = run_local(built(counted), [], path, drop_changed=True)
+    assert (dropped.position, dropped.epoch, len(dropped.receipts)) == (3, 4, 1)
+    dropped.close()
+    for batches in ([], BATCHES):
+        run = run_local(built(counted), batches, path)
+        assert (run.rows("delays"), run.receipts) == ([("B6", 1, 40), ("UA", 2, 5)], [])
+        assert "many/table" not in tables(run.space)
+        run.close()
+
+
+def test_what_was_dropped_goes_with_the_epoch_of_a_batch_where_one_comes(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    run_local(built(with_many), BATCHES[:2], path).close()
+    run = run_local(built(counted), BATCHES, path, drop_changed=True)
+    assert (run.position, run.epoch, len(run.receipts)) == (3, 3, 1)
+    run.close()
+
+
+def test_a_sink_behind_stored_state_gets_the_changes_from_the_next_batch_on() -> None:
+    space, got = PersistedObjectSpace(CheckpointStore(":memory:")), list[Any]()
+
+    def handed_out(pipeline: Pipeline) -> None:
+        pipeline.source("names", NAMES, key=["carrier"])
+        delays = per_carrier(pipeline)
+        delays.materialize("delays")
+        delays.sink("log", lambda epoch, chunk: got.extend(chunk.rows()))
+
+    run_local(built(counted), BATCHES[:1], space)
+    run = run_local(built(handed_out), BATCHES[:1], space)
+    assert got == []
+    run.step(BATCHES[1])
+    assert got[:1] == [("U-", ("B6", 1, 20))]
+
+
+def test_what_is_new_needs_the_batches_from_the_first_one(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    run_local(built(counted), BATCHES, path).close()
+    with pytest.raises(PipelineChangedError, match="found batches 1 to 2, but the state has 3: pass"):
+        run_local(built(named), BATCHES[:2], path, drop_changed=True)
+    with pytest.raises(PipelineChangedError, match="is new: found no batches, but the state has 3: pass them all"):
+        run_local(built(named), [], path, drop_changed=True)
+    run = LocalRun(built(named), path, drop_changed=True)
+    with pytest.raises(PipelineChangedError, match="replay batches 1 to 3 first"):
+        run.step({})
+    with pytest.raises(RelationalError, match="batch 2 is replayed after batch 0"):
+        run.replay(BATCHES[1], 2)
+    run.close()
+    kept = run_local(built(counted), BATCHES, path)
+    assert kept.rows("delays") == [("B6", 1, 40), ("UA", 2, 5)]
+    kept.close()
+
+
+@pytest.mark.parametrize("bad", [BATCHES[:1], [*BATCHES[:2], {"flights": [(5, "UA", "late")]}]])
+def test_a_change_that_fails_leaves_a_space_as_it_was(bad: list[Any]) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    run_local(built(counted), BATCHES, space)
+    before = sorted(space)
+
+    def with_more(pipeline: Pipeline) -> None:
+        counted(pipeline)
+        rows = Stream(pipeline, pipeline.sources["flights"], tuple(FLIGHTS))
+        rows.group_by("delay").agg(n=count()).materialize("by_delay")
+
+    with pytest.raises((PipelineChangedError, RowError)):
+        run_local(built(with_more), bad, space)
+    assert sorted(space) == before
+    with LocalRun(built(with_more), space) as run:
+        run.replay(BATCHES[0], 1)
+    assert sorted(space) == before
+    whole = run_local(built(with_more), BATCHES)
+    assert run_local(built(with_more), BATCHES, space).rows("by_delay") == whole.rows("by_delay")
+
+
+def test_what_is_new_goes_through_its_batches_one_after_the_other() -> None:
+    def timely(results: int) -> Pipeline:
+        pipeline = Pipeline()
+        events = pipeline.source("events", {"id": "int64", "k": "string", "at": "int64"}, ["id"], append_only=True)
+        windows = events.watermark("at", delay=0).window("at", 10).group_by("window_start").on_window_close()
+        made = [events, events.dedup("k"), windows.agg(n=count())]
+        for number, stream in enumerate(made[:results]):
+            stream.materialize(f"r{number}")
+        return pipeline
+
+    batches = [{"events": [(7, "a", 25)]}, {"events": [(1, "a", 3), (2, "b", 31)]}, {"events": [(3, "b", 4)]}]
+    store = CheckpointStore(":memory:")
+    run_local(timely(1), batches, store).space.close()
+    added, fresh = run_local(timely(3), batches, store), run_local(timely(3), batches)
+    assert added.rows("r1") == fresh.rows("r1") == [(7, "a", 25), (2, "b", 31)], "of each key the earliest"
+    assert added.rows("r2") == fresh.rows("r2") == [(20, 1)], "what was too late then is too late now"
+    assert (added.position, added.epoch) == (3, 4)
+    later = {"events": [(4, "c", 29), (5, "c", 40)]}
+    for run in (added, fresh):
+        run.step(later)
+    assert added.rows("r2") == fresh.rows("r2") == [(20, 1), (30, 1)]
+
+
+@pytest.mark.parametrize(
+    ("key", "batch"),
+    [([], [(0, "a", 2), (0, "a", 1)]), (["id"], [(1, "a", 1), (2, "a", 9), ("-", (2, "a", 9)), (3, "a", 1)])],
+    ids=["numbered", "comes and goes"],
+)
+def test_a_result_that_takes_order_changes_nothing_for_others(key: list[str], batch: list[Any]) -> None:
+    def rows_of(pipeline: Pipeline) -> Stream:
+        return pipeline.source("rows", {"id": "int64", "k": "string", "v": "int64"}, key=key)
+
+    def first(rows: Stream) -> Stream:
+        late = rows.filter(col("id") >= 0).watermark("v", delay=0)
+        found = late.group_by("k").top_n(1, ["id", "k"])
+        found.materialize("top")
+        return found
+
+    def more(pipeline: Pipeline) -> None:
+        rows = rows_of(pipeline)
+        first(rows).group_by("v").agg(n=count()).materialize("by_value")
+        rows.filter(col("id") >= 0).materialize("last", key=["k"], conflict="overwrite")
+
+    space, batches = PersistedObjectSpace(CheckpointStore(":memory:")), [{"rows": batch}, {"rows": [(0, "b", 5)]}]
+    run_local(built(lambda pipeline: first(rows_of(pipeline))), batches, space)
+    run, fresh = run_local(built(more), batches, space), run_local(built(more), batches)
+    for one in (run, fresh):
+        one.step({"rows": [(-1, "b", 5), (-2, "a", 9), (5, "c", 7)]})
+    assert [run.rows(name) for name in run.pipeline.results] == [fresh.rows(name) for name in run.pipeline.results]
+
+
+class Delays:
+    """Returns the delay of each row that came."""
+
+    def process(self, batch: Any, space: Any) -> list[Any]:
+        return [(delay,) for delay in batch["delay"].to_pylist()]
+
+
+def applied(pipeline: Pipeline, *names: str) -> None:
+    rows = flights(pipeline)
+    rows.materialize("rows")
+    if names:
+        worst = rows.apply(Delays(), "delays", {"delay": "int64?"}).top_n(1, ["delay desc"])
+        for name in names:
+            worst.select("delay").materialize(name)
+
+
+def beside(pipeline: Pipeline, *names: str) -> None:
+    rows = pipeline.source("flights", FLIGHTS)
+    rows.materialize("last", key=["id"], conflict="overwrite")
+    worst = rows.top_n(1, ["delay desc"])
+    for name in names:
+        worst.select("delay").materialize(name)
+
+
+def named_as(build: Callable[..., None], *names: str) -> Pipeline:
+    return built(lambda pipeline: build(pipeline, *names))
+
+
+def as_an_earlier_version(build: Any, batches: list[Any], *stages: tuple[str, ...]) -> CheckpointStore:
+    """Return a store of stages of a pipeline that does not say how rows were numbered, which was by epochs."""
+    store, note = CheckpointStore(":memory:"), catalogue.note
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Apply, "begin_batch", Operator.begin_batch)
+        patch.setattr(catalogue, "note", lambda *given, repeatable: note(*given))
+        patch.setattr(catalogue, "note_repeatable", lambda *_: None)
+        for names in stages:
+            run_local(named_as(build, *names), batches, store)
+    return store
+
+
+EARLY = [{"flights": [(1, "UA", 90), (2, "B6", 20)]}, {"flights": [(3, "UA", 99)]}]
+MORE: dict[str, Any] = {"flights": [(4, "UA", 100)]}
+
+
+@pytest.mark.parametrize(("build", "stages"), [(applied, [(), ("a",)]), (beside, [("a",)])])
+def test_nothing_new_reads_rows_that_an_earlier_version_has_numbered_otherwise(build: Any, stages: Any) -> None:
+    store = as_an_earlier_version(build, EARLY, *stages)
+    said = r"'b' \(Materialize\) is new, and reads from .*TopN': its rows were numbered by .*another store"
+    for batches in (EARLY, [*EARLY, MORE]):
+        run = run_local(named_as(build, "a"), batches, store)
+        assert run.rows("a") == [(max(row[2] for batch in batches for row in batch["flights"]),)]
+        with pytest.raises(PipelineChangedError, match=said):
+            run_local(named_as(build, "a", "b"), batches, store)
+
+
+def test_a_store_of_an_earlier_version_takes_more_where_its_epochs_are_its_batches() -> None:
+    store = as_an_earlier_version(applied, EARLY, ("a",))
+    for names in ("a", "ab", "abc"):
+        run = run_local(named_as(applied, *names), [*EARLY, MORE], store)
+    run.step({"flights": [(5, "UA", 101)]})
+    assert [run.rows(name) for name in "abc"] == [[(101,)]] * 3
+
+
+def test_a_stateless_change_above_an_operator_changes_what_it_reads(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    run_local(built(counted), BATCHES, path).close()
+
+    def filtered(pipeline: Pipeline) -> None:
+        stream = flights(pipeline).filter(lambda row: row.delay is not None)
+        stream.group_by("carrier").agg(n=count(), worst=max_("delay")).materialize("delays")
+
+    with pytest.raises(PipelineChangedError, match=r"'flights\.HashAgg', stored as"):
+        run_local(built(filtered), BATCHES, path)
+
+
+def test_the_order_of_the_results_does_not_matter(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+
+    def two(pipeline: Pipeline, names: list[str]) -> None:
+        stream = flights(pipeline)
+        built_by = {
+            "n": lambda: stream.group_by("carrier").agg(n=count()),
+            "worst": lambda: stream.group_by("carrier").agg(worst=max_("delay")),
+        }
+        for name in names:
+            built_by[name]().materialize(name)
+
+    only = [{"flights": batch["flights"]} for batch in BATCHES]
+    run_local(built(lambda pipeline: two(pipeline, ["n", "worst"])), only, path).close()
+    run = run_local(built(lambda pipeline: two(pipeline, ["worst", "n"])), only, path)
+    assert run.receipts == []
+    assert run.rows("worst") == [("B6", 40), ("UA", 5)]
+    run.close()
