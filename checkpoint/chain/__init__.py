@@ -20,11 +20,12 @@ True
 
 from checkpoint.chain.beside import collect_beside, write_image_beside
 from checkpoint.chain.cache import is_private, open_cache, write_image
-from checkpoint.chain.chain import Chain, SpaceFile
+from checkpoint.chain.chain import Chain
 from checkpoint.chain.collect import Collected
 from checkpoint.chain.division import Division, Part, write_division
 from checkpoint.chain.folders import cache_root, scratch_folder
 from checkpoint.chain.folding import catch_up, fold
+from checkpoint.chain.founding import SpaceFile
 from checkpoint.chain.location import LocalLocation, Location, RemoteLocation, location_at
 from checkpoint.chain.manifest import FORMAT_VERSION, AcceptedRun, Manifest, SourcePosition
 from checkpoint.chain.plan import EpochPlan, Lineage, OperatorPlan, ShardSaved, save_run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Self
 from uuid import uuid4
@@ -25,14 +25,13 @@ from checkpoint.chain.collect import (
     remove_runs,
     require_there,
 )
+from checkpoint.chain.founding import SPACE_FILE, SpaceFile, require_nothing
 from checkpoint.chain.location import Location
 from checkpoint.chain.manifest import (
     FORMAT_VERSION,
-    PLAIN_FORMAT,
     AcceptedRun,
     Manifest,
     SourcePosition,
-    seal,
     unseal,
 )
 from checkpoint.chain.plan import (
@@ -42,48 +41,21 @@ from checkpoint.chain.plan import (
     Lineage,
     OperatorPlan,
     ShardSaved,
+    require_numbers,
     require_one_each,
+    require_own_run,
+    require_text,
     runs_seen_at,
     standing,
 )
 from checkpoint.errors import RESTORE, CheckpointError, CorruptStoreError, FencedError, UnknownCheckpointError
 from checkpoint.run import CheckpointKind
 
-SPACE_FILE = "space.json"
-"""The name of the file that founds a space: where one is copied, it comes last."""
-
-_GREATEST = 2**63
-
 _MOST_OVERTAKEN = 8
 """So many times a collection begins anew that others have overtaken."""
 
 CARRY_AFTER = 64
 """After so many epochs in which a shard has had few runs its lineage begins anew with these."""
-
-
-@dataclass(frozen=True)
-class SpaceFile:
-    """What founds a space: written once, before its first epoch.
-
-    Args:
-        incarnation: the UUID of the space; a space that is dropped and made again has another one.
-        shards: the number of shards of every operator, until a manifest says another one.
-        format: the version of the format.
-    """
-
-    incarnation: str
-    shards: int
-    format: int = PLAIN_FORMAT
-
-    def found_at(self, location: Location) -> bool:
-        """Make a space of what lies at a location; tell whether nobody else has done so.
-
-        Raises:
-            CheckpointError: the location cannot be written.
-
-        Dirties: ``space.json``, where it is absent.
-        """
-        return location.create(SPACE_FILE, seal(asdict(self)))
 
 
 class Chain:
@@ -111,18 +83,7 @@ class Chain:
             CheckpointError: the location cannot be read, holds no space, or one of a newer format.
             CorruptStoreError: a file of the space is damaged.
         """
-        data = location.read(SPACE_FILE)
-        if data is None:
-            raise CheckpointError(
-                f"location {location.url}: no space here: expected a file {SPACE_FILE}: check the location, or run a"
-                " pipeline on it first"
-            )
-        place = f"{SPACE_FILE} of {location.url}"
-        try:
-            space = SpaceFile(**unseal(data, place))
-        except TypeError as error:
-            raise CorruptStoreError(f"{place} founds no space ({error}): {RESTORE}") from error
-        return cls(location, space)
+        return cls(location, SpaceFile.read(location))
 
     @classmethod
     def is_at(cls, location: Location) -> bool:
@@ -131,7 +92,7 @@ class Chain:
         Raises:
             CheckpointError: the location cannot be read.
         """
-        return location.read(SPACE_FILE) is not None
+        return SpaceFile.is_at(location)
 
     @classmethod
     def open_or_create(cls, location: Location, shards: int) -> Self:
@@ -469,12 +430,12 @@ class Chain:
     ) -> Manifest:
         messages = [message for messages in saved.values() for message in messages]
         for message in messages:
-            _require_own_run(message, plan.epoch)
-            _require_numbers(message.metrics)
+            require_own_run(message, plan.epoch)
+            require_numbers(message.metrics)
             self._require_first_full(message, plan.base, shards)
         known = {**_summed(messages), **metrics}
-        _require_numbers(known)
-        _require_text((*saved, plan.source.query))
+        require_numbers(known)
+        require_text((*saved, plan.source.query))
         manifest = self._manifest_of(plan, messages, known, shards, images)
         if not self._create(manifest):
             raise FencedError(
@@ -778,77 +739,6 @@ class Chain:
         begins = [begin for shards in self._manifests[self._epoch].lineage.values() for begin in shards if begin]
         for epoch in [epoch for epoch in self._manifests if epoch < min(begins, default=self._epoch)]:
             del self._manifests[epoch]
-
-
-def _require_numbers(metrics: Mapping[str, float]) -> None:
-    """Refuse figures that a manifest cannot hold.
-
-    Raises:
-        CheckpointError: one is no number, not finite, or a whole number of more than 64 bits.
-    """
-    for name, figure in metrics.items():
-        _require_text([name])
-        if not isinstance(figure, int | float) or not abs(figure) < _GREATEST:
-            raise CheckpointError(
-                f"metric {name!r} is {figure!r:.80}: expected a finite number below 2**63: nothing was published"
-            )
-
-
-def _require_text(names: Iterable[str]) -> None:
-    """Refuse names that a manifest cannot hold.
-
-    Raises:
-        CheckpointError: one is no text, or has half of a pair of code units.
-    """
-    for name in names:
-        if not isinstance(name, str) or any("\ud800" <= letter <= "\udfff" for letter in name):
-            raise CheckpointError(
-                f"{name!r:.80} is no text that can be stored: nothing was published; choose another name"
-            )
-
-
-def _require_own_run(message: ShardSaved, epoch: int) -> None:
-    """Refuse a message whose run is of another epoch or shard.
-
-    Raises:
-        CheckpointError: it is.
-    """
-    run, wanted = message.run, (message.operator, message.shard, epoch)
-    if run is not None and (run.operator, run.shard, run.epoch) != wanted:
-        raise CheckpointError(
-            f"operator {message.operator}, shard {message.shard}: its run was saved for {run.operator}/{run.shard} at"
-            f" epoch {run.epoch}, and epoch {epoch} is to be published: nothing was published; save each shard with"
-            " the plan of this epoch"
-        )
-
-
-def require_nothing(location: Location) -> None:
-    """Refuse to found a space on what is left of another one, or inside of one: their files would be mixed up.
-
-    Raises:
-        CheckpointError: there are manifests or run files, and nobody has founded a space meanwhile; or the folder that
-            it lies in holds a space.
-    """
-    if outer := _space_around(location):
-        raise CheckpointError(
-            f"location {location.url}: it lies inside of the space at {outer.url}, which has nothing but its own files"
-            " and collects what it does not know: choose another location"
-        )
-    found = [folder for folder in (MANIFESTS, FLOORS, RUNS) if location.names(folder)]
-    if found and location.read(SPACE_FILE) is None:
-        raise CheckpointError(
-            f"location {location.url}: there are files in {', '.join(found)}, and no {SPACE_FILE}: they are left of a"
-            " copy that was cut off, unless it is still under way, or of a space that was removed: remove them, or"
-            f" choose another location; if it is a space that has lost its {SPACE_FILE}, restore that from a backup"
-        )
-
-
-def _space_around(location: Location) -> Location | None:
-    """Return the folder that a location lies in, where that is one of a space."""
-    outer = location.parent()
-    with suppress(CheckpointError):  # Who has a right to the location need have none to what is around it.
-        return outer if outer and Chain.is_at(outer) else None
-    return None
 
 
 def _summed(saved: Sequence[ShardSaved]) -> dict[str, float]:

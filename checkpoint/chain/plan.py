@@ -6,7 +6,7 @@ Both are small values that pickle or turn into JSON, and both know nothing of th
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
@@ -35,6 +35,8 @@ MOST_RUNS = 8192
 
 _SELDOM = 16
 """After so many times ``full_after`` runs or epochs a lineage is too long, whatever its runs weigh."""
+
+_GREATEST = 2**63
 
 
 @dataclass(frozen=True)
@@ -192,4 +194,46 @@ def require_one_each(operator: str, shards: int, saved: Sequence[ShardSaved]) ->
             f"operator {operator}: expected one saved run for each of {shards} shards, found shards {found}"
             f"{f' and operators {sorted(foreign)}' if foreign else ''}: nothing was published; the rows must reach"
             " their shards by repartitionById with that number of partitions"
+        )
+
+
+def require_numbers(metrics: Mapping[str, float]) -> None:
+    """Refuse figures that a manifest cannot hold.
+
+    Raises:
+        CheckpointError: one is no number, not finite, or a whole number of more than 64 bits.
+    """
+    for name, figure in metrics.items():
+        require_text([name])
+        if not isinstance(figure, int | float) or not abs(figure) < _GREATEST:
+            raise CheckpointError(
+                f"metric {name!r} is {figure!r:.80}: expected a finite number below 2**63: nothing was published"
+            )
+
+
+def require_text(names: Iterable[str]) -> None:
+    """Refuse names that a manifest cannot hold.
+
+    Raises:
+        CheckpointError: one is no text, or has half of a pair of code units.
+    """
+    for name in names:
+        if not isinstance(name, str) or any("\ud800" <= letter <= "\udfff" for letter in name):
+            raise CheckpointError(
+                f"{name!r:.80} is no text that can be stored: nothing was published; choose another name"
+            )
+
+
+def require_own_run(message: ShardSaved, epoch: int) -> None:
+    """Refuse a message whose run is of another epoch or shard.
+
+    Raises:
+        CheckpointError: it is.
+    """
+    run, wanted = message.run, (message.operator, message.shard, epoch)
+    if run is not None and (run.operator, run.shard, run.epoch) != wanted:
+        raise CheckpointError(
+            f"operator {message.operator}, shard {message.shard}: its run was saved for {run.operator}/{run.shard} at"
+            f" epoch {run.epoch}, and epoch {epoch} is to be published: nothing was published; save each shard with"
+            " the plan of this epoch"
         )

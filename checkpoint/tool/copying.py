@@ -9,8 +9,8 @@ from pathlib import PurePosixPath
 from uuid import uuid4
 
 from checkpoint.chain import AcceptedRun, Chain, Lineage, Location, Manifest, SpaceFile, location_at, write_run
-from checkpoint.chain.chain import SPACE_FILE, require_nothing
 from checkpoint.chain.collect import FLOORS, MANIFESTS, RUNS, file_name, first_needed, needed_runs, raise_floor
+from checkpoint.chain.founding import SPACE_FILE, require_nothing
 from checkpoint.chain.location import PROBE
 from checkpoint.chain.runfile import checksum, write_pages
 from checkpoint.errors import CheckpointError, CorruptStoreError

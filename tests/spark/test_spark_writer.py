@@ -21,8 +21,8 @@ from pyspark.sql.types import StructType
 
 from checkpoint import CheckpointError, FencedError
 from checkpoint.chain import Chain, location_at
-from checkpoint.chain.chain import SPACE_FILE
 from checkpoint.chain.collect import MANIFESTS, RUNS, file_name
+from checkpoint.chain.founding import SPACE_FILE
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators import PipelineChangedError
 from objectspace.relational import StorageTable

@@ -1,0 +1,98 @@
+"""What founds a space at a location, and the places where none may be founded."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Self
+
+from checkpoint.chain.collect import FLOORS, MANIFESTS, RUNS
+from checkpoint.chain.location import Location
+from checkpoint.chain.manifest import PLAIN_FORMAT, seal, unseal
+from checkpoint.errors import RESTORE, CheckpointError, CorruptStoreError
+
+SPACE_FILE = "space.json"
+"""The name of the file that founds a space: where one is copied, it comes last."""
+
+
+@dataclass(frozen=True)
+class SpaceFile:
+    """What founds a space: written once, before its first epoch.
+
+    Args:
+        incarnation: the UUID of the space; a space that is dropped and made again has another one.
+        shards: the number of shards of every operator, until a manifest says another one.
+        format: the version of the format.
+    """
+
+    incarnation: str
+    shards: int
+    format: int = PLAIN_FORMAT
+
+    @classmethod
+    def read(cls, location: Location) -> Self:
+        """Return what founds the space at a location.
+
+        Raises:
+            CheckpointError: the location cannot be read, holds no space, or one of a newer format.
+            CorruptStoreError: the file is damaged.
+        """
+        data = location.read(SPACE_FILE)
+        if data is None:
+            raise CheckpointError(
+                f"location {location.url}: no space here: expected a file {SPACE_FILE}: check the location, or run a"
+                " pipeline on it first"
+            )
+        place = f"{SPACE_FILE} of {location.url}"
+        try:
+            return cls(**unseal(data, place))
+        except TypeError as error:
+            raise CorruptStoreError(f"{place} founds no space ({error}): {RESTORE}") from error
+
+    @staticmethod
+    def is_at(location: Location) -> bool:
+        """Tell whether there is a space at a location.
+
+        Raises:
+            CheckpointError: the location cannot be read.
+        """
+        return location.read(SPACE_FILE) is not None
+
+    def found_at(self, location: Location) -> bool:
+        """Make a space of what lies at a location; tell whether nobody else has done so.
+
+        Raises:
+            CheckpointError: the location cannot be written.
+
+        Dirties: ``space.json``, where it is absent.
+        """
+        return location.create(SPACE_FILE, seal(asdict(self)))
+
+
+def require_nothing(location: Location) -> None:
+    """Refuse to found a space on what is left of another one, or inside of one: their files would be mixed up.
+
+    Raises:
+        CheckpointError: there are manifests or run files, and nobody has founded a space meanwhile; or the folder that
+            it lies in holds a space.
+    """
+    if outer := _space_around(location):
+        raise CheckpointError(
+            f"location {location.url}: it lies inside of the space at {outer.url}, which has nothing but its own files"
+            " and collects what it does not know: choose another location"
+        )
+    found = [folder for folder in (MANIFESTS, FLOORS, RUNS) if location.names(folder)]
+    if found and location.read(SPACE_FILE) is None:
+        raise CheckpointError(
+            f"location {location.url}: there are files in {', '.join(found)}, and no {SPACE_FILE}: they are left of a"
+            " copy that was cut off, unless it is still under way, or of a space that was removed: remove them, or"
+            f" choose another location; if it is a space that has lost its {SPACE_FILE}, restore that from a backup"
+        )
+
+
+def _space_around(location: Location) -> Location | None:
+    """Return the folder that a location lies in, where that is one of a space."""
+    outer = location.parent()
+    with suppress(CheckpointError):  # Who has a right to the location need have none to what is around it.
+        return outer if outer and SpaceFile.is_at(outer) else None
+    return None
