@@ -138,9 +138,11 @@ class _Subject(NamedTuple):
     def change(
         self, table: Table, slot: Slot | None, old: Payload | IndexEntry | None, new: Payload | IndexEntry | None
     ) -> Change:
+        """Return a change of it."""
         return Change(table, self.object, self.name, self.kind, slot, old, new, codec=self.codec)
 
     def item_change(self, old: StoredItem | None, new: StoredItem | None) -> Change:
+        """Return the change of one of its slots."""
         slot = new.slot if new else old.slot if old else None
         values = old.value if old else None, new.value if new else None
         ranks = old.rank if old else None, new.rank if new else None
