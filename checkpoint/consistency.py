@@ -26,8 +26,20 @@ def check_objects(reader: Reader, path: str) -> None:
         _check(reader, path, object_id, repr(name), kind)
         if is_owner((object_id, name, kind, codec)):
             owned_kind = _owned_kind(codec)
-            for owned in sorted(owned_ids(item.value for item in reader.items(object_id))):
+            for owned in sorted(_owned_by(reader, path, object_id, f"{kind} {name!r}")):
                 _check(reader, path, owned, f"{owned} in {name!r}", owned_kind)
+
+
+def _owned_by(reader: Reader, path: str, object_id: int, owner: str) -> set[int]:
+    """Return the ids of the objects that another one owns, one for each of its slots."""
+    found: set[int] = set()
+    for item in reader.items(object_id):
+        ids = owned_ids([item.value])
+        if not ids or ids & found:
+            whose = f"that says object {min(ids)}, as another one does" if ids else "that says no object"
+            raise _fault(reader, path, owner, f"a slot {item.slot!r} {whose}")
+        found |= ids
+    return found
 
 
 def _check(reader: Reader, path: str, object_id: int, name: str, kind: str | None) -> None:
@@ -40,10 +52,13 @@ def _check(reader: Reader, path: str, object_id: int, name: str, kind: str | Non
     except (ValueError, TypeError, KeyError) as error:
         fault = f"metadata that is none ({error!r})"
     if fault:
-        raise CorruptStoreError(
-            f"{path}: the {kind} {name} has {fault} at checkpoint {reader.newest}: roll it back to one that is sound,"
-            f" or {RESTORE}"
-        )
+        raise _fault(reader, path, f"{kind} {name}", fault)
+
+
+def _fault(reader: Reader, path: str, what: str, fault: str) -> CorruptStoreError:
+    return CorruptStoreError(
+        f"{path}: the {what} has {fault} at checkpoint {reader.newest}: roll it back to one that is sound, or {RESTORE}"
+    )
 
 
 def _counted(reader: Reader, object_id: int, metadata: Metadata) -> str | None:

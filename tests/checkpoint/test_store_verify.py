@@ -171,3 +171,36 @@ def test_a_store_without_one_of_its_tables_is_damaged(stored: Path) -> None:
     connection.close()
     with quick_store(stored) as store, pytest.raises(CorruptStoreError, match="damaged"):
         store.reader().metadata(1)
+
+
+OF_LISTS = '{"of":"List"}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "codec", "metadata", "slots", "said"),
+    [
+        ("Array", "{}", {"length": "2"}, {0: "1", 2: "1"}, "has a slot 2 that cannot be one of its own"),
+        ("Queue", "{}", {"head": "1", "tail": "3"}, {1: "1"}, "has 1 slots where its metadata says 2"),
+        ("Stack", "{}", {"count": "1"}, {1: "1"}, "has a slot 1 that cannot be one of its own"),
+        ("Value", "{}", {}, {"other": "1"}, "has a slot 'other' that cannot be one of its own"),
+        ("Set", "{}", {"length": "[2,5]"}, {"a": "null"}, "has 1 slots where its metadata says 2"),
+        ("List", "{}", {"length": '"two"'}, {1: "1"}, "has 1 slots where its metadata says two"),
+        ("Stack", "{}", {"counted": "1"}, {0: "1"}, r"has metadata that is none \(KeyError\('count'\)\)"),
+        ("Dictionary", OF_LISTS, {"length": "1"}, {"k": '"plain"'}, "has a slot 'k' that says no object"),
+        (
+            "Dictionary",
+            OF_LISTS,
+            {"length": "2"},
+            {"j": '{"$object":2}', "k": '{"$object":2}'},
+            "has a slot 'k' that says object 2, as",
+        ),
+    ],
+)
+def test_verify_finds_an_object_whose_slots_are_not_those_that_it_says(
+    kind: str, codec: str, metadata: dict[str, str], slots: dict[Any, str], said: str
+) -> None:
+    store = quick_store(":memory:")
+    rows = [(1, key, value) for key, value in metadata.items()]
+    store.append(Run(FULL, [(1, "a", kind, codec)], rows, [(1, slot, value, None) for slot, value in slots.items()]))
+    with pytest.raises(CorruptStoreError, match=f"the {kind} 'a' {said}.*roll it back to one that is sound"):
+        store.verify()
