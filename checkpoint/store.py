@@ -318,14 +318,21 @@ class CheckpointStore:
         records = read_records(self.session, "WHERE number = ?", (number,))
         return records[0].epoch if records else 0
 
-    def number_before(self, epoch: int) -> int:
-        """Return the number of the last checkpoint before an epoch; 0 where there is none."""
-        row = self.session.row("SELECT max(number) FROM checkpoint WHERE epoch < ?", (epoch,))
-        return row[0] or 0
+    def number_up_to(self, epoch: int) -> int:
+        """Return the number of the last checkpoint up to an epoch; 0 where there never was one.
 
-    def oldest_number(self) -> int:
-        """Return the number of the oldest checkpoint of which there is a record; 0 where there is none."""
-        return self.session.row("SELECT min(number) FROM checkpoint")[0] or 0
+        Raises:
+            UnknownCheckpointError: the record of it may be one of those that were let go of.
+        """
+        before = self.session.row(
+            "SELECT number, epoch FROM checkpoint WHERE epoch <= ? ORDER BY epoch DESC LIMIT 1", (epoch,)
+        )
+        number, its_epoch = before or (0, 0)
+        after = self.session.row("SELECT number FROM checkpoint WHERE epoch > ? ORDER BY epoch LIMIT 1", (epoch,))
+        # Numbers have no gaps but where records are gone: an older checkpoint that somebody reads stays before one.
+        if after is not None and after[0] > number + 1 and its_epoch < epoch:
+            raise UnknownCheckpointError(f"{self.path} has no {self._absence(None, epoch)}")
+        return int(number)
 
     def next_epoch(self) -> int:
         """Return the epoch that the next checkpoint will have unless it is given one."""

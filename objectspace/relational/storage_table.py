@@ -196,14 +196,8 @@ class StorageTable:
             raise RowError(f"changes from epoch {from_epoch!r} to {to_epoch!r}: expected two whole numbers")
         if from_epoch > to_epoch:
             raise RowError(f"changes from epoch {from_epoch} to {to_epoch}: the first is after the last")
-        first = self._store.number_before(from_epoch)
-        last = self._store.number_before(to_epoch + 1)
         self._require_epoch(to_epoch)
-        if not first and from_epoch > 1 and self._store.oldest_number() > 1:
-            raise UnknownCheckpointError(
-                f"{self._store.path} does not know the state before epoch {from_epoch} any more: its checkpoints were"
-                " pruned; read the table as it is with scan(), and the changes from then on"
-            )
+        first, last = self._number_before(from_epoch), self._store.number_up_to(to_epoch)
         if first == last:
             return iter(())
         after = _View(self._store, self._store.reader(last), self.name)
@@ -239,6 +233,17 @@ class StorageTable:
         places = [view.record.schema.place_of(name) for name in self.columns]
         return [tuple([row[place] for place in places]) for row in view.codec.decode_all(texts)]
 
+    def _number_before(self, epoch: int) -> int:
+        try:
+            return self._store.number_up_to(epoch - 1)
+        except UnknownCheckpointError:
+            if epoch <= 1:  # Before the first one there was nothing, whatever is known of it.
+                return 0
+            raise UnknownCheckpointError(
+                f"{self._store.path} does not know the state before epoch {epoch} any more: its checkpoints were"
+                " pruned; read the table as it is with scan(), and the changes from then on"
+            ) from None
+
     def _require_epoch(self, epoch: int) -> None:
         last = self._store.next_epoch() - 1
         if epoch > last:
@@ -256,7 +261,7 @@ class StorageTable:
 
 def _reader_at(store: CheckpointStore, epoch: int | None) -> Reader:
     """Return a reader of the newest checkpoint up to an epoch: no table changes between two checkpoints."""
-    if type(epoch) is int and epoch < store.next_epoch() and (number := store.number_before(epoch + 1)):
+    if type(epoch) is int and epoch < store.next_epoch() and (number := store.number_up_to(epoch)):
         return store.reader(number)
     return store.reader(epoch=epoch)
 

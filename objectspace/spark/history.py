@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Any, Self
 
 from checkpoint import CheckpointError, CheckpointStore, UnknownCheckpointError
@@ -129,5 +128,13 @@ class History:
 
 
 def kept_records(store: CheckpointStore) -> list[CheckpointRecord]:
-    """Return the checkpoints of a store from which on all can be read, oldest first."""
-    return list(takewhile(lambda one: one.run_slots is not None, reversed(store.checkpoints())))[::-1]
+    """Return the checkpoints of a store from which on all can be read, oldest first.
+
+    Older ones may be there that a reader held when those after them were let go of.
+    """
+    kept: list[CheckpointRecord] = []
+    for record in reversed(store.checkpoints()):
+        if record.run_slots is None or (kept and record.number < kept[-1].number - 1):
+            break
+        kept.append(record)
+    return kept[::-1]

@@ -568,3 +568,26 @@ def test_an_epoch_between_two_checkpoints_is_read_as_the_earlier_one_left_it() -
             StorageTable(space, "t", epoch=epoch)
     with pytest.raises(RowError, match="whole numbers"):
         list(StorageTable(space, "t").changes(None, 5))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("first", [1, 100])
+def test_epochs_that_were_let_go_of_behind_one_that_somebody_reads_are_not_read_as_that_one(first: int) -> None:
+    store = CheckpointStore(":memory:")
+    space = PersistedObjectSpace(store)
+    table = StateTable(space, "t", schema_of("k int64", key=["k"]))
+    for epoch in range(first, first + 10):
+        table.insert_row((epoch,))
+        space.checkpoint(epoch=epoch)
+    held = StorageTable(store, "t", epoch=first + 2)
+    store.prune(keep=2)
+    assert [record.epoch - first for record in store.checkpoints()] == [2, 8, 9]
+    assert [row[0] - first for row in held.scan()] == [0, 1, 2]
+    for epoch in range(first + 3, first + 8):
+        with pytest.raises(UnknownCheckpointError, match=f"has no epoch {epoch}: it has epochs {first + 2} to"):
+            StorageTable(store, "t", epoch=epoch)
+        with pytest.raises(UnknownCheckpointError, match=f"does not know the state before epoch {epoch + 1} any more"):
+            held.changes(epoch + 1, first + 9)
+        with pytest.raises(UnknownCheckpointError, match=f"has no epoch {epoch}"):
+            held.changes(first + 3, epoch)
+    assert [change.new for change in held.changes(first + 3, first + 8)] == [(first + n,) for n in range(3, 9)]
+    assert [change.new for change in held.changes(first + 9, first + 9)] == [(first + 9,)]

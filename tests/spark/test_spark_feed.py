@@ -474,7 +474,10 @@ def test_a_task_reads_the_history_that_its_epochs_were_planned_in(space: Space, 
         list(space.reader().read(part))
 
 
-def test_a_task_gives_all_changes_of_a_file_that_were_planned_or_says_that_they_are_gone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("held_epochs", [(), (2,), (1, 3)])
+def test_a_task_gives_all_changes_of_a_file_that_were_planned_or_says_that_they_are_gone(
+    tmp_path: Path, held_epochs: Sequence[int]
+) -> None:
     path = str(tmp_path / "state.db")
     with PersistedObjectSpace(CheckpointStore(path)) as space:
         table = StateTable(space, "t", SCHEMA)
@@ -488,6 +491,7 @@ def test_a_task_gives_all_changes_of_a_file_that_were_planned_or_says_that_they_
 
         whole = [("+", epoch, f"k{epoch}", epoch) for epoch in range(1, 7)]
         assert (read(0), read(3), read(5)) == (whole, whole[3:], whole[5:])
+        held = [space.store.reader(epoch=epoch) for epoch in held_epochs]
         space.store.prune(keep=2)
         assert (read(0), read(5)) == ([("+", 5, *row) for _, _, *row in whole[:5]] + whole[5:], whole[5:])
         with pytest.raises(UnknownCheckpointError, match="comes from epoch 3, and the oldest that is kept is 5: start"):
@@ -497,6 +501,7 @@ def test_a_task_gives_all_changes_of_a_file_that_were_planned_or_says_that_they_
         for start in parts:
             with pytest.raises(UnknownCheckpointError, match=f"from epoch {start}, and the oldest that is kept is 7"):
                 read(start)
+        assert [reader.newest for reader in held] == [*held_epochs]
         space.store.close()
 
 
