@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,15 @@ def blocks(page: str) -> list[str]:
 def run(program: str, folder: Path, scope: dict[str, Any]) -> None:
     """Run a program as it stands, but for its folders: Java does not follow when this process changes its own."""
     exec(re.sub(r'(parquet\("|"(?=state/))', rf"\1{folder}/", program), scope)
+
+
+def without_carrier(scope: dict[str, Any], database: sqlite3.Connection) -> list[Any]:
+    """Return what the sink of the page has of the group of NULL after it has changed twice."""
+    scope["reporting"] = SimpleNamespace(mark=str)
+    for epoch, changes in ((2, [("+", 1)]), (3, [("U-", 1), ("U+", 2)]), (4, [("U-", 2), ("U+", 3)])):
+        rows = [SimpleNamespace(op=op, carrier=None, n=n, worst=7) for op, n in changes]
+        scope["upsert"](SimpleNamespace(collect=lambda rows=rows: rows), epoch)
+    return database.execute("SELECT * FROM delays WHERE carrier IS NULL").fetchall()
 
 
 def test_the_programs_run(
@@ -38,7 +48,8 @@ def test_the_programs_run(
     ]
     with sqlite3.connect("report.db") as database:
         assert sorted(database.execute("SELECT * FROM delays")) == [("B6", 1, 9), ("DL", 1, 90), ("UA", 2, 20)]
-        assert list(database.execute("SELECT * FROM applied")) == [(scope["reporting"].mark(1),)]
+        assert list(database.execute("SELECT * FROM applied")) == [("delays", scope["reporting"].mark(1))]
+        assert without_carrier(scope, database) == [(None, 3, 7)]
     printed = capsys.readouterr().out
     assert printed.startswith("[('DL', 1, 90, 2.5), ('B6', 1, 9, 2.5), ('UA', 2, 20, 2.5)]\n+-------+")
     assert {("+", "DL", "90"), ("+", "B6", "9"), ("+", "UA", "20")} == set(
