@@ -63,6 +63,23 @@ class Unregistered(ValueError):
         )
 
 
+class Kept:
+    """A value that is stored again as it was, since a dataclass in it is not registered in this process.
+
+    It cannot be hashed: which key it would be, the class alone tells.
+
+    Args:
+        stored: what :func:`plain` made of the value.
+        reason: what names the dataclass.
+    """
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, stored: Any, reason: Unregistered) -> None:
+        self.stored = stored
+        self.reason = reason
+
+
 def register_dataclass(cls: type) -> type:
     """Allow the instances of a dataclass to be stored, under the name of the class; usable as a decorator.
 
@@ -236,6 +253,7 @@ def _restore_time(stored: Any) -> time:
 
 def _restore_dataclass(stored: Any) -> Any:
     name, fields = stored
+    fields = {key: restore(item) for key, item in fields.items()}
     if name not in _registered:
         raise Unregistered(name)
     restored: Any = object.__new__(_registered[name])
@@ -283,6 +301,7 @@ _ENCODERS: dict[type, Callable[[Any], Any]] = {
     timedelta: lambda value: {"$timedelta": [value.days, value.seconds, value.microseconds]},
     UUID: lambda value: {"$uuid": str(value)},
     complex: lambda value: {"$complex": [plain(value.real), plain(value.imag)]},
+    Kept: lambda value: value.stored,
 }
 
 _MADE_OF = frozenset({list, dict})
@@ -305,5 +324,5 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "$complex": lambda stored: complex(restore(stored[0]), restore(stored[1])),
     "$str": lambda stored: bytes.fromhex(stored).decode("utf-8", "surrogatepass"),
     "$dict": lambda stored: {restore(key): restore(item) for key, item in stored},
-    "$dataclass": lambda stored: _restore_dataclass([stored[0], {k: restore(v) for k, v in stored[1].items()}]),
+    "$dataclass": _restore_dataclass,
 }

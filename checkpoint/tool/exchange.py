@@ -132,6 +132,12 @@ def _write_sqlite(path: Path, contents: Contents, rows: Iterable[Row]) -> int:
     import sqlite3
     from contextlib import closing
 
+    if contents.name.lower().startswith("sqlite_"):
+        others = ", ".join(ending for ending, kind in ENDINGS.items() if kind != "sqlite")
+        raise CheckpointError(
+            "SQLite keeps the names that begin with sqlite_ for itself, and takes no table"
+            f" {contents.name!r}: export to one of {others}"
+        )
     # By hand: sqlite-utils brings in pandas where it is installed, and makes no table of no rows.
     columns = ", ".join(map(_quoted, contents.header))
     placeholders = ", ".join("?" * len(contents.header))

@@ -35,7 +35,7 @@ def fill(path: str, name: str, rows: Iterator[Any], key: str | None, primary_key
     if name.startswith("$"):
         raise CheckpointError(f"{name!r}: names that begin with a dollar are those of the library: choose another name")
     first = list(islice(rows, 1))  # a file that cannot be read leaves no new store
-    rows = map(_restored, chain(first, rows))
+    rows = map(_restored_row, chain(first, rows))
     is_new = not Path(path).exists()
     try:
         with space_module.PersistedObjectSpace.open(path) as space:
@@ -56,19 +56,44 @@ def fill(path: str, name: str, rows: Iterator[Any], key: str | None, primary_key
         raise
 
 
-def _restored(row: Any) -> Any:
-    """Return a row with the values that JSON does not have, such as ``{"$date": ...}``, as what they are."""
+def _restored_row(row: Any) -> Any:
+    """Return a row with the values that JSON does not have as what they are; a column may be called as a mark is."""
     try:
-        return importlib.import_module("objectspace.codec").restore(row)
-    except (ValueError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError):
-        return row  # a file from elsewhere may mean something else by a dollar
+        return {column: _restored(cell) for column, cell in row.items()} if isinstance(row, dict) else _restored(row)
+    except RecursionError:
+        return row  # The codec refuses it.
+
+
+def _restored(value: Any) -> Any:
+    """Return a value with all in it that JSON does not have, such as ``{"$date": ...}``, as what it is."""
+    if not isinstance(value, (dict, list)):
+        return value
+    codec = importlib.import_module("objectspace.codec")
+    try:
+        return codec.restore(value)
+    except codec.Unregistered as error:
+        if isinstance(value, dict) and len(value) == 1 and next(iter(value)).startswith("$"):
+            return codec.Kept(value, error)
+    except _NOT_OURS:
+        pass
+    # What is in it may be ours nevertheless.
+    if isinstance(value, dict):
+        return {key: _restored(item) for key, item in value.items()}
+    return [_restored(item) for item in value]
+
+
+_NOT_OURS = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, OSError)
+"""What the codec raises of a mark that is none: a file from elsewhere may mean something else by a dollar."""
 
 
 def _fill_dictionary(target: Any, rows: Iterable[Any], key: str) -> None:
+    kept = importlib.import_module("objectspace.codec").Kept
     for number, row in enumerate(rows, start=1):
         if not isinstance(row, dict) or key not in row:
             what = f"it has {', '.join(map(str, row))}" if isinstance(row, dict) else "it is no object"
             raise CheckpointError(f"row {number} has no column {key!r}: {what}")
+        if isinstance(row[key], kept):
+            raise CheckpointError(f"row {number}: {key!r} cannot be a key without its class: {row[key].reason}")
         if isinstance(row[key], (dict, list)):
             raise CheckpointError(f"row {number}: {key!r} holds a {type(row[key]).__name__}, which is no key")
         if row[key] in target:

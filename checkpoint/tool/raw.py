@@ -50,7 +50,7 @@ def key_and_value(slot: Slot, payload: Payload | None, *, raw: bool = False) -> 
         raw: whether both are kept as they are.
     """
     if raw and isinstance(slot, bytes):
-        return as_text(slot), as_text(payload) if isinstance(payload, bytes) else payload
+        return as_text(slot), loaded(payload) if isinstance(payload, bytes) else payload
     value = loaded(payload)
     if isinstance(value, dict) and "$key" in value:
         return value["$key"], value.get("$value")

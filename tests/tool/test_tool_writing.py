@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
 import sys
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -16,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from checkpoint import CheckpointStore
-from objectspace import PersistedObjectSpace
+from objectspace import PersistedObjectSpace, register_dataclass
 from objectspace.relational import Column, StateTable, StorageTable, TableSchema, rename_table, tables
 from tests.tool.conftest import ORDERS, Tool
 
@@ -687,8 +689,111 @@ def test_what_would_create_a_tensor_is_described(tool: Tool, tmp_path: Path) -> 
 
 
 def test_values_with_a_dollar_that_are_none_of_ours_are_imported_as_they_are(tool: Tool, tmp_path: Path) -> None:
-    values = [{"$decimal": "x"}, {"$complex": [1]}, {"$timedelta": [9_999_999_999, 0, 0]}, {"$date": "x"}]
+    values = [
+        *(
+            {"$decimal": "x"},
+            {"$complex": [1]},
+            {"$complex": {}},
+            {"$timedelta": [9_999_999_999, 0, 0]},
+            {"$date": "x"},
+        ),
+        *({"$datetime": ["2026-01-31", zone, 0]} for zone in ("No/Where", "Europe")),
+        *({"$dataclass": given} for given in ("x", ["x"], ["x", {}, 1], {})),
+    ]
     rows, path = tmp_path / "rows.jsonl", tmp_path / "new.db"
-    rows.write_text("".join(json.dumps(value) + "\n" for value in values))
+    rows.write_text("".join(json.dumps({"value": value}) + "\n" for value in values))
     assert tool("import", path, rows, "given").exit_code == 0
-    assert contents(path, "given") == values
+    assert contents(path, "given") == [{"value": value} for value in values]
+
+
+def test_one_value_that_is_none_of_ours_leaves_its_neighbours_what_they_are(tool: Tool, tmp_path: Path) -> None:
+    given = '{"key":"k","value":[{"$decimal":"1.5"},{"$later":{"a":{"$date":"2026-01-31"}}}]}\n'
+    (tmp_path / "rows.jsonl").write_text(given)
+    assert tool("import", tmp_path / "new.db", tmp_path / "rows.jsonl", "d", "--key", "key").exit_code == 0
+    assert contents(tmp_path / "new.db", "d") == {"k": [Decimal("1.5"), {"$later": {"a": date(2026, 1, 31)}}]}
+
+
+@pytest.fixture
+def point(monkeypatch: pytest.MonkeyPatch) -> type[Point]:
+    """Return a dataclass that is registered here, as the program of a user does; a command knows none."""
+    monkeypatch.setattr("objectspace.codec._registered", {})
+    register_dataclass(Point)
+    return Point
+
+
+@dataclass(frozen=True)
+class Point:
+    """A value of a user."""
+
+    x: int
+    y: object = None
+
+
+def imported(store: Path, file: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Import a file in a process that knows no dataclass."""
+    command = [sys.executable, "-m", "checkpoint", "import", str(store), str(file), "d", *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_dataclasses_come_back_through_a_process_that_does_not_know_them(
+    tool: Tool, tmp_path: Path, point: type[Point], ending: str
+) -> None:
+    content = {
+        "one": point(1, Decimal("2.5")),
+        "among others": [Decimal("1.5"), {"in": (point(2), b"x")}],
+        "set": {point(1), point(2)},
+        "dict": {1: point(3)},
+    }
+    with PersistedObjectSpace.open(tmp_path / "old.db") as space:
+        space.create_dictionary("d").update(content)
+        space.checkpoint()
+    target = tmp_path / f"d.{ending}"
+    assert tool("export", tmp_path / "old.db", "d", target).exit_code == 0
+    assert imported(tmp_path / "new.db", target, "--key", "key").returncode == 0
+    assert contents(tmp_path / "new.db", "d") == content
+
+
+def test_a_dataclass_that_would_be_a_key_is_refused(tool: Tool, tmp_path: Path, point: type[Point]) -> None:
+    with PersistedObjectSpace.open(tmp_path / "old.db") as space:
+        space.create_dictionary("d").update({(1, point(1)): 1})
+        space.checkpoint()
+    assert tool("export", tmp_path / "old.db", "d", tmp_path / "d.jsonl").exit_code == 0
+    done = imported(tmp_path / "new.db", tmp_path / "d.jsonl", "--key", "key")
+    assert (done.returncode, "row 1: 'key' cannot be a key without its class: a Point" in done.stderr) == (2, True)
+    assert not (tmp_path / "new.db").exists()
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet", "db"])
+def test_a_column_may_be_called_as_a_mark_is(tool: Tool, tmp_path: Path, ending: str) -> None:
+    with PersistedObjectSpace.open(tmp_path / "old.db") as space:
+        schema = TableSchema([Column("$date", "string")], ["$date"])
+        StateTable(space, "t", schema).insert_row(("2026-01-31",))
+        space.checkpoint()
+    target = tmp_path / f"t.{ending}"
+    assert tool("export", tmp_path / "old.db", "t", target).exit_code == 0
+    assert tool("import", tmp_path / "new.db", target, "t", "--primary-key", "$date").exit_code == 0
+    assert tool("import", tmp_path / "new.db", target, "l").exit_code == 0
+    assert contents(tmp_path / "new.db", "l") == [{"$date": "2026-01-31"}]
+    seen = [tool("show", tmp_path / name, "t", "--json").output for name in ("old.db", "new.db")]
+    assert seen == ['{"$date":"2026-01-31"}\n'] * 2
+
+
+def test_raw_values_come_back_as_what_they_are(tool: Tool, tmp_path: Path) -> None:
+    content = {"a": b"q", "b": "q", "c": b"\xff", "d": b""}
+    with PersistedObjectSpace.open(tmp_path / "old.db") as space:
+        space.create_sorted_dictionary("d", raw=True).update({key.encode(): value for key, value in content.items()})
+        space.checkpoint()
+    assert tool("export", tmp_path / "old.db", "d", tmp_path / "d.jsonl").exit_code == 0
+    assert tool("import", tmp_path / "new.db", tmp_path / "d.jsonl", "d", "--key", "key").exit_code == 0
+    assert contents(tmp_path / "new.db", "d") == content
+
+
+def test_an_object_that_sqlite_takes_no_table_for_is_refused_with_what_to_do(tool: Tool, tmp_path: Path) -> None:
+    with PersistedObjectSpace.open(tmp_path / "s.db") as space:
+        space.create_dictionary("SQLite_x")["a"] = 1
+        space.checkpoint()
+    found = tool("export", tmp_path / "s.db", "SQLite_x", tmp_path / "x.db")
+    assert (found.exit_code, "export to one of .parquet, .csv" in found.stderr) == (2, True), found.stderr
+    assert sorted(path.name for path in tmp_path.glob("*x*.db*")) == []
+    assert tool("export", tmp_path / "s.db", "SQLite_x", tmp_path / "x.csv").exit_code == 0
