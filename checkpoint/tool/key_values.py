@@ -25,7 +25,9 @@ KEY = COLUMNS[:2]
 
 _OBJECT = re.compile(r"((?:.+?/)??kvt/[\w.-]+/[\w.-]+)/(\d+)(/version)?", re.ASCII | re.DOTALL)
 
-_TABLE = re.compile(r"((?:.+/)?)kvt/([^/]+/[^/]+)", re.DOTALL)
+_PATH = re.compile("[^/]+/[^/]+")
+
+_TABLE = re.compile(rf"((?:.+/)?)kvt/({_PATH.pattern})", re.DOTALL)
 
 _LONGEST_FAMILY = 8190
 
@@ -56,13 +58,13 @@ def is_catalogue(name: str) -> bool:
 
 
 def tables_in(catalogue: str, slots: Iterable[Slot]) -> list[str]:
-    """Return the tables that the slots of a catalogue name.
+    """Return the tables that the slots of a catalogue name; a dictionary of a user that is called alike may hold more.
 
-    >>> tables_in("mine/kvt/catalogue", ["shop", "shop/stock"])
+    >>> tables_in("mine/kvt/catalogue", ["shop", "shop/stock", "/", "a/b/c"])
     ['mine/kvt/shop/stock']
     """
     folder = catalogue.removesuffix("catalogue")
-    return [f"{folder}{slot}" for slot in slots if isinstance(slot, str) and "/" in slot]
+    return [f"{folder}{slot}" for slot in slots if isinstance(slot, str) and _PATH.fullmatch(slot)]
 
 
 def tables_below(catalogue: str, scope: str) -> str:

@@ -236,6 +236,16 @@ def test_a_name_with_brackets_and_a_key(tool: Tool, tmp_path: Path) -> None:
         assert [json.loads(line)["value"] for line in found] == value
 
 
+def test_a_dictionary_that_is_called_as_a_catalogue_may_hold_any_key(tool: Tool, tmp_path: Path) -> None:
+    with PersistedObjectSpace.open(tmp_path / "s.db") as space:
+        space.create_sorted_dictionary("my/kvt/catalogue").update({"/": 1, "a/b/c": 2, "a/": 3})
+        space.checkpoint()
+    for name in ("none", "a/b/c", "my/kvt/a/b/c", "/"):
+        found = tool("show", tmp_path / "s.db", name)
+        assert (found.exit_code, f"there is no object {name!r}" in found.stderr) == (2, True), found.stderr
+    assert len(shown(tool, tmp_path / "s.db", "my/kvt/catalogue")) == 4
+
+
 def test_a_patch_of_a_key_value_table_alone(tool: Tool, kinds: Path, tmp_path: Path) -> None:
     assert tool("fork", kinds, tmp_path / "fork.db", 2).exit_code == 0
     assert tool("diff", kinds, 2, 3, "s/t", "--patch", tmp_path / "p.jsonl").exit_code == 1
