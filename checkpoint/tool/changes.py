@@ -21,6 +21,7 @@ from checkpoint.tool import printing
 from checkpoint.tool.command import (
     TROUBLE,
     Address,
+    Limit,
     answered,
     cli,
     complete_names,
@@ -58,7 +59,7 @@ class _Seen:
 @click.argument("name", required=False, shell_complete=complete_names)
 @click.option("--stat", is_flag=True, help="Only how many slots changed, by object, as git's.")
 @click.option("--patch", type=Address(dir_okay=False), help="Write a patch for `apply` to this file.")
-@click.option("-n", "--limit", type=click.IntRange(0), default=0, help="How many changes; all by default.")
+@click.option("-n", "--limit", type=Limit(), default=0, help="How many changes; all by default.")
 @json_option
 def diff(
     source: Source,
@@ -128,7 +129,8 @@ def _require_checkpoint(source: Source, text: str | None) -> None:
         return
     for part in source.parts(None):
         if text in State(part.readers[0]):
-            raise CheckpointError(f"{text!r} is an object: say checkpoint diff {source.path} HEAD~1 HEAD {text}")
+            line = printing.command_line("diff", source.path, "HEAD~1", "HEAD", text)
+            raise CheckpointError(f"{text!r} is an object: say {line}")
 
 
 def _parent(source: Source) -> str:

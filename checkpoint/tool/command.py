@@ -50,6 +50,17 @@ class NumberRange(click.FloatRange):
         return found
 
 
+class Limit(click.IntRange):
+    """How many at most, from 0; more than can be counted is as many as there are."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number that is meant."""
+        return min(super().convert(value, param, ctx), MOST - 1)
+
+
 class Address(click.Path):
     """A path or a URL; one that names a path of this machine is that path from here on."""
 
@@ -353,6 +364,35 @@ _SHOWN = "checkpoint.shown"
 """The name under which Python knows what to do with characters that cannot be printed."""
 
 
+_ASCII = "checkpoint_ascii"
+"""Another name of ASCII: click takes a stream that is called by the usual one for a mistake, and writes UTF-8."""
+
+
+def _ascii(name: str) -> codecs.CodecInfo | None:
+    if name != _ASCII:
+        return None
+    known = codecs.lookup("ascii")
+    return codecs.CodecInfo(
+        known.encode,
+        known.decode,
+        known.streamreader,
+        known.streamwriter,
+        known.incrementalencoder,
+        known.incrementaldecoder,
+        name=_ASCII,
+    )
+
+
+def _printable() -> None:
+    """Have what the encoding of the output does not have printed as escapes, also where that is ASCII."""
+    codecs.register(_ascii)
+    codecs.register_error(_SHOWN, _shown)
+    for stream, errors in ((sys.stdout, _SHOWN), (sys.stderr, None)):
+        if isinstance(stream, TextIOWrapper):
+            is_ascii = codecs.lookup(stream.encoding).name == "ascii"
+            stream.reconfigure(encoding=_ASCII if is_ascii else None, errors=errors or stream.errors)
+
+
 @collecting_seldom()
 def main() -> None:
     """Run the command."""
@@ -360,9 +400,7 @@ def main() -> None:
         if getattr(sys, name) is None:
             # It was closed: what is opened first takes its descriptor, and what goes there goes nowhere.
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - until the process ends
-    if isinstance(sys.stdout, TextIOWrapper):
-        codecs.register_error(_SHOWN, _shown)
-        sys.stdout.reconfigure(errors=_SHOWN)
+    _printable()
     load()
     try:
         cli(prog_name="checkpoint", color=False if os.environ.get("NO_COLOR") else None)

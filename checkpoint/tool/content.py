@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -337,10 +338,15 @@ class State:
         return list(key_values.KEY) if record is None else [column for column, _ in record["schema"]["primary_key"]]
 
     def _place(self, bound: str | None) -> int | None:
-        place = slot_of(bound)
-        if place is not None and (not isinstance(place, int) or place < 0):
+        if bound is None:
+            return None
+        try:
+            place = int(bound)
+        except ValueError:
+            place = -1
+        if place < 0:
             raise CheckpointError(f"{bound!r} is no place in a list: give a number from 0")
-        return place
+        return min(place, sys.maxsize - 1)  # no list is longer
 
     def key_value_table(self, name: str) -> str | None:
         """Return the name of a key-value table; ``None`` for any other object.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -154,6 +155,21 @@ def flat(value: Any) -> Any:
     (1, 'true', '[1,"a"]')
     """
     return value if value is None or type(value) in (str, int, float) else as_json(value)
+
+
+def command_line(*words: object) -> str:
+    """Return a command of the tool as one types it in a shell; the last word is no option, whatever it begins with.
+
+    >>> command_line("show", "s.db", "two words"), command_line("diff", "s.db", "HEAD~1", "HEAD", "-x")
+    ("checkpoint show s.db 'two words'", 'checkpoint diff s.db HEAD~1 HEAD -- -x')
+    """
+    *others, last = map(str, words)
+    typed = ["checkpoint", *others, *(["--"] if last.startswith("-") else []), last]
+    # A tilde means something to a shell only where a word begins.
+    return " ".join(word if _BARE.fullmatch(word) else shlex.quote(word) for word in typed)
+
+
+_BARE = re.compile(r"[\w@%+=:,./-][\w@%+=:,./~-]*", re.ASCII)
 
 
 def sparkline(numbers: Sequence[int]) -> str:

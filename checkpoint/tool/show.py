@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -19,19 +21,19 @@ from checkpoint.run import CheckpointKind, Slot, is_owner, owned_ids
 from checkpoint.store import CheckpointStore
 from checkpoint.tiers import RunNumber
 from checkpoint.tool import printing
-from checkpoint.tool.command import cli, json_option, name_argument, takes_source
+from checkpoint.tool.command import Limit, cli, json_option, name_argument, takes_source
 from checkpoint.tool.content import SEQUENCES, Entry, State
 from checkpoint.tool.filters import condition
 from checkpoint.tool.listing import parts_with, require_one_operator
 from checkpoint.tool.printing import Row
-from checkpoint.tool.raw import BYTES_TAG, is_raw, slot_of
+from checkpoint.tool.raw import BYTES_TAG, exact_number, is_raw, number_in, slot_of
 from checkpoint.tool.source import OpenStore, Source, query
 
 
 @cli.command()
 @takes_source
 @name_argument
-@click.option("-n", "--limit", type=click.IntRange(0), default=50, show_default=True, help="How many; 0 for all.")
+@click.option("-n", "--limit", type=Limit(), default=50, show_default=True, help="How many; 0 for all.")
 @click.option("--from", "lower", help="The least index or key: a number, or text.")
 @click.option("--to", "upper", help="The greatest index or key.")
 @click.option("--where", "conditions", multiple=True, help="Of a table: COLUMN=VALUE; also != < <= > >=; repeatable.")
@@ -227,7 +229,7 @@ def _echo_csv(cells: Sequence[Any]) -> None:
 @cli.command()
 @takes_source
 @name_argument
-@click.option("-n", "--limit", type=click.IntRange(0), default=50, show_default=True, help="How many; 0 for all.")
+@click.option("-n", "--limit", type=Limit(), default=50, show_default=True, help="How many; 0 for all.")
 @json_option
 def blame(source: Source, name: str, limit: int, is_json: bool) -> None:
     """Say of each slot of an object which checkpoint wrote it last.
@@ -314,7 +316,7 @@ def _require_known(source: Source, name: str, key: str | None) -> None:
     for _ in parts_with(source, name, None):
         break
     if key is not None:
-        raise CheckpointError(f"{name!r} has no key {key!r}: see `checkpoint show {source.path} {name}`")
+        raise CheckpointError(f"{name!r} has no key {key!r}: see `{printing.command_line('show', source.path, name)}`")
 
 
 def _images(source: Source, part: OpenStore) -> set[int]:
@@ -337,7 +339,8 @@ def _blamed(part: OpenStore, state: State, name: str, key: str | None, images: s
     for one in [name] if state.key_value_table(name) is None else state.partitions(name):
         row = object_id, _, kind, codec = state.find(one)
         is_row = state.row_reader(one) is not None
-        slots = [] if is_row or kind in _READ_WHOLE else _slots(key, raw=is_raw(codec))
+        has = partial(_has, state.reader, object_id)
+        slots = [] if is_row or kind in _READ_WHOLE else _slots(key, has, raw=is_raw(codec))
         only = f" AND slot IN ({','.join('?' * len(slots))})" if slots else ""
         rows = query(
             part.store,
@@ -346,7 +349,7 @@ def _blamed(part: OpenStore, state: State, name: str, key: str | None, images: s
             object_id,
             *slots,
         )
-        read = state.entry_reader(one)
+        read, is_meant = state.entry_reader(one), _meaning(key)
         for place, (slot, value, number) in enumerate(row for row in rows if row[1] is not None):
             entry = read(place, StoredItem(slot, value, None))
             found, words = entry.key, [printing.key(entry.key)]
@@ -354,7 +357,7 @@ def _blamed(part: OpenStore, state: State, name: str, key: str | None, images: s
                 found = {column: entry.value.get(column) for column in state.primary_key(one)}
                 words = ["NULL" if cell is None else printing.short(cell) for cell in found.values()]
             shown = ", ".join(words)
-            if key is None or slots or {key, f"[{key}]"} & {*words, shown}:
+            if key is None or slots or is_meant(found, {*words, shown}):
                 written = max(number, _newest_of(part.store, runs, owned_ids([value]))) if is_owner(row) else number
                 last = int(written)
                 is_merged = written != last or last in images
@@ -398,14 +401,43 @@ def _keyed(state: State, name: str) -> tuple[str, str | None]:
     return (name, None) if place is None else (name[:place], name[place + 1 : -1])
 
 
-def _slots(key: str | None, *, raw: bool) -> list[Slot]:
-    """Return the slots that a key may have: of text, of a number, of bytes."""
-    if key is None:
-        return []
-    if raw:
+def _has(reader: Reader, object_id: int, slot: Slot) -> bool:
+    return reader.item(object_id, slot) is not None
+
+
+def _slots(key: str | None, has: Callable[[Slot], bool], *, raw: bool) -> list[Slot]:
+    """Return the slots that a key may have: of text, of a number, of bytes; none where only a look at all keys tells.
+
+    Args:
+        key: the key as it was typed.
+        has: tells whether a slot is there.
+        raw: whether the keys are kept as they are.
+    """
+    if raw and key is not None:
         return [key.encode()]
-    if len(key) > 2 and key[0] == key[-1] == '"':  # a text that reads as a number
-        return [key[1:-1]]
+    if key is None or _beyond_slots(key) is not None:
+        return []
     found: list[Slot] = [key, bytes([BYTES_TAG]) + key.encode()]
+    inner = key[1:-1] if len(key) > 2 and key[0] == key[-1] == '"' else None
+    if inner is not None:
+        # A text that reads as a number is shown in quotes, and any other is often typed so.
+        return [*found, inner] if printing.key(inner) == key or not any(map(has, found)) else found
     number = slot_of(key)
     return found if number is None or number == key else [*found, number]
+
+
+def _beyond_slots(key: str) -> Decimal | None:
+    """Return the number that a key is where it is beyond 64 bits, so that SQLite does not have its slot as a number."""
+    number = number_in(key)
+    return number if number is not None and number.is_finite() and not -(2**63) <= number < 2**63 else None
+
+
+def _meaning(key: str | None) -> Callable[[Any, Collection[str]], bool]:
+    """Return what tells whether a key, which is printed as some words, is the one that was typed."""
+    number = None if key is None else _beyond_slots(key)
+
+    def _is_meant(found: Any, words: Collection[str]) -> bool:
+        is_number = number is not None and exact_number(found) == number
+        return is_number or key == found or not {key, f"[{key}]"}.isdisjoint(words)
+
+    return _is_meant

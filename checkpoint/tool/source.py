@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -201,13 +202,19 @@ class Source:
             url = self.chain.location.url  # A folder that holds no space is refused here.
             raise CheckpointError(f"{url} is a space of shards, which only a pipeline writes: {instead}")
         if "\0" in self.path or not Path(self.path).exists():
-            folder, name = Path(self.path).parent, Path(self.path).name
-            others = [one.name for one in folder.iterdir()] if "\0" not in self.path and folder.is_dir() else []
-            near = get_close_matches(name, others, 1)
-            hint = f"did you mean {str(folder / near[0])!r}?" if near else "give the path of a store, or of a space"
-            raise CheckpointError(f"{self.path!r} does not exist: {hint}")
+            raise _no_file(self.path)
         if Path(self.path).stat().st_size == 0:
             raise CheckpointError(f"{self.path} is empty: it is no store")
+
+
+def _no_file(path: str) -> CheckpointError:
+    if "\0" not in path and Path(path).is_symlink():
+        return CheckpointError(f"{path!r} is a link to {os.readlink(path)!r}, which does not exist: give another path")
+    folder, name = Path(path).parent, Path(path).name
+    others = [one.name for one in folder.iterdir()] if "\0" not in path and folder.is_dir() else []
+    near = get_close_matches(name, others, 1)
+    hint = f"did you mean {str(folder / near[0])!r}?" if near else "give the path of a store, or of a space"
+    return CheckpointError(f"{path!r} does not exist: {hint}")
 
 
 @dataclass(frozen=True)

@@ -236,6 +236,28 @@ def test_a_name_with_brackets_and_a_key(tool: Tool, tmp_path: Path) -> None:
         assert [json.loads(line)["value"] for line in found] == value
 
 
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        (str(2**63), [1]),
+        ("-1" + "0" * 30, [2]),
+        ("1e+300", [3]),
+        ("1" + "0" * 40, [4]),
+        ('"q"', [5]),
+        ("q", [6]),
+        ('"bob"', [7]),
+        ('"7"', [8, 9]),
+    ],
+)
+def test_blame_finds_a_key_as_it_is_shown(tool: Tool, tmp_path: Path, key: str, expected: list[int]) -> None:
+    keys = [2**63, -(10**30), 1e300, "1" + "0" * 40, '"q"', "q", "bob", "7", '"7"', 7]
+    with PersistedObjectSpace.open(tmp_path / "s.db") as space:
+        space.create_dictionary("d").update({key: place for place, key in enumerate(keys, start=1)})
+        space.checkpoint()
+    found = tool("blame", tmp_path / "s.db", f"d[{key}]", "--json").output.splitlines()
+    assert sorted(json.loads(line)["value"] for line in found) == expected
+
+
 def test_a_dictionary_that_is_called_as_a_catalogue_may_hold_any_key(tool: Tool, tmp_path: Path) -> None:
     with PersistedObjectSpace.open(tmp_path / "s.db") as space:
         space.create_sorted_dictionary("my/kvt/catalogue").update({"/": 1, "a/b/c": 2, "a/": 3})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import sqlite3
 import subprocess
 import sys
@@ -190,6 +191,54 @@ def test_what_is_wrong_is_said(tool: Tool, store: Path, words: list[str], hint: 
     assert hint in found.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (["diff", "--", "{}", "-x y"], "diff {} HEAD~1 HEAD -- '-x y'"),
+        (["diff", "{}", ""], "diff {} HEAD~1 HEAD ''"),
+        (["blame", "--", "{}", "-x y[k]"], "show {} -- '-x y'"),
+    ],
+)
+def test_a_command_that_is_advised_can_be_typed(
+    tool: Tool, tmp_path: Path, words: list[str], advice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with PersistedObjectSpace.open("s.db") as space:
+        for name in ("-x y", ""):
+            space.create_value(name, 1)
+        space.checkpoint()
+        for name in ("-x y", ""):
+            space.get_value(name).value = 2
+        space.checkpoint()
+    found = tool(*(word.replace("{}", "s.db") for word in words))
+    advised = advice.replace("{}", "s.db")
+    assert (found.exit_code, f"checkpoint {advised}" in found.stderr) == (2, True), found.stderr
+    assert "2" in tool(*shlex.split(advised)).stdout
+
+
+def test_a_link_to_nothing_is_told_from_a_path_that_is_wrong(tool: Tool, tmp_path: Path) -> None:
+    (tmp_path / "link.db").symlink_to("gone.db")
+    found = tool("log", tmp_path / "link.db")
+    assert "link.db' is a link to 'gone.db', which does not exist" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["show", "{}", "events", "--json", "-n"], 7),
+        (["blame", "{}", "events", "--json", "-n"], 7),
+        (["diff", "{}", "6", "7", "events", "--json", "-n"], 2),
+        (["show", "{}", "events", "--json", "--to"], 7),
+        (["show", "{}", "events", "--json", "--from"], 0),
+    ],
+)
+@pytest.mark.parametrize("number", [2**63 - 1, 2**63, 10**30])
+def test_more_than_can_be_counted_is_all(tool: Tool, store: Path, words: list[str], expected: int, number: int) -> None:
+    found = tool(*(word.replace("{}", str(store)) for word in words), number)
+    assert (found.exit_code, found.stderr) == (int(words[0] == "diff"), "")
+    assert len(found.stdout.splitlines()) == expected
+
+
 @pytest.mark.parametrize("words", [["report", "{}", "{}"], ["diff", "{}", "--patch", "{}"]])
 def test_nothing_is_written_over_another_file(tool: Tool, store: Path, words: list[str]) -> None:
     before = store.read_bytes()
@@ -284,7 +333,7 @@ def test_a_path_need_not_be_text(store: Path) -> None:
         assert b"\xff.db" in done.stdout or words[0] == "log"
 
 
-@pytest.mark.parametrize("encoding", ["latin-1", "cp437", "utf-8"])
+@pytest.mark.parametrize("encoding", ["latin-1", "cp437", "ascii", "utf-8"])
 def test_what_the_encoding_of_the_output_does_not_have_is_an_escape(
     entry: Entry, tmp_path: Path, encoding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -300,9 +349,18 @@ def test_what_the_encoding_of_the_output_does_not_have_is_an_escape(
         outputs.append(output.getvalue())
     name = "na\u00efve \u2014 \U0001f600"
     shown = name if encoding == "utf-8" else "na\u00efve \\u2014 \\ud83d\\ude00"
+    if encoding == "ascii":
+        shown = shown.replace("\u00ef", "\\u00ef")
     assert shown in outputs[0].decode(encoding)
     assert json.loads(outputs[1].decode(encoding))["name"] == name
     assert b"\xff.db" in outputs[2]
+
+
+def test_an_error_is_told_in_the_encoding_of_its_output(store: Path) -> None:
+    command = [sys.executable, "-m", "checkpoint", "show", str(store), "\u2014"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, env=environment, check=False)
+    assert (done.returncode, b"there is no object '\\u2014'" in done.stderr) == (2, True), done.stderr
 
 
 @pytest.mark.parametrize(("variables", "has_colours"), [({}, True), ({"NO_COLOR": "1"}, False)])
