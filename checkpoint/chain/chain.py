@@ -379,7 +379,8 @@ class Chain:
             saved: for each operator of the plan the messages of its shards.
             metrics: figures about the epoch; those of the messages are summed and join them.
             images: what ``write_image`` has made of shards at earlier epochs: their state starts from these from now
-                on. One that fits the history of its shard no more, or whose file is gone, is passed over.
+                on. One that fits the history of its shard no more, or whose file is gone, is passed over: each costs a
+                look, since it may have waited for longer than the grace period of a collection.
 
         Raises:
             CheckpointError: a shard has no message or several, or one that was saved for another epoch or shard, or
@@ -390,8 +391,7 @@ class Chain:
         """
         for operator in plan.operators:
             require_one_each(operator, self.shards, saved.get(operator, ()))
-        lost = self.location.lost(image.file for image in images)
-        fitting = [image for image in images if image.file not in lost and self._fits(image, plan.base)]
+        fitting = [image for image in images if self._fits(image, plan.base) and self._is_there(image)]
         return self._publish(plan, saved, metrics or {}, self.shards, fitting)
 
     def publish_rescaled(
@@ -469,6 +469,9 @@ class Chain:
         is_worth_it = len(until) > 1 or any(run.is_division for run in until)
         return image.epoch <= base and is_worth_it and standing(runs_seen_at(until)) == image.replaces
 
+    def _is_there(self, image: AcceptedRun) -> bool:
+        return self.location.modified(image.file) is not None
+
     def collect(
         self, grace_seconds: float = 86_400, keep_epochs: int = 16, keep_files: Iterable[str] = ()
     ) -> Collected:
@@ -476,7 +479,8 @@ class Chain:
 
         It may be interrupted anywhere, done twice, and done while others read or publish. A run file that is named by
         no manifest may belong to an epoch under way: so the grace period must be longer than any epoch takes, plus what
-        the clocks of this machine and of the location differ by.
+        the clocks of this machine and of the location differ by. An image that waits to be named for longer than that
+        may go, and is passed over then.
 
         Args:
             grace_seconds: how old a run file must be to be removed.
@@ -533,10 +537,16 @@ class Chain:
         published = published_at(self.location, self._epoch)
         return Collected(
             floor,
-            runs=remove_runs(self.location, unnamed, needed, grace_seconds, published),
+            runs=remove_runs(self.location, unnamed, needed, grace_seconds, published, self._named_since),
             manifests=remove_manifests(self.location, first),
             leftovers=remove_leftovers(self.location, grace_seconds, published),
         )
+
+    def _named_since(self) -> dict[str, AcceptedRun]:
+        """Return the run files that epochs need which others have published since the last look for epochs."""
+        known = self._epoch
+        self.refresh()
+        return needed_runs(self.location, [self.manifest(epoch) for epoch in range(known + 1, self._epoch + 1)])
 
     def _require_kept(self, epoch: int) -> None:
         if not self._epoch:

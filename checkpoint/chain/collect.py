@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from checkpoint.chain.division import with_parts
@@ -121,7 +121,12 @@ def published_at(location: Location, epoch: int) -> float:
 
 
 def remove_runs(
-    location: Location, listed: Iterable[str], needed: Collection[str], grace_seconds: float, published: float = 0
+    location: Location,
+    listed: Iterable[str],
+    needed: Collection[str],
+    grace_seconds: float,
+    published: float = 0,
+    named_since: Callable[[], Collection[str]] = frozenset,
 ) -> int:
     """Remove the run files that are not needed and older than the grace period, and return how many these were.
 
@@ -133,11 +138,15 @@ def remove_runs(
         needed: those that stay.
         grace_seconds: the grace period.
         published: when the newest epoch was published, by the clock of the location.
+        named_since: returns those that stay as well, once all files have been looked at, where any is to go.
 
     Dirties: these files.
     """
     unneeded = (name for name in listed if name not in needed)
-    return _remove(location, _old(location, unneeded, grace_seconds, published))
+    old = [*_old(location, unneeded, grace_seconds, published)]
+    # The looks may take minutes, in which an epoch may have named an image that has waited for longer than the grace.
+    named = named_since() if old else ()
+    return _remove(location, (name for name in old if name not in named))
 
 
 def remove_leftovers(location: Location, grace_seconds: float, published: float = 0) -> int:

@@ -236,7 +236,8 @@ def _print_usage(before: dict[str, int], after: dict[str, int], is_json: bool, w
     type=NumberRange(0),
     default=86_400,
     show_default=True,
-    help="Spare files that are younger than so many seconds when the newest one of the space was written.",
+    help="Spare files that are younger than so many seconds when the newest one of the space was written: more than any"
+    " epoch takes. Images that have waited for longer to be named go as well, and are made again.",
 )
 @dry_run_option
 @json_option

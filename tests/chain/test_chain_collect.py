@@ -125,6 +125,37 @@ def test_an_epoch_whose_files_were_collected_is_done_again(tmp_path: Path, publi
     assert [state["b"] for state in state_at(Chain.open(location), 4)] == ["4", "4"]
 
 
+def test_an_image_whose_file_was_collected_is_passed_over(
+    location: Location, publish: Publisher, tmp_path: Path
+) -> None:
+    chain = make(location, publish, 3)
+    gone = write_image(chain.operator_plan(OPERATOR, cache=str(tmp_path / "cache")), 0)
+    assert Chain.open(location).collect(grace_seconds=0).runs == 1
+    assert publish(chain, {"b": 4}, {}, images=[gone]).images == ()
+    assert state_at(Chain.open(location), 4)[0]["b"] == "4"
+
+
+def test_of_an_epoch_only_its_images_are_looked_at(publish: Publisher, tmp_path: Path) -> None:
+    watched = _Between(location_at(f"memory://{uuid4().hex}"), 0)
+    chain = make(watched, publish, 3)
+    image = write_image(chain.operator_plan(OPERATOR, cache=str(tmp_path / "cache")), 0)
+    assert watched.looks == 0
+    assert publish(chain, {"b": 4}, {}, images=[image]).images == (image,)
+    assert watched.looks == 1
+
+
+def test_an_image_that_is_named_while_a_collection_looks_at_files_stays(publish: Publisher, tmp_path: Path) -> None:
+    location = location_at(f"memory://{uuid4().hex}")
+    chain = make(location, publish, 3)
+    image = write_image(chain.operator_plan(OPERATOR, cache=str(tmp_path / "cache")), 0)
+    lost = orphan(chain)
+    watched = _Between(location, 0, looked_at=image.file, work=lambda: publish(chain, {"b": 4}, {}, images=[image]))
+    assert Chain.open(watched).collect(grace_seconds=0).runs == 1
+    assert lost not in location.names("run")
+    assert chain.lineage(OPERATOR, 0)[0] == image
+    assert state_at(Chain.open(location), 4)[0]["b"] == "4"
+
+
 def test_a_collection_survives_every_crash_point(publish: Publisher, some_mode: dict[str, bool]) -> None:
     location, points = location_at(f"memory://{uuid4().hex}"), 0
     chain = make(location, publish, 9)
@@ -225,13 +256,16 @@ def test_a_needed_run_file_that_is_lost_stops_the_collection(location: Location,
 
 @dataclass
 class _Between(FaultyLocation):
-    """Does something else before its n-th operation, in the place of failing, and counts the looks at files."""
+    """Does something else before its n-th operation or the look at a file, not failing, and counts these looks."""
 
     work: Callable[[], object] = lambda: None
+    looked_at: str = ""
     looks: int = 0
 
     def modified(self, name: str) -> float | None:
         self.looks += 1
+        if name == self.looked_at:
+            self.work()
         return super().modified(name)
 
     def _try(self, work: Callable[[], T]) -> T:
