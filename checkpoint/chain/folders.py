@@ -27,7 +27,7 @@ PRIVATE = "private-"
 
 # What lies beside the caches may be anybody's: only names that nobody else gives are taken for those of caches.
 _SPACE_FOLDER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_SHARD_FOLDER = re.compile(r"([A-Za-z0-9_-]|%[0-9a-f]{2,6})*-[0-9]+")
+_SHARD_FOLDER = re.compile(r"[A-Za-z0-9_%-]*-[0-9]+")
 _CACHE = re.compile(r"[0-9a-f]{32}\.db")
 _PRIVATE_FOLDER = re.compile(rf"{PRIVATE}[0-9a-f]{{32}}-[a-z0-9_]{{8}}")
 
@@ -68,11 +68,13 @@ def private_folder(beside: Path) -> Iterator[Path]:
 
 
 def folder_name(operator: str) -> str:
-    """Return a name that every file system takes; one that would be too long ends in a digest."""
-    plain = re.sub(r"[^A-Za-z0-9_-]", lambda match: f"%{ord(match[0]):02x}", operator)
+    """Return a name that every file system takes, another one for each operator; a long one ends in a digest."""
+    # Half of a pair of code units is refused where an epoch is published, with an error that says so.
+    encoded = operator.encode(errors="surrogatepass")
+    plain = re.sub(rb"[^A-Za-z0-9_-]", lambda match: b"%%%02x" % ord(match[0]), encoded).decode()
     if len(plain) <= LONGEST_NAME:
         return plain
-    return f"{plain[: LONGEST_NAME - 33]}-{hashlib.blake2b(operator.encode(), digest_size=16).hexdigest()}"
+    return f"{plain[: LONGEST_NAME - 33]}-{hashlib.blake2b(encoded, digest_size=16).hexdigest()}"
 
 
 def made(folder: Path) -> Path:

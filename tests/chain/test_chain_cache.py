@@ -26,7 +26,7 @@ from checkpoint.chain import (
     open_cache,
     write_image,
 )
-from checkpoint.chain.folders import folder_name, scratch_folder, sweep
+from checkpoint.chain.folders import LONGEST_NAME, folder_name, scratch_folder, sweep
 from checkpoint.session import PAGE_BYTES
 from objectspace import PersistedObjectSpace
 
@@ -338,11 +338,19 @@ def test_a_shard_without_a_run_is_an_empty_store(chain: Chain, tmp_path: Path) -
         assert store.checkpoints() == []
 
 
-def test_caches_that_nobody_opens_go(chain: Chain, publish: Publisher, tmp_path: Path) -> None:
+@pytest.mark.parametrize("names", [("à1", "ก"), ("a b", "a%20b"), ("ab" * 90, "ab" * 91), ("é" * 80, "é" * 81)])
+def test_no_two_operators_share_a_folder(names: tuple[str, str]) -> None:
+    first, second = map(folder_name, names)
+    assert first != second
+    assert len(f"{first}{second}".encode()) <= 2 * LONGEST_NAME
+
+
+@pytest.mark.parametrize("operator", [folder_name("op/é€"), folder_name("é" * 80), "named-as-once-%2f%20ac"])
+def test_caches_that_nobody_opens_go(chain: Chain, publish: Publisher, tmp_path: Path, operator: str) -> None:
     publish(chain, {"a": 1})
     _open(chain, tmp_path)
     (kept,) = _files(tmp_path)
-    past = tmp_path / "cache" / str(uuid4()) / f"{folder_name('op/é€')}-0"
+    past = tmp_path / "cache" / str(uuid4()) / f"{operator}-0"
     old, young = past / f"{uuid4().hex}.db", past / f"{uuid4().hex}.db"
     private, scratch = past / f"private-{uuid4().hex}-a_b_c_d1", tmp_path / "cache" / f"private-{uuid4().hex}-01234567"
     for folder in (private, scratch):
