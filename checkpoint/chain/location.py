@@ -30,6 +30,9 @@ whether the file exists, and two drivers may both hear "no"."""
 PROBE = "exclusive-create.probe"
 """What a remote location is tried with: it stays there, since others may be trying at the same time."""
 
+_MOST_LISTINGS = 10
+"""How often a folder is listed whose files go meanwhile."""
+
 _TEMPORARY = ".tmp-"
 _CREATE_LOCK = threading.Lock()
 
@@ -354,7 +357,7 @@ class RemoteLocation(Location):
         with _explained(self, "list", folder):
             system.invalidate_cache()  # another process may have published since the last listing
             try:
-                found = system.ls(f"{root}/{folder}", detail=False)
+                found = _listed(system, f"{root}/{folder}")
             except FileNotFoundError:
                 return []
         return sorted(path.rstrip("/").rsplit("/", 1)[-1] for path in found)
@@ -411,6 +414,17 @@ class RemoteLocation(Location):
 
 def _protocols(system: fsspec.AbstractFileSystem) -> tuple[str, ...]:
     return (system.protocol,) if isinstance(system.protocol, str) else tuple(system.protocol)
+
+
+def _listed(system: fsspec.AbstractFileSystem, folder: str) -> list[str]:
+    """Return the paths in a folder.
+
+    That of memory looks up each path that it has found, and fails where another thread has removed one meanwhile.
+    """
+    for _ in range(_MOST_LISTINGS - 1):
+        with suppress(KeyError):
+            return list(system.ls(folder, detail=False))
+    return list(system.ls(folder, detail=False))
 
 
 def _lacks_bucket(error: FileNotFoundError) -> bool:

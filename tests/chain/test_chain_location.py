@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -188,6 +189,24 @@ def test_a_file_system_that_breaks_its_promise_is_refused() -> None:
     fsspec.register_implementation("careless", _Careless, clobber=True)
     with pytest.raises(CheckpointError, match="cannot create a file only where it is absent"):
         Chain.open_or_create(location_at(f"careless://{uuid4().hex}"), 1)
+
+
+class _Going(dict[str, Any]):
+    """What the file system in memory holds, while another thread removes a file in the midst of each listing."""
+
+    def __iter__(self) -> Iterator[str]:
+        listed = [*super().__iter__()]
+        self.pop(next((name for name in listed if name.endswith(("run/a", "run/b"))), ""), None)
+        return iter(listed)
+
+
+def test_a_listing_of_memory_bears_that_files_go_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    location = location_at(f"memory://{uuid4().hex}")
+    for name in "abc":
+        location.write(f"run/{name}", b"1")
+    mine = {path: file for path, file in MemoryFileSystem.store.items() if location.url.endswith(path.split("/")[1])}
+    monkeypatch.setattr(MemoryFileSystem, "store", _Going(mine))
+    assert location.names("run") == ["c"]
 
 
 class _WithoutCredentials(MemoryFileSystem):  # type: ignore[misc]
