@@ -321,7 +321,7 @@ class State:
         if record is None:
             return None
         columns, layouts = record["schema"]["columns"], record["layouts"]
-        names = {column["id"]: column["name"] for column in columns}
+        names = self.columns_by_id(name)
         # What rows hold that were stored before a column was added; it is kept in the form of a cell.
         defaults = {column["name"]: column.get("default") for column in columns}
 
@@ -331,6 +331,11 @@ class State:
             return defaults | {names[id]: cell for id, cell in stored if id in names}
 
         return _row
+
+    def columns_by_id(self, name: str) -> dict[int, str]:
+        """Return the names of the columns of a table by their ids, which stay; of any other object none."""
+        record = self.tables().get(name)
+        return {} if record is None else {column["id"]: column["name"] for column in record["schema"]["columns"]}
 
     def primary_key(self, name: str) -> list[str]:
         """Return the columns that tell the rows of a table apart."""

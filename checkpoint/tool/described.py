@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -64,6 +64,7 @@ class Describer:
     def __init__(self, before: State, after: State) -> None:
         self._states = before, after
         self._rows: dict[int, tuple[Callable[[Slot, Payload], Row] | None, ...]] = {}
+        self._renamed: dict[int, dict[str, str]] = {}
         self._created: dict[int, str | None] = {}
 
     def names_of(self, change: Change) -> set[str]:
@@ -108,7 +109,7 @@ class Describer:
         name, kind = self._title(change)
         if rows := self._as_rows(change):
             key, old, new = rows
-            line = _row_line(key, old, new)
+            line = _row_line(key, old, new, self._renamed[change.object])
         else:
             key, old, new = self._values(change)
             is_tensor = kind == "Tensor" and change.table is Table.ITEM
@@ -153,6 +154,7 @@ class Describer:
         names = self._names(change)
         if change.object not in self._rows:
             self._rows[change.object] = tuple(map(_reader_of, self._states, names))
+            self._renamed[change.object] = self._renamed_columns(names)
         assert not isinstance(change.old, IndexEntry)
         assert not isinstance(change.new, IndexEntry)
         stored = change.old, change.new
@@ -165,6 +167,15 @@ class Describer:
         state, name = self._states[new is not None], str(names[new is not None])
         row = new or old or {}
         return {column: row.get(column) for column in state.primary_key(name)}, old, new
+
+    def _renamed_columns(self, names: tuple[str | None, str | None]) -> dict[str, str]:
+        """Return what columns of a table are called after, by what they were called before where that is another name.
+
+        Args:
+            names: the names of the table before and after.
+        """
+        old, new = (state.columns_by_id(str(name)) for state, name in zip(self._states, names, strict=True))
+        return {old[id]: new[id] for id in old if new.get(id, old[id]) != old[id]}
 
     def _values(self, change: Change) -> tuple[Any, Any, Any]:
         if change.table is Table.INDEX:
@@ -256,16 +267,28 @@ def _shown(change: Change, old: Any, new: Any) -> str:
     return printing.short(old if change.new is None else new)
 
 
-def _row_line(key: Row, old: Row | None, new: Row | None) -> str:
+def _row_line(key: Row, old: Row | None, new: Row | None, renamed: Mapping[str, str]) -> str:
     """Return a row by its columns; of a row that changed its key, and the columns that changed."""
     if old is None or new is None:
         return _columns(new or old or {})
     changed = [
-        f"{printing.plain(column)}: {' → '.join(_cells(old.get(column), new.get(column)))}"
-        for column in dict.fromkeys((*old, *new))
-        if old.get(column) != new.get(column)
+        f"{printing.plain(column)}: {' → '.join(_cells(before, after))}"
+        for column, before, after in _column_pairs(old, new, renamed)
+        if before != after
     ] or ["the same values in another form"]
     return f"{_columns(key)}: {', '.join(changed)}" if key else ", ".join(changed)
+
+
+def _column_pairs(old: Row, new: Row, renamed: Mapping[str, str]) -> Iterator[tuple[str, Any, Any]]:
+    """Yield each column of two rows with its values in both; one that was renamed once, by both names."""
+    come = dict(new)
+    for column, value in old.items():
+        name = renamed.get(column, column)
+        if name == column in renamed.values():  # It is gone, and another one has its name.
+            yield column, value, None
+        else:
+            yield column if name == column else f"{name} (was {column})", value, come.pop(name, None)
+    yield from ((column, None, value) for column, value in come.items())
 
 
 def _columns(row: Row) -> str:

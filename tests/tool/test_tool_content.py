@@ -417,6 +417,34 @@ def test_a_diff_of_a_table_has_columns(tool: Tool, kinds: Path) -> None:
     }.items()
 
 
+@pytest.mark.parametrize(
+    ("change", "after", "said"),
+    [
+        (lambda schema: schema.renamed("a", "c"), (1, 5, 4), "c (was a): 3 → 5"),
+        (lambda schema: schema.renamed("a", "c"), (1, 3, 5), "b: 4 → 5"),
+        (lambda schema: schema.renamed("a", "c").renamed("b", "a").renamed("c", "b"), (1, 3, 5), "a (was b): 4 → 5"),
+        (lambda schema: schema.without_column("b").renamed("a", "b"), (1, 5), "b (was a): 3 → 5, b: 4 → NULL"),
+        (
+            lambda schema: schema.renamed("a", "c").with_column(Column("a", "int64", default=0)),
+            (1, 3, 4, 5),
+            "a: NULL → 5",
+        ),
+    ],
+)
+def test_a_diff_over_a_renaming_shows_a_column_once(
+    tool: Tool, tmp_path: Path, change: Any, after: tuple[int, ...], said: str
+) -> None:
+    path = tmp_path / "s.db"
+    with PersistedObjectSpace.open(path) as space:
+        table = StateTable(space, "t", TableSchema([Column(name, "int64") for name in ("k", "a", "b")], ["k"]))
+        table.insert_row((1, 3, 4))
+        space.checkpoint(epoch=1)
+        table = StateTable(space, "t", change(table.schema), evolve=True)
+        table.insert_row(after)
+        space.checkpoint(epoch=2)
+    assert tool("diff", path, 1, 2, "t").output.splitlines()[-1] == f"  ~ k=1: {said}"
+
+
 def test_rows_have_the_defaults_of_columns_that_were_added_later(tool: Tool, tmp_path: Path) -> None:
     path, exported = tmp_path / "s.db", tmp_path / "t.parquet"
     pair = Column("pair", "struct<a:decimal,b:list<date>>", default={"a": Decimal("1.0"), "b": [date(2026, 1, 31)]})
