@@ -180,6 +180,9 @@ class StorageTable:
     def changes(self, from_epoch: int, to_epoch: int) -> Iterator[Operation]:
         """Yield the net change of each key from one epoch to another, both included, in key order.
 
+        Each is an :class:`Operation`, a tuple ``(kind, old, new)``: the kind is of :class:`Kind`, and the rows before
+        and after are tuples; the old one of an insert and the new one of a delete are ``None``.
+
         What was inserted and deleted in between does not appear, nor a row that a watermark has come to hide, nor what
         changed in other columns only, nor a value in the place of one that is equal in SQL, as 1.00 of 1.0. Over an
         epoch in which the table was renamed every row comes as an insert, as there was no table of this name before.
