@@ -13,9 +13,11 @@ from typing import Any
 from objectspace import ObjectSpace
 from objectspace.relational.errors import SchemaError, SchemaMismatchError
 from objectspace.relational.registry import registry_of
+from objectspace.relational.row_store import RowStore
 from objectspace.relational.rows import Layout, RowCodec
 from objectspace.relational.schema import TableSchema
 from objectspace.relational.values import checker
+from objectspace.relational.vnodes import VnodeBitmap
 
 TABLES = "$tables"
 """The name of the dictionary that lists the tables of a space."""
@@ -129,17 +131,26 @@ def record_of(space: ObjectSpace, name: str) -> TableRecord | None:
     return None if stored is None else TableRecord.from_json(name, stored)
 
 
-def open_record(space: ObjectSpace, name: str, schema: TableSchema | None, *, evolve: bool) -> TableRecord:
+def open_record(
+    space: ObjectSpace,
+    name: str,
+    schema: TableSchema | None,
+    *,
+    vnodes: VnodeBitmap | None = None,
+    evolve: bool,
+) -> TableRecord:
     """Return the record of a table, made where there is none; the object of its rows then exists too.
 
     Args:
         space: the space.
         name: the name of the table.
         schema: the schema that the caller expects; what is stored where it is ``None``.
+        vnodes: the vnodes of the instance that is opened; all where it is ``None``.
         evolve: whether a stored table takes this schema over where it is another one.
 
     Raises:
         SchemaMismatchError: the stored schema is another one, or cannot become this one.
+        CheckpointProtocolError: it would change while an open handle has rows of these vnodes that are not sealed.
 
     Dirties: for a new table two index rows and an entry of the catalogue; an entry where the schema changes.
     """
@@ -157,6 +168,7 @@ def open_record(space: ObjectSpace, name: str, schema: TableSchema | None, *, ev
     reason = changed.why_not_evolved_from(record.schema) or _other_default(changed, record)
     if reason:
         raise _mismatch(record, schema, reason)
+    registry_of(space).refuse_beside("its schema cannot change", RowStore(space, name), vnodes, asks=None)
     codec = RowCodec(changed, record.layouts)
     record = TableRecord(name, record.id, changed, tuple(codec.layouts))
     space.get_dictionary(TABLES)[name] = record.to_json()

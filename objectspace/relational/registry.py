@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Protocol
-from weakref import WeakKeyDictionary, WeakSet, ref
+from weakref import WeakKeyDictionary, ref
 
-from objectspace import ObjectSpace
+from objectspace import CheckpointProtocolError, ObjectSpace
+from objectspace.relational.row_store import RowStore
+from objectspace.relational.vnodes import VnodeBitmap
 
 
 class OpenTable(Protocol):
@@ -32,29 +33,56 @@ class OpenTable(Protocol):
     def renamed(self, name: str, new_name: str) -> None:
         """Take a new name, where the name is its own."""
 
+    def unsealed(self, rows: RowStore, vnodes: VnodeBitmap | None) -> int:
+        """Return how many operations wait here to be sealed, where they are on these rows, of one of these vnodes."""
+
 
 class Registry:
     """The open tables of one space. Those with rows that are not sealed are kept alive.
+
+    Tables are told of a barrier in the order in which they were opened, so that each run of a program does the same.
 
     ``changes`` counts what changes sealed rows, of whichever table: several tables may stand on the same rows.
     """
 
     def __init__(self) -> None:
-        self._tables: WeakSet[OpenTable] = WeakSet()
-        self._dirty: set[OpenTable] = set()
+        self._tables: WeakKeyDictionary[OpenTable, None] = WeakKeyDictionary()
+        self._dirty: dict[OpenTable, None] = {}
         self.changes = 0
 
     def add(self, table: OpenTable) -> None:
         """Note that a table is open."""
-        self._tables.add(table)
+        self._tables[table] = None
 
     def wrote(self, table: OpenTable) -> None:
         """Note that a table has rows that are not sealed."""
-        self._dirty.add(table)
+        self._dirty[table] = None
 
     def sealed(self, table: OpenTable) -> None:
         """Note that a table has none any more."""
-        self._dirty.discard(table)
+        self._dirty.pop(table, None)
+
+    def refuse_beside(self, what: str, rows: RowStore, vnodes: VnodeBitmap | None, asks: OpenTable | None) -> None:
+        """Refuse what cannot be right while another open table has rows on the same rows that are not sealed.
+
+        Args:
+            what: what is refused, for the error.
+            rows: the rows.
+            vnodes: the vnodes that it is about; all where it is ``None``.
+            asks: the table whose own rows do not count.
+
+        Raises:
+            CheckpointProtocolError: there is such a table.
+
+        Time: O(tables with rows that are not sealed).
+        """
+        for table in self._dirty:
+            if table is not asks and (count := table.unsealed(rows, vnodes)):
+                raise CheckpointProtocolError(
+                    f"table {rows.table!r}: {what} while another open handle of it has rows that are not sealed"
+                    f" ({count}), which this one neither sees nor checks: seal them first, with space.checkpoint() or"
+                    " seal_tables(space, epoch), or drop them with space.rollback(), and go on"
+                )
 
     def note_change(self) -> None:
         """Note that the sealed rows of a table change, or which of them it reads: open scans begin anew."""
@@ -86,13 +114,16 @@ class Registry:
         for table in self.open():
             table.renamed(name, new_name)
 
-    def open(self) -> Iterable[OpenTable]:
-        """Return the open tables, and forget those that exist no more."""
-        found = {*self._tables, *self._dirty}
-        dropped = {table for table in found if table.is_dropped}
-        self._tables -= dropped
-        self._dirty -= dropped
-        return found - dropped
+    def open(self) -> list[OpenTable]:
+        """Return the open tables in the order in which they were opened, and forget those that exist no more."""
+        found = []
+        for table in list(self._tables):
+            if not table.is_dropped:
+                found.append(table)
+                continue
+            del self._tables[table]
+            self._dirty.pop(table, None)
+        return found
 
 
 _registries: WeakKeyDictionary[ObjectSpace, ref[Registry]] = WeakKeyDictionary()

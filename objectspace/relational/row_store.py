@@ -68,6 +68,10 @@ class RowStore:
         """What the dictionary is called now: a rollback may have taken a change of its name back."""
         return str(self._rows.name)
 
+    def is_that_of(self, other: RowStore) -> bool:
+        """Tell whether both are the same rows, and not rows that have their name now."""
+        return self._rows is other._rows
+
     @property
     def is_deleted(self) -> bool:
         """Whether the dictionary exists no more."""

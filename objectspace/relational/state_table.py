@@ -62,7 +62,8 @@ class StateTable:
 
     What is written stays in the MemTable until the epoch is sealed, by :meth:`commit` or by
     ``space.checkpoint(epoch=)``, which seals every open table of the space and makes all durable at once. Reads see
-    what is written at once.
+    what is written at once. Of several handles on the same rows only one has rows that are not sealed: another one's
+    write is refused then, unless it owns other vnodes.
 
     Args:
         space: the space.
@@ -77,6 +78,8 @@ class StateTable:
     Raises:
         SchemaMismatchError: the table is stored with another schema.
         RowError: the column does not hold a watermark that is stored.
+        CheckpointProtocolError: the schema would change while another handle of the same vnodes has rows that are not
+            sealed; a write raises it, too.
 
     >>> from objectspace import VolatileObjectSpace
     >>> from objectspace.relational import Column
@@ -103,7 +106,7 @@ class StateTable:
         memtable, owned = MemTable(consistency), None if vnodes is None else VnodeBitmap(vnodes)
         if schema is not None:
             _key_space(name, schema, owned)  # What is refused leaves no table behind.
-        self._record = open_record(space, name, schema, evolve=evolve)
+        self._record = open_record(space, name, schema, vnodes=owned, evolve=evolve)
         self._space, self._registry = space, registry_of(space)
         self._codec = self._record.codec()
         self._rows = RowStore(space, name)
@@ -453,7 +456,9 @@ class StateTable:
             raise RowError(f"table {self.name!r}: the watermark of {column.name!r} is NaN: pass a number")
         if self._pending is not None and not found > self._pending:
             return
-        self._begin_write()
+        self._rows.refuse_dead()
+        self._refuse_read_only()
+        self._registry.wrote(self)
         self._pending = found
 
     def check_epoch(self, epoch: int) -> None:
@@ -526,6 +531,7 @@ class StateTable:
             )
         previous, current = self._keys.owned, VnodeBitmap(vnodes)
         self._keys.owned, self._owns_all = current, False
+        self._is_sealed = True  # So that the next write asks again who else has rows of these vnodes.
         self._registry.note_change()
         if not current <= previous:
             self._pending = None
@@ -546,6 +552,17 @@ class StateTable:
         if name == self.name:
             self._record = replace(self._record, name=new_name)
             self._keys.table = self._rows.table = new_name
+
+    def unsealed(self, rows: RowStore, vnodes: VnodeBitmap | None) -> int:
+        """Return how many operations wait here to be sealed, where they are on these rows, of one of these vnodes.
+
+        Where there are none of them the next write asks again whether another handle has some.
+        """
+        if not self._rows.is_that_of(rows) or not (vnodes is None or self.vnodes.overlaps(vnodes)):
+            return 0
+        count = len(self._buffer)
+        self._is_sealed = not count
+        return count
 
     def __repr__(self) -> str:
         return f"StateTable({self.name!r}, {self.schema})"
@@ -589,19 +606,24 @@ class StateTable:
         Raises:
             ObjectNotFoundError: the table exists no more.
             CheckpointError: its space is read-only.
+            CheckpointProtocolError: another handle of the same vnodes has rows that are not sealed.
         """
         self._rows.refuse_dead()
         if self._is_sealed:
             self._first_write()
 
     def _first_write(self) -> None:
-        """Note the first write since the last commit; refuse it in a space that takes none."""
+        """Note the first write since the last commit; refuse it in a space that takes none, or beside another one's."""
+        self._refuse_read_only()
+        self._registry.refuse_beside("nothing can be written", self._rows, self.vnodes, asks=self)
+        self._registry.wrote(self)
+        self._is_sealed = False
+
+    def _refuse_read_only(self) -> None:
         if self._space.read_only:
             raise CheckpointError(
                 f"table {self.name!r}: its space is read-only: open the store for writing, or fork it, to write rows"
             )
-        self._registry.wrote(self)
-        self._is_sealed = False
 
     def _note_sealed(self) -> None:
         """Note that nothing is left to be sealed."""
@@ -662,9 +684,9 @@ class StateTable:
         if self._may_hide and self._seen.hides(key, row):
             self.late_rows += 1
             return
+        self._begin_write()
         if self._is_strict and (present := self._visible_text(key)) is not None:
             self._refuse("insert", key, row, present, "use update_row(), or delete it first")
-        self._begin_write()
         self._buffer.insert(key, self._codec.encode(row))
 
     def _delete(self, row: Row) -> None:
@@ -673,16 +695,16 @@ class StateTable:
             self.late_rows += 1
             return
         text = self._codec.encode(row)
+        self._begin_write()
         if self._is_strict:
             text = self._require("delete", key, row, text)
-        self._begin_write()
         self._buffer.delete(key, text)
 
     def _update(self, key: bytes, before: Row, after: Row) -> None:
         text = self._codec.encode(before)
+        self._begin_write()
         if self._is_strict:
             text = self._require("update", key, before, text)
-        self._begin_write()
         self._buffer.update(key, text, self._codec.encode(after))
 
     def _require(self, what: str, key: bytes, row: Row, text: str) -> str:

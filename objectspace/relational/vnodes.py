@@ -76,6 +76,10 @@ class VnodeBitmap:
         """Tell whether every vnode is in the other set too."""
         return not self.bits & ~other.bits
 
+    def overlaps(self, other: VnodeBitmap) -> bool:
+        """Tell whether a vnode is in both sets."""
+        return bool(self.bits & other.bits)
+
     def __repr__(self) -> str:
         return f"VnodeBitmap({_spans(list(self))})"
 

@@ -1,0 +1,190 @@
+"""Several handles on the same rows: one at a time has rows that are not sealed, unless they own different vnodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from objectspace import CheckpointProtocolError
+from objectspace.relational import (
+    Column,
+    InconsistentOperationError,
+    StateTable,
+    StorageTable,
+    TableSchema,
+    drop_table,
+    rename_table,
+    seal_tables,
+)
+from objectspace.relational.registry import registry_of
+from tests.relational.helpers import new_space, schema_of
+
+STOCK = TableSchema([Column("item", "string"), Column("n", "int32")], primary_key=["item"])
+ROUTED = schema_of("k int64", "v int64", key=["k"], vnode_column="k")
+PLACE = Column("place", "string", default="?")
+REFUSED = r"table 'stock': nothing can be written while another open handle of it has rows that are not sealed \(1\)"
+
+
+def stocked(consistency: Any = "strict") -> StateTable:
+    """Return a table with a row that is sealed."""
+    table = StateTable(new_space(), "stock", STOCK, consistency)
+    table.insert_row(("apples", 100))
+    table._space.checkpoint(epoch=1)
+    return table
+
+
+@pytest.mark.parametrize("consistency", ["blind", "trusted", "strict"])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda table: table.insert_row(("pears", 1)),
+        lambda table: table.insert_rows([("pears", 1)]),
+        lambda table: table.update_row(("apples", 100), ("apples", 95)),
+        lambda table: table.delete_row(("apples", 100)),
+        lambda table: table.write_rows([(False, ("apples", 100))]),
+        lambda table: table.write_chunk([("-", ("apples", 100)), ("+", ("apples", 95))]),
+    ],
+)
+def test_a_write_beside_rows_that_wait_in_another_handle_is_refused(
+    write: Callable[[StateTable], Any], consistency: Any
+) -> None:
+    first = stocked(consistency)
+    second = StateTable(first._space, "stock", None, consistency)
+    first.insert_row(("plums", 3))
+    with pytest.raises(CheckpointProtocolError, match=REFUSED):
+        write(second)
+    assert list(second.operations()) == []
+    first.insert_row(("figs", 4))
+    first._space.checkpoint(epoch=2)
+    write(second)
+    with pytest.raises(CheckpointProtocolError, match=REFUSED):
+        first.insert_row(("nuts", 5))
+    first._space.checkpoint(epoch=3)
+    first.insert_row(("nuts", 5))
+    assert {("figs", 4), ("nuts", 5), ("plums", 3)} <= {*first.scan()}
+
+
+def test_a_strict_handle_does_not_check_against_what_another_one_has_changed() -> None:
+    first = stocked()
+    second = StateTable(first._space, "stock", None, "strict")
+    with pytest.raises(InconsistentOperationError):
+        first.insert_row(("apples", 5))
+    second.delete_row(("apples", 100))
+    with pytest.raises(CheckpointProtocolError, match=REFUSED):
+        first.insert_row(("apples", 5))
+    first._space.checkpoint(epoch=2)
+    first.insert_row(("apples", 5))
+    assert list(first.scan()) == [("apples", 5)]
+
+
+def test_a_schema_does_not_change_while_rows_wait_in_an_open_handle() -> None:
+    first = stocked()
+    space, wider = first._space, first.schema.with_column(PLACE)
+    first.update_row(("apples", 100), ("apples", 90))
+    with pytest.raises(CheckpointProtocolError, match=r"its schema cannot change .* seal them first, with space.check"):
+        StateTable(space, "stock", wider, "strict", evolve=True)
+    assert space.checkpoint(epoch=2).objects.keys() == {"stock"}
+    second = StateTable(space, "stock", wider, "strict", evolve=True)
+    with pytest.raises(InconsistentOperationError, match="but the table has the row"):
+        second.update_row(("apples", 100, "?"), ("apples", 95, "here"))
+    second.update_row(("apples", 90, "?"), ("apples", 85, "here"))
+    space.checkpoint(epoch=3)
+    assert list(StorageTable(space, "stock").scan()) == [("apples", 85, "here")]
+
+
+def test_rows_that_wait_in_a_handle_that_nobody_has_any_more_count() -> None:
+    table = stocked()
+    space, wider = table._space, table.schema.with_column(PLACE)
+    table.insert_row(("plums", 3))
+    del table
+    with pytest.raises(CheckpointProtocolError, match="its schema cannot change"):
+        StateTable(space, "stock", wider, evolve=True)
+    seal_tables(space, 2)
+    assert list(StateTable(space, "stock", wider, evolve=True).scan()) == [("apples", 100, "?"), ("plums", 3, "?")]
+
+
+def test_a_schema_that_stays_is_opened_beside_rows_that_wait() -> None:
+    first = stocked()
+    first.insert_row(("plums", 3))
+    assert list(StateTable(first._space, "stock", STOCK, evolve=True).scan()) == [("apples", 100)]
+
+
+def test_after_a_rollback_each_handle_may_write() -> None:
+    first = stocked()
+    space, second = first._space, StateTable(first._space, "stock", None, "strict")
+    first.insert_row(("plums", 3))
+    space.rollback()
+    second.insert_row(("plums", 4))
+    with pytest.raises(CheckpointProtocolError, match=REFUSED):
+        first.insert_row(("figs", 1))
+    space.checkpoint(epoch=2)
+    assert list(first.scan()) == list(second.scan()) == [("apples", 100), ("plums", 4)]
+
+
+def test_handles_of_other_vnodes_write_side_by_side() -> None:
+    space = new_space()
+    low = StateTable(space, "t", ROUTED, vnodes=range(10))
+    high = StateTable(space, "t", ROUTED, vnodes=range(10, 20))
+    low.insert_row((1, 1))
+    high.insert_row((11, 1))
+    both = StateTable(space, "t", ROUTED)
+    with pytest.raises(CheckpointProtocolError, match="table 't': nothing can be written"):
+        both.insert_row((30, 1))
+    wider = low.schema.with_column(PLACE)
+    assert StateTable(space, "t", wider, vnodes=range(20, 30), evolve=True).schema.names == ("k", "v", "place")
+    space.checkpoint(epoch=1)
+    assert list(StorageTable(space, "t").scan()) == [(1, 1, "?"), (11, 1, "?")]
+
+
+def test_a_handle_that_came_to_own_a_vnode_asks_who_has_rows_of_it() -> None:
+    space = new_space()
+    schema = TableSchema(ROUTED.columns, ["k"], vnode_column="k", watermark_column="v")
+    low = StateTable(space, "t", schema, vnodes=range(10))
+    high = StateTable(space, "t", schema, vnodes=range(10, 20))
+    low.insert_row((1, 1))
+    low.delete_row((1, 1))
+    low.commit(1)
+    low.update_watermark(0)
+    low.update_vnodes(range(15))
+    high.insert_row((11, 1))
+    with pytest.raises(CheckpointProtocolError, match="table 't': nothing can be written"):
+        low.insert_row((1, 1))
+
+
+def test_what_came_to_nothing_and_a_watermark_refuse_nobody() -> None:
+    space = new_space()
+    schema = schema_of("k int64", "v int64", key=["k"], watermark_column="v")
+    first, second = (StateTable(space, "t", schema, "strict") for _ in range(2))
+    first.update_watermark(5)
+    first.insert_row((1, 7))
+    second.update_watermark(6)
+    first.delete_row((1, 7))
+    second.insert_row((2, 7))
+    with pytest.raises(CheckpointProtocolError, match="table 't': nothing can be written"):
+        first.insert_row((1, 7))
+    space.checkpoint(epoch=1)
+    assert (StateTable(space, "t").watermark, list(first.scan())) == (6, [(2, 7)])
+
+
+def test_rows_of_a_table_that_is_gone_or_has_another_name_do_not_count() -> None:
+    first = stocked()
+    space = first._space
+    first.insert_row(("plums", 3))
+    rename_table(space, "stock", "old")
+    dropped = StateTable(space, "stock", STOCK)
+    dropped.insert_row(("pears", 1))
+    drop_table(space, "stock")
+    StateTable(space, "stock", STOCK).insert_row(("figs", 2))
+    with pytest.raises(CheckpointProtocolError, match="table 'old': nothing can be written"):
+        StateTable(space, "old").insert_row(("nuts", 5))
+    space.checkpoint(epoch=2)
+    assert list(StorageTable(space, "old").scan()) == [("apples", 100), ("plums", 3)]
+    assert list(StorageTable(space, "stock").scan()) == [("figs", 2)]
+
+
+def test_tables_are_sealed_in_the_order_in_which_they_were_opened() -> None:
+    space = new_space()
+    tables = [StateTable(space, f"t{number % 7}", STOCK) for number in range(50)]
+    assert registry_of(space).open() == tables
