@@ -17,6 +17,9 @@ FETCH_SHARE = PROMOTE_SHARE // EXPECT_SHARE
 FETCH_SLOTS, FETCH_ROOM = 1024, 16
 """How many slots that are named together are read at once: so many, or a sixteenth of what may be in memory."""
 
+PASSED_SLOTS = 16
+"""A scan that steps over so many removed slots before it finds one notes where that is, for the next one."""
+
 CLEAR_ROWS = 32
 """Up to so many stored slots are deleted one by one when an object is cleared; more are left under its old id."""
 

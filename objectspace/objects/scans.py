@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sortedcontainers import SortedDict
 
+from checkpoint.lookup import ReadRow
 from checkpoint.reader import Reader, StoredItem, StoredRow
 from checkpoint.run import Payload, Slot, slot_order
+from objectspace.objects import limits
 from objectspace.objects.base import ABSENT
 
 if TYPE_CHECKING:
@@ -81,8 +83,7 @@ def keys_between(
 ) -> Iterator[Any]:
     """Yield the keys of what :func:`scan` yields; values in the store are not read."""
     if _is_as_stored(table):
-        owner = table.owner
-        pages = owner._home.reader().item_pages(owner._id, lower, upper, reverse=reverse, only=owner._key_prefix)
+        pages = _stored_pages(table, lower, upper, reverse, table.owner._key_prefix)
         return _settled_keys(table, pages)
     return (key for key, _, _ in scan(table, lower, upper, reverse=reverse))
 
@@ -92,8 +93,7 @@ def pairs_of(
 ) -> Iterator[tuple[Any, Any]]:
     """Yield the (key, value) of what :func:`scan` yields."""
     if _is_as_stored(table):
-        reader = table.owner._home.reader()
-        return _settled_pairs(table, reader.item_pages(table.owner._id, lower, upper, reverse=reverse))
+        return _settled_pairs(table, _stored_pages(table, lower, upper, reverse))
     return ((key, value) for key, value, _ in scan(table, lower, upper, reverse=reverse))
 
 
@@ -102,8 +102,7 @@ def pages_of(
 ) -> Iterator[list[tuple[Any, Any]]]:
     """Yield what :func:`pairs_of` does in lists that grow, each as it is when its turn comes."""
     if _is_as_stored(table):
-        reader = table.owner._home.reader()
-        return _settled_pages(table, reader.item_pages(table.owner._id, lower, upper, reverse=reverse))
+        return _settled_pages(table, _stored_pages(table, lower, upper, reverse))
     return in_pages(pairs_of(table, lower, upper, reverse=reverse))
 
 
@@ -118,6 +117,38 @@ def in_pages(found: Iterable[T], size: int = FIRST_PAGE_ROWS, most: int = Reader
 def _is_as_stored(table: SlotTable) -> bool:
     """Tell whether the store has all that there is, and nothing is to be laid over it."""
     return not (table.complete or table.edits or table.gone or table.saved_page)
+
+
+def _stored_pages(
+    table: SlotTable, lower: Slot | None, upper: Slot | None, reverse: bool, only: str | None = None
+) -> Iterator[list[tuple[Slot, Payload]]]:
+    """Yield the pages of a store that has all that there is: the first is small, as most scans end early."""
+    owner, passed = table.owner, 0
+    reader, first = owner._home.reader(), limits.PASSED_SLOTS
+    low, high = table.gaps.narrowed(lower, upper, reader, reverse=reverse)
+    pages = reader.item_pages(owner._id, low, high, reverse=reverse, page_rows=first, only=only)
+    for page in pages:
+        if page:
+            _note_gap(table, reader, (lower, upper, reverse), passed, page[0][0])
+            yield page
+            break
+        passed += first
+    else:
+        _note_gap(table, reader, (lower, upper, reverse), passed, None)
+    yield from pages
+
+
+def _note_gap(
+    table: SlotTable, reader: Reader, bounds: tuple[Slot | None, Slot | None, bool], passed: int, found: Slot | None
+) -> None:
+    """Note that a scan has stepped over removed slots before it found the first stored one, ``None`` for none."""
+    lower, upper, reverse = bounds
+    end = found if found is not None else lower if reverse else upper
+    if passed < limits.PASSED_SLOTS or end is None:
+        return
+    with table.owner._home.mutex:
+        if table.owner._home.reader() is reader:
+            table.gaps.note(upper if reverse else lower, end, reader, reverse=reverse)
 
 
 def _settled_pairs(table: SlotTable, pages: Iterator[Sequence[StoredRow]]) -> Iterator[tuple[Any, Any]]:
@@ -215,31 +246,57 @@ def _stream_new(table: SlotTable, *, reverse: bool = False) -> Iterator[Entry]:
 
 def _merged(table: SlotTable, lower: Slot | None, upper: Slot | None, reverse: bool) -> Iterator[Entry]:
     """Yield the stored slots and, in their places, those that were changed before the scan, without a value."""
-    dirty = _overlay(table, lower, upper, reverse)[::-1]
+    overlay = _overlay(table, lower, upper, reverse)
+    dirty = next(overlay, None)
     for item in () if table.owner._fresh else _stored_items(table, lower, upper, reverse):
         place = slot_order(item.slot) if dirty else None
-        while dirty and (dirty[-1][0] > place if reverse else dirty[-1][0] < place):
-            yield dirty.pop()[1], ABSENT, None
-        if dirty and dirty[-1][0] == place:
-            yield dirty.pop()[1], ABSENT, None
+        while dirty and (dirty[0] > place if reverse else dirty[0] < place):
+            yield dirty[1], ABSENT, None
+            dirty = next(overlay, None)
+        if dirty and dirty[0] == place:
+            yield dirty[1], ABSENT, None
+            dirty = next(overlay, None)
         else:
             yield (*table.owner._key_value(item), item)
-    yield from ((key, ABSENT, None) for _, key in reversed(dirty))
+    while dirty:
+        yield dirty[1], ABSENT, None
+        dirty = next(overlay, None)
 
 
 def _stored_items(table: SlotTable, lower: Slot | None, upper: Slot | None, reverse: bool) -> Iterator[StoredItem]:
-    """Yield stored slots, in pages that grow: most scans end early.
+    """Yield stored slots, and note where the first is that was neither removed nor set since."""
+    bounds, reader, passed = (lower, upper, reverse), table.owner._home.reader(), 0
+    lower, upper = table.gaps.narrowed(lower, upper, reader, reverse=reverse)
+    rows = _stored_rows(table, lower, upper, reverse)
+    for row in rows:
+        if row[1] is None:
+            passed += 1
+            continue
+        item = StoredItem._make(row)
+        if not table.is_dirty(table.owner._key_value(item)[0]):
+            _note_gap(table, reader, bounds, passed, item.slot)
+            yield item
+            break
+        passed += 1
+        yield item
+    else:
+        _note_gap(table, reader, bounds, passed, None)
+    yield from (StoredItem._make(row) for row in rows if row[1] is not None)
+
+
+def _stored_rows(table: SlotTable, lower: Slot | None, upper: Slot | None, reverse: bool) -> Iterator[ReadRow]:
+    """Yield the rows of slots, those of removed ones too, in pages that grow: most scans end early.
 
     Where a checkpoint is acknowledged meanwhile, the next page is read from the new state.
     """
     home, last, page_rows = table.owner._home, None, FIRST_PAGE_ROWS
     while True:
         reader = home.reader()
-        page = reader.items(table.owner._id, lower, upper, reverse=reverse, page_rows=page_rows)
-        for count, item in enumerate(page, 1):
-            if item.slot != last:
-                yield item
-                last = item.slot
+        page = reader.rows(table.owner._id, lower, upper, reverse=reverse, page_rows=page_rows)
+        for count, row in enumerate(page, 1):
+            if row[0] != last:
+                yield row
+                last = row[0]
             if home.reader() is not reader or count == page_rows < reader.PAGE_ROWS:
                 break
         else:
@@ -248,13 +305,27 @@ def _stored_items(table: SlotTable, lower: Slot | None, upper: Slot | None, reve
         page_rows = min(8 * page_rows, reader.PAGE_ROWS)
 
 
-def _overlay(table: SlotTable, lower: Slot | None, upper: Slot | None, reverse: bool) -> list[tuple[Any, Any]]:
-    """Return (place, key) of the slots that must come from memory: all of a fresh object, else the changed ones."""
-    if table.places is None or table.owner._fresh:
-        table.places = SortedDict((slot_order(table.known_slot(key)), key) for key in _dirty_keys(table))
+def _overlay(table: SlotTable, lower: Slot | None, upper: Slot | None, reverse: bool) -> Iterator[tuple[Any, Any]]:
+    """Yield (place, key) of the slots that must come from memory: all of a fresh object, else the changed ones.
+
+    They are looked up a few at a time, as most scans end early; in the places as they were when the scan began.
+    """
+    places, size, is_first = places_of(table), FIRST_PAGE_ROWS, True
     start = None if lower is None else slot_order(lower)
     stop = None if upper is None else slot_order(upper)
-    return [(place, table.places[place]) for place in table.places.irange(start, stop, reverse=reverse)]
+    while some := list(
+        islice(places.irange(start, stop, (is_first or reverse, is_first or not reverse), reverse), size)
+    ):
+        yield from ((place, places[place]) for place in some)
+        start, stop = (start, some[-1]) if reverse else (some[-1], stop)
+        size, is_first = 8 * size, False
+
+
+def places_of(table: SlotTable) -> SortedDict:
+    """Return the dirty keys by their places, with all of a fresh object."""
+    if table.places is None or table.owner._fresh:
+        table.places = SortedDict((slot_order(table.known_slot(key)), key) for key in _dirty_keys(table))
+    return table.places
 
 
 def _size(table: SlotTable) -> int:

@@ -21,6 +21,7 @@ from objectspace.errors import UnencodableValueError
 from objectspace.objects import limits, scans
 from objectspace.objects.base import ABSENT, Fingerprint, unchanged
 from objectspace.objects.columns import ALONE, are_slots, texts_of
+from objectspace.objects.gaps import Gaps
 from objectspace.objects.variants import is_cold
 
 STORED: Any = Fingerprint(-1)
@@ -78,6 +79,8 @@ class SlotTable:
         """Whether there may be a key that its slot does not tell, such as ``True``: it stands beside its value."""
         self.places: SortedDict | None = None
         """The dirty keys by their place in the order of slots, for scans; ``None`` until one asks for it."""
+        self.gaps = Gaps()
+        """Where scans have found nothing but removed slots."""
 
     def __len__(self) -> int:
         return dict.__len__(self.live) if self.complete else self.count
@@ -138,7 +141,8 @@ class SlotTable:
             rows = home.reader().items_at(self.owner._id, slots)
             self._take(rows)
             faults = len(rows) // limits.FETCH_SHARE
-            self._count_faults(faults // self._depth() if faults else 0)
+            # A few that are named cost no less than one by itself.
+            self._count_faults(max(1, faults // self._depth()) if faults else bool(rows))
 
     def _take(self, rows: list[ReadRow]) -> None:
         """Bring rows that were read into memory, whole columns of them; what is there already stays."""
@@ -349,6 +353,8 @@ class SlotTable:
         if self.ranks is not None:
             self.ranks.pop(key, None)
         self.count -= 1
+        if self.places is not None:
+            self.places.pop(slot_order(self.known_slot(key)), None)
 
     def _delete(self, key: Any) -> Any:
         value = self.read(key)
@@ -501,8 +507,16 @@ class SlotTable:
         self.places = None
         self.saves += 1
 
+    def _first_dirty(self, lower: Slot | None, upper: Slot | None, reverse: bool) -> Slot | None:
+        """Return the first slot between two bounds that is set in memory, the bound at the end of the way left out."""
+        start, stop = (None if bound is None else slot_order(bound) for bound in (lower, upper))
+        found = scans.places_of(self).irange(start, stop, (not reverse, reverse), reverse)
+        return next((self.known_slot(self.places[place]) for place in found), None)  # type: ignore[index]
+
     def settle(self, durable: bool, was_fresh: bool) -> None:
         """Drop the page in flight, or take it back where it is not durable."""
+        if durable:
+            self.gaps.carry(self._first_dirty)
         page, self.saved_page = self.saved_page or {}, None
         self.places = None
         if durable:
@@ -610,6 +624,7 @@ class SlotTable:
         self.ranks = None if self.ranks is None else {}
         self.next_rank = self.rank_base = self.rank_base_before = next_rank
         self.faults, self.places = 0, None
+        self.gaps.clear()
         self.saves += 1
 
     def _stored(self, key: Any) -> Any:

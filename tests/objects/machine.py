@@ -63,7 +63,7 @@ class SpaceMachine(RuleBasedStateMachine):
         self.patch = pytest.MonkeyPatch()
         small = {"WHOLE_SLOTS": whole, "DENSE_LENGTH": whole, "PROMOTE_SHARE": promote, "EXPECT_SHARE": promote}
         small |= dict.fromkeys(("OPEN_SHARE", "CLEAR_ROWS", "QUEUE_SLOTS", "STACK_SLOTS"), few)
-        small |= dict.fromkeys(("FETCH_SLOTS", "FETCH_SHARE", "COLUMN_SLOTS"), few)
+        small |= dict.fromkeys(("FETCH_SLOTS", "FETCH_SHARE", "COLUMN_SLOTS", "PASSED_SLOTS"), few)
         for name, value in small.items():
             self.patch.setattr(limits, name, value)
         self.cache = cache

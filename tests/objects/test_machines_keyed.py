@@ -186,6 +186,11 @@ class SortedDictionaryMachine(Mapping):
     def peekitem(self, index: int) -> None:
         self.both("peekitem", index)
 
+    @rule(index=st.sampled_from([0, -1]), count=st.integers(1, 8))
+    def take_from_an_end(self, index: int, count: int) -> None:
+        for _ in range(count):
+            self.both("popitem", index)
+
     @rule()
     def no_order(self) -> None:
         for key in (None, float("nan"), "\ud800", frozenset()):
@@ -339,6 +344,11 @@ class SortedSetMachine(SetMachine):
     @rule(index=st.integers(-45, 45))
     def pop_at(self, index: int) -> None:
         self.both("pop", index)
+
+    @rule(index=st.sampled_from([0, -1]), count=st.integers(1, 8))
+    def take_from_an_end(self, index: int, count: int) -> None:
+        for _ in range(count):
+            self.both("pop", index)
 
     @rule(data=st.data())
     def view(self, data: Any) -> None:
