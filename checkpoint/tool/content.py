@@ -87,6 +87,8 @@ class State:
         self.reader = reader
         self.index: dict[str, IndexRow] = {row[1]: row for row in reader.index()}
         self._tables: dict[str, dict[str, Any]] | None = None
+        self.unlisted: list[str] = []
+        """The dictionaries that are called as partitions of a key-value table and none of its: nobody reads them."""
         self._partitions = self._key_value_tables()
 
     def __contains__(self, name: str) -> bool:
@@ -368,12 +370,16 @@ class State:
     def _key_value_tables(self) -> dict[str, list[str]]:
         """Return the partitions of each key-value table; one that was never written has none."""
         found: dict[str, list[str]] = {}
+        numbers: dict[str, range | None] = {}
         for name, row in self.index.items():
             if key_values.is_catalogue(name) and row[2] == "SortedDictionary":
-                slots = (item.slot for item in self.reader.items(row[0]))
-                found |= {table: [] for table in key_values.tables_in(name, slots)}
+                for item in self.reader.items(row[0]):
+                    for table in key_values.tables_in(name, [item.slot]):
+                        found[table], numbers[table] = [], key_values.numbers_in(loaded(item.value))
         for name in filter(self._is_partition, self.index):
-            found.setdefault(key_values.whole(name), []).append(name)
+            table, number, _ = key_values.part_of(name) or ("", 0, False)
+            known = numbers.get(table)
+            (found.setdefault(table, []) if known is None or number in known else self.unlisted).append(name)
         return found
 
     def _is_partition(self, name: str) -> bool:

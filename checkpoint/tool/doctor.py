@@ -16,8 +16,9 @@ from checkpoint.fork import BESIDE
 from checkpoint.lock import owner_of
 from checkpoint.session import LOG_BYTES
 from checkpoint.store import CheckpointStore
-from checkpoint.tool import printing
+from checkpoint.tool import key_values, printing
 from checkpoint.tool.command import TROUBLE, cli, json_option, takes_source
+from checkpoint.tool.content import State
 from checkpoint.tool.source import Source, query
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ def _store(source: Source, advice: list[str]) -> Facts:
             **_pragmas(store),
             "journal": _journal(path),
         }
+        advice += map(_astray, State(reader).unlisted)
     log = path.with_name(path.name + "-wal")
     facts["bytes"] = os.path.getsize(path)
     facts["log bytes"] = log.stat().st_size if log.exists() else 0
@@ -111,6 +113,14 @@ def _pragmas(store: CheckpointStore) -> Facts:
     facts: Facts = {title: next(query(store, f"PRAGMA {name}"))[0] for title, name in names.items()}
     facts["unused pages"] = next(query(store, "PRAGMA freelist_count"))[0]
     return facts
+
+
+def _astray(part: str) -> str:
+    """Say that nobody reads an object, as changes of a fork leave one where its table was created anew here."""
+    return (
+        f"{part} holds keys of another table than {key_values.whole(part)} of today, which does not read them: look at"
+        f" them with `checkpoint show`, then delete() it and {part}/version from the space"
+    )
 
 
 def _journal(path: Path) -> str:

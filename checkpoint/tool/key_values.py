@@ -67,6 +67,18 @@ def tables_in(catalogue: str, slots: Iterable[Slot]) -> list[str]:
     return [f"{folder}{slot}" for slot in slots if isinstance(slot, str) and _PATH.fullmatch(slot)]
 
 
+def numbers_in(entry: Any) -> range | None:
+    """Return the numbers of the partitions of a table by its entry in a catalogue, ``None`` where it tells none.
+
+    >>> numbers_in({"first": 4, "partitions": 2, "sealed": False}), numbers_in({})
+    (range(4, 6), None)
+    """
+    match entry:
+        case {"first": int(first), "partitions": int(count)}:
+            return range(first, first + count)
+    return None
+
+
 def tables_below(catalogue: str, scope: str) -> str:
     """Return what the names of the tables of a scope begin with.
 

@@ -184,7 +184,7 @@ def _misfit(value: Payload, old: list[list[int]], new: list[list[int]], shorter:
 def _unlisted(state: State) -> Iterator[_Loss]:
     """Yield what of key-value tables is not as a catalogue says: partitions, scopes, and what the next partition is."""
     entries = dict(_entries(state))
-    for part in chain.from_iterable(map(state.partitions, state.listed())):
+    for part in chain(state.unlisted, chain.from_iterable(map(state.partitions, state.listed()))):
         table, number, _ = key_values.part_of(part) or ("", 0, False)
         if table not in entries or number not in entries[table].numbers:
             why = f"would hold keys in partition {number}, which no catalogue has"
@@ -212,15 +212,7 @@ def _entries(state: State) -> Iterator[tuple[str, _Entry]]:
             counter = f"{name.removesuffix(key_values.CATALOGUE)}{key_values.COUNTER}"
             for slot, value in _rows(state, row[0]):
                 path = f"{name.removesuffix('catalogue')}{slot!s}"
-                yield path, _Entry(_numbers(loaded(value)), counter, row[0], slot)
-
-
-def _numbers(entry: Any) -> range:
-    """Return the numbers of the partitions of an entry."""
-    match entry:
-        case {"first": int(first), "partitions": int(count)}:
-            return range(first, first + count)
-    return range(0)
+                yield path, _Entry(key_values.numbers_in(loaded(value)) or range(0), counter, row[0], slot)
 
 
 def _following(state: State, counter: str) -> int:

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from objectspace import PersistedObjectSpace
+from objectspace import ObjectSpace, PersistedObjectSpace
 from objectspace.kvt import split_table_key, stored_entries
+from objectspace.kvt.catalogue import FIRST, PARTITIONS
 from objectspace.kvt.catalogue import NAME as CATALOGUE
 
 Parts = Sequence[tuple[int, str]]
@@ -17,18 +18,25 @@ Parts = Sequence[tuple[int, str]]
 _PART = re.compile(r"((?:.+/)?kvt/[^/]+/[^/]+)/(\d+)", re.ASCII | re.DOTALL)
 
 
-def key_value_tables(space: PersistedObjectSpace) -> dict[str, Parts]:
+def key_value_tables(space: ObjectSpace) -> dict[str, Parts]:
     """Return the key-value tables of a space by their stored names; one that nothing was written to has no parts."""
-    found: dict[str, Parts] = {}
+    numbers = dict(_listed(space))
+    found: dict[str, Parts] = dict.fromkeys(numbers, ())
     for name in sorted(space):
-        if part := _PART.fullmatch(name):
+        # Changes of a fork may leave a partition of another table that had the name.
+        if (part := _PART.fullmatch(name)) and int(part[2]) in numbers.get(part[1], (int(part[2]),)):
             found[part[1]] = (*found.get(part[1], ()), (int(part[2]), name))
-        elif f"/{name}".endswith(f"/{CATALOGUE}"):
-            prefix = name.removesuffix(CATALOGUE)
-            for path in space.get(name):
-                if "/" in path:
-                    found.setdefault(f"{prefix}kvt/{path}", ())
     return found
+
+
+def _listed(space: ObjectSpace) -> Iterator[tuple[str, range]]:
+    """Yield the tables that the catalogues of a space have, with the numbers of their partitions."""
+    for name in space:
+        if f"/{name}".endswith(f"/{CATALOGUE}"):
+            prefix = name.removesuffix(CATALOGUE)
+            for path, entry in space.get_sorted_dictionary(name).items():
+                if "/" in path:
+                    yield f"{prefix}kvt/{path}", range(entry[FIRST], entry[FIRST] + entry[PARTITIONS])
 
 
 def entries(space: PersistedObjectSpace, parts: Parts) -> Iterator[tuple[Any, ...]]:

@@ -20,12 +20,13 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from checkpoint.chain import Chain, location_at
 from checkpoint.tool.copying import fork_space
-from objectspace import PersistedObjectSpace, SpacePart
+from objectspace import PersistedObjectSpace, SpacePart, VolatileObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
 from objectspace.operators import Pipeline as LocalPipeline
 from objectspace.relational import Column, StateTable, TableSchema
 from objectspace.spark import Operator, Pipeline
+from objectspace.spark.key_values import key_value_tables
 from objectspace.spark.source import ObjectSpaceSource, SpaceReader
 from objectspace.spark.spans import Span
 from objectspace.spark.subject import Subject
@@ -169,6 +170,17 @@ def test_a_key_value_table_that_was_never_written_is_empty(spark: SparkSession, 
     for absent in ("s/other", "s"):
         with pytest.raises(PySparkException, match=f"has no key-value table '{absent}'"):
             load(spark, str(path), kvt=absent).collect()
+
+
+def test_a_partition_that_a_key_value_table_does_not_have_is_not_read() -> None:
+    space = VolatileObjectSpace()
+    manager = KeyValueTableManager(space)
+    manager.create_scope("s")
+    manager.create_key_value_table("s", "t", KeyValueTableConfiguration(1))
+    manager.open_key_value_table("s", "t").put(b"k", b"v")
+    for number in (1, 2):  # As changes of a fork may bring them, where a table of this name was created anew.
+        space.create_sorted_dictionary(f"kvt/s/t/{number}", raw=True)[b"\x00\x01fk"] = "1 astray"
+    assert key_value_tables(space) == {"kvt/s/t": ((0, "kvt/s/t/0"),)}
 
 
 def test_the_change_feed_adds_up_to_the_table(spark: SparkSession, location: str, batches: list[DataFrame]) -> None:

@@ -220,6 +220,32 @@ def test_doctor_tells_a_log_that_a_snapshot_holds_back_from_one_that_is_long(too
         assert (found.exit_code, "old snapshot" in found.output) == (0, False)
 
 
+def test_a_partition_that_a_key_value_table_does_not_have(tool: Tool, tmp_path: Path) -> None:
+    path, fork = tmp_path / "state.db", tmp_path / "fork.db"
+    with PersistedObjectSpace.open(path) as space:
+        manager = KeyValueTableManager(space)
+        manager.create_scope("s")
+        manager.create_key_value_table("s", "t", KeyValueTableConfiguration(4))
+        space.checkpoint(epoch=1)
+        space.store.fork(fork, epoch=1)
+        manager.delete_key_value_table("s", "t")
+        manager.create_key_value_table("s", "t", KeyValueTableConfiguration(4))
+        space.checkpoint(epoch=2)
+        with PersistedObjectSpace.open(fork) as other:
+            KeyValueTableManager(other).open_key_value_table("s", "t").put(b"k", b"of the fork", key_family="f")
+            other.checkpoint(epoch=2)
+            space.store.apply_changes(other.store.diff(a_epoch=1, b_epoch=2))
+        space.rollback()
+        manager.open_key_value_table("s", "t").put(b"k", b"own", key_family="f")
+        space.checkpoint()
+    shown = tool("show", path, "kvt/s/t").output
+    assert "own" in shown
+    assert "of the fork" not in shown
+    assert "of the fork" in tool("show", path, "kvt/s/t/2").output
+    found = tool("doctor", path)
+    assert (found.exit_code, "kvt/s/t/2 holds keys of another table than kvt/s/t" in found.output) == (2, True)
+
+
 def test_verify_and_doctor(tool: Tool, store: Path) -> None:
     assert "7 runs, all as their digests say" in tool("verify", store).output
     found = tool("doctor", store, "--json")
