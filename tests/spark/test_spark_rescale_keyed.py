@@ -45,6 +45,13 @@ def key_value_table(space: PersistedObjectSpace) -> None:
     manager.open_key_value_table("s", "t").put(b"k", b"v", key_family="f")
 
 
+def deleted_key_value_table(space: PersistedObjectSpace) -> None:
+    key_value_table(space)
+    manager = KeyValueTableManager(space)
+    manager.delete_key_value_table("s", "t")
+    manager.delete_scope("s")
+
+
 def table(space: PersistedObjectSpace) -> None:
     totals = StateTable(space, "totals", SCHEMA)
     for place, user in enumerate(USERS):
@@ -128,6 +135,7 @@ def test_keys_with_other_parts_than_an_operator_says_are_refused(
         (table, [], "SortedDictionary 'totals': nothing says that its keys"),
         (key_value_table, [], "operator keyed, shard 0, .* 'kvt/.*found a part of key-value tables"),
         (key_value_table, ["kvt/s/t/0"], "found a part of key-value tables"),
+        (deleted_key_value_table, [], "the key-value tables are all deleted, .*'kvt/catalogue' and 'kvt/partitions'"),
         (lambda space: space.create_list("log").append(1), ["log"], "List 'log': expected objects with keys"),
         (
             lambda space: space.create_dictionary("d", of=list).update(a=[1]),
@@ -155,6 +163,18 @@ def test_nothing_of_one_shard_is_divided_on_a_guess(tmp_path: Path, fill: Fill, 
         rescale(tmp_path / "space", 4, keyed={OPERATOR: named})
     assert Chain.open(chain.location).epoch == 1
     assert chain.location.names("run") == files
+
+
+def test_without_the_list_and_the_counter_of_deleted_key_value_tables_the_rest_is_divided(tmp_path: Path) -> None:
+    def _fill(space: PersistedObjectSpace, _: int) -> None:
+        deleted_key_value_table(space)
+        space.delete("kvt/catalogue")
+        space.delete("kvt/partitions")
+        space.create_dictionary("d").update({"ann": 1})
+
+    publish(tmp_path, 1, _fill)
+    rescale(tmp_path / "space", 4, keyed={OPERATOR: ["d"]})
+    assert Chain.open(location_at(tmp_path / "space")).shards == 4
 
 
 def test_another_operator_than_those_that_were_added(tmp_path: Path) -> None:

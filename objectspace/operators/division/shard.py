@@ -9,6 +9,7 @@ from typing import Any
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.kvt.catalogue import NAME as CATALOGUE
+from objectspace.kvt.catalogue import NEXT_PARTITION
 from objectspace.operators.catalogue import OPERATORS
 from objectspace.operators.division.keyed import KEYED, KeyedBy, noted_keyed
 from objectspace.operators.division.rules import Rule, VnodeOfKey, routed_values, vnode_by_note, vnode_by_types
@@ -136,6 +137,12 @@ class OldShard:
         """Refuse an object of an added operator of which nobody has said how its keys are routed."""
         if is_note(name):
             return
+        if self._is_of_no_tables(name):
+            raise ObjectSpaceError(
+                f"{self.place(name)}: the key-value tables are all deleted, and this is what still lists and counts"
+                f" them: {self._advice}; or have the operator delete() {CATALOGUE!r} and {NEXT_PARTITION!r} from its"
+                " space, let the query run one more epoch, and rescale then: new tables begin to count anew"
+            )
         if name.startswith("kvt/"):
             raise self._refused(
                 name, "expected objects that an operator keys by what routes its rows, found a part of key-value tables"
@@ -151,6 +158,11 @@ class OldShard:
                 f" keyed={{{self.operator!r}: [{name!r}]}}), or Operator(keyed=) and let the query run one more epoch;"
                 " otherwise nothing tells where a slot belongs",
             )
+
+    def _is_of_no_tables(self, name: str) -> bool:
+        """Tell whether an object lists or counts key-value tables where there are none any more."""
+        known = self.space.get_sorted_dictionary(CATALOGUE) if CATALOGUE in self.space else None
+        return name in (CATALOGUE, NEXT_PARTITION) and not known
 
     def place(self, name: str) -> str:
         """Return how errors call an object."""
