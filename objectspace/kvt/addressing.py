@@ -88,10 +88,13 @@ def route_bytes(key: bytes, key_family: str | None = None) -> bytes:
 def partition_of(key: bytes, key_family: str | None, partition_count: int) -> int:
     """Return the index of the partition of a key, from 0.
 
+    Raises:
+        ValueError: there is no partition, or family and key are refused.
+
     >>> partition_of(b"key", "f", 4), partition_of(b"key", None, 4)
     (2, 0)
     """
-    return partition_of_route(route_bytes(key, key_family), partition_count)
+    return partition_of_route(route_bytes(key, key_family), _checked_count(partition_count))
 
 
 def partition_of_route(route: bytes, partition_count: int) -> int:
@@ -102,10 +105,15 @@ def partition_of_route(route: bytes, partition_count: int) -> int:
 def split_table_key(address: bytes) -> tuple[str | None, bytes]:
     """Return family and key of a table key.
 
+    Raises:
+        ValueError: it is shorter than it says.
+
     >>> split_table_key(bytes.fromhex("0003616263646566"))
     ('abc', b'def')
     """
-    start = key_start(address)
+    start = key_start(address) if len(address) > 1 else 2
+    if len(address) < start:
+        raise ValueError(f"{address!r:.80} is no table key: it ends before its key begins, at byte {start}")
     return (None if start == 2 else address[2:start].decode()), address[start:]
 
 
@@ -129,9 +137,13 @@ def partition_sql(key: str, key_family: str | None, partition_count: int) -> str
         key_family: one for the family, of type string; NULL in a row, or ``None`` here, is no family.
         partition_count: the partitions of the table.
 
+    Raises:
+        ValueError: there is none.
+
     >>> partition_sql("key", None, 4)[:60]
     'shiftrightunsigned(shiftrightunsigned(xxhash64(concat(unhex('
     """
+    _checked_count(partition_count)
     route = f"concat(unhex(right(hex(65536L - octet_length({key})), 4)), {key})"
     if key_family is not None:
         family = f"concat(unhex(lpad(hex(octet_length({key_family})), 4, '0')), cast({key_family} AS BINARY))"
@@ -140,3 +152,9 @@ def partition_sql(key: str, key_family: str | None, partition_count: int) -> str
     # (digest * count) >> 64 in 64 bits: the two halves of the digest one by one, carrying from the lower.
     carried = f"shiftrightunsigned(({digest} & 4294967295L) * {count}, 32)"
     return f"shiftrightunsigned(shiftrightunsigned({digest}, 32) * {count} + {carried}, 32)"
+
+
+def _checked_count(partition_count: int) -> int:
+    if partition_count < 1:
+        raise ValueError(f"the partition count is {partition_count}: expected that of a table, 1 or more")
+    return partition_count

@@ -22,7 +22,7 @@ from objectspace.kvt.errors import (
     TableClosedError,
     TableSealedError,
 )
-from objectspace.kvt.iteration import READ_AHEAD, Found, IteratorState, PageIterator
+from objectspace.kvt.iteration import READ_AHEAD, Found, IteratorState, PageIterator, position_of
 from objectspace.kvt.partition import Change, Partition, Row, Stored, pack, unpack
 from objectspace.kvt.serializers import BYTES, Serializer, to_bytes
 from objectspace.kvt.shared import Floor, require_persisted, shared_of
@@ -283,6 +283,7 @@ class TableCore(Generic[K, V]):
     def _check_state(self, state: IteratorState, key_family: str | None) -> None:
         if not isinstance(state, IteratorState):
             raise TypeError(f"the state is {state!r:.80}: pass page.state, or IteratorState.from_bytes(...)")
+        position_of(state)
         place = (self._path, self._first, key_family, self._entry.get(CREATED))
         if (state.table, state.incarnation, state.key_family, state.created) != place:
             raise ValueError(

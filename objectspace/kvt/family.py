@@ -104,7 +104,7 @@ class FamilyView(MutableMapping[K, V]):
         if not isinstance(other, Mapping):
             return NotImplemented
         pairs = list(self.items())
-        return len(pairs) == len(other) and all(other.get(key, _NONE) == value for key, value in pairs)
+        return len(pairs) == len(other) and all(_value_in(other, key) == value for key, value in pairs)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -154,7 +154,8 @@ class FamilyView(MutableMapping[K, V]):
         Raises:
             KeyError: the family is empty.
 
-        Time: O(log n). Dirties: one slot, the counter and the length.
+        Time: O(log n); where the partition is not in memory, the first call also steps over the keys that were removed
+        from the begin of the family. Dirties: one slot, the counter and the length.
         """
         entry = self._table._pop_first(family_of(self._family))
         if entry is None:
@@ -188,6 +189,14 @@ class FamilyView(MutableMapping[K, V]):
 
     def __repr__(self) -> str:
         return f"FamilyView({self._table.name!r}, {self._family!r})"
+
+
+def _value_in(other: Mapping[Any, Any], key: object) -> Any:
+    """Return what a mapping holds for a key: nothing where it takes none of that kind, as a dict takes no list."""
+    try:
+        return other.get(key, _NONE)
+    except TypeError:
+        return _NONE
 
 
 def _pairs(other: Any) -> Iterable[tuple[Any, Any]]:

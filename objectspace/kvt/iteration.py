@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -43,8 +44,12 @@ class IteratorState(NamedTuple):
     created: int | None = None
 
     def to_bytes(self) -> bytes:
-        """Return the state as bytes, to be kept anywhere."""
-        parts = [_FORMAT, self.table, self.incarnation, self.key_family, self.position.hex()]
+        """Return the state as bytes, to be kept anywhere.
+
+        Raises:
+            TypeError: its position is no bytes.
+        """
+        parts = [_FORMAT, self.table, self.incarnation, self.key_family, position_of(self).hex()]
         return orjson.dumps(parts if self.created is None else [*parts, self.created])
 
     @classmethod
@@ -67,6 +72,17 @@ class IteratorState(NamedTuple):
         if form != _FORMAT or not is_typed:
             raise _malformed(data)
         return state
+
+
+def position_of(state: IteratorState) -> bytes:
+    """Return the table key at which a state stands.
+
+    Raises:
+        TypeError: it is no bytes.
+    """
+    if not isinstance(state.position, bytes):
+        raise TypeError(f"the position of the state is {state.position!r:.80}: expected bytes, as page.state has them")
+    return state.position
 
 
 def _malformed(data: object) -> SerializationError:
@@ -116,12 +132,12 @@ class PageIterator(Generic[T], Iterator[Page[T]]):
             raise TypeError(f"the size of a page is {size!r}: expected an int")
         if size < 1:
             raise ValueError(f"the size of a page is {size}: expected 1 or more")
-        self._rows, self._lock, self._size, self._item = rows, lock, size, item
+        self._rows, self._lock, self._size, self._item = rows, lock, min(size, sys.maxsize), item
         self._state = start
         self._position = start.position if is_begun else None
         self._ahead: list[Found] = []
         self._stamp: Any = None
-        self._count = size
+        self._count = self._size
         self._is_over = False
 
     def __next__(self) -> Page[T]:

@@ -18,7 +18,7 @@ from objectspace.kvt.catalogue import (
 )
 from objectspace.kvt.entries import K, KeyValueTableConfiguration, V
 from objectspace.kvt.errors import NoSuchScopeError, ScopeNotEmptyError
-from objectspace.kvt.serializers import BYTES, Serializer
+from objectspace.kvt.serializers import BYTES, Serializer, checked_serializer
 from objectspace.kvt.shared import Floor, require_persisted, shared_of
 from objectspace.kvt.table import KeyValueTable
 from objectspace.kvt.versions import clock_floor
@@ -256,10 +256,13 @@ class KeyValueTableManager:
 
         Raises:
             NoSuchTableError: there is no such table.
+            TypeError: a serializer lacks one of the two methods.
         """
+        keys = checked_serializer(key_serializer, "key_serializer")
+        values = checked_serializer(value_serializer, "value_serializer")
         commits = self._autocommit if autocommit is None else autocommit
         path = table_path(scope, table)
-        return KeyValueTable(self._space, path, key_serializer, value_serializer, commits, self._floor)
+        return KeyValueTable(self._space, path, keys, values, commits, self._floor)
 
     def checkpoint(self, epoch: int | None = None, kind: CheckpointKind = CheckpointKind.DIFFERENTIAL) -> Receipt:
         """Make a checkpoint of the space, after the calls that are under way in other threads, and return its receipt.
@@ -267,7 +270,7 @@ class KeyValueTableManager:
         Time: O(dirty slots · log dirty slots).
         """
         with self._lock:
-            return require_persisted(self._space).checkpoint(epoch, kind)
+            return require_persisted(self._space, "call checkpoint() of that").checkpoint(epoch, kind)
 
     def rollback(self, epoch: int | None = None) -> None:
         """Roll the space back, after the calls that are under way in other threads.
@@ -276,7 +279,7 @@ class KeyValueTableManager:
             epoch: drop also every checkpoint after it; without one, drop what is not committed.
         """
         with self._lock:
-            require_persisted(self._space).rollback(epoch)
+            require_persisted(self._space, "call rollback() of that").rollback(epoch)
 
     def _new_entry(self, count: int) -> Entry:
         first = self._catalogue.reserve(count)

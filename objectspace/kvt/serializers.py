@@ -31,7 +31,7 @@ class _Bytes:
         if isinstance(value, (bytes, bytearray, memoryview)):
             return bytes(value)
         raise TypeError(
-            f"{value!r:.80} is a {type(value).__name__} where bytes are expected: encode it, or open the table with"
+            f"{_shown(value)} is a {type(value).__name__} where bytes are expected: encode it, or open the table with"
             " key_serializer= or value_serializer= UTF8 or JSON"
         )
 
@@ -46,7 +46,7 @@ class _Utf8:
     def serialize(self, value: str) -> bytes:
         """Return text as UTF-8."""
         if not isinstance(value, str):
-            raise TypeError(f"{value!r:.80} is a {type(value).__name__} where text is expected")
+            raise TypeError(f"{_shown(value)} is a {type(value).__name__} where text is expected")
         try:
             return value.encode()
         except UnicodeEncodeError:
@@ -75,9 +75,9 @@ class _Json:
         try:
             data = orjson.dumps(value, option=self._OPTIONS)
         except TypeError as error:
-            raise TypeError(f"{value!r:.80} has no JSON: {error}") from None
+            raise TypeError(f"{_shown(value)} has no JSON: {error}") from None
         if orjson.loads(data) != value:
-            raise TypeError(f"{value!r:.80} does not come back equal from JSON: use lists for tuples, and no NaN")
+            raise TypeError(f"{_shown(value)} does not come back equal from JSON: use lists for tuples, and no NaN")
         return data
 
     def deserialize(self, data: bytes) -> Any:
@@ -86,6 +86,14 @@ class _Json:
             return orjson.loads(data)
         except ValueError:
             raise _foreign(data, "JSON") from None
+
+
+def _shown(value: object) -> str:
+    """Return a value as errors show it: what is nested too deep for that by its type."""
+    try:
+        return f"{value!r:.80}"
+    except RecursionError:
+        return f"a deeply nested {type(value).__name__}"
 
 
 def _foreign(data: bytes, what: str) -> SerializationError:
@@ -102,6 +110,21 @@ UTF8: Serializer[str] = _Utf8()
 
 JSON: Serializer[Any] = _Json()
 """What JSON has, with sorted keys."""
+
+
+def checked_serializer(serializer: object, what: str) -> Any:
+    """Return what a table is opened with, which must have both methods.
+
+    Raises:
+        TypeError: it has not.
+    """
+    for method in ("serialize", "deserialize"):
+        if not callable(getattr(serializer, method, None)):
+            raise TypeError(
+                f"{what} is {serializer!r:.80}, which has no method {method}(): pass BYTES, UTF8 or JSON, or an object"
+                " of your own with serialize() and deserialize()"
+            )
+    return serializer
 
 
 def to_bytes(serializer: Serializer[T], value: T, what: str) -> bytes:

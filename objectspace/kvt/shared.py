@@ -89,8 +89,14 @@ def shared_of(space: ObjectSpace | SpacePart) -> Shared:
         return parts[prefix]
 
 
-def require_persisted(space: ObjectSpace) -> PersistedObjectSpace:
-    """Return the space of a manager or a table that is to commit.
+def require_persisted(
+    space: ObjectSpace, advice: str = "leave out autocommit=True, and what is changed here is saved with the next one"
+) -> PersistedObjectSpace:
+    """Return the space of a manager or a table that is to commit or to go back.
+
+    Args:
+        space: the space.
+        advice: what to do where it is a part of another one.
 
     Raises:
         CheckpointProtocolError: it is a part of a space.
@@ -98,8 +104,8 @@ def require_persisted(space: ObjectSpace) -> PersistedObjectSpace:
     """
     if isinstance(space, SpacePart):
         raise CheckpointProtocolError(
-            f"key-value tables in a part of a space ({space.prefix}) cannot commit: checkpoints belong to whoever has"
-            " the whole space; leave out autocommit=True, and what is changed here is saved with the next one"
+            f"key-value tables in a part of a space ({space.prefix}) cannot commit or go back: checkpoints belong"
+            f" to whoever has the whole space; {advice}"
         )
     if not isinstance(space, PersistedObjectSpace):
         raise ValueError("a commit needs a PersistedObjectSpace: a volatile one stores nothing")

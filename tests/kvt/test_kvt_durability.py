@@ -183,10 +183,12 @@ def test_a_part_of_a_space_has_nothing_to_commit_to(space: PersistedObjectSpace)
         lambda: KeyValueTableManager(part, autocommit=True),
         lambda: manager.open_key_value_table("s", "t", autocommit=True),
         manager.checkpoint,
+        manager.rollback,
     ]
-    for call in refused:
+    advice = ["leave out autocommit=True", "leave out autocommit=True", r"call checkpoint\(\)", r"call rollback\(\)"]
+    for call, said in zip(refused, advice, strict=True):
         with pytest.raises(
-            CheckpointProtocolError, match=r"key-value tables in a part of a space \(op/\) cannot commit"
+            CheckpointProtocolError, match=rf"key-value tables in a part of a space \(op/\) cannot commit.*{said}"
         ):
             call()
 

@@ -74,6 +74,20 @@ def test_what_is_no_state_is_refused(data: bytes) -> None:
         IteratorState.from_bytes(data)
 
 
+def test_a_state_at_what_is_no_bytes_is_refused(table: Table) -> None:
+    table.put(b"a", b"1", key_family="f")
+    state = next(table.key_iterator("f", 1)).state._replace(position="a")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="the position of the state is 'a': expected bytes"):
+        state.to_bytes()
+    with pytest.raises(TypeError, match="the position of the state is 'a': expected bytes"):
+        table.key_iterator("f", 1, state)
+
+
+def test_a_page_may_be_larger_than_any_table(table: Table) -> None:
+    table.put_all("f", [(b"a", b"1"), (b"b", b"2")])
+    assert [len(page.items) for page in table.key_iterator("f", 2**63)] == [2]
+
+
 def test_the_whole_table_is_met_in_the_order_of_its_table_keys(table: Table) -> None:
     places = [("b", b"k"), ("aa", b"k"), ("a", b"z"), (None, b"x"), (None, b"long"), (None, b""), ("a", b"")]
     for family, key in places:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from objectspace import VolatileObjectSpace
 from objectspace.kvt import (
+    BYTES,
     JSON,
     UTF8,
     FamilyRequiredError,
@@ -21,6 +23,8 @@ from objectspace.kvt import (
     Remove,
     ScopeNotEmptyError,
     SerializationError,
+    partition_of,
+    partition_sql,
     split_table_key,
     table_key,
 )
@@ -33,6 +37,46 @@ def test_json_comes_back(manager: KeyValueTableManager, value: Any) -> None:
     table = manager.open_key_value_table("s", "t", value_serializer=JSON)
     table.put(b"k", value)
     assert table.get(b"k").value == value  # type: ignore[union-attr]
+
+
+def test_what_is_nested_too_deep_to_be_shown_is_refused_as_what_is_not(manager: KeyValueTableManager) -> None:
+    deep: list[Any] = []
+    for _ in range(3000):
+        deep = [deep]
+    for serializer in (JSON, UTF8, BYTES):
+        table = manager.open_key_value_table("s", "t", value_serializer=serializer)
+        with pytest.raises(TypeError, match="a deeply nested list"):
+            table.put(b"k", deep)
+
+
+@pytest.mark.parametrize("serializer", [None, "utf8", SimpleNamespace(serialize=bytes)])
+@pytest.mark.parametrize("what", ["key_serializer", "value_serializer"])
+def test_what_is_no_serializer_is_refused_when_the_table_is_opened(
+    manager: KeyValueTableManager, what: str, serializer: Any
+) -> None:
+    with pytest.raises(TypeError, match=rf"{what} is .*, which has no method (de)?serialize\(\)"):
+        manager.open_key_value_table("s", "t", **{what: serializer})
+
+
+def test_a_family_with_keys_that_have_no_hash_is_compared(manager: KeyValueTableManager) -> None:
+    table = manager.open_key_value_table("s", "t", key_serializer=JSON, value_serializer=JSON)
+    table.put([1], 2, key_family="f")
+    assert table.family("f") != {1: 2}
+    assert table.family("f") == table.family("f")
+
+
+@pytest.mark.parametrize("count", [0, -4])
+def test_a_table_without_partitions_has_no_place_for_a_key(count: int) -> None:
+    with pytest.raises(ValueError, match=f"the partition count is {count}"):
+        partition_of(b"k", "f", count)
+    with pytest.raises(ValueError, match=f"the partition count is {count}"):
+        partition_sql("key", "f", count)
+
+
+@pytest.mark.parametrize("address", [b"", b"\x00", b"\x00\x09a"])
+def test_what_ends_before_its_key_is_no_table_key(address: bytes) -> None:
+    with pytest.raises(ValueError, match="is no table key: it ends before its key begins"):
+        split_table_key(address)
 
 
 @pytest.mark.parametrize("value", [(1, 2), float("nan"), {1: 2}, b"x", 2**70, object(), [{"a": (1,)}]])
