@@ -27,7 +27,8 @@ from objectspace.operators.chunks import HALF_OF, HALVES, unbroken
 from objectspace.operators.division.vnodes import Router, owner_of, vnode_router
 from objectspace.operators.net import net_changes
 from objectspace.relational import Chunk, Column, DataType, TableSchema, compacted
-from objectspace.relational.chunk import Op
+from objectspace.relational.arrow import array_of, field_of
+from objectspace.relational.chunk import OP_COLUMN, Op
 from objectspace.relational.vnodes import VNODES
 from objectspace.spark.stages import Exit
 
@@ -210,25 +211,27 @@ def _with_updates(found: Chunk, given: Chunk) -> Chunk:
 
 
 def to_bytes(chunk: Chunk) -> bytes:
-    """Return a chunk as an Arrow file; decimals of no fixed scale are text in it, which holds them all."""
-    batch, sink = _converted(chunk, _carried(chunk.schema), str).to_arrow(), pa.BufferOutputStream()
+    """Return a chunk as an Arrow file; decimals are text in it, which holds them all, with the zeros that they have."""
+    batch, sink = _sent(chunk), pa.BufferOutputStream()
     with pa.ipc.new_file(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
         writer.write_batch(batch)
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
-_SAME = frozenset(("bool", "int16", "int32", "int64", "float64", "string", "binary", "date"))
-"""Types whose values Arrow gives back in the one form that a row has them in; rows of others are checked anew."""
+_SAME = frozenset(("bool", "int16", "int32", "int64", "float64", "decimal", "string", "binary", "date"))
+"""Types whose values a file gives back in the one form that a row has them in; rows of others are checked anew."""
 
 
 def from_bytes(data: bytes, schema: TableSchema) -> Chunk:
-    """Return the chunk in a file that ``to_bytes`` has made."""
+    """Return the chunk in a file that ``to_bytes`` has made; in those of earlier versions some decimals are no text."""
     with pa.ipc.open_file(pa.BufferReader(data)) as reader:
         table = reader.read_all()
     if any(column.type.kind not in _SAME for column in schema.columns):
-        return _converted(Chunk.from_arrow(table, _carried(schema)), schema, Decimal)
-    ops, *columns = (column.to_pylist() for column in table.columns)
-    return Chunk(schema, ops, list(zip(*columns, strict=True)))
+        found = Chunk.from_arrow(table)
+        ops, columns = found.ops, list(zip(*found.values, strict=True))
+    else:
+        ops, *columns = (column.to_pylist() for column in table.columns)
+    return Chunk(schema, ops, list(zip(*_converted(columns, schema, Decimal), strict=True)))
 
 
 def carried(chunk: Chunk) -> Chunk:
@@ -238,49 +241,41 @@ def carried(chunk: Chunk) -> Chunk:
     return from_bytes(to_bytes(chunk), chunk.schema)
 
 
-def _carried(schema: TableSchema) -> TableSchema:
-    """Return a schema with text in the place of decimals of no fixed scale; itself where there are none."""
-    kinds = [_carried_type(column.type) for column in schema.columns]
-    if kinds == [column.type for column in schema.columns]:
-        return schema
-    columns = [Column(one.name, kind, one.nullable) for one, kind in zip(schema.columns, kinds, strict=True)]
-    return TableSchema(columns, list(schema.primary_key))
+def _sent(chunk: Chunk) -> pa.RecordBatch:
+    """Return a chunk as a batch that has text in the place of decimals."""
+    columns = [Column(one.name, _sent_type(one.type), one.nullable) for one in chunk.schema.columns]
+    values = _converted(list(zip(*chunk.values, strict=True)) or [()] * len(columns), chunk.schema, str)
+    ops = pa.array(list(chunk.ops), pa.string())
+    fields = [pa.field(OP_COLUMN, pa.string(), False), *map(field_of, columns)]
+    return pa.RecordBatch.from_arrays([ops, *map(array_of, values, columns)], schema=pa.schema(fields))
 
 
-def _carried_type(kind: DataType) -> DataType:
-    if kind == _ANY_DECIMAL:
+def _sent_type(kind: DataType) -> DataType:
+    """Return the type that values are handed over as."""
+    if kind.kind == "decimal":
         return DataType("string")
     if kind.element is not None:
-        return replace(kind, element=_carried_type(kind.element))
-    return replace(kind, fields=tuple((name, _carried_type(field)) for name, field in kind.fields))
+        return replace(kind, element=_sent_type(kind.element))
+    return replace(kind, fields=tuple((name, _sent_type(field)) for name, field in kind.fields))
+
+
+def _converted(columns: Iterable[Any], schema: TableSchema, convert: Callable[[Any], Any]) -> list[Any]:
+    """Return columns of values with all decimals in them converted."""
+    return [
+        values if _sent_type(one.type) == one.type else list(map(_converter(one.type, convert), values))
+        for values, one in zip(columns, schema.columns)
+    ]
 
 
 def _converter(kind: DataType, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return what converts the decimals of no fixed scale in a value of a type that holds some."""
-    if kind == _ANY_DECIMAL:
+    """Return what converts the decimals in a value of a type that holds some."""
+    if kind.kind == "decimal":
         return lambda value: None if value is None else convert(value)
     if kind.element is not None:
         within = _converter(kind.element, convert)
         return lambda value: None if value is None else [within(one) for one in value]
-    fields = {name: _converter(field, convert) for name, field in kind.fields if _carried_type(field) != field}
+    fields = {name: _converter(field, convert) for name, field in kind.fields if _sent_type(field) != field}
     return lambda value: None if value is None else value | {name: of(value[name]) for name, of in fields.items()}
-
-
-def _converted(chunk: Chunk, schema: TableSchema, convert: Callable[[Any], Any]) -> Chunk:
-    """Return a chunk with a schema that has text for decimals, or decimals for text, in some columns."""
-    pairs = list(zip(chunk.schema.columns, schema.columns, strict=True))
-    places = [place for place, (before, after) in enumerate(pairs) if before.type != after.type]
-    if not places:
-        return chunk
-    columns = [list(column) for column in zip(*chunk.values, strict=True)] or [[] for _ in schema.columns]
-    for place in places:
-        before, after = (column.type for column in pairs[place])
-        exact = before if _carried_type(before) != before else after
-        columns[place] = list(map(_converter(exact, convert), columns[place]))
-    return Chunk(schema, chunk.ops, list(zip(*columns, strict=True)))
-
-
-_ANY_DECIMAL = DataType("decimal")
 
 
 def write_parcels(location: Location, epoch: int, outbox: Outbox) -> tuple[Parcel, ...]:

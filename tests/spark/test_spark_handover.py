@@ -9,6 +9,7 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ from objectspace.operators import Materialize, Pipeline, col
 from objectspace.operators.chunks import moved_apart
 from objectspace.operators.net import net_changes
 from objectspace.relational import Chunk, Column, TableSchema
-from objectspace.spark.handover import from_bytes, settled, settled_for, to_bytes
+from objectspace.spark.handover import carried, from_bytes, settled, settled_for, to_bytes
 from tests.operators.spellings import SPELLINGS
 
 
@@ -90,6 +91,43 @@ def test_decimals_of_no_fixed_scale_are_carried_inside_of_others() -> None:
         ("+", (3, [], {"a": None, "b": None})),
     ]
     assert from_bytes(to_bytes(Chunk.from_rows(schema, rows)), schema).rows() == rows
+
+
+SCALED = TableSchema(
+    [
+        Column("k", "int64"),
+        Column("d", "decimal(10,2)", True),
+        Column("l", "list<decimal(10,2)>", True),
+        Column("s", "struct<a:decimal(10,2), b:decimal>", True),
+    ],
+    ["k"],
+)
+
+
+@pytest.mark.parametrize("names", [["k", "d"], ["k", "d", "l", "s"]])
+def test_decimals_of_a_scale_keep_the_zeros_that_they_have(names: list[str]) -> None:
+    schema = TableSchema([SCALED.column(name) for name in names], ["k"])
+    texts = ["4", "4.00", "4.5", "-0.00", "1E+2"]
+    values = [(Decimal(text), [Decimal(text), None], {"a": Decimal(text), "b": Decimal(text)}) for text in texts]
+    rows = [(0, None, None, None), *((k, *value) for k, value in enumerate(values, 1))]
+    chunk = Chunk.from_rows(schema, [("+", row[: len(names)]) for row in rows])
+    for found in (from_bytes(to_bytes(chunk), schema), carried(chunk)):
+        assert repr(found.rows()) == repr(chunk.rows())
+
+
+@pytest.mark.parametrize("names", [["k", "d"], ["k", "d", "l", "s"]])
+def test_a_file_of_an_earlier_version_is_read(names: list[str]) -> None:
+    schema = TableSchema([SCALED.column(name) for name in names], ["k"])
+    kinds = ["int64", "decimal(10,2)", "list<decimal(10,2)>", "struct<a:decimal(10,2), b:string>"]
+    columns = [Column(name, kind, True) for name, kind in zip(names, kinds)]
+    rows = [(1, Decimal("4.00"), [Decimal("1.50")], {"a": Decimal("2.00"), "b": "3.0"}), (2, None, None, None)]
+    batch = Chunk.from_rows(TableSchema(columns), [("+", row[: len(names)]) for row in rows]).to_arrow()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    found = from_bytes(sink.getvalue().to_pybytes(), schema)
+    shown = (1, Decimal("4.00"), [Decimal("1.50")], {"a": Decimal("2.00"), "b": Decimal("3.0")})
+    assert repr(found.values) == repr([shown[: len(names)], rows[1][: len(names)]])
 
 
 NAMED = TableSchema(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -13,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checkpoint.chain import SourcePosition
-from objectspace.operators import AggCall, Stream, count, max_
+from objectspace.operators import AggCall, Stream, col, count, max_, sum_
 from objectspace.operators import Pipeline as Local
 from objectspace.relational import Chunk
 from objectspace.spark import rescale
@@ -100,6 +101,38 @@ def test_joins_by_time_give_what_they_give_in_one_process(shards: int, tmp_path:
     assert len(run.rows("valid")) == 6
     assert len(run.rows("closed")) == 4
     assert run.rows("united") == [(0, 7), (4, 4)]
+
+
+def by_text(streams: dict[str, Stream]) -> None:
+    """Build what shows totals as text, straight from the aggregate and behind other operators."""
+    priced = streams["a"].select("id", "k", d=(lambda row: Decimal(row.v) / 10, "decimal(10,2)"))
+    totals = priced.group_by("k").agg(total=sum_("d"), most=max_("d"))
+    groups = priced.group_by("d").agg(n=count()).group_by("n").agg(total=max_("d"))
+    behind = {"direct": totals, "first": totals.top_n(2, order_by=["total desc", "k"]), "again": groups}
+    for name, rows in (behind | {"joined": totals.join(streams["b"], on="k")}).items():
+        rows.select(t=col("total").cast("string")).group_by("t").agg(n=count()).materialize(name)
+
+
+@pytest.mark.parametrize("in_driver", [True, False])
+def test_decimals_have_one_text_whatever_the_shards(tmp_path: Path, in_driver: bool) -> None:
+    local, world = Local(), World()
+    by_text({name: local.source(name, SCHEMA, key=["id"]) for name in "ab"})
+    run = local.run_local([])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Placement, "is_in_driver", lambda self, plan, **_: in_driver)
+        frames = Frames(Random(1)).installed(patch)
+        for number, shards in enumerate((3, 1, 2)):
+            rescale(tmp_path / "space", shards) if number else None
+            driver, streams = driver_of(tmp_path, shards)
+            by_text(streams)
+            edits: list[Any] = [("a", n, ("xyz"[n % 3], 10 * n + number * (n % 2), 0)) for n in range(6)]
+            changes = world.change([*edits, *(("b", n, ("xyz"[n], 0, 0)) for n in range(3))])
+            run.step(changes)
+            batch = micro_batch(frames, changes)
+            assert driver.epochs().run(batch, SourcePosition("q", number)) is not None  # type: ignore[arg-type]
+            for name in ("direct", "first", "again", "joined"):
+                assert sorted(driver.rows(name)) == sorted(run.rows(name)), (number, name)
+    assert sorted(run.rows("direct")) == [("3.2", 1), ("5.2", 1), ("7.2", 1)]
 
 
 @pytest.mark.parametrize("in_order", [False, True])
