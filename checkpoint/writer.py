@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from inspect import CORO_CLOSED, getcoroutinestate
+from inspect import CORO_CLOSED, CORO_SUSPENDED, getcoroutinestate
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 from weakref import ReferenceType, ref
@@ -129,6 +129,11 @@ class Writer:
             return False
         commit = self._awaited()
         return commit is None or getcoroutinestate(commit) == CORO_CLOSED
+
+    def is_awaited(self) -> bool:
+        """Tell whether a :meth:`commit_async` has not yet come back to who awaits it, even if its thread has ended."""
+        commit = None if self._awaited is None else self._awaited()
+        return commit is not None and getcoroutinestate(commit) == CORO_SUSPENDED
 
     def rollback(self) -> None:
         """Give the collected edits back to their space: its next save covers them.

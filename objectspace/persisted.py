@@ -371,7 +371,7 @@ class PersistedObjectSpace(ObjectSpace):
         if self._flight is not None and self._flight.is_abandoned():
             with suppress(CheckpointError):  # Its commit may have come to its end, or does so now in its thread.
                 self._flight.writer.rollback()
-        if self._flight is not None and self._flight.is_pending():
+        if self._flight is not None and (self._flight.is_pending() or self._flight.writer.is_awaited()):
             raise CheckpointProtocolError(
                 "two saves in flight: commit the writer of the first save, await its commit where that is under way, or"
                 " roll it back"

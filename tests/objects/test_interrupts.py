@@ -198,6 +198,26 @@ def test_a_commit_that_somebody_awaits_is_not_taken_back(held: tuple[Event, Even
     assert space.checkpoint().slots == 0
 
 
+def test_no_second_save_comes_between_the_end_of_a_commit_and_who_awaits_it(held: tuple[Event, Event]) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    has_begun, may_end = held
+
+    async def use() -> None:
+        writer = saved_into(space, 1)
+        commit = asyncio.create_task(writer.commit_async())
+        await asyncio.to_thread(has_begun.wait)
+        may_end.set()
+        assert writer.is_durable()
+        assert not commit.done()
+        with pytest.raises(CheckpointProtocolError, match="await its commit where that is under way"):
+            space.checkpoint()
+        await commit
+        space.on_saved()
+
+    asyncio.run(use())
+    assert space.checkpoint().slots == 0
+
+
 def let_go_before(writer: CheckpointWriter, method: str, may_end: Event, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a commit come to its end only when somebody calls a method of its writer, which waits for it."""
     called = getattr(writer, method)
