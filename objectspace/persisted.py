@@ -29,7 +29,7 @@ from checkpoint.process import collecting_seldom
 from objectspace.errors import CheckpointProtocolError
 from objectspace.objects.base import PersistedObject
 from objectspace.objects.variants import BY_NAME, is_cold, is_dead, is_known_elsewhere, refuse_dead
-from objectspace.space import CACHE_SLOTS, IndexEntry, ObjectSpace, checked_cache_slots, refuse_closed, refuse_deleted
+from objectspace.space import CACHE_SLOTS, IndexEntry, ObjectSpace, checked_cache_slots, refuse_closed, refuse_unstored
 
 FORMER_IDS = 64
 """How many of its former ids a handle remembers, to find its object again after a rollback."""
@@ -530,7 +530,7 @@ class PersistedObjectSpace(ObjectSpace):
         for known_as, handle in list(self._handles.items()):
             object_id = self._stored_id(handle, known_as, stored)
             if object_id is None:
-                self._kill(handle, refuse_deleted)
+                self._kill(handle, refuse_unstored)
                 continue
             handle._id = object_id
             handle._is_torn = False

@@ -320,6 +320,14 @@ def refuse_deleted(handle: PersistedObject) -> NoReturn:
     )
 
 
+def refuse_unstored(handle: PersistedObject) -> NoReturn:
+    """Refuse all work of a handle whose object is not there any more after a rollback."""
+    raise ObjectNotFoundError(
+        f"{handle._describe()}: its creation was rolled back, or it was deleted: this handle refuses all work; get or"
+        " create it again"
+    )
+
+
 def refuse_closed(handle: PersistedObject) -> NoReturn:
     """Refuse all work of a handle whose space is closed."""
     raise CheckpointProtocolError(f"{handle._describe()}: its space is closed; open it again")
