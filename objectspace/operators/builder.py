@@ -77,8 +77,9 @@ class Pipeline:
             SchemaError: the name is taken, or this is no schema.
         """
         check_name(name)
-        if name in self.sources:
-            raise SchemaError(f"the pipeline has a source {name!r}: choose another name")
+        self.require_no_source(name)
+        if name in self.results and self.results[name].is_stateful:
+            raise SchemaError(f"the pipeline has a result {name!r}: choose another name for the source")
         found = source_schema(schema, key)
         visible = found.names
         if OP_COLUMN in visible:
@@ -133,6 +134,15 @@ class Pipeline:
             raise SchemaError(f"the pipeline has a result {name!r}: choose another name")
         check_name(name)
         self.results[name], self.columns[name] = stream.node, stream.columns
+
+    def require_no_source(self, name: str) -> None:
+        """Refuse the name of a source for another one, and for an operator that keeps state, which has it as path.
+
+        Raises:
+            SchemaError: a source has the name.
+        """
+        if name in self.sources:
+            raise SchemaError(f"the pipeline has a source {name!r}: choose another name")
 
     def stream_of(self, node: Node, visible: Sequence[str]) -> Stream:
         """Return what an operator gives, with the columns that are seen."""
@@ -406,6 +416,9 @@ class Stream:
                 Where it is said, rows of one key that come from a source in one epoch count in the order in which they
                 come; on Spark they have none, and ``"update_if_newer"`` says which of them is the newer one.
             version: the columns that say which of two rows is newer, for ``"update_if_newer"``.
+
+        Raises:
+            SchemaError: the name is that of a source or another result, or is no name; or a column does not fit.
         """
         stream = kept(self, name, key, conflict, version)
         self.pipeline.add_result(name, stream)

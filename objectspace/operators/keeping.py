@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from objectspace.operators.computed import Rekey
 from objectspace.operators.materialize import Conflict, Materialize
 from objectspace.operators.plan import Node, Plan
-from objectspace.operators.sources import names_of
+from objectspace.operators.sources import check_name, names_of
 from objectspace.relational import TableSchema
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ def kept(
     version: Sequence[str] | str | None,
 ) -> Stream:
     """Return the changes of a table that keeps a stream: see :meth:`Stream.materialize`."""
+    check_name(name)
+    stream.pipeline.require_no_source(name)
     takes_order, origin = conflict not in (None, "check"), stream.node
     if key is not None:
         before, columns = stream.schema, list(names_of([key if isinstance(key, str) else list(key)]))

@@ -21,6 +21,7 @@ def passed(
 ) -> Stream:
     """Return what an operator of a user gives: see :meth:`Stream.through`."""
     check_name(name)
+    stream.pipeline.require_no_source(name)
     schema, keys = stream.schema, key_columns(stream, name, key)
     made = _made(operator, schema, name)
     visible = tuple(column for column in made.schema.names if column in stream.columns or not column.startswith("_"))
@@ -65,6 +66,7 @@ def applied(
 ) -> Stream:
     """Return the rows that an object of a user returns: see :meth:`Stream.apply`."""
     check_name(name)
+    stream.pipeline.require_no_source(name)
     require_processor(f"operator {name!r} ({type(processor).__name__})", processor)
     require("pyarrow", "arrow")
     given, keys, append_only = stream.schema, key_columns(stream, name, key), stream.node.append_only

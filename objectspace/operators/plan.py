@@ -243,7 +243,9 @@ def _named(nodes: Sequence[Node], stored: Mapping[str, Sequence[str]]) -> dict[N
     given = [node.name for node in nodes if node.name is not None and (node.is_stateful or not node.inputs)]
     for name in given:
         if given.count(name) > 1:
-            raise SchemaError(f"two operators of the pipeline have the name {name!r}: choose another one")
+            is_source = any(node.name == name and not node.inputs for node in nodes)
+            both = "a source and an operator" if is_source else "two operators"
+            raise SchemaError(f"{both} of the pipeline have the name {name!r}: choose another one")
     for node in nodes:
         if node.name is not None:
             found[node] = node.name

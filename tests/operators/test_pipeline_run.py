@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from itertools import permutations
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -16,6 +17,7 @@ import pytest
 from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace
 from objectspace.operators import (
+    Filter,
     LocalRun,
     Operator,
     Pipeline,
@@ -305,6 +307,33 @@ def test_a_stream_that_is_used_twice_is_one_operator() -> None:
     assert [node.label for node in pipeline.plan().nodes].count("HashAgg") == 1
     run = pipeline.run_local([{"flights": [(1, "A", 5), (2, "B", 5), (3, "C", 1)]}, {"flights": [("-", (2, "B", 5))]}])
     assert [(row[0], row[3]) for row in run.rows("pairs")] == [("A", "A"), ("C", "C")]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda rows: rows.materialize("flights"),
+        lambda rows: rows.through(lambda schema: Filter(schema, ("id", ">", 1)), "flights"),
+        lambda rows: rows.apply(SimpleNamespace(process=lambda batch, space: []), "flights", {"n": "int64"}),
+    ],
+    ids=["materialize", "through", "apply"],
+)
+def test_what_keeps_state_has_not_the_name_of_a_source(use: Callable[[Stream], Stream]) -> None:
+    pipeline = Pipeline()
+    with pytest.raises(SchemaError, match="the pipeline has a source 'flights': choose another name"):
+        use(flights(pipeline))
+
+
+def test_a_source_has_not_the_name_of_what_keeps_state() -> None:
+    pipeline = Pipeline()
+    trains = pipeline.source("trains", FLIGHTS, key=["id"])
+    trains.materialize("late")
+    with pytest.raises(SchemaError, match="the pipeline has a result 'late': choose another name for the source"):
+        pipeline.source("late", FLIGHTS, key=["id"])
+    mine = trains.through(lambda schema: Filter(schema, ("id", ">", 1)), "flights")
+    mine.union(flights(pipeline)).sink("all")
+    with pytest.raises(SchemaError, match="a source and an operator of the pipeline have the name 'flights'"):
+        pipeline.plan()
 
 
 def test_two_names_of_a_kind_are_refused() -> None:
