@@ -7,7 +7,7 @@ same ids to objects of its own.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -16,7 +16,8 @@ import orjson
 
 from checkpoint.diff import Change, IndexEntry, Table
 from checkpoint.errors import CheckpointError
-from checkpoint.owned import member, owner_slots
+from checkpoint.key_order import IN_MEMORY, ORDER, breaks_order, is_sorted, keeps_order
+from checkpoint.owned import member, owned_kind, owner_slots
 from checkpoint.reader import Reader
 from checkpoint.run import OWNED_KEY, CheckpointKind, Payload, Run, Slot, is_owner, owned_ids
 
@@ -25,17 +26,22 @@ _LENGTH = "length"
 
 
 def counted_now(changes: Iterable[Change], base: Reader) -> list[Change]:
-    """Return changes as they are made to a state: a length moves from what it is there, by as much as it did.
+    """Return changes as they are made to a state.
+
+    A length moves from what it is there, by as much as it did. That a sorted object is read whole, since its slots do
+    not sort as its keys, is said as long as it has such a slot, and comes with the first one.
 
     Args:
         changes: what changed.
         base: the state to apply them to: other slots may have come and gone there since.
 
-    Time: O(changes · live runs · log n). Memory: the changes.
+    Time: O(changes · live runs · log n); where a sorted object had its first such slot, also O(such slots). Memory: the
+    changes.
     """
     changes = list(changes)
     ranked = {change.object for change in changes if (change.old_rank, change.new_rank) != (None, None)}
-    return [_as_counted_now(change, base, change.object in ranked) for change in changes]
+    counted = [_as_counted_now(change, base, change.object in ranked) for change in changes]
+    return list(_as_ordered_now(counted, base))
 
 
 def run_applying(changes: Iterable[Change], base: Reader) -> Run:
@@ -122,6 +128,57 @@ def _as_counted_now(change: Change, base: Reader, is_ranked: bool) -> Change:
         return change
     value = [length, following] if is_ranked and following != length else length
     return replace(change, old=found, new=orjson.dumps(value).decode())
+
+
+def _as_ordered_now(changes: list[Change], base: Reader) -> Iterator[Change]:
+    """Yield changes with what they make of the order of sorted objects, whose other slots may be others by now."""
+    suspects = {one.object: one for one in changes if one.table is Table.ITEM and _may_break_order(one)}
+    told: dict[int, set[Slot]] = {change.object: set() for change in changes if _tells_order(change)}
+    for change in changes:
+        if change.table is Table.ITEM and change.object in told:
+            told[change.object].add(_slot(change))
+    broken = _sorted_among({own: one for own, one in suspects.items() if own not in told}, changes, base)
+    for change in changes:
+        if change.table is Table.ITEM and change.object in broken:
+            broken.remove(change.object)
+            yield replace(
+                change, table=Table.METADATA, slot=ORDER, old=None, new=IN_MEMORY, old_rank=None, new_rank=None
+            )
+        is_order = _tells_order(change)
+        yield _order_now(change, base, told[change.object], change.object in suspects) if is_order else change
+
+
+def _tells_order(change: Change) -> bool:
+    return change.table is Table.METADATA and change.slot == ORDER
+
+
+def _may_break_order(item: Change) -> bool:
+    """Tell whether a slot that stays or comes would not sort as its key, if its object is a sorted one."""
+    new = _payload(item.new)
+    return new is not None and not keeps_order(_slot(item), new)
+
+
+def _order_now(change: Change, base: Reader, touched: set[Slot], is_broken: bool) -> Change:
+    """Return a change of the order of an object as one of the order that the state has."""
+    found, new = base.metadatum(change.object, ORDER), _payload(change.new)
+    if is_broken or (found is not None and new is None and breaks_order(base, change.object, touched)):
+        new = IN_MEMORY
+    return replace(change, old=found, new=new)
+
+
+def _sorted_among(items: dict[int, Change], changes: Iterable[Change], base: Reader) -> set[int]:
+    """Return the ids of those objects that are sorted, and of which it is not said yet that they are read whole."""
+    index = {change.object: change for change in changes if change.table is Table.INDEX} if items else {}
+    owners = owner_slots(base, [own for own, item in items.items() if item.name is None]) if items else {}
+    found = set()
+    for own in items:
+        entry = _entry_among(own, index, base)
+        kind, options = (entry.kind, entry.options) if entry else (None, None)
+        if own in owners:
+            kind, options = owned_kind(owners[own].owner[3]), None
+        if is_sorted(kind, options) and base.metadatum(own, ORDER) is None:
+            found.add(own)
+    return found
 
 
 def _count(text: Payload | IndexEntry | None) -> tuple[int, int] | None:

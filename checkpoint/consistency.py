@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from checkpoint.errors import RESTORE, CorruptStoreError
+from checkpoint.owned import owned_kind
 from checkpoint.reader import Reader
 from checkpoint.run import is_owner, owned_ids
 
@@ -25,9 +26,9 @@ def check_objects(reader: Reader, path: str) -> None:
     for object_id, name, kind, codec in reader.index():
         _check(reader, path, object_id, repr(name), kind)
         if is_owner((object_id, name, kind, codec)):
-            owned_kind = _owned_kind(codec)
+            of = owned_kind(codec)
             for owned in sorted(_owned_by(reader, path, object_id, f"{kind} {name!r}")):
-                _check(reader, path, owned, f"{owned} in {name!r}", owned_kind)
+                _check(reader, path, owned, f"{owned} in {name!r}", of)
 
 
 def _owned_by(reader: Reader, path: str, object_id: int, owner: str) -> set[int]:
@@ -100,11 +101,6 @@ def _compare(found: int, expected: int) -> str | None:
 
 def _first(strangers: Iterable[object]) -> str | None:
     return next((f"a slot {slot!r} that cannot be one of its own" for slot in strangers), None)
-
-
-def _owned_kind(codec: str | None) -> str | None:
-    found = orjson.loads(codec or "{}").get("of")
-    return found if isinstance(found, str) else None
 
 
 _RULES: dict[str, Callable[[Reader, int, Metadata], str | None]] = {

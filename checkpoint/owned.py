@@ -34,6 +34,16 @@ def owner_slots(reader: Reader, ids: Collection[int]) -> dict[int, OwnerSlot]:
     return found
 
 
+def owned_kind(codec: str | None) -> str | None:
+    """Return the kind of the objects that another one owns, as its index row says it; None where that says none.
+
+    >>> owned_kind('{"of":"List"}'), owned_kind(None)
+    ('List', None)
+    """
+    found = orjson.loads(codec or "{}").get("of")
+    return found if isinstance(found, str) else None
+
+
 def member(owner: str | None, slot: Slot | None, value: Payload | None) -> str:
     r"""Return an owned object in words: its owner by name, and its key.
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +19,7 @@ from checkpoint import Change, CheckpointError, CheckpointStore, IndexEntry, Tab
 from checkpoint.diff import _Comparison
 from checkpoint.tool.patch import changes_of, lines_of
 from objectspace import PersistedObjectSpace
+from objectspace.objects import limits
 from tests.checkpoint.store_helpers import FULL, image_of, quick_store, retained, run_of, values_in
 from tests.checkpoint.world import World, store_of
 
@@ -421,3 +425,74 @@ def test_changes_of_an_object_that_was_renamed_before_a_full_checkpoint_are_appl
     here.store.apply_changes(here.store.diff(a_epoch=3, b_epoch=2))
     here.rollback()
     assert here.get_list("renamed") == ["mine"]
+
+
+SKIPPED = [datetime(2026, 3, 8, *time, tzinfo=ZoneInfo("America/New_York")) for time in ((2, 9), (2, 30), (2, 59))]
+"""Times that the clocks of their zone never show."""
+
+SHOWN = [SKIPPED[0].replace(hour=3, minute=minute) for minute in (0, 1)]
+DISORDERLY: list[list[Any]] = [
+    [Decimal("1.49"), Decimal("1.51"), Decimal("0.49"), 1, 2],
+    [2**64, -(2**64), -1e30, 0, 1.5],
+    [*SKIPPED, *SHOWN],
+    [(1, time) for time in (*SKIPPED, *SHOWN)],
+]
+"""Keys of which each but the last two has a slot that does not sort as the key."""
+
+
+@pytest.fixture
+def cold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no object read whole because it is small."""
+    monkeypatch.setattr(limits, "WHOLE_SLOTS", 0)
+
+
+def sorted_objects(space: PersistedObjectSpace) -> list[Any]:
+    """Return two sorted sets, one of which another object owns."""
+    members = space.create_dictionary("members", of="sorted_set")
+    return [space.create_sorted_set("own"), members.setdefault("m")]
+
+
+def in_order(store: CheckpointStore) -> list[list[Any]]:
+    """Return what iterations from the least and from the greatest key give."""
+    space = PersistedObjectSpace(store)
+    found = [space.get("own"), space.get("members")["m"]]
+    return [list(keys) for one in found for keys in (one.irange(min(one.copy()), max(one.copy())), reversed(one))]
+
+
+@pytest.mark.usefixtures("cold")
+@pytest.mark.parametrize("keys", DISORDERLY)
+def test_keys_stay_in_order_where_the_first_that_sorts_unlike_its_slot_is_taken_back(keys: list[Any]) -> None:
+    store = quick_store(":memory:")
+    space = PersistedObjectSpace(store)
+    found = sorted_objects(space)
+    for some in (keys[3:], keys[:1], keys[1:3]):
+        for one in found:
+            one.update(some)
+        space.checkpoint()
+    store.apply_changes(invert(store.diff(1, 2)))
+    wanted = sorted(keys[1:])
+    assert in_order(store) == [wanted, wanted[::-1]] * 2
+    assert store.verify() == 4
+
+
+@pytest.mark.usefixtures("cold")
+@pytest.mark.parametrize("is_later", [False, True])
+@pytest.mark.parametrize("keys", DISORDERLY)
+def test_keys_that_sort_unlike_their_slots_are_in_order_in_a_fork_too(
+    tmp_path: Path, keys: list[Any], is_later: bool
+) -> None:
+    with PersistedObjectSpace.open(tmp_path / "a.db") as space:
+        found = sorted_objects(space)
+        for some in (keys[3:], keys[:1], keys[1:3]):
+            for one in found:
+                one.update(some)
+            space.checkpoint()
+        space.store.fork(tmp_path / "b.db", epoch=1)
+    here, there = quick_store(tmp_path / "a.db"), quick_store(tmp_path / "b.db")
+    changes = list(here.diff(2, 3) if is_later else here.diff(1, 2))
+    there.apply_changes(changes)
+    wanted = sorted(keys[1:] if is_later else [keys[0], *keys[3:]])
+    assert in_order(there) == [wanted, wanted[::-1]] * 2
+    there.apply_changes(invert(changes))
+    assert in_order(there) == [keys[3:], keys[3:][::-1]] * 2
+    assert is_later or image_of(there.reader()) == image_of(here.reader(1))

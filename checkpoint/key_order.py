@@ -1,0 +1,104 @@
+"""Which slots of a sorted object do not sort as its keys do: an object that has one is read whole, and says so.
+
+That is said by its metadata, which no single slot may be without: changes of some slots are applied by the slots that
+the object has afterwards, not by what was said when they were made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import orjson
+
+from checkpoint.reader import Reader
+from checkpoint.run import Payload, Slot
+
+ORDER = "order"
+"""The key of the metadata that says where the order of the keys is found, where it is not that of the slots."""
+
+IN_MEMORY = '"memory"'
+"""What it says then."""
+
+KINDS = frozenset({"SortedDictionary", "SortedSet"})
+"""The kinds whose keys are in order."""
+
+_NUMBER, _TIME, _TUPLE = b"\x11", b"\x16", b"\x1a"
+"""What the slots of numbers that are none in SQLite, of times with a zone, and of tuples begin with."""
+
+
+def is_sorted(kind: str | None, codec: str | None) -> bool:
+    """Tell whether an object sorts keys of its own by their slots; one that keeps its keys as they are has no others.
+
+    >>> is_sorted("SortedSet", None), is_sorted("SortedDictionary", '{"raw":true}'), is_sorted("Set", None)
+    (True, False, False)
+    """
+    return kind in KINDS and not orjson.loads(codec or "{}").get("raw")
+
+
+def keeps_order(slot: Slot, value: Payload | None) -> bool:
+    r"""Tell whether a slot of a sorted object sorts among others as its key does among other keys.
+
+    Numbers do not that are none in SQLite, since they come after all that are; nor do times that the clocks of their
+    zone show twice or never.
+
+    >>> keeps_order(1.5, '{"$key":{"$decimal":"1.5"}}'), keeps_order(b"\x11\xc4", '{"$key":1e30}')
+    (True, False)
+    """
+    if not isinstance(slot, bytes) or slot[:1] not in (_NUMBER, _TIME, _TUPLE):
+        return True
+    return slot[:1] != _NUMBER and not _holds_unclear_time(value)
+
+
+def breaks_order(reader: Reader, object_id: int, without: Collection[Slot]) -> bool:
+    """Tell whether a sorted object has a slot that does not sort as its key.
+
+    Args:
+        reader: the state.
+        object_id: the object.
+        without: slots that are left out.
+
+    Time: O(slots of such numbers, times and tuples, up to the first).
+    """
+    for first in (_NUMBER, _TIME, _TUPLE):
+        for item in reader.items(object_id, first, _after(first)):
+            if item.slot not in without and not keeps_order(item.slot, item.value):
+                return True
+    return False
+
+
+def _after(first: bytes) -> bytes:
+    return bytes([first[0] + 1])
+
+
+def _holds_unclear_time(value: Payload | None) -> bool:
+    """Tell whether a key holds a time that the clocks of its zone show twice or never; the value says the key."""
+    if value is None or "$datetime" not in str(value):
+        return False
+    try:
+        stored = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return False  # It is of an object that keeps its values as they are.
+    return any(map(_is_unclear, _times_in(stored.get("$key") if isinstance(stored, dict) else None)))
+
+
+def _times_in(key: Any) -> Iterable[Any]:
+    """Yield the stored times of a key, which may be a tuple."""
+    if isinstance(key, list):
+        for item in key:
+            yield from _times_in(item)
+    elif isinstance(key, dict):
+        yield from (key["$datetime"],) if "$datetime" in key else _times_in(list(key.values()))
+
+
+def _is_unclear(stored: Any) -> bool:
+    """Tell whether a stored time, with the name of its zone where it has one, is one; so is one of an unknown zone."""
+    if not isinstance(stored, list) or not stored[1]:
+        return False
+    try:
+        moment = datetime.fromisoformat(stored[0]).replace(tzinfo=ZoneInfo(stored[1]))
+    except (KeyError, ValueError, OSError):
+        return True
+    return moment.replace(fold=0).utcoffset() != moment.replace(fold=1).utcoffset()
