@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from checkpoint.errors import RESTORE, CorruptStoreError
+from checkpoint.key_order import ORDER, is_sorted, numbers_out_of_order
 from checkpoint.owned import owned_kind
 from checkpoint.reader import Reader
 from checkpoint.run import is_owner, owned_ids
@@ -24,11 +25,11 @@ def check_objects(reader: Reader, path: str) -> None:
     Time: O(state). The slots are streamed.
     """
     for object_id, name, kind, codec in reader.index():
-        _check(reader, path, object_id, repr(name), kind)
+        _check(reader, path, object_id, repr(name), kind, codec)
         if is_owner((object_id, name, kind, codec)):
             of = owned_kind(codec)
             for owned in sorted(_owned_by(reader, path, object_id, f"{kind} {name!r}")):
-                _check(reader, path, owned, f"{owned} in {name!r}", of)
+                _check(reader, path, owned, f"{owned} in {name!r}", of, None)
 
 
 def _owned_by(reader: Reader, path: str, object_id: int, owner: str) -> set[int]:
@@ -43,17 +44,34 @@ def _owned_by(reader: Reader, path: str, object_id: int, owner: str) -> set[int]
     return found
 
 
-def _check(reader: Reader, path: str, object_id: int, name: str, kind: str | None) -> None:
+def _check(reader: Reader, path: str, object_id: int, name: str, kind: str | None, codec: str | None) -> None:
+    if fault := fault_of(reader, object_id, kind, codec):
+        raise _fault(reader, path, f"{kind} {name}", fault)
+
+
+def fault_of(reader: Reader, object_id: int, kind: str | None, codec: str | None) -> str | None:
+    """Return what is wrong with an object in words, None where nothing is.
+
+    Args:
+        reader: the state.
+        object_id: the object.
+        kind: its kind; of one that the store knows nothing of, nothing is found.
+        codec: what its slots stand for, as the index says.
+
+    Time: O(its slots). They are streamed.
+    """
     rule = _RULES.get(kind or "")
     if rule is None:
-        return
+        return None
     try:
         metadata = {key: orjson.loads(value) for key, value in reader.metadata(object_id).items()}
-        fault = rule(reader, object_id, metadata)
-    except (ValueError, TypeError, KeyError) as error:
-        fault = f"metadata that is none ({error!r})"
-    if fault:
-        raise _fault(reader, path, f"{kind} {name}", fault)
+        if fault := rule(reader, object_id, metadata):
+            return fault
+        return _order_fault(reader, object_id, metadata) if is_sorted(kind, codec) else None
+    except KeyError as error:
+        return f"no {error} in its metadata"
+    except (ValueError, TypeError) as error:
+        return f"metadata that is none ({error!r})"
 
 
 def _fault(reader: Reader, path: str, what: str, fault: str) -> CorruptStoreError:
@@ -64,27 +82,34 @@ def _fault(reader: Reader, path: str, what: str, fault: str) -> CorruptStoreErro
 
 def _counted(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
     """A length says how many slots there are; where ranks have gaps it comes with the next rank."""
-    if "length" not in metadata:
-        return None
     length = metadata["length"]
     return _compare(reader.count(object_id), length[0] if isinstance(length, list) else length)
 
 
 def _array(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
     """Slots are indexes below the length; those that hold the default may be absent."""
-    return _inside(reader, object_id, range(metadata["length"])) if "length" in metadata else None
+    return _inside(reader, object_id, range(metadata["length"]))
 
 
 def _queue(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
-    return _exact(reader, object_id, range(metadata["head"], metadata["tail"])) if metadata else None
+    return _exact(reader, object_id, range(metadata["head"], metadata["tail"]))
 
 
 def _stack(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
-    return _exact(reader, object_id, range(metadata["count"])) if metadata else None
+    return _exact(reader, object_id, range(metadata["count"]))
 
 
 def _value(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
     return _first(item.slot for item in reader.items(object_id) if item.slot != "value")
+
+
+def _order_fault(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
+    """Keys that SQLite has no number for do not sort as their slots: of an object that has one that is said."""
+    is_told = metadata.get(ORDER) is not None
+    number = None if is_told else next(numbers_out_of_order(reader, object_id), None)
+    return (
+        None if number is None else f"a slot {number.slot!r} that sorts unlike its key, and no {ORDER!r} that says so"
+    )
 
 
 def _exact(reader: Reader, object_id: int, slots: range) -> str | None:
@@ -114,5 +139,6 @@ _RULES: dict[str, Callable[[Reader, int, Metadata], str | None]] = {
     "SortedSet": _counted,
     "SparseArray": _counted,
     "Stack": _stack,
+    "Tensor": _counted,
     "Value": _value,
 }

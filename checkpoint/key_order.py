@@ -6,14 +6,14 @@ the object has afterwards, not by what was said when they were made.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import orjson
 
-from checkpoint.reader import Reader
+from checkpoint.reader import Reader, StoredItem
 from checkpoint.run import Payload, Slot
 
 ORDER = "order"
@@ -50,6 +50,11 @@ def keeps_order(slot: Slot, value: Payload | None) -> bool:
     if not isinstance(slot, bytes) or slot[:1] not in (_NUMBER, _TIME, _TUPLE):
         return True
     return slot[:1] != _NUMBER and not _holds_unclear_time(value)
+
+
+def numbers_out_of_order(reader: Reader, object_id: int) -> Iterator[StoredItem]:
+    """Yield the slots of a sorted object that stand for numbers which are none in SQLite."""
+    return reader.items(object_id, _NUMBER, _after(_NUMBER))
 
 
 def breaks_order(reader: Reader, object_id: int, without: Collection[Slot]) -> bool:
