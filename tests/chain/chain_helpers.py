@@ -12,15 +12,20 @@ from checkpoint.run import IndexRow, ItemRow
 OPERATOR = "counter"
 
 
-def run_of(values: dict[str, int | None], kind: CheckpointKind = CheckpointKind.DIFFERENTIAL) -> Run:
-    """Return a run that writes some slots of one dictionary."""
+def run_of(
+    values: dict[str, int | None], kind: CheckpointKind = CheckpointKind.DIFFERENTIAL, length: int | None = None
+) -> Run:
+    """Return a run that writes some slots of one dictionary, and its length where that is given."""
     index: list[IndexRow] = [(1, "counts", "Dictionary", None)] if kind is CheckpointKind.FULL else []
     items: list[ItemRow] = [(1, slot, None if value is None else str(value), None) for slot, value in values.items()]
-    return Run(kind, index, [], items)
+    return Run(kind, index, [] if length is None else [(1, "length", str(length))], items)
 
 
 class Publisher:
     """Publishes epochs in which each shard writes the slots that it is given; full runs are complete images."""
+
+    has_length = True
+    """Whether it writes the length of the dictionary, too, as a space does: without it the dictionary is not sound."""
 
     def __init__(self, cache: Path) -> None:
         self._cache = str(cache)
@@ -52,4 +57,5 @@ class Publisher:
         state.update({slot: value for slot, value in merged.items() if value is not None})
         if not values:
             return Run(CheckpointKind.DIFFERENTIAL)  # An empty image would say that all is gone.
-        return run_of(dict(state) if kind is CheckpointKind.FULL else values, kind)
+        slots = dict(state) if kind is CheckpointKind.FULL else values
+        return run_of(slots, kind, len(state) if self.has_length else None)

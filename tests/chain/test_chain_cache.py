@@ -125,7 +125,7 @@ def test_a_run_that_was_not_accepted_is_dropped_from_a_cache(chain: Chain, publi
 def test_one_that_was_accepted_need_not_be_read(chain: Chain, publish: Publisher, tmp_path: Path) -> None:
     publish(chain, {"a": 1})
     with open_cache(_plan(chain, tmp_path), 0) as store:
-        store.apply(run_of({"a": 2}), 2)
+        store.apply(run_of({"a": 2}, length=1), 2)
     publish(chain, {"a": 2})
     chain.location.write(chain.lineage(OPERATOR, 0)[-1].file, b"a cache that reads this fails")
     assert _open(chain, tmp_path) == {"a": "2"}

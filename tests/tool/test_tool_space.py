@@ -460,7 +460,7 @@ def begin_anew(chain: Chain, shards: int, name: str) -> None:
     assert chain.newest is not None
     plan = EpochPlan(chain.epoch, chain.newest.source, {OPERATOR: chain.operator_plan(OPERATOR)})
     saved = [
-        save_run(plan.operators[OPERATOR], shard, run_of({f"{name}{shard}": plan.epoch}, CheckpointKind.FULL))
+        save_run(plan.operators[OPERATOR], shard, run_of({f"{name}{shard}": plan.epoch}, CheckpointKind.FULL, 1))
         for shard in range(shards)
     ]
     chain.publish_rescaled(plan, {OPERATOR: saved}, shards, {})
