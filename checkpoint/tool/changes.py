@@ -203,7 +203,7 @@ def _require_known(source: Source, points: tuple[str | None, str | None], name: 
 
 def _write_patch(changes: Iterator[Change], path: Path) -> int:
     """Write a patch, and return how many changes it has."""
-    count = -1
+    count = -2  # Neither the first line is a change, nor the last one.
     with replacing(path) as file:
         for line in lines_of(changes):
             file.write(line + b"\n")
@@ -286,7 +286,9 @@ def apply(source: Source, patch: str, dry_run: bool, is_json: bool) -> None:
 
     A slot that does not hold what the patch was made from is trouble, and then nothing is written; and so are new
     slots of a dictionary or a set where others have come since: their places in the order are taken; and tables that
-    would hold rows or keys which nobody could find or read, for want of the schema or the catalogue entry.
+    would hold rows or keys which nobody could find or read, for want of the schema or the catalogue entry. So is a
+    patch that was cut or lost a line: its last one says how many there are, and their digest. Patches of older versions
+    have no such line: of those, objects are refused that would have other slots than their lengths say.
 
     \b
     Examples:

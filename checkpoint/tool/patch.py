@@ -1,10 +1,16 @@
-"""Patches: the changes between two checkpoints as lines of JSON, which can be kept, read and applied."""
+"""Patches: the changes between two checkpoints as lines of JSON, which can be kept, read and applied.
+
+The first line says the format. Since format 2 a last one says how many lines stand before it, and their digest: a patch
+that was cut short, or has lost a line, is refused before anything is written.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 from types import NoneType
 from typing import Any
 
@@ -14,8 +20,11 @@ from checkpoint.diff import Change, IndexEntry, Table
 from checkpoint.errors import CheckpointError
 from checkpoint.run import OWNED_KEY, owned_ids
 
-HEADER = {"patch": 1}
-"""The first line of a patch: the version of its format."""
+_FORMAT = 2
+"""The version of the format, which the first line says. Patches of format 1, which have no last line, are read, too."""
+
+_END = b'{"end":'
+"""How the last line begins."""
 
 BEGINNING = b'{"patch":'
 """How every patch begins, whatever its version."""
@@ -25,10 +34,17 @@ def lines_of(changes: Iterable[Change]) -> Iterator[bytes]:
     """Yield the lines of a patch, those of a change at once.
 
     Before the first change of an object that another one owns stands the slot of its owner, as a change of nothing, and
-    before that of one of whose slots the index says something its entry: older versions, which do not know what they
-    are for, refuse the patch too where something else is there.
+    before that of one of whose slots the index says something its entry. The last line says how many stand before it,
+    and their digest.
     """
-    yield orjson.dumps(HEADER)
+    seal = _Seal()
+    for told in chain([orjson.dumps({"patch": _FORMAT})], _lines_of(changes)):
+        seal.add(*told.split(b"\n"))
+        yield told
+    yield seal.line()
+
+
+def _lines_of(changes: Iterable[Change]) -> Iterator[bytes]:
     last: Change | None = None
     entries: set[int] = set()
     for change in changes:
@@ -36,6 +52,39 @@ def lines_of(changes: Iterable[Change]) -> Iterator[bytes]:
         told = [line for one in (owner, change) if one is not None for line in (*_entry_told(one, entries), one)]
         yield b"\n".join(map(_line_of, told))
         last = change.owner
+
+
+class _Seal:
+    """How many lines have gone by, and their digest."""
+
+    def __init__(self) -> None:
+        self._count, self._digest = 0, hashlib.blake2b(digest_size=16)
+
+    def add(self, *lines: bytes) -> None:
+        """Take the next lines."""
+        for line in lines:
+            self._digest.update(line.rstrip(b"\r\n") + b"\n")
+            self._count += 1
+
+    def line(self) -> bytes:
+        """Return the line that comes after these."""
+        return orjson.dumps({"end": self._count, "digest": self._digest.hexdigest()})
+
+    def require_whole(self, line: bytes) -> None:
+        """Refuse lines that are not those which the last one says.
+
+        Raises:
+            CheckpointError: they are not.
+        """
+        expected = self.line()
+        if line.strip() != expected:
+            raise CheckpointError(
+                f"the patch is not as it was written: its last line is {line.strip()[:80]!r}, and that of its"
+                f" {self._count} other lines is {expected!r}: {_ANEW}"
+            )
+
+
+_ANEW = 'write it anew, or make {"patch":1} its first line and leave out its last one where it was edited on purpose'
 
 
 def _entry_told(change: Change, entries: set[int]) -> Iterator[Change]:
@@ -57,18 +106,13 @@ def changes_of(lines: Iterable[bytes]) -> Iterator[Change]:
     """Yield the changes of a patch.
 
     Raises:
-        CheckpointError: a line is no change, named by its number; or the format is a newer one.
+        CheckpointError: a line is no change, named by its number; or lines are missing; or the format is a newer one.
     """
     owners: dict[int, Change] = {}
     codecs: dict[int, str | None] = {}
-    for number, line in enumerate(lines, start=1):
+    for number, line in _numbered(lines):
         try:
-            fields = orjson.loads(line)
-            if number == 1:
-                if fields != HEADER:
-                    raise CheckpointError(f"this is no patch of format 1: it begins with {line[:80]!r}")
-                continue
-            table, object_id, name, kind, *values, old_rank, new_rank = fields
+            table, object_id, name, kind, *values, old_rank, new_rank = orjson.loads(line)
             slot, old, new = map(_unpacked, values)
             change = Change(Table(table), object_id, name, kind, slot, old, new, old_rank, new_rank)
             _require_types(change)
@@ -81,6 +125,41 @@ def changes_of(lines: Iterable[bytes]) -> Iterator[Change]:
                 yield replace(change, owner=owners.get(object_id)) if name is None else change
         except (ValueError, TypeError, KeyError) as error:
             raise CheckpointError(f"line {number} of the patch is damaged ({error}): {line[:80]!r}") from None
+
+
+def _numbered(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines that are changes, with their numbers.
+
+    Raises:
+        CheckpointError: others are missing.
+    """
+    seal, number, has_end = _Seal(), 0, True
+    rest = enumerate(lines, start=1)
+    for number, line in rest:
+        if number == 1:
+            has_end = _format_of(line) == 1  # Nothing says where one of that format ends.
+        elif not has_end and line.startswith(_END):
+            seal.require_whole(line)
+            has_end = True
+            if (more := next(rest, None)) is not None:
+                raise CheckpointError(f"line {more[0]} of the patch stands behind its last one: {_ANEW}")
+        else:
+            yield number, line
+        seal.add(line)
+    if not has_end:
+        raise CheckpointError(f"the patch ends with line {number}, which is not its last one: it was cut: {_ANEW}")
+
+
+def _format_of(line: bytes) -> int:
+    """Return the format that the first line says."""
+    try:
+        found = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        found = None
+    for version in range(1, _FORMAT + 1):
+        if found == {"patch": version}:
+            return version
+    raise CheckpointError(f"this is no patch of format 1 to {_FORMAT}: it begins with {line[:80]!r}")
 
 
 def _owned_by(change: Change) -> set[int]:

@@ -24,6 +24,9 @@ class Preview(Reader):
     def __init__(self, session: Session, base: Reader, run: Run) -> None:
         super().__init__(session, base.runs)
         self._index = run.index
+        self._metadata: dict[int, dict[str, str | None]] = {}
+        for object_id, key, text in run.metadata:
+            self._metadata.setdefault(object_id, {})[key] = text
         self._rows: dict[int, dict[Slot, ReadRow]] = {}
         for object_id, slot, value, rank in run.items:
             self._rows.setdefault(object_id, {})[slot] = slot, value, rank
@@ -32,6 +35,15 @@ class Preview(Reader):
         """Return the index row of every object that would exist, in order of their ids."""
         rows = {row[0]: row for row in (*super().index(), *self._index)}
         return [rows[object_id] for object_id in sorted(rows) if rows[object_id][2] is not None]
+
+    def metadata(self, object_id: int) -> dict[str, str]:
+        """Return the metadata that one object would have: JSON text by key."""
+        found = {**super().metadata(object_id), **self._metadata.get(object_id, {})}
+        return {key: text for key, text in found.items() if text is not None}
+
+    def count(self, object_id: int) -> int:
+        """Return the number of slots that an object would have stored. Time: O(n)."""
+        return sum(1 for _ in self.items(object_id))
 
     def rows(
         self,

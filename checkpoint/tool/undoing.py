@@ -17,6 +17,7 @@ from checkpoint.store import CheckpointStore
 from checkpoint.tool import key_values
 from checkpoint.tool.content import TABLES, WATERMARKS, State
 from checkpoint.tool.hiding import misfit
+from checkpoint.tool.incomplete import require_complete
 from checkpoint.tool.preview import Preview
 from checkpoint.tool.raw import INTEGER_BITS, is_integer, loaded
 from checkpoint.tool.source import query
@@ -43,19 +44,21 @@ class _Loss(NamedTuple):
 
 
 def require_readable(store: CheckpointStore, run: Run) -> None:
-    """Refuse changes after which there would be rows, keys or watermarks that nobody could find or read.
+    """Refuse changes after which there would be objects, rows, keys or watermarks that nobody could find or read.
 
     Args:
         store: the store, to whose newest state the changes are to be made.
         run: the run that makes them.
 
     Raises:
-        CheckpointError: there would be some; the first table is named, with the checkpoint that wrote them.
+        CheckpointError: there would be some; the first one is named, and the checkpoint that wrote what a table lacks.
 
     Time: O(named objects + rows that change); O(rows) of a table whose record loses layouts or gets shorter integers.
     """
     now = store.reader()
-    before, after = State(now), State(Preview(store.session, now, run))
+    then = Preview(store.session, now, run)
+    require_complete(now, then, run)
+    before, after = State(now), State(then)
     known = set(_unlisted(before))
     unlisted = (loss for loss in _unlisted(after) if loss not in known)
     losses = chain(_unrecorded(before, after), _unread(before, after, run), _unheld(before, after), unlisted)

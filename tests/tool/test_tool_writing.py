@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from checkpoint import CheckpointStore
+from checkpoint import CheckpointError, CheckpointStore
+from checkpoint.tool.patch import changes_of
 from objectspace import PersistedObjectSpace, register_dataclass
 from objectspace.relational import Column, StateTable, StorageTable, TableSchema, rename_table, tables
 from tests.tool.conftest import ORDERS, Tool
@@ -237,10 +238,59 @@ def test_a_damaged_patch_names_its_line(tool: Tool, store: Path, tmp_path: Path,
     (tmp_path / "p.jsonl").write_text(f'{{"patch":1}}\n{line}\n')
     found = tool("apply", store, tmp_path / "p.jsonl")
     assert (found.exit_code, "line 2 of the patch is damaged" in found.stderr) == (2, True)
-    (tmp_path / "p.jsonl").write_text('{"patch":2}\n')
-    assert "no patch of format 1" in tool("apply", store, tmp_path / "p.jsonl").stderr
+    (tmp_path / "p.jsonl").write_text('{"patch":3}\n')
+    assert "no patch of format 1 to 2" in tool("apply", store, tmp_path / "p.jsonl").stderr
     limited = tool("diff", store, "--patch", tmp_path / "p.jsonl", "-n", 1)
     assert (limited.exit_code, "half changed" in limited.stderr) == (2, True)
+
+
+@pytest.fixture
+def kinds(tool: Tool, tmp_path: Path) -> Path:
+    """Return a patch that changes an object of nearly every kind and brings one, and a fork that it fits beside it."""
+    path, patch = tmp_path / "state.db", tmp_path / "p.jsonl"
+    with PersistedObjectSpace.open(path) as space:
+        for round_ in ("old", "new"):
+            lists = space.get_or_create_dictionary("lists", of=list)
+            for name in ("old", round_):
+                space.get_or_create_list(f"list {name}").append(1)
+                space.get_or_create_queue(f"queue {name}").enqueue(1)
+                space.get_or_create_stack(f"stack {name}").push(1)
+                space.get_or_create_sorted_set(f"set {name}").add(round_)
+                space.get_or_create_array(f"array {name}", 2, default=0)[1] += 1
+                lists.setdefault(name).append(1)
+            space.checkpoint()
+    assert tool("diff", path, "--patch", patch).exit_code == 1
+    assert tool("fork", path, tmp_path / "fork.db", 1).exit_code == 0
+    return patch
+
+
+def test_a_patch_that_lost_lines_is_refused(kinds: Path) -> None:
+    lines = kinds.read_bytes().splitlines()
+    assert len(list(changes_of(lines))) > 30
+    for place in range(1, len(lines)):
+        for damaged in (lines[:place], lines[:place] + lines[place + 1 :], [*lines[:place], lines[1], *lines[place:]]):
+            with pytest.raises(CheckpointError, match=r"last one.*(it was cut|edited on purpose)"):
+                list(changes_of(damaged))
+    with pytest.raises(CheckpointError, match=f"line {len(lines) + 1} of the patch stands behind its last one"):
+        list(changes_of([*lines, lines[1]]))
+
+
+def test_a_patch_of_the_first_format_is_refused_where_it_lost_what_objects_cannot_be_without(
+    tool: Tool, kinds: Path
+) -> None:
+    fork = kinds.with_name("fork.db")
+    lines = ['{"patch":1}', *kinds.read_text().splitlines()[1:-1]]
+    places = [place for place, line in enumerate(lines) if line.startswith('["metadata"')]
+    rows = [(place, json.loads(line)) for place, line in enumerate(lines) if line.startswith('["item"')]
+    slots = [place for place, row in rows if row[3] != "Array" and row[5] != row[6]]
+    for place in (*places, *slots):
+        kinds.write_text("\n".join(lines[:place] + lines[place + 1 :]))
+        refused = tool("apply", fork, kinds)
+        assert refused.exit_code == 2, lines[place]
+        assert "nothing was written" in refused.stderr
+    kinds.write_text("\n".join(lines))
+    assert tool("apply", fork, kinds).exit_code == 0
+    assert tool("verify", fork).exit_code == 0
 
 
 def test_restore_whole_and_in_part(tool: Tool, store: Path, location: Path, tmp_path: Path) -> None:
