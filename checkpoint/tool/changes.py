@@ -36,7 +36,7 @@ from checkpoint.tool.content import State, absence
 from checkpoint.tool.described import Described, Describer, sign_of
 from checkpoint.tool.patch import BEGINNING, changes_of, lines_of
 from checkpoint.tool.preview import Preview
-from checkpoint.tool.selecting import of_objects
+from checkpoint.tool.selecting import of_objects, with_versions_now
 from checkpoint.tool.source import EMPTY, Source, find, find_epoch, names_checkpoint, reader_at
 from checkpoint.tool.undoing import require_readable
 
@@ -298,7 +298,11 @@ def apply(source: Source, patch: str, dry_run: bool, is_json: bool) -> None:
     source.require_file()
     with Path(patch).open("rb") as file:
         changes = list(changes_of(file))
-    _apply(source, changes, dry_run, is_json)
+    if dry_run:
+        with source.open() as store:
+            _rehearse(store, changes, is_json)
+    else:
+        _apply(source, changes, is_json)
 
 
 @cli.command()
@@ -313,8 +317,8 @@ def revert(source: Source, checkpoint: str, names: tuple[str, ...], dry_run: boo
     Where a later checkpoint has changed one of the slots again, nothing is done; what has come and gone elsewhere in
     the same objects does not matter, but in queues and stacks, and in tables whose schema or catalogue entry is undone
     where rows or keys have come since that could not be read or found. With --object, no watermark goes back, nor does
-    the number of the next partition. Every epoch of a pipeline moves its position, so that of an older one only the
-    tables can be undone, by name.
+    the number of the next partition; versions of a key-value table never do. Every epoch of a pipeline moves its
+    position, so that of an older one only the tables can be undone, by name.
 
     \b
     Examples:
@@ -329,7 +333,10 @@ def revert(source: Source, checkpoint: str, names: tuple[str, ...], dry_run: boo
             raise CheckpointError("0 is the state before the first checkpoint: there is nothing to undo")
         before, after = reader_at(store, str(record.parent or EMPTY)), store.reader(record.number)
         changes = list(_of_objects(invert(differences(before, after)), names, after, before))
-    _apply(source, changes, dry_run, is_json)
+        if dry_run:  # The same store still, as what is newest may be another checkpoint by now.
+            _rehearse(store, changes, is_json)
+            return
+    _apply(source, changes, is_json)
 
 
 def _of_objects(changes: Iterator[Change], names: tuple[str, ...], before: Reader, after: Reader) -> Iterator[Change]:
@@ -347,25 +354,33 @@ def _of_objects(changes: Iterator[Change], names: tuple[str, ...], before: Reade
     return of_objects(changes, names, *states)
 
 
-def _apply(source: Source, changes: list[Change], dry_run: bool, is_json: bool) -> None:
+def _rehearse(store: CheckpointStore, changes: list[Change], is_json: bool) -> None:
+    """Say what changes would do to a store."""
+    _require_any(changes)
+    now = store.reader()
+    changes = list(with_versions_now(changes, now))
+    run = run_applying(changes, now)  # refuses what does not fit
+    require_readable(store, run)
+    # A length that others have changed since may stay as it is.
+    made = [one for one in counted_now(changes, now) if (one.old, one.old_rank) != (one.new, one.new_rank)]
+    if not is_json:
+        describer = Describer(State(now), State(Preview(store.session, now, run)))
+        _print((_Seen("", change, describer.describe(change)) for change in made), is_json=False)
+    text = f"{printing.count(len(made), 'change')} would be made"
+    click.echo(printing.as_json({"changes": len(made), "dry_run": True}) if is_json else text, err=not is_json)
+
+
+def _require_any(changes: list[Change]) -> None:
     if not changes:
         click.echo("error: there are no changes: nothing was written", err=True)
         sys.exit(TROUBLE)
-    if dry_run:
-        with source.open() as store:
-            now = store.reader()
-            run = run_applying(changes, now)  # refuses what does not fit
-            require_readable(store, run)
-            # A length that others have changed since may stay as it is.
-            made = [one for one in counted_now(changes, now) if (one.old, one.old_rank) != (one.new, one.new_rank)]
-            if not is_json:
-                describer = Describer(State(now), State(Preview(store.session, now, run)))
-                _print((_Seen("", change, describer.describe(change)) for change in made), is_json=False)
-        text = f"{printing.count(len(made), 'change')} would be made"
-        click.echo(printing.as_json({"changes": len(made), "dry_run": True}) if is_json else text, err=not is_json)
-        return
+
+
+def _apply(source: Source, changes: list[Change], is_json: bool) -> None:
+    _require_any(changes)
     with source.open_to_write() as store:
-        run = run_applying(changes, store.reader())
+        now = store.reader()
+        run = run_applying(with_versions_now(changes, now), now)
         require_readable(store, run)
         receipt = store.append(run)
     fields = {"number": receipt.number, "epoch": receipt.epoch, "slots": receipt.slots, "bytes": receipt.bytes}

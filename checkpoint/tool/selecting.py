@@ -15,7 +15,7 @@ import orjson
 
 from checkpoint.diff import Change, IndexEntry, Table
 from checkpoint.reader import Reader, StoredItem
-from checkpoint.run import CheckpointKind, Run
+from checkpoint.run import CheckpointKind, Payload, Run
 from checkpoint.tool import key_values
 from checkpoint.tool.content import TABLES, WATERMARKS, State, absence
 from checkpoint.tool.described import Describer, lists_tables, table_listed
@@ -95,6 +95,37 @@ def of_objects(changes: Iterable[Change], names: Collection[str], before: State,
             yield from (one for one in group if one.table is Table.INDEX and one.new is not None)
             yield from _length_change(kept, before.reader)
             yield from kept
+
+
+def with_versions_now(changes: Iterable[Change], now: Reader) -> Iterator[Change]:
+    """Yield changes with those of the last version of a partition as they are made to a state: never a lower one.
+
+    Every key that is written moves it, so that others nearly always have since. A version that was given to somebody
+    is given to nobody else, though what it was given for is undone: it may be the condition of a change.
+
+    Args:
+        changes: what changed.
+        now: the state to apply them to.
+    """
+    for change in changes:
+        item = now.item(change.object, change.slot or 0) if _is_version(change) else None
+        numbers = [_number(one) for one in (change.old, change.new, item.value if item else None)]
+        if item is None or None in numbers:
+            yield change
+            continue
+        given = change.new if numbers[1] > numbers[2] else item.value  # type: ignore[operator]  # none of them is None
+        yield replace(change, old=item.value, old_rank=item.rank, new=given, new_rank=item.rank)
+
+
+def _is_version(change: Change) -> bool:
+    """Tell whether a change is of the last version of a partition of a key-value table, which stays."""
+    part = key_values.part_of(change.name) if change.kind == "Value" and change.table is Table.ITEM else None
+    return part is not None and part[2]
+
+
+def _number(stored: Payload | IndexEntry | None) -> int | None:
+    found = None if isinstance(stored, IndexEntry) else loaded(stored)
+    return found if type(found) is int else None
 
 
 def require_found(names: Sequence[str], found: Collection[str], known: Collection[str]) -> None:

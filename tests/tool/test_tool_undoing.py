@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import checkpoint.tool.changes
 import checkpoint.tool.moving
 from checkpoint import CheckpointError, CheckpointStore
 from checkpoint.chain import Chain, location_at
@@ -338,6 +339,55 @@ def test_the_number_of_the_next_partition_falls_only_where_all_is_undone(
     for number in ("HEAD", "HEAD~2", "HEAD~4", 4):
         assert tool("revert", path, number).exit_code == 0
     assert tool("diff", path, 3).output == ""
+
+
+def test_a_key_is_undone_or_applied_where_another_one_of_its_partition_was_written_since(
+    tool: Tool, made: Callable[..., Path], tmp_path: Path
+) -> None:
+    def _keys(path: Path, put: bytes = b"") -> list[bytes]:
+        with PersistedObjectSpace.open(path) as space:
+            table = KeyValueTableManager(space).open_key_value_table("shop", "stock")
+            if put:
+                versions.append(table.put(put, b"v", "f"))
+                space.checkpoint()
+            return [one for one in (b"k", b"l", b"m") if table.get(one, "f") is not None]
+
+    versions: list[Any] = []
+    path, fork, patch = made(both(create("stock"), put)), tmp_path / "fork.db", tmp_path / "p.jsonl"
+    for key in (b"l", b"m"):
+        _keys(path, key)
+    assert tool("fork", path, fork, 2).exit_code == 0
+    assert tool("diff", path, 2, 3, "--patch", patch).exit_code == 1
+    assert _keys(fork, b"m") == [b"k", b"m"]
+    assert tool("apply", fork, patch).exit_code == 0
+    assert _keys(fork) == [b"k", b"l", b"m"]
+    for number, chosen in ((3, ("--object", "shop/stock")), (4, ())):
+        assert tool("revert", path, number, *chosen, "--dry-run").exit_code == 0
+        assert tool("revert", path, number, *chosen).exit_code == 0
+    assert _keys(path) == [b"k"]
+    with PersistedObjectSpace.open(path) as space:
+        assert space.get("kvt/shop/stock/0/version").value == versions[1].number
+
+
+def test_a_rehearsal_of_the_newest_checkpoint_is_of_the_store_in_which_it_was_found(
+    tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "state.db"
+    with PersistedObjectSpace.open(path) as space:
+        value = space.create_value("v", 0)
+        space.checkpoint()
+
+        def _beside(*found: Any) -> Any:
+            value.value += 1
+            space.checkpoint()
+            return of_objects(*found)
+
+        of_objects = checkpoint.tool.changes._of_objects
+        monkeypatch.setattr(checkpoint.tool.changes, "_of_objects", _beside)
+        value.value = 5
+        space.checkpoint()
+        shown = tool("revert", path, "HEAD", "--dry-run")
+    assert (shown.exit_code, "5 → 0" in shown.stdout) == (0, True)
 
 
 @pytest.mark.parametrize("chosen", [(), ("--shard", 0), ("--operator", OPERATOR, "--shard", 1)])
