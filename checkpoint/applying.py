@@ -16,7 +16,7 @@ import orjson
 
 from checkpoint.diff import Change, IndexEntry, Table
 from checkpoint.errors import CheckpointError
-from checkpoint.key_order import IN_MEMORY, ORDER, breaks_order, is_sorted, keeps_order
+from checkpoint.key_order import IN_MEMORY, ORDER, breaks_order, is_sorted, keeps_order, key_class
 from checkpoint.owned import member, owned_kind, owner_slots
 from checkpoint.reader import Reader
 from checkpoint.run import OWNED_KEY, CheckpointKind, Payload, Run, Slot, is_owner, owned_ids
@@ -75,6 +75,7 @@ def run_applying(changes: Iterable[Change], base: Reader) -> Run:
         if change.object not in lost or change.table is Table.INDEX:
             _add(run, change)
     _require_free(gained & there, changes, base)
+    _require_comparable([change for change in changes if change.object not in gained], base)
     _require_one_each(run, base)
     _require_all_of(lost, changes, base)
     _hide_remains(run, gained, base)
@@ -138,6 +139,7 @@ def _as_ordered_now(changes: list[Change], base: Reader) -> Iterator[Change]:
         if change.table is Table.ITEM and change.object in told:
             told[change.object].add(_slot(change))
     broken = _sorted_among({own: one for own, one in suspects.items() if own not in told}, changes, base)
+    broken = {own for own in broken if base.metadatum(own, ORDER) is None}
     for change in changes:
         if change.table is Table.ITEM and change.object in broken:
             broken.remove(change.object)
@@ -167,7 +169,7 @@ def _order_now(change: Change, base: Reader, touched: set[Slot], is_broken: bool
 
 
 def _sorted_among(items: dict[int, Change], changes: Iterable[Change], base: Reader) -> set[int]:
-    """Return the ids of those objects that are sorted, and of which it is not said yet that they are read whole."""
+    """Return the ids of those objects that are sorted, of each of which a change is given."""
     index = {change.object: change for change in changes if change.table is Table.INDEX} if items else {}
     owners = owner_slots(base, [own for own, item in items.items() if item.name is None]) if items else {}
     found = set()
@@ -176,7 +178,7 @@ def _sorted_among(items: dict[int, Change], changes: Iterable[Change], base: Rea
         kind, options = (entry.kind, entry.options) if entry else (None, None)
         if own in owners:
             kind, options = owned_kind(owners[own].owner[3]), None
-        if is_sorted(kind, options) and base.metadatum(own, ORDER) is None:
+        if is_sorted(kind, options):
             found.add(own)
     return found
 
@@ -319,6 +321,31 @@ def _apart(found: object, expected: object) -> tuple[str, str]:
         pair = found[0], expected[0]
     holds, old = ("nothing" if one is None else one if isinstance(one, str) else repr(one) for one in pair)
     return f"{holds:.200}", f"{old:.200}"
+
+
+def _require_comparable(changes: list[Change], base: Reader) -> None:
+    """Refuse keys that do not compare with others of a sorted object, as where it was empty when they came.
+
+    Raises:
+        CheckpointError: there are some.
+
+    Time: O(changes · live runs · log n).
+    """
+    items = [change for change in changes if change.table is Table.ITEM]
+    brought = {change.object: change for change in items if change.old is None and change.new is not None}
+    touched: dict[int, set[Slot]] = {own: set() for own in _sorted_among(brought, changes, base)}
+    for change in items:
+        if change.object in touched:
+            touched[change.object].add(_slot(change))
+    for own, slots in touched.items():
+        slot, others = _slot(brought[own]), (item.slot for item in base.items(own, page_rows=16))
+        other = next((one for one in others if one not in slots), None)
+        if other is not None and key_class(other) != key_class(slot):
+            whose = "which another one owns" if brought[own].name is None else f"{brought[own].name!r}"
+            raise CheckpointError(
+                f"the changes bring slot {slot!r} to object {own}, {whose}, which holds {other!r}, and the keys of a"
+                " sorted object compare with each other: something else has written into it since; nothing was written"
+            )
 
 
 def _require_one_each(run: Run, base: Reader) -> None:

@@ -25,8 +25,8 @@ IN_MEMORY = '"memory"'
 KINDS = frozenset({"SortedDictionary", "SortedSet"})
 """The kinds whose keys are in order."""
 
-_NUMBER, _TIME, _TUPLE = b"\x11", b"\x16", b"\x1a"
-"""What the slots of numbers that are none in SQLite, of times with a zone, and of tuples begin with."""
+_NUMBER, _TEXT, _TIME, _TUPLE = b"\x11", b"\x12", b"\x16", b"\x1a"
+"""What the slots of numbers that are none in SQLite, of texts, of times with a zone, and of tuples begin with."""
 
 
 def is_sorted(kind: str | None, codec: str | None) -> bool:
@@ -36,6 +36,17 @@ def is_sorted(kind: str | None, codec: str | None) -> bool:
     (True, False, False)
     """
     return kind in KINDS and not orjson.loads(codec or "{}").get("raw")
+
+
+def key_class(slot: Slot) -> bytes:
+    r"""Return what keys must share to compare with each other: the same for all numbers, for all texts and so on.
+
+    >>> key_class(1) == key_class(b"\x11\xc4"), key_class("a") == key_class(b"\x13a")
+    (True, False)
+    """
+    if isinstance(slot, bytes):
+        return slot[:1]
+    return _TEXT if isinstance(slot, str) else _NUMBER
 
 
 def keeps_order(slot: Slot, value: Payload | None) -> bool:

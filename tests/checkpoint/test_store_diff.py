@@ -496,3 +496,21 @@ def test_keys_that_sort_unlike_their_slots_are_in_order_in_a_fork_too(
     there.apply_changes(invert(changes))
     assert in_order(there) == [keys[3:], keys[3:][::-1]] * 2
     assert is_later or image_of(there.reader()) == image_of(here.reader(1))
+
+
+@pytest.mark.parametrize("keys", [[2**64, Decimal("0.5")], [b"x"], [(1, "x")], [datetime(2026, 1, 1)]])
+def test_keys_that_do_not_compare_with_those_that_a_sorted_object_has_by_now_are_refused(keys: list[Any]) -> None:
+    store = quick_store(":memory:")
+    space = PersistedObjectSpace(store)
+    found = sorted_objects(space)
+    steps: list[list[Any]] = [keys, [], ["text"], []]
+    for some in steps:
+        for one in found:
+            one.clear()
+            one.update(some)
+        space.checkpoint()
+    store.apply_changes(store.diff(4, 3))
+    with pytest.raises(CheckpointError, match="holds 'text', and the keys of a sorted object compare with each other"):
+        store.apply_changes(store.diff(2, 1))
+    store.apply_changes(store.diff(3, 1))
+    assert in_order(store) == [sorted(keys), sorted(keys)[::-1]] * 2
