@@ -53,7 +53,7 @@ def run_applying(changes: Iterable[Change], base: Reader) -> Run:
 
     Raises:
         CheckpointError: a slot does not hold what the change says that it held, or it is one of another object; or an
-            object would come whose id another one has.
+            object would come whose id another one has, or a key that does not compare with those of a sorted object.
 
     Time: O(changes · live runs · log n); where objects come, or owned ones change, also O(slots of the objects that own
     others). Memory: the changes.

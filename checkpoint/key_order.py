@@ -1,7 +1,7 @@
-"""Which slots of a sorted object do not sort as its keys do: an object that has one is read whole, and says so.
+"""Which slots of a sorted object do not sort as its keys do: an object that has one is read whole.
 
-That is said by its metadata, which no single slot may be without: changes of some slots are applied by the slots that
-the object has afterwards, not by what was said when they were made.
+Its metadata says so, and no slot tells whether there is another such one: where changes take one away or bring one,
+what is to be said depends on the slots that the object has afterwards, not on what was said when they were made.
 """
 
 from __future__ import annotations

@@ -249,7 +249,8 @@ class CheckpointStore:
 
         Raises:
             CheckpointError: a slot does not hold what a change says that it held, or belongs to another object that has
-                the same id here; or an object would come whose id another one has; nothing was written.
+                the same id here; or an object would come whose id another one has, or a key that does not compare with
+                those that a sorted object has; nothing was written.
 
         Time: O(changes · live runs · log n); where objects come, or owned ones change, also O(slots of the objects that
         own others). Memory: the changes.
