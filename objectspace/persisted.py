@@ -443,6 +443,10 @@ class PersistedObjectSpace(ObjectSpace):
         flight = self._flight
         assert flight is not None
         reader = self._reader_of(flight.writer) if durable else self._reader
+        with self.mutex:  # Another thread that reads meanwhile takes what it brings into memory for clean.
+            self._settle_as_read_by(reader, flight, durable)
+
+    def _settle_as_read_by(self, reader: Reader, flight: _Flight, durable: bool) -> None:
         self._note_what_is_stored(flight, durable)
         self._is_torn, self._flight = True, None
         for target in flight.objects:

@@ -28,12 +28,39 @@ Entry = tuple[Any, Any, StoredItem | None]
 
 def stream(table: SlotTable) -> Iterator[Entry]:
     """Yield every slot in the order of the object, without keeping what is read."""
-    return scan(table) if table.ranks is None else chain(_stream_settled(table), _stream_new(table))
+    if table.ranks is None:
+        return scan(table)
+    flight = _Flight(table)
+    return chain(_stream_settled(table, flight), _stream_new(table, flight))
 
 
 def stream_back(table: SlotTable) -> Iterator[Entry]:
     """Yield every slot of an object with ranks in the order opposite to that of insertion."""
-    return chain(_stream_new(table, reverse=True), _stream_settled(table, reverse=True))
+    flight = _Flight(table)
+    return chain(_stream_new(table, flight, reverse=True), _stream_settled(table, flight, reverse=True))
+
+
+class _Flight:
+    """The save that is on its way to the store when a scan begins, and that may arrive before the scan ends.
+
+    What it has saved is clean from then on, may be dropped from memory, and is not what the scan has read of the store.
+    Any other save ends the scan.
+    """
+
+    def __init__(self, table: SlotTable) -> None:
+        self._table, self._page = table, table.saved_page
+        ranks, first = table.ranks or {}, table.rank_base_before
+        self.inserted = {key: ranks[key] for key in self._page or () if ranks.get(key, -1) >= first}
+        """The ranks of those of its keys that have other ones in the store, or none."""
+
+    @property
+    def has_landed(self) -> bool:
+        """Whether it has arrived."""
+        return self._page is not None and self._table.saved_page is not self._page
+
+    def has_brought(self, key: Any) -> bool:
+        """Tell whether it has arrived, and what a key holds may be other than what was read before."""
+        return self.has_landed and key in self._page  # type: ignore[operator]  # it is a page
 
 
 def scan(
@@ -43,15 +70,19 @@ def scan(
 
     What a slot holds is looked up when its turn comes: it may have been set since the scan began.
     """
-    size, saves, live = _size(table), table.saves, table.live
+    size, saves, live, flight = _size(table), table.saves, table.live, _Flight(table)
     for entry in _merged(table, lower, upper, reverse):
         _refuse_change(table, size, saves)
         key, _, item = entry
         known = dict.get(live, key, ABSENT)
         if known is not ABSENT:
             yield key, known, None
-        elif item is not None and not table.is_dirty(key):
+        elif table.is_dirty(key):
+            continue  # It was removed.
+        elif item is not None and not flight.has_brought(key):
             yield entry
+        elif (known := table.read(key)) is not ABSENT:
+            yield key, known, None
     _refuse_change(table, size, saves)
 
 
@@ -123,32 +154,42 @@ def _stored_pages(
     table: SlotTable, lower: Slot | None, upper: Slot | None, reverse: bool, only: str | None = None
 ) -> Iterator[list[tuple[Slot, Payload]]]:
     """Yield the pages of a store that has all that there is: the first is small, as most scans end early."""
-    owner, passed = table.owner, 0
-    reader, first = owner._home.reader(), limits.PASSED_SLOTS
-    low, high = table.gaps.narrowed(lower, upper, reader, reverse=reverse)
-    pages = reader.item_pages(owner._id, low, high, reverse=reverse, page_rows=first, only=only)
+    begin, passed, first = _Begin(table, lower, upper, reverse), 0, limits.PASSED_SLOTS
+    low, high = begin.narrowed()
+    pages = begin.reader.item_pages(table.owner._id, low, high, reverse=reverse, page_rows=first, only=only)
     for page in pages:
         if page:
-            _note_gap(table, reader, (lower, upper, reverse), passed, page[0][0])
+            begin.note_gap(passed, page[0][0])
             yield page
             break
         passed += first
     else:
-        _note_gap(table, reader, (lower, upper, reverse), passed, None)
+        begin.note_gap(passed, None)
     yield from pages
 
 
-def _note_gap(
-    table: SlotTable, reader: Reader, bounds: tuple[Slot | None, Slot | None, bool], passed: int, found: Slot | None
-) -> None:
-    """Note that a scan has stepped over removed slots before it found the first stored one, ``None`` for none."""
-    lower, upper, reverse = bounds
-    end = found if found is not None else lower if reverse else upper
-    if passed < limits.PASSED_SLOTS or end is None:
-        return
-    with table.owner._home.mutex:
-        if table.owner._home.reader() is reader:
-            table.gaps.note(upper if reverse else lower, end, reader, reverse=reverse)
+class _Begin:
+    """Where a scan of a table begins, and what it reads there."""
+
+    def __init__(self, table: SlotTable, lower: Slot | None, upper: Slot | None, reverse: bool) -> None:
+        self._table, self._lower, self._upper, self._reverse = table, lower, upper, reverse
+        self._saves, self.reader = table.saves, table.owner._home.reader()
+
+    def narrowed(self) -> tuple[Slot | None, Slot | None]:
+        """Return the bounds without the gap that is known there."""
+        return self._table.gaps.narrowed(self._lower, self._upper, self.reader, reverse=self._reverse)
+
+    def note_gap(self, passed: int, found: Slot | None) -> None:
+        """Note that it has stepped over removed slots before it found the first stored one, ``None`` for none."""
+        first, last = (self._upper, self._lower) if self._reverse else (self._lower, self._upper)
+        end = last if found is None else found
+        if passed < limits.PASSED_SLOTS or end is None:
+            return
+        table, home = self._table, self._table.owner._home
+        with home.mutex:
+            # What was cleared, saved or rolled back meanwhile has not the slots any more that were passed.
+            if home.reader() is self.reader and table.saves == self._saves:
+                table.gaps.note(first, end, self.reader, reverse=self._reverse)
 
 
 def _settled_pairs(table: SlotTable, pages: Iterator[Sequence[StoredRow]]) -> Iterator[tuple[Any, Any]]:
@@ -166,7 +207,7 @@ def _settled_pairs(table: SlotTable, pages: Iterator[Sequence[StoredRow]]) -> It
                 yield pair
     _refuse_change(table, size, saves)
     if table.ranks is not None:
-        yield from ((key, value) for key, value, _ in _stream_new(table))
+        yield from ((key, value) for key, value, _ in _stream_new(table, _Flight(table)))
 
 
 def _settled_keys(table: SlotTable, pages: Iterator[Sequence[StoredRow]]) -> Iterator[Any]:
@@ -181,7 +222,7 @@ def _settled_keys(table: SlotTable, pages: Iterator[Sequence[StoredRow]]) -> Ite
                 yield key
     _refuse_change(table, size, saves)
     if table.ranks is not None:
-        yield from (key for key, _, _ in _stream_new(table))
+        yield from (key for key, _, _ in _stream_new(table, _Flight(table)))
 
 
 def _settled_pages(table: SlotTable, pages: Iterator[list[tuple[Slot, Payload]]]) -> Iterator[list[tuple[Any, Any]]]:
@@ -217,7 +258,7 @@ def _dirty_keys(table: SlotTable) -> Iterable[Any]:
     return dict.fromkeys(key for key in dirty if dict.__contains__(table.live, key))
 
 
-def _stream_settled(table: SlotTable, *, reverse: bool = False) -> Iterator[Entry]:
+def _stream_settled(table: SlotTable, flight: _Flight, *, reverse: bool = False) -> Iterator[Entry]:
     """Yield the slots that have the rank which the store has for them."""
     assert table.ranks is not None
     size, saves = _size(table), table.saves
@@ -225,21 +266,26 @@ def _stream_settled(table: SlotTable, *, reverse: bool = False) -> Iterator[Entr
         _refuse_change(table, size, saves)
         key, value = table.owner._key_value(item)
         known = dict.get(table.live, key, ABSENT)
-        if not table.is_dirty(key):
+        if table.is_dirty(key):
+            if known is not ABSENT and table.ranks[key] == item.rank:
+                yield key, known, None
+        elif not flight.has_brought(key):
             yield (key, value, item) if known is ABSENT else (key, known, None)
-        elif known is not ABSENT and table.ranks[key] == item.rank:
+        elif key not in flight.inserted and (known := table.read(key)) is not ABSENT:
             yield key, known, None
 
 
-def _stream_new(table: SlotTable, *, reverse: bool = False) -> Iterator[Entry]:
+def _stream_new(table: SlotTable, flight: _Flight, *, reverse: bool = False) -> Iterator[Entry]:
     """Yield the slots that were inserted since: their ranks are higher than any in the store."""
     assert table.ranks is not None
     first = table.rank_base if table.saved_page is None else table.rank_base_before
     size, saves = _size(table), table.saves
-    new = [key for key in _dirty_keys(table) if table.ranks[key] >= first]
-    for key in sorted(new, key=table.ranks.__getitem__, reverse=reverse):
+    new = {key: table.ranks[key] for key in _dirty_keys(table) if table.ranks[key] >= first}
+    if flight.has_landed:
+        new = flight.inserted | new
+    for key in sorted(new, key=new.__getitem__, reverse=reverse):
         _refuse_change(table, size, saves)
-        value = dict.get(table.live, key, ABSENT)
+        value = ABSENT if table.is_dirty(key) and not dict.__contains__(table.live, key) else table.read(key)
         if value is not ABSENT:
             yield key, value, None
 
@@ -265,22 +311,21 @@ def _merged(table: SlotTable, lower: Slot | None, upper: Slot | None, reverse: b
 
 def _stored_items(table: SlotTable, lower: Slot | None, upper: Slot | None, reverse: bool) -> Iterator[StoredItem]:
     """Yield stored slots, and note where the first is that was neither removed nor set since."""
-    bounds, reader, passed = (lower, upper, reverse), table.owner._home.reader(), 0
-    lower, upper = table.gaps.narrowed(lower, upper, reader, reverse=reverse)
-    rows = _stored_rows(table, lower, upper, reverse)
+    begin, passed = _Begin(table, lower, upper, reverse), 0
+    rows = _stored_rows(table, *begin.narrowed(), reverse)
     for row in rows:
         if row[1] is None:
             passed += 1
             continue
         item = StoredItem._make(row)
         if not table.is_dirty(table.owner._key_value(item)[0]):
-            _note_gap(table, reader, bounds, passed, item.slot)
+            begin.note_gap(passed, item.slot)
             yield item
             break
         passed += 1
         yield item
     else:
-        _note_gap(table, reader, bounds, passed, None)
+        begin.note_gap(passed, None)
     yield from (StoredItem._make(row) for row in rows if row[1] is not None)
 
 
@@ -316,7 +361,7 @@ def _overlay(table: SlotTable, lower: Slot | None, upper: Slot | None, reverse: 
     while some := list(
         islice(places.irange(start, stop, (is_first or reverse, is_first or not reverse), reverse), size)
     ):
-        yield from ((place, places[place]) for place in some)
+        yield from [(place, places[place]) for place in some]
         start, stop = (start, some[-1]) if reverse else (some[-1], stop)
         size, is_first = 8 * size, False
 
