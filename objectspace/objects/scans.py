@@ -246,7 +246,7 @@ def _as_changed(table: SlotTable, pair: tuple[Any, Any], row: StoredRow) -> Iter
     known = dict.get(table.live, key, ABSENT)
     if not table.complete and not table.is_dirty(key):
         yield pair
-    elif known is not ABSENT and (table.ranks is None or table.ranks[key] == row[2]):
+    elif known is not ABSENT and (table.ranks is None or table.ranks.get(key) == row[2]):
         yield key, known
 
 
@@ -267,7 +267,7 @@ def _stream_settled(table: SlotTable, flight: _Flight, *, reverse: bool = False)
         key, value = table.owner._key_value(item)
         known = dict.get(table.live, key, ABSENT)
         if table.is_dirty(key):
-            if known is not ABSENT and table.ranks[key] == item.rank:
+            if known is not ABSENT and table.ranks.get(key) == item.rank:
                 yield key, known, None
         elif not flight.has_brought(key):
             yield (key, value, item) if known is ABSENT else (key, known, None)
@@ -280,7 +280,9 @@ def _stream_new(table: SlotTable, flight: _Flight, *, reverse: bool = False) -> 
     assert table.ranks is not None
     first = table.rank_base if table.saved_page is None else table.rank_base_before
     size, saves = _size(table), table.saves
-    new = {key: table.ranks[key] for key in _dirty_keys(table) if table.ranks[key] >= first}
+    # What was put into a set past all notes has no rank yet: it is the newest.
+    ranks = {key: table.ranks.get(key, table.next_rank) for key in _dirty_keys(table)}
+    new = {key: rank for key, rank in ranks.items() if rank >= first}
     if flight.has_landed:
         new = flight.inserted | new
     for key in sorted(new, key=new.__getitem__, reverse=reverse):

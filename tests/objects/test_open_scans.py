@@ -181,3 +181,14 @@ def test_other_threads_read_what_nobody_changes_while_a_save_is_acknowledged() -
         expected.append([*range(2 * number + 2, COUNT, 2), *range(COUNT, COUNT + number + 1)])
         assert list(target) == expected[-1]
     assert found == expected
+
+
+def test_an_element_that_is_put_back_into_a_set_during_an_iteration_is_no_error() -> None:
+    target = opened("set")
+    found = iter(target)
+    next(found)
+    target.discard(4)
+    target.add(4)
+    rest = list(found)
+    assert {*rest, 0, 4} == {*range(0, COUNT, 2)}
+    assert len(rest) == len({*rest})
