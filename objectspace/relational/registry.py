@@ -21,11 +21,14 @@ class OpenTable(Protocol):
     def is_dropped(self) -> bool:
         """Whether the table exists no more."""
 
-    def check_epoch(self, epoch: int) -> None:
-        """Refuse an epoch that cannot be sealed."""
+    def check_barrier(self, epoch: int) -> None:
+        """Refuse an epoch that cannot be sealed, nor sealed once more."""
 
-    def commit(self, epoch: int) -> None:
-        """Seal an epoch."""
+    def seal(self, epoch: int) -> None:
+        """Seal an epoch that was checked."""
+
+    def follow_watermarks(self, rows: RowStore) -> None:
+        """Read the watermarks again, where they are those of these rows."""
 
     def forget(self) -> None:
         """Drop what is not sealed and read again what is stored."""
@@ -91,14 +94,22 @@ class Registry:
     def seal(self, epoch: int) -> None:
         """Seal an epoch of every open table: of all of them, or of none.
 
+        A table that has sealed it and was written to since seals it once more.
+
         Raises:
-            EpochError: one of them is further already.
+            EpochError: one of them is further already, or was written to since and the epoch is durable.
         """
-        behind = [table for table in self.open() if table.epoch != epoch]
-        for table in behind:
-            table.check_epoch(epoch)
-        for table in behind:
-            table.commit(epoch)
+        tables = [table for table in self.open() if table.epoch != epoch or table in self._dirty]
+        for table in tables:
+            table.check_barrier(epoch)
+        for table in tables:
+            table.seal(epoch)
+
+    def raised_watermark(self, rows: RowStore, by: OpenTable) -> None:
+        """Have the other open tables on some rows follow their watermarks, which one has raised."""
+        for table in list(self._tables):
+            if table is not by:
+                table.follow_watermarks(rows)
 
     def sealed_epoch(self) -> int:
         """Return the last epoch that any open table has sealed; 0 where none has."""
@@ -146,10 +157,11 @@ def registry_of(space: ObjectSpace) -> Registry:
 def seal_tables(space: ObjectSpace, epoch: int) -> None:
     """Seal an epoch of every open table of a space: of all of them, or of none.
 
-    ``space.checkpoint(epoch=)`` does it by itself; call it before ``space.save(writer)``.
+    ``space.checkpoint(epoch=)`` does it by itself; call it before ``space.save(writer)``. Until the epoch is durable it
+    may be sealed again, with what was written since.
 
     Raises:
-        EpochError: one of them is further already.
+        EpochError: one of them is further already, or was written to since and the epoch is durable.
 
     Time: O(rows that are not sealed).
     Dirties: one item a net operation.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, islice, repeat
 from typing import Any, NamedTuple
@@ -482,6 +483,17 @@ class StateTable:
                 " is sealed once, in order"
             )
 
+    def check_barrier(self, epoch: int) -> None:
+        """Do :meth:`check_epoch`, but take the last epoch once more until it is durable.
+
+        What was written after it was sealed belongs to its checkpoint too, as that of a checkpoint that failed and is
+        tried again.
+        """
+        # An epoch 0 may be stored or not, as 0 also stands for none: a store that has one takes no second.
+        is_durable = epoch != 0 and epoch <= self._space.last_epoch
+        if type(epoch) is not int or epoch != self._epoch or is_durable:
+            self.check_epoch(epoch)
+
     @collecting_seldom()
     def commit(self, epoch: int) -> None:
         """Seal an epoch: what was written since the last one becomes part of it, durable with the next checkpoint.
@@ -493,6 +505,11 @@ class StateTable:
         Dirties: one item a net operation, and the length.
         """
         self.check_epoch(epoch)
+        self.seal(epoch)
+
+    @collecting_seldom()
+    def seal(self, epoch: int) -> None:
+        """Do :meth:`commit` for an epoch that was checked; a barrier of the space does it by itself."""
         written = len(self._buffer)
         gone, new = self._buffer.outcome()
         self._registry.note_change()
@@ -546,6 +563,12 @@ class StateTable:
         self._note_sealed()
         self._epoch = self._space.last_epoch
         self._take_over(record_of(self._space, self._rows.name) or self._record)
+
+    def follow_watermarks(self, rows: RowStore) -> None:
+        """Read the watermarks again, where they are those of these rows: another handle has raised them."""
+        if self._may_hide and self._rows.is_that_of(rows):
+            with suppress(RowError):  # The column was widened since: it goes on with those that it can hold.
+                self._seen.read(self._stored_watermarks())
 
     def renamed(self, name: str, new_name: str) -> None:
         """Take a new name, where the name is its own: :func:`rename_table` says so."""
@@ -794,6 +817,7 @@ class StateTable:
             raised = self._seen.raised(self._stored_watermarks(), epoch, self._pending)
             if raised is not None:
                 self._space.get_or_create_dictionary(WATERMARKS)[self._rows.name] = raised
+                self._registry.raised_watermark(self._rows, by=self)
 
     def _remove_hidden(self, limit: int | None) -> int:
         """Remove sealed rows below the watermark: up to a limit those that lie at one end of the keys."""

@@ -23,6 +23,7 @@ from tests.relational.helpers import new_space, schema_of
 
 STOCK = TableSchema([Column("item", "string"), Column("n", "int32")], primary_key=["item"])
 ROUTED = schema_of("k int64", "v int64", key=["k"], vnode_column="k")
+TIMED = schema_of("k int64", "v int64", key=["k"], watermark_column="v")
 PLACE = Column("place", "string", default="?")
 REFUSED = r"table 'stock': nothing can be written while another open handle of it has rows that are not sealed \(1\)"
 
@@ -166,6 +167,51 @@ def test_what_came_to_nothing_and_a_watermark_refuse_nobody() -> None:
         first.insert_row((1, 7))
     space.checkpoint(epoch=1)
     assert (StateTable(space, "t").watermark, list(first.scan())) == (6, [(2, 7)])
+
+
+@pytest.mark.parametrize("raises", [0, 1])
+def test_a_watermark_that_one_handle_has_raised_holds_for_each(raises: int) -> None:
+    space = new_space()
+    handles = [StateTable(space, "t", TIMED) for _ in range(2)]
+    by, other = handles[raises], handles[1 - raises]
+    for number in range(9):
+        by.insert_row((number, number))
+    by.update_watermark(5)
+    by.commit(1)
+    assert (other.watermark, [*other.scan()], other.get_row((4,))) == (5, [*by.scan()], None)
+    other.insert_row((1, 1))
+    assert other.late_rows == 1
+    other.insert_row((6, 10))
+    other.insert_row((7, 8))
+    by.update_watermark(9)
+    space.checkpoint(epoch=2)
+    for table in (by, other, StateTable(space, "t"), StorageTable(space, "t")):
+        assert list(table.scan()) == [(6, 10)]
+
+
+def test_late_rows_of_another_handle_are_removed_whichever_is_sealed_first() -> None:
+    for place in range(2):
+        space = new_space()
+        handles = [StateTable(space, "t", schema_of("k int64", key=["k"], watermark_column="k")) for _ in range(2)]
+        handles[place].update_watermark(5)
+        handles[1 - place].insert_rows([(3,), (7,)])
+        space.checkpoint(epoch=1)
+        assert len(space.get_sorted_dictionary("t")) == 1
+
+
+def test_a_watermark_that_waits_holds_for_a_handle_that_changed_the_schema() -> None:
+    space = new_space()
+    first = StateTable(space, "t", TIMED)
+    first.insert_rows([(number, number) for number in range(9)])
+    space.checkpoint(epoch=1)
+    first.update_watermark(5)
+    wider = first.schema.renamed("v", "w").widened("w", "decimal")
+    second = StateTable(space, "t", wider, evolve=True)
+    space.checkpoint(epoch=2)
+    assert (second.watermark, [row[0] for row in second.scan()]) == (5, [5, 6, 7, 8])
+    second.update_watermark(2**70)
+    space.checkpoint(epoch=3)
+    assert (list(second.scan()), first.watermark) == ([], 5)
 
 
 def test_rows_of_a_table_that_is_gone_or_has_another_name_do_not_count() -> None:

@@ -21,6 +21,7 @@ from objectspace.relational import (
     SchemaError,
     SchemaMismatchError,
     StateTable,
+    StorageTable,
     TableSchema,
     VnodeNotOwnedError,
     drop_table,
@@ -274,6 +275,45 @@ def test_seal_tables_may_be_called_before_a_checkpoint() -> None:
     seal_tables(space, 1)
     space.checkpoint(epoch=1)
     assert table.epoch == 1
+
+
+@pytest.mark.parametrize("epoch", [None, 0, 1, 7])
+def test_a_checkpoint_that_is_tried_again_has_what_was_written_in_between(
+    epoch: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space = new_space()
+    first, second = (StateTable(space, name, schema_of("a int64", key=["a"], watermark_column="a")) for name in "ab")
+    first.insert_row((1,))
+
+    def _fail(*_: object) -> None:
+        raise OSError("no room")
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="no room"):
+        patch.setattr(space.store, "append", _fail)
+        space.checkpoint(epoch=epoch)
+    first.insert_row((2,))
+    second.insert_row((3,))
+    second.update_watermark(3)
+    assert space.checkpoint(epoch=epoch).epoch == (1 if epoch is None else epoch)
+    stored = PersistedObjectSpace(space.store)
+    assert [list(StateTable(stored, name).scan()) for name in "ab"] == [[(1,), (2,)], [(3,)]]
+    assert StateTable(stored, "b").watermark == 3
+
+
+def test_an_epoch_that_is_durable_is_not_sealed_again() -> None:
+    space = new_space()
+    table = StateTable(space, "t", ORDERS)
+    table.insert_row((1, 1, 1))
+    for _ in range(2):
+        seal_tables(space, 1)
+        table.insert_row((2, 2, 2))
+    space.checkpoint(epoch=1)
+    table.insert_row((3, 3, 3))
+    with pytest.raises(EpochError, match="epoch 1 is not after epoch 1, the last one sealed"):
+        space.checkpoint(epoch=1)
+    assert list(StorageTable(space, "t").scan()) == [(1, 1, 1), (2, 2, 2)]
+    space.checkpoint(epoch=2)
+    assert list(StorageTable(space, "t").scan()) == [(1, 1, 1), (2, 2, 2), (3, 3, 3)]
 
 
 # Errors ---------------------------------------------------------------------------------------------------------------
