@@ -77,7 +77,7 @@ class Writer:
         self._costs: dict[str, ObjectReceipt] = {}
         self._ending = RLock()
         self._has_begun = False
-        self._awaited: ReferenceType[Coroutine[Any, Any, Receipt | None]] | None = None
+        self._commits: list[_AsyncCommit] = []
 
     def collect(self, run: Run, base: Reader | None, costs: Mapping[str, ObjectReceipt] | None = None) -> None:
         """Take the rows of a save.
@@ -116,24 +116,25 @@ class Writer:
         Where it is cancelled, its thread may go on with the commit. The next save of the space waits for that and finds
         out what became of it; a commit that has not begun by then is taken back.
         """
-        commit = self._commit_in_thread()
-        self._awaited = ref(commit)  # Also one that is cancelled before it has begun is known to have been.
+        loops: list[asyncio.AbstractEventLoop] = []
+        commit = self._commit_in_thread(loops)
+        self._commits.append(_AsyncCommit(ref(commit), loops))  # Also one that is cancelled early.
         return commit
 
-    async def _commit_in_thread(self) -> Receipt | None:
+    async def _commit_in_thread(self, loops: list[asyncio.AbstractEventLoop]) -> Receipt | None:
+        loops.append(asyncio.get_running_loop())
         return await asyncio.to_thread(self.commit)
 
     def is_let_go(self) -> bool:
-        """Tell whether a :meth:`commit_async` was called that nobody can await any more: it ended, or was cancelled."""
-        if self._awaited is None:
-            return False
-        commit = self._awaited()
-        return commit is None or getcoroutinestate(commit) == CORO_CLOSED
+        """Tell whether a :meth:`commit_async` was called that nobody can await any more.
+
+        It ended, or was cancelled, or its event loop is closed; where it was called several times, each of them.
+        """
+        return bool(self._commits) and all(commit.is_let_go() for commit in self._commits)
 
     def is_awaited(self) -> bool:
         """Tell whether a :meth:`commit_async` has not yet come back to who awaits it, even if its thread has ended."""
-        commit = None if self._awaited is None else self._awaited()
-        return commit is not None and getcoroutinestate(commit) == CORO_SUSPENDED
+        return any(commit.is_suspended() for commit in self._commits)
 
     def rollback(self) -> None:
         """Give the collected edits back to their space: its next save covers them.
@@ -148,8 +149,8 @@ class Writer:
                 self.state = WriterState.UNKNOWN  # Its commit was interrupted.
             if self.is_durable():
                 raise CheckpointError(
-                    "this writer is committed, what was saved is durable: go on with space.on_saved() or the next save,"
-                    " which finds that out; only space.rollback(epoch=...) goes back to an older state"
+                    "this writer is committed, what was saved is durable: call space.on_saved() and go on; only"
+                    " space.rollback(epoch=...) goes back to an older state"
                 )
             self.state = WriterState.ROLLED_BACK
 
@@ -179,6 +180,26 @@ class Writer:
 
     def _publish(self, run: Run) -> None:
         raise CheckpointError("this writer keeps its rows nowhere: use CheckpointStore.writer() or RunWriter")
+
+
+@dataclass(frozen=True)
+class _AsyncCommit:
+    """One call of :meth:`Writer.commit_async`, and the event loop that it waits in, once it has begun."""
+
+    coroutine: ReferenceType[Coroutine[Any, Any, Receipt | None]]
+    loops: list[asyncio.AbstractEventLoop]
+
+    def is_suspended(self) -> bool:
+        """Tell whether it has begun and will come back to who awaits it; a closed loop resumes nobody."""
+        return self._state() == CORO_SUSPENDED and not self.loops[0].is_closed()
+
+    def is_let_go(self) -> bool:
+        """Tell whether it can come back to nobody any more."""
+        return self._state() == CORO_CLOSED or (self._state() == CORO_SUSPENDED and self.loops[0].is_closed())
+
+    def _state(self) -> str:
+        commit = self.coroutine()
+        return CORO_CLOSED if commit is None else getcoroutinestate(commit)
 
 
 class RunWriter(Writer):

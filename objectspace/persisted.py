@@ -371,11 +371,7 @@ class PersistedObjectSpace(ObjectSpace):
         if self._flight is not None and self._flight.is_abandoned():
             with suppress(CheckpointError):  # Its commit may have come to its end, or does so now in its thread.
                 self._flight.writer.rollback()
-        if self._flight is not None and (self._flight.is_pending() or self._flight.writer.is_awaited()):
-            raise CheckpointProtocolError(
-                "two saves in flight: commit the writer of the first save, await its commit where that is under way, or"
-                " roll it back"
-            )
+        self._refuse_second()
         self._resolve()
         # Where another space went back, the number of what this one has read may be that of another checkpoint by now.
         if self._reader.is_retired or self._reader.newest != self._store.next_number() - 1:
@@ -385,6 +381,22 @@ class PersistedObjectSpace(ObjectSpace):
             )
         with self._in_one_piece(), self.mutex:  # Another thread may be bringing slots into memory.
             self._find_slipped()
+
+    def _refuse_second(self) -> None:
+        """Refuse a save while that in flight may still commit, or who awaits its commit does not know yet."""
+        if self._flight is None:
+            return
+        if self._flight.is_pending():
+            raise CheckpointProtocolError(
+                "two saves in flight: commit the writer of the first save, await its commit where that is under way, or"
+                " roll it back"
+            )
+        # Whoever awaits one that has failed has nothing to acknowledge, so that nothing comes in between.
+        if self._flight.writer.is_awaited() and self._flight.writer.is_durable():
+            raise CheckpointProtocolError(
+                "two saves in flight: the commit of the first save has made it durable, and has not come back to who"
+                " awaits it: await it, or call space.on_saved() where nobody will; then save again"
+            )
 
     def _find_slipped(self) -> None:
         """Note what a bound method, kept from before a save, or code in C has changed without a word.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import Any
@@ -117,7 +118,7 @@ def test_a_writer_is_not_taken_back_while_it_commits(held: tuple[Event, Event]) 
         asyncio.get_running_loop().call_later(0.05, may_end.set)
         task.cancel()
         taken_back = asyncio.create_task(asyncio.to_thread(writer.rollback))
-        with pytest.raises(CheckpointError, match=r"go on with space\.on_saved\(\) or the next save"):
+        with pytest.raises(CheckpointError, match=r"call space\.on_saved\(\) and go on"):
             await taken_back
 
     asyncio.run(use())
@@ -209,9 +210,79 @@ def test_no_second_save_comes_between_the_end_of_a_commit_and_who_awaits_it(held
         may_end.set()
         assert writer.is_durable()
         assert not commit.done()
-        with pytest.raises(CheckpointProtocolError, match="await its commit where that is under way"):
+        with pytest.raises(
+            CheckpointProtocolError, match=r"durable, and has not come back .*: await it, or call space.on_"
+        ):
             space.checkpoint()
         await commit
+        space.on_saved()
+
+    asyncio.run(use())
+    assert space.checkpoint().slots == 0
+
+
+def stopped_before_it_came_back(writer: CheckpointWriter) -> tuple[asyncio.AbstractEventLoop, Coroutine[Any, Any, Any]]:
+    """Return an event loop that was stopped when a commit had ended in its thread, and what waits there for that."""
+    loop, commit = asyncio.new_event_loop(), writer.commit_async()
+    threads = ThreadPoolExecutor(1)
+    loop.set_default_executor(threads)
+    loop.call_soon(commit.send, None)
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    threads.shutdown()
+    return loop, commit
+
+
+def test_a_durable_commit_that_never_comes_back_is_acknowledged_by_hand() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    loop, commit = stopped_before_it_came_back(saved_into(space, 1))
+    with pytest.raises(CheckpointProtocolError, match=r"or call space\.on_saved\(\) where nobody will"):
+        space.checkpoint()
+    space.on_saved()
+    assert space.checkpoint().slots == 0
+    commit.close()
+    loop.close()
+
+
+def test_a_commit_that_failed_keeps_no_save_out_before_it_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+
+    def _fail(*_: object) -> None:
+        raise OSError("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(space.store, "append", _fail)
+        loop, commit = stopped_before_it_came_back(saved_into(space, 1))
+    assert space.checkpoint().slots == 1
+    commit.close()
+    loop.close()
+
+
+def test_a_closed_event_loop_has_let_go_of_a_commit() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    writer = saved_into(space, 1)
+    loop, commit = stopped_before_it_came_back(writer)
+    assert (writer.is_awaited(), writer.is_let_go()) == (True, False)
+    loop.close()
+    assert (writer.is_awaited(), writer.is_let_go()) == (False, True)
+    assert space.checkpoint().slots == 0
+    commit.close()
+
+
+def test_a_second_commit_of_a_writer_does_not_hide_the_first(held: tuple[Event, Event]) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    has_begun, may_end = held
+
+    async def use() -> None:
+        writer = saved_into(space, 1)
+        first = asyncio.create_task(writer.commit_async())
+        await asyncio.to_thread(has_begun.wait)
+        second = writer.commit_async()
+        second.close()
+        assert (writer.is_awaited(), writer.is_let_go()) == (True, False)
+        may_end.set()
+        await first
+        assert (writer.is_awaited(), writer.is_let_go()) == (False, True)
         space.on_saved()
 
     asyncio.run(use())
