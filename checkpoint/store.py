@@ -322,16 +322,23 @@ class CheckpointStore:
     def number_up_to(self, epoch: int) -> int:
         """Return the number of the last checkpoint up to an epoch; 0 where there never was one.
 
+        Where epochs are the numbers of their checkpoints they began with 1. Of others, once the first records are let
+        go of, nobody can tell whether there was one below.
+
         Raises:
             UnknownCheckpointError: the record of it may be one of those that were let go of.
         """
         before = self.session.row(
             "SELECT number, epoch FROM checkpoint WHERE epoch <= ? ORDER BY epoch DESC LIMIT 1", (epoch,)
         )
-        number, its_epoch = before or (0, 0)
-        after = self.session.row("SELECT number FROM checkpoint WHERE epoch > ? ORDER BY epoch LIMIT 1", (epoch,))
+        number, its_epoch = before or (0, None)
+        after = self.session.row(
+            "SELECT number, epoch FROM checkpoint WHERE epoch > ? ORDER BY epoch LIMIT 1", (epoch,)
+        )
+        if before is None and after is not None and after[0] == after[1] and epoch < 1:
+            return 0
         # Numbers have no gaps but where records are gone: an older checkpoint that somebody reads stays before one.
-        if after is not None and after[0] > number + 1 and its_epoch < epoch:
+        if after is not None and after[0] > number + 1 and its_epoch != epoch:
             raise UnknownCheckpointError(f"{self.path} has no {self._absence(None, epoch)}")
         return int(number)
 

@@ -191,7 +191,8 @@ class StorageTable:
         Raises:
             RowError: ``from_epoch`` is after ``to_epoch``.
             SchemaMismatchError: the table was dropped in between, and made again with another schema.
-            UnknownCheckpointError: ``to_epoch`` is not committed yet, or the state before was merged or pruned.
+            UnknownCheckpointError: ``to_epoch`` is not committed yet, or the state before was merged or pruned; that
+                before epoch 1 is known where epochs are the numbers of their checkpoints.
 
         Time: O(rows that the checkpoints in between wrote · log n); O(rows of the table) where one of them is full.
         """
@@ -240,8 +241,6 @@ class StorageTable:
         try:
             return self._store.number_up_to(epoch - 1)
         except UnknownCheckpointError:
-            if epoch <= 1:  # Before the first one there was nothing, whatever is known of it.
-                return 0
             raise UnknownCheckpointError(
                 f"{self._store.path} does not know the state before epoch {epoch} any more: its checkpoints were"
                 " pruned; read the table as it is with scan(), and the changes from then on"

@@ -264,6 +264,32 @@ def test_changes_before_what_was_pruned_are_refused(epochs: tuple[int, int]) -> 
     assert [one.new for one in stored.changes(10, 10)] == [(10, 10)]
 
 
+@pytest.mark.parametrize("before", [1, 0, -3])
+def test_there_was_nothing_before_epoch_1_where_epochs_are_numbers(before: int) -> None:
+    space = new_space()
+    table = StateTable(space, "t", PLAIN)
+    for epoch in range(1, 5):
+        table.insert_row((epoch, epoch))
+        space.checkpoint()
+    space.store.prune(keep=2)
+    assert len(list(StorageTable(space.store, "t").changes(before, 4))) == 4
+    assert list(StorageTable(space.store, "t").changes(before, 0) if before < 1 else []) == []
+
+
+@pytest.mark.parametrize("first", [1, 0, -1])
+def test_changes_are_refused_where_epochs_below_1_were_pruned(first: int) -> None:
+    space = new_space()
+    space.checkpoint(epoch=-5)
+    table = StateTable(space, "t", PLAIN)
+    for epoch in range(-4, 4):
+        table.insert_row((epoch, epoch))
+        space.checkpoint(epoch=epoch)
+    assert [one.new[0] for one in StorageTable(space.store, "t").changes(first, 3)] == list(range(first, 4))
+    space.store.prune(keep=2)
+    with pytest.raises(UnknownCheckpointError, match=f"does not know the state before epoch {first} any more"):
+        StorageTable(space.store, "t").changes(first, 3)
+
+
 def test_there_are_no_changes_from_a_table_to_another_one_of_its_name() -> None:
     space: PersistedObjectSpace = new_space()
     StateTable(space, "t", PLAIN).insert_row((1, 5))
