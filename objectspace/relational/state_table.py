@@ -814,7 +814,8 @@ class StateTable:
 
     def _raise_watermark(self, epoch: int) -> None:
         if self._pending is not None:
-            raised = self._seen.raised(self._stored_watermarks(), epoch, self._pending)
+            # No epoch stands beside what is stored, which is read as of 0: nothing that is raised comes before it.
+            raised = self._seen.raised(self._stored_watermarks(), max(epoch, 0), self._pending)
             if raised is not None:
                 self._space.get_or_create_dictionary(WATERMARKS)[self._rows.name] = raised
                 self._registry.raised_watermark(self._rows, by=self)

@@ -189,6 +189,16 @@ def test_a_watermark_that_one_handle_has_raised_holds_for_each(raises: int) -> N
         assert list(table.scan()) == [(6, 10)]
 
 
+def test_a_watermark_is_raised_in_epochs_below_0_too() -> None:
+    space = new_space()
+    space.checkpoint(epoch=-10)
+    table = StateTable(space, "t", TIMED)
+    for watermark in (3, 6):
+        table.update_watermark(watermark)
+        space.checkpoint()
+    assert (table.epoch, table.watermark, StateTable(space, "t").watermark) == (-8, 6, 6)
+
+
 def test_late_rows_of_another_handle_are_removed_whichever_is_sealed_first() -> None:
     for place in range(2):
         space = new_space()
