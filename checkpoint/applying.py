@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from checkpoint.diff import Change, IndexEntry, Table
+from checkpoint.diff import NO_OPTIONS, Change, IndexEntry, Table
 from checkpoint.errors import CheckpointError
 from checkpoint.key_order import IN_MEMORY, ORDER, breaks_order, is_sorted, keeps_order, key_class
 from checkpoint.owned import member, owned_kind, owner_slots
@@ -231,7 +231,7 @@ def _names_one(value: Payload) -> bool:
 def _in_words(subject: Change | IndexEntry) -> str:
     """Return an object by its kind, its name, and what the index says of its slots."""
     options = subject.options if isinstance(subject, IndexEntry) else subject.codec
-    return f"{subject.kind} {subject.name!r}" + (f" with {options}" if options else "")
+    return f"{subject.kind} {subject.name!r}" + (f" with {options}" if options not in (None, NO_OPTIONS) else "")
 
 
 def _require_same_owner(change: Change, owner: Change, entry: IndexEntry | None, base: Reader) -> None:

@@ -17,6 +17,9 @@ from checkpoint.owned import OwnerSlot, owner_slots
 from checkpoint.reader import Reader, StoredItem
 from checkpoint.run import IndexRow, Payload, Slot, is_owner, owned_ids, slot_order
 
+NO_OPTIONS = "{}"
+"""What the index says of slots where it says nothing."""
+
 
 class Table(StrEnum):
     """Which of the three tables a change is in."""
@@ -39,9 +42,9 @@ class IndexEntry(NamedTuple):
         return cls(row[1], row[2] or "", row[3])
 
     @property
-    def options(self) -> str | None:
-        """What it says of the slots of the object, None where that is nothing."""
-        return None if self.codec == "{}" else self.codec
+    def options(self) -> str:
+        """What it says of the slots of the object: an empty JSON object where that is nothing."""
+        return self.codec or NO_OPTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ class Change:
         owner: of an object that another one owns, the slot of the owner that says its id, as a change of nothing. None
             where that slot is among the changes, which tell it then, and where it is not known.
         codec: what its slots stand for, as the index says: in a dictionary of objects those of one kind, for example.
-            None where nothing is said, and where it is not known. Changes that differ in this alone are equal.
+            ``"{}"`` where nothing is said, None where it is not known. Changes that differ in this alone are equal.
     """
 
     table: Table

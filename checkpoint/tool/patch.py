@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from checkpoint.diff import Change, IndexEntry, Table
+from checkpoint.diff import NO_OPTIONS, Change, IndexEntry, Table
 from checkpoint.errors import CheckpointError
 from checkpoint.run import OWNED_KEY, owned_ids
 
@@ -34,8 +34,8 @@ def lines_of(changes: Iterable[Change]) -> Iterator[bytes]:
     """Yield the lines of a patch, those of a change at once.
 
     Before the first change of an object that another one owns stands the slot of its owner, as a change of nothing, and
-    before that of one of whose slots the index says something its entry. The last line says how many stand before it,
-    and their digest.
+    before that of one of whose slots the index says something, or could, its entry. The last line says how many stand
+    before it, and their digest.
     """
     seal = _Seal()
     for told in chain([orjson.dumps({"patch": _FORMAT})], _lines_of(changes)):
@@ -87,12 +87,17 @@ class _Seal:
 _ANEW = 'write it anew, or make {"patch":1} its first line and leave out its last one where it was edited on purpose'
 
 
+_VARIED = frozenset({"Dictionary", "SortedDictionary"})
+"""The kinds of which some objects have slots that stand for something else than those of the others."""
+
+
 def _entry_told(change: Change, entries: set[int]) -> Iterator[Change]:
     """Yield the entry of an object as a change of nothing where no line has told it yet, and add it to those told."""
     if change.object in entries or change.name is None:
         return
     entries.add(change.object)
-    if change.codec is not None and change.table is not Table.INDEX:
+    is_telling = change.codec not in (None, NO_OPTIONS) or (change.codec is not None and change.kind in _VARIED)
+    if is_telling and change.table is not Table.INDEX:
         entry = IndexEntry(change.name, str(change.kind), change.codec)
         yield replace(change, table=Table.INDEX, slot=None, old=entry, new=entry, old_rank=None, new_rank=None)
 

@@ -375,6 +375,25 @@ def test_changes_of_a_dictionary_are_none_of_one_of_other_members_that_has_its_n
     assert (image_of(here.store.reader()), here.last_epoch) == (image, 1)
 
 
+@pytest.mark.parametrize("is_raw", [False, True])
+@pytest.mark.parametrize("is_patch", [False, True])
+def test_changes_of_a_sorted_dictionary_are_none_of_one_that_keeps_its_keys_otherwise(
+    tmp_path: Path, is_raw: bool, is_patch: bool
+) -> None:
+    here, there = (PersistedObjectSpace.open(tmp_path / name) for name in ("a.db", "b.db"))
+    here.create_sorted_dictionary("prices", raw=not is_raw)
+    theirs: Any = there.create_sorted_dictionary("prices", raw=is_raw)
+    for space in (here, there):
+        space.checkpoint()
+    theirs[b"apples" if is_raw else "apples"] = "80"
+    there.checkpoint()
+    changes = list(there.store.diff(1, 2))
+    image = image_of(here.store.reader())
+    with pytest.raises(CheckpointError, match=r"the change is of SortedDictionary 'prices'.*'prices'.* here: apply"):
+        here.store.apply_changes(changes_of(b"\n".join(lines_of(changes)).splitlines()) if is_patch else changes)
+    assert (image_of(here.store.reader()), here.last_epoch) == (image, 1)
+
+
 @pytest.mark.parametrize("kind", ["full", "differential"])
 def test_changes_of_what_is_gone_are_none_of_the_object_of_a_fork_that_has_its_id_since(
     tmp_path: Path, kind: Literal["full", "differential"]
