@@ -7,7 +7,7 @@ same ids to objects of its own.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -60,53 +60,81 @@ def run_applying(changes: Iterable[Change], base: Reader) -> Run:
     """
     changes = counted_now(changes, base)
     index = {change.object: change for change in changes if change.table is Table.INDEX}
-    gained, lost = _comings_and_goings(changes, index, base)
+    entries_of = cache(partial(_entries_among, index=index, base=base))
+    gained, lost = _comings_and_goings(changes, index, entries_of)
     there = base.reachable() if gained or any(change.name is None for change in changes) else set()
-    entry_of = cache(partial(_entry_among, index=index, base=base))
     for change in {change.object: change for change in changes if change.object not in gained}.values():
         if change.owner is not None and change.object in there:  # One that is gone does not fit.
-            _require_same_owner(change, change.owner, entry_of(change.owner.object), base)
+            _require_same_owner(change, change.owner, _either(entries_of(change.owner.object)), base)
     run = Run(CheckpointKind.DIFFERENTIAL)
     for change in changes:
-        if change.table is Table.INDEX or change.object not in gained:
-            entry = entry_of(change.object)
-            _require_same_object(change, entry, base)
-            _require_fit(change, base, is_there=entry is not None or (change.name is None and change.object in there))
-        if change.object not in lost or change.table is Table.INDEX:
+        entries = entries_of(change.object)
+        _require_same_object(change, entries, base, is_replaced=change.object in gained)
+        if change.table is Table.INDEX or change.object not in gained or change.object in lost:
+            is_there = _either(entries) is not None or (change.name is None and change.object in there)
+            _require_fit(change, base, is_there=is_there)
+        if change.object not in lost or change.object in gained or change.table is Table.INDEX:
             _add(run, change)
-    _require_free(gained & there, changes, base)
+    _require_free((gained - lost) & there, changes, base)
     _require_comparable([change for change in changes if change.object not in gained], base)
     _require_one_each(run, base)
-    _require_all_of(lost, changes, base)
-    _hide_remains(run, gained, base)
+    _require_all_of(lost - gained, changes, base)
+    _hide_remains(run, gained - lost, base)
     _note_returns(run, gained - index.keys())
     return run
 
 
-def _comings_and_goings(changes: list[Change], index: dict[int, Change], base: Reader) -> tuple[set[int], set[int]]:
+def _comings_and_goings(
+    changes: list[Change], index: dict[int, Change], entries_of: Callable[[int], _Entries]
+) -> tuple[set[int], set[int]]:
     """Return the ids of the objects that changes bring into being, and of those that they end."""
     gained = {object_id for object_id, change in index.items() if change.old is None}
     lost = {object_id for object_id, change in index.items() if change.new is None}
     owned_before: set[int] = set()
     owned_after: set[int] = set()
     for change in changes:
-        if change.table is Table.ITEM and _is_of_owner(change.object, index, base):
-            owned_before |= owned_ids([_payload(change.old)])
-            owned_after |= owned_ids([_payload(change.new)])
+        if change.table is Table.ITEM:
+            before, after = entries_of(change.object)
+            owned_before |= _owned_by(before, change.old)
+            owned_after |= _owned_by(after, change.new)
     return gained | (owned_after - owned_before), lost | (owned_before - owned_after)
 
 
-def _is_of_owner(object_id: int, index: dict[int, Change], base: Reader) -> bool:
-    """Tell whether the slots of an object refer to others, before or after."""
-    entry = _entry_among(object_id, index, base)
-    return entry is not None and is_owner((object_id, *entry))
+def _owned_by(entry: IndexEntry | None, value: Payload | IndexEntry | None) -> set[int]:
+    """Return the id that a slot of the object of this entry says, if its slots refer to others."""
+    return _ids_in(value) if _is_of_owner(entry) else set()
 
 
-def _entry_among(object_id: int, index: dict[int, Change], base: Reader) -> IndexEntry | None:
-    """Return the entry of an object after the changes of the index, or before where these end it."""
+def _is_of_owner(entry: IndexEntry | None) -> bool:
+    return entry is not None and is_owner((0, *entry))
+
+
+def _ids_in(value: Payload | IndexEntry | None) -> set[int]:
+    """Return the id of an owned object that a stored value says; what is no such value says none."""
+    try:
+        ids = owned_ids([value] if isinstance(value, str) and OWNED_KEY in value else [])
+    except (orjson.JSONDecodeError, TypeError):
+        return set()
+    return {one for one in ids if type(one) is int}
+
+
+_Entries = tuple[IndexEntry | None, IndexEntry | None]
+"""What the index says of an object before the changes, and after them."""
+
+
+def _entries_among(object_id: int, index: dict[int, Change], base: Reader) -> _Entries:
+    """Return the entries of an object before the changes of the index and after them."""
     change = index.get(object_id)
-    entry = (change.new or change.old) if change else _stored_entry(base, object_id)
-    return entry if isinstance(entry, IndexEntry) else None
+    if change is None:
+        entry = _stored_entry(base, object_id)
+        return entry, entry
+    before, after = (one if isinstance(one, IndexEntry) else None for one in (change.old, change.new))
+    return before, after
+
+
+def _either(entries: _Entries) -> IndexEntry | None:
+    """Return the entry of an object after the changes, or before where these end it."""
+    return entries[1] or entries[0]
 
 
 def _stored_entry(base: Reader, object_id: int) -> IndexEntry | None:
@@ -174,7 +202,7 @@ def _sorted_among(items: dict[int, Change], changes: Iterable[Change], base: Rea
     owners = owner_slots(base, [own for own, item in items.items() if item.name is None]) if items else {}
     found = set()
     for own in items:
-        entry = _entry_among(own, index, base)
+        entry = _either(_entries_among(own, index, base))
         kind, options = (entry.kind, entry.options) if entry else (None, None)
         if own in owners:
             kind, options = owned_kind(owners[own].owner[3]), None
@@ -193,15 +221,18 @@ def _count(text: Payload | IndexEntry | None) -> tuple[int, int] | None:
     return (found[0], found[1]) if {type(number) for number in found} == {int} else None
 
 
-def _require_same_object(change: Change, entry: IndexEntry | None, base: Reader) -> None:
+def _require_same_object(change: Change, entries: _Entries, base: Reader, *, is_replaced: bool) -> None:
     """Refuse a change of another object than the one that has its id: a fork gives the same ids to objects of its own.
+
+    Of an object that comes, what the id had before is another one.
 
     Raises:
         CheckpointError: it is one.
     """
+    entry = _either(entries)
     if change.table is Table.INDEX or entry is None:
         return
-    if _is_of(change, entry, base) and _may_hold(change, entry):
+    if (is_replaced or _is_of(change, entry, base)) and _may_hold(change, entries):
         return
     whose = "an object that another one owns" if change.name is None else _in_words(change)
     raise CheckpointError(
@@ -218,14 +249,12 @@ def _is_of(change: Change, entry: IndexEntry, base: Reader) -> bool:
     return change.name == entry.name or (change.name is not None and base.knew(change.object, change.name, entry.kind))
 
 
-def _may_hold(change: Change, entry: IndexEntry) -> bool:
-    """Tell whether the values of a change are such as the object of this entry has: ids of others, or none at all."""
-    values = [value for value in (_payload(change.old), _payload(change.new)) if value is not None]
-    return change.table is not Table.ITEM or not is_owner((change.object, *entry)) or all(map(_names_one, values))
-
-
-def _names_one(value: Payload) -> bool:
-    return OWNED_KEY in str(value) and bool(owned_ids([value]))
+def _may_hold(change: Change, entries: _Entries) -> bool:
+    """Tell whether the values of a change are such as the object has before and after: ids of others, where it owns."""
+    pairs = zip(entries, (change.old, change.new), strict=True)
+    return change.table is not Table.ITEM or all(
+        value is None or not _is_of_owner(entry) or bool(_ids_in(value)) for entry, value in pairs
+    )
 
 
 def _in_words(subject: Change | IndexEntry) -> str:
@@ -241,7 +270,7 @@ def _require_same_owner(change: Change, owner: Change, entry: IndexEntry | None,
         CheckpointError: another owner has it, or another key.
     """
     item = base.item(owner.object, _slot(owner))
-    is_there = item is not None and owned_ids([item.value]) == {change.object}
+    is_there = item is not None and _ids_in(item.value) == {change.object}
     if is_there and entry is not None and _is_of(owner, entry, base):
         return
     if owner_slots(base, {change.object}).get(change.object) is None:
@@ -267,9 +296,8 @@ def _brought(object_id: int, changes: Iterable[Change]) -> str:
     for change in changes:
         if change.table is Table.INDEX and change.object == object_id and isinstance(change.new, IndexEntry):
             return f"{change.new.kind} {change.new.name!r}"
-        new = _payload(change.new)
-        if change.table is Table.ITEM and OWNED_KEY in str(new) and owned_ids([new]) == {object_id}:
-            return member(change.name, change.slot, new)
+        if change.table is Table.ITEM and _ids_in(change.new) == {object_id}:
+            return member(change.name, change.slot, _payload(change.new))
     return "which another one owns"
 
 
@@ -349,13 +377,20 @@ def _require_comparable(changes: list[Change], base: Reader) -> None:
 
 
 def _require_one_each(run: Run, base: Reader) -> None:
-    """Refuse changes after which two objects would have one name.
+    """Refuse changes after which two objects would have one name, or one object two entries.
 
     Raises:
         CheckpointError: they would.
 
     Time: O(named objects) where the index changes.
     """
+    told = Counter(row[0] for row in run.index)
+    twice = next((row for row in run.index if told[row[0]] > 1), None)
+    if twice is not None:
+        raise CheckpointError(
+            f"the changes of the index hold object {twice[0]}, {twice[1]!r}, {told[twice[0]]} times, and one change of"
+            " it leads from one state to another: give each change once; nothing was written"
+        )
     names = {row[0]: row[1] for row in base.index()} if run.index else {}
     names |= {row[0]: row[1] for row in run.index}
     for row in run.index:

@@ -231,11 +231,12 @@ class _LaterRuns(_Comparison):
         touched = self._between.touched()
         for object_id in touched:
             before, after = self._a.entry(object_id), self._b.entry(object_id)
-            if any(row is not None and is_owner(row) for row in (before, after)):
+            owned, owns = (row is not None and is_owner(row) for row in (before, after))
+            if owned or owns:
                 self._may_return |= any(row[1] is None for row in self._between.rows(object_id))
                 for old, new in self._items(object_id, before is not None, after is not None):
-                    self._owned_before |= owned_ids([old.value] if old else [])
-                    self._owned_after |= owned_ids([new.value] if new else [])
+                    self._owned_before |= owned_ids([old.value] if old and owned else [])
+                    self._owned_after |= owned_ids([new.value] if new and owns else [])
         return touched | self._owned_before | self._owned_after
 
     def _presence(self, object_id: int) -> tuple[bool, bool]:
