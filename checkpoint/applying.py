@@ -144,8 +144,8 @@ def _stored_entry(base: Reader, object_id: int) -> IndexEntry | None:
 
 def _as_counted_now(change: Change, base: Reader, is_ranked: bool) -> Change:
     """Return the change of a length as one of the length that the state has; every other change as it is."""
-    if change.table is not Table.METADATA or change.slot != _LENGTH:
-        return change
+    if change.table is not Table.METADATA or change.slot != _LENGTH or change.kind == "Array":
+        return change  # That of an array is no count: it is other where a fork made another array.
     found = base.metadatum(change.object, _LENGTH)
     counts = [_count(text) for text in (change.old, change.new, found)]
     if found == change.old or None in counts:

@@ -15,6 +15,12 @@ from checkpoint.run import is_owner, owned_ids
 
 Metadata = dict[str, Any]
 
+RANKED = frozenset({"Dictionary", "Set"})
+"""The kinds whose slots have ranks, which keep the order of insertion."""
+
+DENSE_LENGTH = 1024
+"""Arrays up to this length store every slot when they are stored first; longer ones only what is assigned."""
+
 
 def check_objects(reader: Reader, path: str) -> None:
     """Check every object of a state.
@@ -81,14 +87,25 @@ def _fault(reader: Reader, path: str, what: str, fault: str) -> CorruptStoreErro
 
 
 def _counted(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
-    """A length says how many slots there are; where ranks have gaps it comes with the next rank."""
+    """A length says how many slots there are."""
     length = metadata["length"]
     return _compare(reader.count(object_id), length[0] if isinstance(length, list) else length)
 
 
+def _ranked(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
+    """Where ranks have gaps the length comes with the next one, which no slot has yet."""
+    if fault := _counted(reader, object_id, metadata):
+        return fault
+    length = metadata["length"]
+    following, last = length[1] if isinstance(length, list) else length, reader.last_rank(object_id)
+    is_taken = last is not None and last >= following
+    return f"a slot of rank {last} where its metadata says that {following} is the next one" if is_taken else None
+
+
 def _array(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
-    """Slots are indexes below the length; those that hold the default may be absent."""
-    return _inside(reader, object_id, range(metadata["length"]))
+    """Slots are indexes below the length; in a long one those that hold the default may be absent."""
+    slots = range(metadata["length"])
+    return (_exact if len(slots) <= DENSE_LENGTH else _inside)(reader, object_id, slots)
 
 
 def _queue(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
@@ -130,11 +147,11 @@ def _first(strangers: Iterable[object]) -> str | None:
 
 _RULES: dict[str, Callable[[Reader, int, Metadata], str | None]] = {
     "Array": _array,
-    "Dictionary": _counted,
+    "Dictionary": _ranked,
     "LinkedList": _counted,
     "List": _counted,
     "Queue": _queue,
-    "Set": _counted,
+    "Set": _ranked,
     "SortedDictionary": _counted,
     "SortedSet": _counted,
     "SparseArray": _counted,

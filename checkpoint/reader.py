@@ -426,6 +426,19 @@ class Reader:
         )
         return int(self._query(statement, (object_id,))[0][0])
 
+    @_steadily
+    def last_rank(self, object_id: int) -> int | None:
+        """Return the highest rank of the slots of an object, None where none has one.
+
+        Time: O(slots stored), all of it inside SQLite.
+        """
+        statement = (
+            f"SELECT max(rank) FROM (SELECT value, rank, max(checkpoint) FROM state_item WHERE checkpoint {self._in}"
+            " AND object = ? GROUP BY slot) WHERE value IS NOT NULL"
+        )
+        found: int | None = self._query(statement, (object_id,))[0][0]
+        return found
+
     def _query(self, statement: str, parameters: Sequence[object] | Mapping[str, object] = ()) -> list[Any]:
         self.require_readable()
         return self._session.rows(statement, parameters)

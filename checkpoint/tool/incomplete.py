@@ -10,14 +10,17 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from checkpoint.consistency import fault_of
+from checkpoint.consistency import RANKED, fault_of
 from checkpoint.errors import CheckpointError
 from checkpoint.owned import member, owned_kind, owner_slots
 from checkpoint.reader import Reader
 from checkpoint.run import IndexRow, Payload, Run, Slot, is_owner, owned_ids
 
-_Rows = dict[int, dict[Slot, Payload | None]]
-"""What slots of objects hold after the changes, ``None`` where they are gone."""
+_Row = tuple[Payload | None, int | None]
+"""What a slot holds after the changes, ``None`` where it is gone, and its rank."""
+
+_Rows = dict[int, dict[Slot, _Row]]
+"""The slots of objects that change."""
 
 
 class _Subject(NamedTuple):
@@ -44,8 +47,8 @@ def require_complete(before: Reader, after: Reader, run: Run) -> None:
     Time: O(changes · live runs · log n); where owned objects change, also O(slots of the objects that own others).
     """
     rows: _Rows = {own: {} for own in (*(row[0] for row in run.index), *(row[0] for row in run.metadata))}
-    for object_id, slot, value, _ in run.items:
-        rows.setdefault(object_id, {})[slot] = value
+    for object_id, slot, value, rank in run.items:
+        rows.setdefault(object_id, {})[slot] = value, rank
     for own, kind, codec, name, is_new in _subjects(before, after, rows):
         if not is_new and _agrees(before, after, own, kind, rows[own]):
             continue
@@ -65,7 +68,7 @@ def _subjects(before: Reader, after: Reader, rows: _Rows) -> Iterator[_Subject]:
             yield _Subject(own, kind, codec, repr(name), before.entry(own) is None)
     told: set[int] = set()
     for owner in filter(is_owner, named.values()):
-        for slot, value in rows.get(owner[0], {}).items():
+        for slot, (value, _) in rows.get(owner[0], {}).items():
             for own in owned_ids([value]):
                 told.add(own)
                 yield _member(own, owner, slot, value, is_new=True)
@@ -79,30 +82,39 @@ def _member(own: int, owner: IndexRow, slot: Slot, value: Payload | None, *, is_
     return _Subject(own, owned_kind(owner[3]), None, member(owner[1], slot, value), is_new)
 
 
-def _agrees(before: Reader, after: Reader, object_id: int, kind: str | None, rows: dict[Slot, Payload | None]) -> bool:
+def _agrees(before: Reader, after: Reader, object_id: int, kind: str | None, rows: dict[Slot, _Row]) -> bool:
     """Tell whether the metadata of an object changes as its slots do, as far as the changes alone can tell."""
-    if kind == "Array":
-        return before.metadata(object_id) == after.metadata(object_id)
-    old = {row[0] for row in before.items_at(object_id, list(rows))}
-    new = {slot for slot, value in rows.items() if value is not None}
+    stored = before.items_at(object_id, list(rows))
+    old, new = {row[0] for row in stored}, {slot for slot, (value, _) in rows.items() if value is not None}
     try:
         was, now = (_extent(kind, reader.metadata(object_id)) for reader in (before, after))
     except (ValueError, TypeError, KeyError):
         return False
+    if kind == "Array":
+        return bool(was == now and old <= new and all(slot in now for slot in new))
     if kind not in ("Queue", "Stack"):
-        return bool(now - was == len(new) - len(old))
+        ranks = [rank for value, rank in rows.values() if value is not None and rank is not None]
+        has_next = kind not in RANKED or _is_next(was[1], now[1], {row[2] for row in stored}, ranks)
+        return bool(now[0] - was[0] == len(new) - len(old)) and has_next
     common = len(range(max(was.start, now.start), min(was.stop, now.stop)))
     came, gone = new - old, old - new
     has_all = (len(came), len(gone)) == (len(now) - common, len(was) - common)
     return has_all and all(slot in now for slot in came) and not any(slot in now for slot in gone)
 
 
+def _is_next(was: int, now: int, left: set[int | None], taken: list[int]) -> bool:
+    """Tell whether the next rank is above every other one, as it was: one that falls passes but ranks that are left."""
+    return max(taken, default=-1) < now and (was - now <= len(left) and left.issuperset(range(now, was)))
+
+
 def _extent(kind: str | None, metadata: dict[str, str]) -> Any:
-    """Return how many slots the metadata of an object says; of those that are numbers in a row, these."""
+    """Return how many slots the metadata of an object says, and the next rank; of those that are in a row, these."""
     found = {key: orjson.loads(text) for key, text in metadata.items()}
     if kind == "Queue":
         return range(found["head"], found["tail"])
     if kind == "Stack":
         return range(found["count"])
     length = found["length"]
-    return length[0] if isinstance(length, list) else length
+    if kind == "Array":
+        return range(length)
+    return length if isinstance(length, list) else [length, length]

@@ -45,6 +45,10 @@ class Preview(Reader):
         """Return the number of slots that an object would have stored. Time: O(n)."""
         return sum(1 for _ in self.items(object_id))
 
+    def last_rank(self, object_id: int) -> int | None:
+        """Return the highest rank that a slot of an object would have, None where none would. Time: O(n)."""
+        return max((item.rank for item in self.items(object_id) if item.rank is not None), default=None)
+
     def rows(
         self,
         object_id: int,

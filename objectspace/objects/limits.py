@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from checkpoint import consistency
+
 WHOLE_SLOTS = 1024
 """Objects of at most so many slots are read whole when they are touched first."""
 
@@ -29,8 +31,8 @@ OPEN_SHARE = 64
 OPEN_SHARE_AT_ONCE = 8
 """The same where many slots are set by one call: noting them together costs less, so it takes more of them."""
 
-DENSE_LENGTH = 1024
-"""Arrays up to this length store every slot when they are stored first; longer ones only what is assigned."""
+DENSE_LENGTH = consistency.DENSE_LENGTH
+"""Arrays up to this length store every slot when they are stored first, as a check of a store expects it of them."""
 
 FIRST_SLOTS = 16
 """How many elements at the head of a stored queue, or at the top of a stack, are read first: more only as they go."""

@@ -452,6 +452,23 @@ def test_what_says_no_object_goes_into_no_dictionary_of_objects(value: str | byt
     assert store.verify() == 1
 
 
+def test_the_length_of_an_array_is_none_of_one_that_a_fork_made_longer(tmp_path: Path) -> None:
+    here, there = forked(tmp_path)
+    here.store.fork(tmp_path / "c.db")
+    with PersistedObjectSpace.open(tmp_path / "c.db") as other:
+        for space, length in ((here, 8), (there, 4), (other, 6)):
+            space.create_array("cells", length, default=0)
+            space.checkpoint(epoch=2)
+        changes = list(other.store.diff(other.store.reader(), there.store.reader()))
+        with pytest.raises(
+            CheckpointError, match="slot 'length' of object 5, 'cells', holds 8, and the change is from 6"
+        ):
+            here.store.apply_changes(changes)
+        assert here.store.verify() == 2
+        other.store.apply_changes(changes)
+        assert image_of(other.store.reader()) == image_of(there.store.reader())
+
+
 def test_changes_that_hold_an_entry_of_the_index_twice_are_refused() -> None:
     store = quick_store(":memory:")
     space = PersistedObjectSpace(store)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from checkpoint import CheckpointError, CheckpointStore, CorruptStoreError, Run
+from checkpoint.consistency import DENSE_LENGTH
 from checkpoint.run import Payload
 from objectspace import PersistedObjectSpace
 from tests.checkpoint.store_helpers import DIFFERENTIAL, FULL, image_of, quick_store, run_of
@@ -22,7 +23,7 @@ OTHER = {int: 77, float: 0.25, str: "other", bytes: b"other", type(None): "other
 
 def fill(store: CheckpointStore) -> None:
     items = [(1, slot, "0", rank) for rank, slot in enumerate([0, 3, 1.5, "text", b"bytes"])]
-    metadata = [(1, "length", "5"), (1, "more", "1")]
+    metadata = [(1, "length", "[5,10]"), (1, "more", "1")]
     store.append(Run(DIFFERENTIAL, [(1, "a", "Dictionary", "{}")], metadata, items))
     changes = [(1, 3, None, None), (1, 4, b"raw", 9), (2, 0, '"x"', None)]
     store.append(Run(DIFFERENTIAL, [(2, "b", "Array", "{}")], [(1, "more", None), (2, "length", "1")], changes))
@@ -184,6 +185,7 @@ OF_LISTS = '{"of":"List"}'
     ("kind", "codec", "metadata", "slots", "said"),
     [
         ("Array", "{}", {"length": "2"}, {0: "1", 2: "1"}, "has a slot 2 that cannot be one of its own"),
+        ("Array", "{}", {"length": "1024"}, {0: "1", 1023: "1"}, "has 2 slots where its metadata says 1024"),
         ("Queue", "{}", {"head": "1", "tail": "3"}, {1: "1"}, "has 1 slots where its metadata says 2"),
         ("Stack", "{}", {"count": "1"}, {1: "1"}, "has a slot 1 that cannot be one of its own"),
         ("Value", "{}", {}, {"other": "1"}, "has a slot 'other' that cannot be one of its own"),
@@ -218,6 +220,33 @@ def test_verify_finds_an_object_whose_slots_are_not_those_that_it_says(
     store.append(Run(FULL, [(1, "a", kind, codec)], rows, [(1, slot, value, None) for slot, value in slots.items()]))
     with pytest.raises(CorruptStoreError, match=f"the {kind} 'a' {said}.*roll it back to one that is sound"):
         store.verify()
+
+
+@pytest.mark.parametrize("kind", ["Dictionary", "Set"])
+@pytest.mark.parametrize(("length", "is_sound"), [("2", False), ("[2,5]", False), ("[2,6]", True)])
+def test_verify_finds_a_rank_that_would_be_given_again(kind: str, length: str, is_sound: bool) -> None:
+    store = quick_store(":memory:")
+    items: list[Any] = [(1, slot, "null", rank) for slot, rank in (("a", 5), ("b", 0), ("c", 9))]
+    store.append(Run(FULL, [(1, "a", kind, "{}")], [(1, "length", "[3,10]")], items))
+    store.append(Run(DIFFERENTIAL, [], [(1, "length", length)], [(1, "c", None, None)]))
+    if is_sound:
+        assert store.verify() == 2
+    else:
+        with pytest.raises(
+            CorruptStoreError, match=f"the {kind} 'a' has a slot of rank 5 .* that [25] is the next one"
+        ):
+            store.verify()
+
+
+def test_a_long_array_may_lack_slots_and_a_short_one_may_not() -> None:
+    store = quick_store(":memory:")
+    space = PersistedObjectSpace(store)
+    for length in (DENSE_LENGTH, DENSE_LENGTH + 1):
+        space.create_array(f"of {length}", length, default=0)[7] = 1
+    space.checkpoint()
+    reader = store.reader()
+    assert [reader.count(row[0]) for row in reader.index()] == [DENSE_LENGTH, 1]
+    assert store.verify() == 1
 
 
 def test_verify_finds_no_fault_with_objects_that_keep_their_keys_as_they_are() -> None:

@@ -282,7 +282,7 @@ def test_a_patch_of_the_first_format_is_refused_where_it_lost_what_objects_canno
     lines = ['{"patch":1}', *kinds.read_text().splitlines()[1:-1]]
     places = [place for place, line in enumerate(lines) if line.startswith('["metadata"')]
     rows = [(place, json.loads(line)) for place, line in enumerate(lines) if line.startswith('["item"')]
-    slots = [place for place, row in rows if row[3] != "Array" and row[5] != row[6]]
+    slots = [place for place, row in rows if row[5] is None or (row[3] != "Array" and row[5] != row[6])]
     for place in (*places, *slots):
         kinds.write_text("\n".join(lines[:place] + lines[place + 1 :]))
         refused = tool("apply", fork, kinds)
@@ -291,6 +291,32 @@ def test_a_patch_of_the_first_format_is_refused_where_it_lost_what_objects_canno
     kinds.write_text("\n".join(lines))
     assert tool("apply", fork, kinds).exit_code == 0
     assert tool("verify", fork).exit_code == 0
+
+
+@pytest.mark.parametrize("kind", ["dictionary", "set"])
+def test_a_patch_of_the_first_format_is_refused_where_it_lost_which_rank_comes_next(
+    tool: Tool, tmp_path: Path, kind: str
+) -> None:
+    path, fork, patch = tmp_path / "state.db", tmp_path / "fork.db", tmp_path / "p.jsonl"
+    with PersistedObjectSpace.open(path) as space:
+        keys = getattr(space, f"create_{kind}")("keys")
+        keys.update({"a": 1, "b": 2})
+        space.checkpoint()
+        keys.pop("a") if kind == "dictionary" else keys.remove("a")
+        keys.update({"c": 3})
+        space.checkpoint()
+    assert tool("fork", path, fork, 1).exit_code == 0
+    assert tool("diff", path, "--patch", patch).exit_code == 1
+    lines = ['{"patch":1}', *patch.read_text().splitlines()[1:-1]]
+    patch.write_text("\n".join(line for line in lines if '"length"' not in line))
+    refused = tool("apply", fork, patch)
+    assert (refused.exit_code, "would have a slot of rank 2 where its metadata says that 2" in refused.stderr) == (
+        2,
+        True,
+    )
+    patch.write_text("\n".join(lines))
+    assert (tool("apply", fork, patch).exit_code, tool("verify", fork).exit_code) == (0, 0)
+    assert (tool("revert", fork, 2).exit_code, tool("verify", fork).exit_code) == (0, 0)
 
 
 def test_restore_whole_and_in_part(tool: Tool, store: Path, location: Path, tmp_path: Path) -> None:
