@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from checkpoint.diff import NO_OPTIONS, Change, IndexEntry, Table
+from checkpoint.diff import NO_OPTIONS, Change, IndexEntry, Table, is_same
 from checkpoint.errors import CheckpointError
 from checkpoint.key_order import IN_MEMORY, ORDER, breaks_order, is_sorted, keeps_order, key_class
 from checkpoint.owned import member, owned_kind, owner_slots
@@ -40,7 +40,11 @@ def counted_now(changes: Iterable[Change], base: Reader) -> list[Change]:
     """
     changes = list(changes)
     ranked = {change.object for change in changes if (change.old_rank, change.new_rank) != (None, None)}
-    counted = [_as_counted_now(change, base, change.object in ranked) for change in changes]
+    others = {change.object for change in changes if change.table is Table.INDEX and not _is_renaming(change)}
+    counted = [
+        change if change.object in others else _as_counted_now(change, base, change.object in ranked)
+        for change in changes
+    ]
     return list(_as_ordered_now(counted, base))
 
 
@@ -162,11 +166,13 @@ def _as_counted_now(change: Change, base: Reader, is_ranked: bool) -> Change:
 def _as_ordered_now(changes: list[Change], base: Reader) -> Iterator[Change]:
     """Yield changes with what they make of the order of sorted objects, whose other slots may be others by now."""
     suspects = {one.object: one for one in changes if one.table is Table.ITEM and _may_break_order(one)}
-    told: dict[int, set[Slot]] = {change.object: set() for change in changes if _tells_order(change)}
+    tellers = {change.object: change for change in changes if _tells_order(change)}
+    in_order = _sorted_among(tellers | suspects, changes, base)
+    told: dict[int, set[Slot]] = {own: set() for own in tellers}
     for change in changes:
         if change.table is Table.ITEM and change.object in told:
             told[change.object].add(_slot(change))
-    broken = _sorted_among({own: one for own, one in suspects.items() if own not in told}, changes, base)
+    broken = (in_order & suspects.keys()) - told.keys()
     broken = {own for own in broken if base.metadatum(own, ORDER) is None}
     for change in changes:
         if change.table is Table.ITEM and change.object in broken:
@@ -174,12 +180,18 @@ def _as_ordered_now(changes: list[Change], base: Reader) -> Iterator[Change]:
             yield replace(
                 change, table=Table.METADATA, slot=ORDER, old=None, new=IN_MEMORY, old_rank=None, new_rank=None
             )
-        is_order = _tells_order(change)
+        is_order = _tells_order(change) and change.object in in_order
         yield _order_now(change, base, told[change.object], change.object in suspects) if is_order else change
 
 
 def _tells_order(change: Change) -> bool:
     return change.table is Table.METADATA and change.slot == ORDER
+
+
+def _is_renaming(change: Change) -> bool:
+    """Tell whether a change of the index leaves an object what it is."""
+    before, after = (one if isinstance(one, IndexEntry) else None for one in (change.old, change.new))
+    return is_same(before, after)
 
 
 def _may_break_order(item: Change) -> bool:
@@ -202,10 +214,11 @@ def _sorted_among(items: dict[int, Change], changes: Iterable[Change], base: Rea
     owners = owner_slots(base, [own for own, item in items.items() if item.name is None]) if items else {}
     found = set()
     for own in items:
-        entry = _either(_entries_among(own, index, base))
+        _, entry = _entries_among(own, index, base)
         kind, options = (entry.kind, entry.options) if entry else (None, None)
         if own in owners:
-            kind, options = owned_kind(owners[own].owner[3]), None
+            _, owner = _entries_among(owners[own].owner[0], index, base)
+            kind, options = owned_kind(owner.codec if owner else None), None
         if is_sorted(kind, options):
             found.add(own)
     return found

@@ -183,8 +183,10 @@ class _Comparison:
             yield subject.change(Table.INDEX, None, _entry(before), _entry(after))
         in_a, in_b = self._presence(object_id)
         old, new = (self._a.metadata(object_id) if in_a else {}, self._b.metadata(object_id) if in_b else {})
+        # Of another object of the id all is told, so that it goes into none into which others have written since.
+        is_other = in_a and in_b and not is_same(_entry(before), _entry(after))
         for key in sorted(old.keys() | new.keys()):
-            if old.get(key) != new.get(key):
+            if is_other or old.get(key) != new.get(key):
                 yield subject.change(Table.METADATA, key, old.get(key), new.get(key))
         for pair in self._items(object_id, in_a, in_b):
             yield subject.item_change(*pair)
@@ -300,6 +302,12 @@ def _compare(old: StoredItem | None, new: StoredItem | None) -> int:
 
 def _entry(row: IndexRow | None) -> IndexEntry | None:
     return None if row is None else IndexEntry.of(row)
+
+
+def is_same(before: IndexEntry | None, after: IndexEntry | None) -> bool:
+    """Tell whether two entries are of one object, which may have been renamed."""
+    kinds = [entry and (entry.kind, entry.options) for entry in (before, after)]
+    return kinds[0] == kinds[1]
 
 
 def _subject(row: IndexRow) -> _Subject:

@@ -433,6 +433,37 @@ def test_a_difference_between_forks_that_gave_one_id_to_different_objects_fits_w
     assert here.store.verify() == here.store.reader().newest
 
 
+@pytest.mark.parametrize("is_inverted", [False, True])
+def test_what_another_one_wrote_since_goes_into_no_other_object_of_the_id(tmp_path: Path, is_inverted: bool) -> None:
+    here, there = forked(tmp_path)
+    here.create_dictionary("x", of=list)["k"] = ["same"]
+    there.create_dictionary("x", of=list)
+    there.create_list("y").append("same")
+    for space in (here, there):
+        space.checkpoint(epoch=2)
+    source, target = (there, here) if is_inverted else (here, there)
+    changes = list(source.store.diff(source.store.reader(), target.store.reader()))
+    assert changes == list(invert(invert(changes)))
+    (there.get_list("y") if is_inverted else here.get_dictionary("x")["k"]).append("later")
+    source.checkpoint(epoch=3)
+    with pytest.raises(CheckpointError, match="slot 'length' of object 6, 'y', holds 2, and the change is from 1"):
+        source.store.apply_changes(changes)
+    source.rollback(epoch=2)
+    source.store.apply_changes(changes)
+    assert image_of(source.store.reader()) == image_of(target.store.reader())
+
+
+def test_an_order_is_said_of_no_object_that_is_not_sorted_any_more(tmp_path: Path) -> None:
+    here, there = forked(tmp_path)
+    for space, of in ((here, "sorted_set"), (there, set)):
+        space.create_dictionary("x", of=of).setdefault("k").add(2**64)
+        keys: Any = space.create_set("y") if of is set else space.create_sorted_set("y")
+        keys.update([2**64] if of is set else [2**64, 2**65])
+        space.checkpoint(epoch=2)
+    here.store.apply_changes(list(here.store.diff(here.store.reader(), there.store.reader())))
+    assert image_of(here.store.reader()) == image_of(there.store.reader())
+
+
 @pytest.mark.parametrize("value", ["text", "{", '{"$object":"k"}', '{"$object":[2]}', '{"$object":', b"raw"])
 @pytest.mark.parametrize("is_new", [False, True])
 def test_what_says_no_object_goes_into_no_dictionary_of_objects(value: str | bytes, is_new: bool) -> None:
