@@ -145,18 +145,19 @@ class Reader:
         return None if row is None or row[2] is None else row
 
     def knew(self, object_id: int, name: str, kind: str) -> bool:
-        """Tell whether the object of this id had this name and kind in any checkpoint whose rows the store still keeps.
+        """Tell whether the object of this id had this name and kind in a checkpoint since which the store has all rows.
 
         An object that had the id before, and was deleted, does not count: the changes of a fork may take its id again.
+        Where rows of a checkpoint are gone it may have been that which deleted it.
 
-        Time: O(index rows).
+        Time: O(index rows + checkpoints).
         """
         self.require_readable()
         has_merged = self._session.has_table("run")
         query = (
             "SELECT 1 FROM state_index WHERE object = :id AND name = :name AND kind = :kind"
             f" AND checkpoint > (SELECT coalesce(max(run), 0) FROM ({_DELETIONS if has_merged else _DELETED}))"
-            " LIMIT 1"
+            f" AND checkpoint >= (SELECT max(number) FROM ({_WITHOUT_ROWS})) LIMIT 1"
         )
         return self._session.row(query, {"id": object_id, "name": name, "kind": kind}) is not None
 
@@ -445,6 +446,12 @@ class Reader:
 
 
 _value = itemgetter(1)
+
+_WITHOUT_ROWS = """
+    SELECT max(number) AS number FROM checkpoint WHERE run_slots IS NULL
+    UNION ALL SELECT max(number) - 1 FROM checkpoint WHERE number - 1 NOT IN (SELECT number FROM checkpoint)
+"""
+"""The newest checkpoints that have no rows of their own any more: one that is on record, and one that is not."""
 
 _DELETED = """
     SELECT checkpoint AS run FROM state_index WHERE object = :id AND kind IS NULL

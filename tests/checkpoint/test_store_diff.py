@@ -532,6 +532,31 @@ def test_changes_of_what_is_gone_are_none_of_the_object_of_a_fork_that_has_its_i
     assert here.get_list("theirs") == ["theirs", 8]
 
 
+def test_changes_of_what_is_gone_are_none_of_another_object_also_where_its_deletion_was_merged(tmp_path: Path) -> None:
+    here, there = of_two_forks(tmp_path)
+    theirs = PersistedObjectSpace(there)
+    theirs.create_dictionary("theirs")["x"] = 1
+    theirs.checkpoint()
+    space = PersistedObjectSpace(here)
+    mine = space.create_dictionary("mine")
+    for key, value in (("x", 1), ("secret", 5)):
+        mine[key] = value
+        space.checkpoint()
+    changes = list(here.diff(2, 3))
+    held = here.reader(2)
+    space.delete("mine")
+    space.checkpoint()
+    here.apply_changes(there.diff(1, 2))
+    space.rollback()
+    here.prune(keep=1)
+    here.compact()
+    with pytest.raises(
+        CheckpointError, match="the change is of Dictionary 'mine', and object 1 is Dictionary 'theirs'"
+    ):
+        here.apply_changes(changes)
+    assert (PersistedObjectSpace(here).get("theirs"), held.newest) == ({"x": 1}, 2)
+
+
 def test_changes_of_a_member_are_none_of_that_of_a_dictionary_which_has_its_id_since(tmp_path: Path) -> None:
     here, there = forked(tmp_path)
     here.create_dictionary("mine", of=list)["x"] = [0]
