@@ -16,7 +16,7 @@ import orjson
 
 from checkpoint.diff import NO_OPTIONS, Change, IndexEntry, Table, is_same
 from checkpoint.errors import CheckpointError
-from checkpoint.key_order import IN_MEMORY, ORDER, breaks_order, is_sorted, keeps_order, key_class
+from checkpoint.key_order import IN_MEMORY, ORDER, breaks_order, is_sorted, keeps_order, may_compare
 from checkpoint.owned import member, owned_kind, owner_slots
 from checkpoint.reader import Reader
 from checkpoint.run import OWNED_KEY, CheckpointKind, Payload, Run, Slot, is_owner, owned_ids
@@ -159,7 +159,8 @@ def _as_counted_now(change: Change, base: Reader, is_ranked: bool) -> Change:
     # What keeps the order of insertion never gives a rank again: those that a change brings may be taken since.
     if length < 0 or (is_ranked and next_after > next_before):
         return change
-    value = [length, following] if is_ranked and following != length else length
+    has_ranks = is_ranked or following != now
+    value = [length, following] if has_ranks and following != length else length
     return replace(change, old=found, new=orjson.dumps(value).decode())
 
 
@@ -381,7 +382,7 @@ def _require_comparable(changes: list[Change], base: Reader) -> None:
     for own, slots in touched.items():
         slot, others = _slot(brought[own]), (item.slot for item in base.items(own, page_rows=16))
         other = next((one for one in others if one not in slots), None)
-        if other is not None and key_class(other) != key_class(slot):
+        if other is not None and not may_compare(other, slot):
             whose = "which another one owns" if brought[own].name is None else f"{brought[own].name!r}"
             raise CheckpointError(
                 f"the changes bring slot {slot!r} to object {own}, {whose}, which holds {other!r}, and the keys of a"

@@ -28,6 +28,9 @@ KINDS = frozenset({"SortedDictionary", "SortedSet"})
 _NUMBER, _TEXT, _TIME, _TUPLE = b"\x11", b"\x12", b"\x16", b"\x1a"
 """What the slots of numbers that are none in SQLite, of texts, of times with a zone, and of tuples begin with."""
 
+_END = b"\x00"
+"""What stands behind the last element of a tuple."""
+
 
 def is_sorted(kind: str | None, codec: str | None) -> bool:
     """Tell whether an object sorts keys of its own by their slots; one that keeps its keys as they are has no others.
@@ -38,15 +41,27 @@ def is_sorted(kind: str | None, codec: str | None) -> bool:
     return kind in KINDS and not orjson.loads(codec or "{}").get("raw")
 
 
-def key_class(slot: Slot) -> bytes:
-    r"""Return what keys must share to compare with each other: the same for all numbers, for all texts and so on.
+def may_compare(slot: Slot, other: Slot) -> bool:
+    r"""Tell whether two keys compare with each other, as numbers do, texts and so on; of tuples the first elements say.
 
-    >>> key_class(1) == key_class(b"\x11\xc4"), key_class("a") == key_class(b"\x13a")
-    (True, False)
+    >>> may_compare(1, b"\x11\xc4"), may_compare("a", b"\x13a"), may_compare(b"\x1a\x11\xc4", b"\x1a\x12a")
+    (True, False, False)
     """
+    found, others = _class_of(slot), _class_of(other)
+    return found == others or _is_empty_beside(found, others) or _is_empty_beside(others, found)
+
+
+def _class_of(slot: Slot) -> bytes:
+    """Return what the slots of a class of keys begin with; of a tuple with the class of its first element."""
     if isinstance(slot, bytes):
-        return slot[:1]
+        depth = len(slot) - len(slot.lstrip(_TUPLE))
+        return slot[: depth + 1]
     return _TEXT if isinstance(slot, str) else _NUMBER
+
+
+def _is_empty_beside(found: bytes, others: bytes) -> bool:
+    """Tell whether a class is that of an empty tuple, which compares with the other as that is one of tuples too."""
+    return found.endswith(_END) and others.startswith(found.removesuffix(_END))
 
 
 def keeps_order(slot: Slot, value: Payload | None) -> bool:

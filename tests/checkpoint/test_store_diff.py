@@ -675,3 +675,48 @@ def test_keys_that_do_not_compare_with_those_that_a_sorted_object_has_by_now_are
         store.apply_changes(store.diff(2, 1))
     store.apply_changes(store.diff(3, 1))
     assert in_order(store) == [sorted(keys), sorted(keys)[::-1]] * 2
+
+
+@pytest.mark.parametrize(
+    ("keys", "others", "do_compare"),
+    [
+        ([(1,)], [("a",)], False),
+        ([(1, "x")], [("x", 1)], False),
+        ([((1,),)], [(("a",),)], False),
+        ([((1,),)], [(1,)], False),
+        ([()], [("a",)], True),
+        ([((), 1)], [(("a",),)], True),
+        ([(1, "x")], [(2, 5)], True),
+    ],
+)
+def test_tuples_come_to_others_where_their_first_elements_compare(
+    keys: list[Any], others: list[Any], do_compare: bool
+) -> None:
+    store = quick_store(":memory:")
+    space = PersistedObjectSpace(store)
+    found = sorted_objects(space)
+    steps: list[list[Any]] = [keys, [], others]
+    for some in steps:
+        for one in found:
+            one.clear()
+            one.update(some)
+        space.checkpoint()
+    if do_compare:
+        store.apply_changes(store.diff(2, 1))
+        assert in_order(store) == [sorted(keys + others), sorted(keys + others)[::-1]] * 2
+    else:
+        with pytest.raises(CheckpointError, match="the keys of a sorted object compare with each other"):
+            store.apply_changes(store.diff(2, 1))
+
+
+@pytest.mark.parametrize("kind", ["dictionary", "set"])
+def test_the_next_rank_stays_where_changes_of_no_slot_would_let_it_fall(kind: str) -> None:
+    store = quick_store(":memory:")
+    space = PersistedObjectSpace(store)
+    keys: Any = getattr(space, f"create_{kind}")("keys")
+    steps: list[Any] = [list, lambda: keys.update({"a": 1}), keys.clear, lambda: keys.update({"b": 1})]
+    for step in steps:
+        step()
+        space.checkpoint()
+    store.apply_changes(store.diff(3, 1))
+    assert (store.verify(), store.reader().metadata(1)) == (5, {"length": "[1,2]"})
