@@ -88,7 +88,8 @@ Pair = tuple[StoredItem | None, StoredItem | None]
 def differences(a: Reader, b: Reader) -> Iterator[Change]:
     """Yield every change that leads from one state to another, object by object: index, metadata, then items.
 
-    Both states stay as they are while the changes are read, whatever happens to their stores.
+    Both states stay as they are while the changes are read, whatever happens to their stores. Where an object of one
+    has the id of another one in the other, as in forks, all metadata is told, also what is the same.
 
     Args:
         a: the state before.

@@ -189,7 +189,8 @@ class Describer:
             return change.slot, loaded(change.old), loaded(change.new)
         assert change.slot is not None
         slot, codec = change.slot, self._codec(change)
-        if change.kind == "Tensor":
+        is_text = isinstance(change.old, str) or isinstance(change.new, str)  # It is of what had the id of the tensor.
+        if change.kind == "Tensor" and not is_text:
             chunks = [None if one is None else numbers_of(slot, one, codec) for one in (change.old, change.new)]
             origin = next(chunk[0] for chunk in chunks if chunk is not None)
             return origin, *(chunk and chunk[1] for chunk in chunks)

@@ -120,6 +120,27 @@ def test_a_patch_says_whose_an_owned_object_is_by_lines_that_change_nothing(tool
         assert space.get("lists").copy() == {"q": [1, 2]}
 
 
+@pytest.mark.parametrize("is_inverted", [False, True])
+def test_a_tensor_that_takes_the_id_of_another_object_is_shown_and_undone(
+    tool: Tool, tmp_path: Path, is_inverted: bool
+) -> None:
+    paths = [tmp_path / name for name in ("a.db", "b.db")]
+    for path, is_tensor in zip(paths, (is_inverted, not is_inverted), strict=True):
+        with PersistedObjectSpace.open(path) as space:
+            if is_tensor:
+                space.create_tensor("x", (3,), "int8")[0] = 1
+            else:
+                space.create_dictionary("x", of=list)["k"] = ["text"]
+            space.checkpoint()
+    with CheckpointStore(paths[0]) as here, CheckpointStore(paths[1], read_only=True) as there:
+        here.apply_changes(list(here.diff(here.reader(), there.reader())))
+    shown = tool("diff", paths[0], 1, 2)
+    signs = "-+" if is_inverted else "+-"
+    assert (shown.exit_code, f'{signs[1]} k = {{"$object":2}}' in shown.stdout) == (1, True)
+    assert (tool("revert", paths[0], 2).exit_code, tool("verify", paths[0]).exit_code) == (0, 0)
+    assert tool("diff", paths[0], 1, 3).exit_code == 0
+
+
 Step = Callable[[PersistedObjectSpace], object]
 
 MARKED = TableSchema([Column("a", "int64"), Column("b", "int16", nullable=True)], ["a"], watermark_column="b")
