@@ -761,21 +761,29 @@ class StateTable:
 
         What is sealed changes under a scan that is open at a barrier: it begins anew behind its last row.
         """
-        keys: list[bytes] = []
-        size, last, registry = 1, None, self._registry
+        size, last, registry, is_anew = 1, None, self._registry, False
         while True:
             if changes != registry.changes:
                 texts, changes = self._texts(span, reverse, last), registry.changes
-            if not self._may_hide or self._seen.leads:
-                batch = [text for _, text in islice(texts, size)]
-            else:
-                pairs = list(islice(texts, size))
-                keys, batch = [key for key, _ in pairs], [text for _, text in pairs]
+            try:
+                keys, batch = self._batch(texts, size)
+            except RuntimeError:  # It was saved, or dropped from memory, and is what it was.
+                if is_anew:
+                    raise
+                texts, is_anew = self._texts(span, reverse, last), True
+                continue
             if not batch:
                 return
             rows = self._codec.decode_all(batch)
             yield from self._shown(keys, rows) if keys else rows
-            size, last = min(4 * size, _MOST_DECODED), rows[-1]
+            size, last, is_anew = min(4 * size, _MOST_DECODED), rows[-1], False
+
+    def _batch(self, texts: Iterator[tuple[bytes, str]], size: int) -> tuple[list[bytes], list[str]]:
+        """Return the next texts, with their keys where these tell what a watermark hides."""
+        if not self._may_hide or self._seen.leads:
+            return [], [text for _, text in islice(texts, size)]
+        pairs = list(islice(texts, size))
+        return [key for key, _ in pairs], [text for _, text in pairs]
 
     def _shown(self, keys: Sequence[bytes], rows: Sequence[Row]) -> list[Row]:
         """Return those rows that no watermark hides."""

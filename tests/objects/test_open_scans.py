@@ -115,21 +115,29 @@ def test_an_array_is_iterated_over_the_end_of_a_save() -> None:
     assert first + list(found) == [*range(100), *[9] * 100, *range(200, 400)]
 
 
-def test_a_table_is_scanned_over_the_end_of_a_save() -> None:
+@pytest.mark.parametrize("whole", [0, 1000])
+@pytest.mark.parametrize("taken", [1, 10, 290])
+@pytest.mark.parametrize("begins", ["before the save", "after it"])
+def test_a_table_is_scanned_over_a_save_and_its_end(
+    begins: str, taken: int, whole: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "WHOLE_SLOTS", whole)
     space = PersistedObjectSpace(CheckpointStore(":memory:"), cache_slots=20)
     table = StateTable(space, "t", schema_of("k int64", "v int64", key=["k"]))
-    table.insert_rows([(key, 0) for key in range(0, 400, 2)])
+    table.insert_rows([(key, 0) for key in range(400)])
     space.checkpoint(epoch=1)
     table.insert_rows([(key, 1) for key in range(100, 200)])
     table.commit(2)
     writer = space.store.writer(epoch=2)
-    space.save(writer)
+    if begins == "after it":
+        space.save(writer)
     found = table.scan()
-    first = [next(found) for _ in range(10)]
+    first = [next(found) for _ in range(taken)]
+    if begins == "before the save":
+        space.save(writer)
     writer.commit()
     space.on_saved()
-    keys = sorted({*range(0, 400, 2), *range(100, 200)})
-    assert first + list(found) == [(key, int(100 <= key < 200)) for key in keys]
+    assert first + list(found) == [(key, int(100 <= key < 200)) for key in range(400)]
 
 
 def test_an_iterator_that_was_open_over_clear_leaves_nothing_behind() -> None:
