@@ -236,8 +236,8 @@ def blame(source: Source, name: str, limit: int, is_json: bool) -> None:
 
     That is known as far as runs have not been merged: the number of a merged run is that of its newest checkpoint, and
     is marked by ≤; so is that of a complete image, which holds what older checkpoints wrote, too. NAME may be
-    NAME[KEY], for one slot: its key is a number or text; for a table it is one of the columns of the primary key, or
-    all of them as they are printed.
+    NAME[KEY], for one slot: its key is a number or text, or any other as its JSON or as what that holds, such as
+    2024-01-31 of a date; for a table it is one of the columns of the primary key, or all of them as they are printed.
 
     \b
     Examples:
@@ -342,6 +342,8 @@ def _blamed(part: OpenStore, state: State, name: str, key: str | None, images: s
         has = partial(_has, state.reader, object_id)
         slots = [] if is_row or kind in _READ_WHOLE else _slots(key, has, raw=is_raw(codec))
         only = f" AND slot IN ({','.join('?' * len(slots))})" if slots else ""
+        if slots and not is_raw(codec) and not any(map(has, slots)):
+            slots, only = [], " AND slot >= x''"  # Keys that are neither numbers nor text are bytes there.
         rows = query(
             part.store,
             f"SELECT slot, value, max(checkpoint) FROM state_item WHERE checkpoint IN ({runs}) AND object = ?{only}"
@@ -357,7 +359,7 @@ def _blamed(part: OpenStore, state: State, name: str, key: str | None, images: s
                 found = {column: entry.value.get(column) for column in state.primary_key(one)}
                 words = ["NULL" if cell is None else printing.short(cell) for cell in found.values()]
             shown = ", ".join(words)
-            if key is None or slots or is_meant(found, {*words, shown}):
+            if key is None or slots or is_meant(found, {*words, shown, *_ways_to_type(found)}):
                 written = max(number, _newest_of(part.store, runs, owned_ids([value]))) if is_owner(row) else number
                 last = int(written)
                 is_merged = written != last or last in images
@@ -422,8 +424,31 @@ def _slots(key: str | None, has: Callable[[Slot], bool], *, raw: bool) -> list[S
     if inner is not None:
         # A text that reads as a number is shown in quotes, and any other is often typed so.
         return [*found, inner] if printing.key(inner) == key or not any(map(has, found)) else found
-    number = slot_of(key)
+    number = _TRUTH.get(key, slot_of(key))
     return found if number is None or number == key else [*found, number]
+
+
+_TRUTH: dict[str, Slot] = {"true": 1, "false": 0}
+"""The slots of truth values, which are those of the equal numbers."""
+
+
+def _ways_to_type(key: Any) -> list[str]:
+    """Return the texts that mean a key which is neither number nor text: its JSON, and what that holds.
+
+    >>> _ways_to_type({"$date": "2024-01-31"})
+    ['{"$date":"2024-01-31"}', '2024-01-31']
+    >>> _ways_to_type({"$tuple": ["fruit", 7]})
+    ['{"$tuple":["fruit",7]}', '["fruit",7]', 'fruit, 7']
+    """
+    if isinstance(key, (str, int, float)):
+        return []
+    held = next(iter(key.values())) if isinstance(key, dict) and len(key) == 1 else None
+    ways = [printing.as_json(key)]
+    if isinstance(held, str):
+        ways.append(held)
+    elif isinstance(held, list):
+        ways += [printing.as_json(held), ", ".join(map(printing.key, held))]
+    return ways
 
 
 def _beyond_slots(key: str) -> Decimal | None:

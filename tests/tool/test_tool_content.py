@@ -11,6 +11,7 @@ from decimal import Decimal
 from functools import reduce
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -256,6 +257,28 @@ def test_blame_finds_a_key_as_it_is_shown(tool: Tool, tmp_path: Path, key: str, 
         space.checkpoint()
     found = tool("blame", tmp_path / "s.db", f"d[{key}]", "--json").output.splitlines()
     assert sorted(json.loads(line)["value"] for line in found) == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("2024-01-31", 1),
+        ("2024-02-01", 2),
+        ('{"$date":"2024-01-31"}', 1),
+        ("fruit, 7", 3),
+        ('["fruit",7]', 3),
+        ("null", 4),
+        ("true", 5),
+        ("00000000-0000-0000-0000-000000000007", 6),
+    ],
+)
+def test_blame_finds_a_key_of_any_type_as_what_it_holds(tool: Tool, tmp_path: Path, key: str, expected: int) -> None:
+    keys = [date(2024, 1, 31), "2024-02-01", ("fruit", 7), None, True, UUID(int=7), date(2024, 2, 1)]
+    with PersistedObjectSpace.open(tmp_path / "s.db") as space:
+        space.create_dictionary("d").update({key: place for place, key in enumerate(keys, start=1)})
+        space.checkpoint()
+    found = tool("blame", tmp_path / "s.db", f"d[{key}]", "--json").output.splitlines()
+    assert [json.loads(line)["value"] for line in found] == [expected]
 
 
 def test_a_dictionary_that_is_called_as_a_catalogue_may_hold_any_key(tool: Tool, tmp_path: Path) -> None:
