@@ -244,6 +244,10 @@ class ObjectSpace(ObjectFactory):
         """Make the handle of a deleted object refuse all work."""
         self._kill(target, refuse_deleted)
 
+    def let_go(self, target: PersistedObject) -> None:
+        """Make the handle of an owned object refuse all work after a rollback: its owner reads it anew."""
+        self._kill(target, refuse_let_go)
+
     def new_id(self) -> int:
         """Return an object id that was never used before."""
         self._next_id += 1
@@ -317,6 +321,15 @@ def refuse_deleted(handle: PersistedObject) -> NoReturn:
     """Refuse all work of the handle of a deleted object."""
     raise ObjectNotFoundError(
         f"{handle._describe()} has been deleted: this handle refuses all work; get or create it again"
+    )
+
+
+def refuse_let_go(handle: PersistedObject) -> NoReturn:
+    """Refuse all work of the handle of an owned object that was got before a rollback."""
+    assert handle._owner is not None
+    raise ObjectNotFoundError(
+        f"{handle._describe()} was got before a rollback: this handle refuses all work; get it again from"
+        f" {handle._owner._describe()}, where it is still there"
     )
 
 

@@ -70,6 +70,9 @@ class Home(Protocol):
     def kill(self, target: PersistedObject) -> None:
         """Make the handle of a deleted object refuse all work."""
 
+    def let_go(self, target: PersistedObject) -> None:
+        """Make the handle of an owned object refuse all work after a rollback: its owner reads it anew."""
+
 
 class PersistedObject:
     """The base of all persisted objects. Spaces make them: ``space.create_list("name")`` and the like."""

@@ -325,8 +325,9 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
         return list(self._known.values())
 
     def _go_cold(self) -> None:
-        for member in list(self._known.values()):
-            self._kill(member)
+        for member in self._owned():
+            self._home.let_go(member)
+        self._known.clear()
         super()._go_cold()
 
     def _text(self, key: Any, value: Any) -> str:

@@ -180,3 +180,20 @@ def test_a_handle_does_not_outlive_that_a_difference_to_a_fork_puts_another_obje
             assert (now.kind, now._options(), len(now)) == (expected.kind, expected._options(), len(expected))
         with pytest.raises(ObjectNotFoundError, match="its creation was rolled back, or it was deleted"):
             len(old)
+
+
+def test_a_rollback_lets_go_of_what_a_dictionary_owns(space: PersistedObjectSpace) -> None:
+    groups = space.create_dictionary("d", of=list)
+    kept = groups.setdefault("k", [1])
+    space.checkpoint()
+    kept.append(2)
+    space.rollback()
+    with pytest.raises(
+        ObjectNotFoundError, match=r"List \"d\['k'\]\" was got before a rollback: .* from Dictionary 'd'"
+    ):
+        kept.append(3)
+    assert list(groups["k"]) == [1]
+    groups["k"].append(4)
+    space.checkpoint()
+    assert groups.copy() == {"k": [1, 4]}
+    space._check()
