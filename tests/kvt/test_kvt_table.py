@@ -41,7 +41,7 @@ def test_json_comes_back(manager: KeyValueTableManager, value: Any) -> None:
 
 def test_what_is_nested_too_deep_to_be_shown_is_refused_as_what_is_not(manager: KeyValueTableManager) -> None:
     deep: list[Any] = []
-    for _ in range(3000):
+    for _ in range(100_000):
         deep = [deep]
     for serializer in (JSON, UTF8, BYTES):
         table = manager.open_key_value_table("s", "t", value_serializer=serializer)
