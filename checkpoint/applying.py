@@ -156,10 +156,12 @@ def _as_counted_now(change: Change, base: Reader, is_ranked: bool) -> Change:
         return change
     (old, next_before), (new, next_after), (now, following) = counts  # type: ignore[misc]  # none of them is None
     length = now + new - old
+    gives_ranks = is_ranked and next_after > next_before
     # What keeps the order of insertion never gives a rank again: those that a change brings may be taken since.
-    if length < 0 or (is_ranked and next_after > next_before):
+    if length < 0 or (gives_ranks and following != next_before):
         return change
     has_ranks = is_ranked or following != now
+    following = next_after if gives_ranks else following
     value = [length, following] if has_ranks and following != length else length
     return replace(change, old=found, new=orjson.dumps(value).decode())
 
@@ -350,10 +352,15 @@ def _require_fit(change: Change, base: Reader, *, is_there: bool) -> None:
         raise CheckpointError(f"{what} is to change, and there is no such object, or no more; nothing was written")
     if found != expected:
         holds, old = _apart(found, expected)
-        raise CheckpointError(
-            f"{what} holds {holds}, and the change is from {old}: something else has changed it since; nothing was"
-            " written"
+        counts_order = (
+            change.table is Table.METADATA and change.slot == _LENGTH and change.kind in ("Dictionary", "Set")
         )
+        why = (
+            "keys were inserted on both sides, and their order is kept"
+            if counts_order
+            else "something else has changed it since"
+        )
+        raise CheckpointError(f"{what} holds {holds}, and the change is from {old}: {why}; nothing was written")
 
 
 def _apart(found: object, expected: object) -> tuple[str, str]:

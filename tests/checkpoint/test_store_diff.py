@@ -720,3 +720,27 @@ def test_the_next_rank_stays_where_changes_of_no_slot_would_let_it_fall(kind: st
         space.checkpoint()
     store.apply_changes(store.diff(3, 1))
     assert (store.verify(), store.reader().metadata(1)) == (5, {"length": "[1,2]"})
+
+
+@pytest.mark.parametrize("kind", ["dictionary", "set", "sorted_dictionary"])
+def test_keys_that_a_fork_inserted_come_where_others_were_only_removed(tmp_path: Path, kind: str) -> None:
+    with PersistedObjectSpace.open(tmp_path / "a.db") as here:
+        items: Any = getattr(here, f"create_{kind}")("d")
+        items.update({1: 1, 2: 2, 3: 3})
+        here.checkpoint(epoch=1)
+        here.store.fork(tmp_path / "b.db")
+        with PersistedObjectSpace.open(tmp_path / "b.db") as there:
+            there.get("d").update({4: 4, 5: 5})
+            there.checkpoint(epoch=2)
+            changes = list(there.store.diff(1, 2))
+        items.pop(1) if kind != "set" else items.remove(1)
+        here.checkpoint(epoch=2)
+        here.store.apply_changes(changes)
+        here.rollback()
+        items.update({6: 6})
+        here.checkpoint(epoch=4)
+        assert list(items) == [2, 3, 4, 5, 6]
+        assert here.store.verify() == 4
+        why = "something else has changed" if kind == "sorted_dictionary" else "keys were inserted on both sides"
+        with pytest.raises(CheckpointError, match=why):
+            here.store.apply_changes(changes)
