@@ -277,14 +277,16 @@ class Lookup:
 
         Time: O(runs · log n).
         """
-        found = self._session.peek(_last_of(len(self._runs)), (object_id, *self._runs)) if self._runs else None
+        found = (
+            self._session.peek(_last_of(len(self._runs)), (object_id, object_id, *self._runs)) if self._runs else None
+        )
         return (None, False) if found is None else (found[0], bool(found[1]))
 
     def _newest(self, columns: str, runs: Sequence[RunNumber], object_id: int, slot: Slot) -> Any:
         """Return columns of the row that the first of some runs has of a slot, ``None`` where none has any."""
         if not runs:
             return None
-        return self._session.peek(newest_of(columns, "state_item", "slot", len(runs)), (object_id, slot, *runs))
+        return self._session.peek(newest_of(columns, "state_item", "slot", len(runs)), (*runs, object_id, slot))
 
     def _possible_runs(self, object_id: int, slot: Slot) -> Sequence[RunNumber]:
         """Return the runs that may have a slot, the newest first."""
@@ -454,23 +456,29 @@ class _Wanted:
 
 @cache
 def newest_of(columns: str, table: str, key: str, runs: int) -> str:
-    """Return the query for columns of the row of an object and a key in the newest of so many runs that has one."""
+    """Return the query for columns of the row of an object and a key in the newest of so many runs that has one.
+
+    Its parameters are the runs, the newest first, the object and the key.
+    """
     if runs == 1:
-        return f"SELECT {columns} FROM {table} WHERE object = ? AND {key} = ? AND checkpoint = ?"
+        return f"SELECT {columns} FROM {table} WHERE checkpoint = ? AND object = ? AND {key} = ?"
     # The newest run comes first, and the first row ends it. A list after IN would be sorted anew for each slot.
-    newest_first = ", ".join(f"(?{3 + place})" for place in range(runs))
+    newest_first = ", ".join(["(?)"] * runs)
     return (
         f"SELECT {columns} FROM (VALUES {newest_first}) AS run CROSS JOIN {table}"
-        f" WHERE checkpoint = run.column1 AND object = ?1 AND {key} = ?2 LIMIT 1"
+        f" WHERE checkpoint = run.column1 AND object = ? AND {key} = ? LIMIT 1"
     )
 
 
 @cache
 def _last_of(runs: int) -> str:
-    """Return the query for the greatest slot that any of so many runs has of an object, and what the newest has."""
-    given = ", ".join(f"(?{2 + place})" for place in range(runs))
-    rows = "SELECT slot FROM state_item WHERE checkpoint = column1 AND object = ?1 ORDER BY slot DESC LIMIT 1"
-    value = "SELECT value FROM state_item WHERE checkpoint = run AND object = ?1 AND slot = last"
+    """Return the query for the greatest slot that any of so many runs has of an object, and what the newest has.
+
+    Its parameters are the object, twice, and the runs.
+    """
+    given = ", ".join(["(?)"] * runs)
+    rows = "SELECT slot FROM state_item WHERE checkpoint = column1 AND object = ? ORDER BY slot DESC LIMIT 1"
+    value = "SELECT value FROM state_item WHERE checkpoint = run AND object = ? AND slot = last"
     return (
         f"SELECT last, ({value}) IS NULL FROM (SELECT column1 AS run, ({rows}) AS last FROM (VALUES {given}))"
         " ORDER BY last DESC, run DESC LIMIT 1"

@@ -141,8 +141,8 @@ class Merge:
         if self.merged is not None and not self.merged.add(place, rows):
             self.merged = None
         connection.execute(
-            "INSERT INTO portion SELECT ?1, 1 + coalesce(max(number), 0), ?2, ?3, ?4 FROM portion WHERE run = ?1",
-            (self.run, TABLES[place].name, len(rows), digest_of(rows)),
+            "INSERT INTO portion SELECT ?, 1 + coalesce(max(number), 0), ?, ?, ? FROM portion WHERE run = ?",
+            (self.run, TABLES[place].name, len(rows), digest_of(rows), self.run),
         )
 
 

@@ -179,7 +179,7 @@ class Reader:
         """
         self.require_readable()
         statement = newest_of("value", "state_metadata", "key", len(self.runs))
-        row = self._session.peek(statement, (object_id, key, *self.runs)) if self.runs else None
+        row = self._session.peek(statement, (*self.runs, object_id, key)) if self.runs else None
         return None if row is None else row[0]
 
     def item(self, object_id: int, slot: Slot) -> StoredItem | None:

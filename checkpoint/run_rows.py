@@ -74,25 +74,22 @@ def _insert_group(connection: sqlite3.Connection, table: RunTable, run: RunNumbe
     if columns[-1].count(None) == len(rows):
         columns.pop()
     is_of_one = columns[0].count(columns[0][0]) == len(rows)
-    objects = columns[0][:1] if is_of_one else columns[0]
+    shared = (run, columns.pop(0)[0]) if is_of_one else (run,)
     statement = _insertion(table, len(rows), len(columns), is_of_one=is_of_one)
-    connection.execute(statement, (run, *objects, *chain.from_iterable(columns[1:])))
+    connection.execute(statement, (*shared, *chain.from_iterable(zip(*columns))))
 
 
 @cache
 def _insertion(table: RunTable, rows: int, columns: int, *, is_of_one: bool) -> str:
-    """Return the statement that inserts so many rows, whose values come column by column; NULL where none come.
+    """Return the statement that inserts so many rows of so many columns; NULL where none come.
 
-    Rows of one object have its id once.
+    The number of the run, and the id where all rows are of one object, come once, before the rows. Placeholders have no
+    numbers: Python from 3.12 on looks for the name of each that has one, through all that were given before.
     """
-    objects = ["?2"] * rows if is_of_one else [f"?{2 + row}" for row in range(rows)]
-    first = 2 + len(set(objects))
-    placeholders = [
-        objects,
-        *([f"?{first + rows * column + row}" for row in range(rows)] for column in range(columns - 1)),
-    ]
-    placeholders += [["NULL"] * rows] * (table.columns - columns)
-    return f"INSERT INTO {table.name} VALUES " + ", ".join(f"(?1, {', '.join(row)})" for row in zip(*placeholders))
+    given = [*(["?"] if is_of_one else []), *(f"column{place}" for place in range(1, columns + 1))]
+    missing = ["NULL"] * (table.columns - len(given))
+    values = ", ".join([f"({', '.join('?' * columns)})"] * rows)
+    return f"INSERT INTO {table.name} SELECT ?, {', '.join([*given, *missing])} FROM (VALUES {values})"
 
 
 def complete(session: Session, number: int, runs: Sequence[RunNumber]) -> None:

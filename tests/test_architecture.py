@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -112,3 +113,10 @@ def test_a_table_imports_nothing_heavy() -> None:
     )
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert not {"pandas", "sqlite_utils"} & set(loaded)
+
+
+def test_no_statement_numbers_its_placeholders() -> None:
+    """Some releases of Python 3.12 warn of each value that is bound to one, and later ones look for its name."""
+    numbered = re.compile(r"\?(\d|\{\w+ [+*])")
+    found = [path for path in modules() if path.parts[-2] != "benchmarks" and numbered.search(path.read_text())]
+    assert found == []
