@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -11,11 +12,12 @@ from checkpoint import CheckpointStore, Receipt
 from checkpoint.process import collecting_seldom
 from objectspace.operators import catalogue
 from objectspace.operators.base import Operator, call_after_rollbacks
-from objectspace.operators.catalogue import PipelineChangedError
+from objectspace.operators.catalogue import Difference, PipelineChangedError
 from objectspace.operators.graph import Graph
 from objectspace.operators.inputs import chunks_of
 from objectspace.operators.materialize import Materialize
 from objectspace.operators.plan import Node
+from objectspace.operators.turns import turns_on
 from objectspace.persisted import PersistedObjectSpace
 from objectspace.relational import Chunk, EpochError, RelationalError, compacted
 from objectspace.relational.registry import registry_of
@@ -34,8 +36,9 @@ Row = tuple[Any, ...]
 class LocalRun:
     """A pipeline on a store, in this process.
 
-    After a rollback of its space it opens its operators anew, before it reads or writes anything: what it feeds is
-    compared with what the space holds then.
+    After a rollback of its space, and when another run has been at work on it, it opens its operators anew, before it
+    reads or writes anything: what it feeds is compared with what the space holds then. So runs may take turns on a
+    space, and each goes on after the last batch of all of them.
 
     Args:
         pipeline: the pipeline.
@@ -61,8 +64,10 @@ class LocalRun:
         self._shadow: Graph | None = None
         self._replayed, self._has_dropped = 0, False
         self._is_rolled_back = False
+        self._turns, self._me = turns_on(self.space), object()
+        self._seen: object = None
         try:
-            self._graph = self._open()
+            self._graph = self._open(may_drop=drop_changed)
         except BaseException:
             self.close()
             raise
@@ -98,11 +103,14 @@ class LocalRun:
         Raises:
             RowError: a row does not fit its source; nothing has changed then.
             PipelineChangedError: operators are new and have not been fed what came before, or the space was rolled back
-                to the state of another pipeline.
+                to the state of another pipeline, or another run has made it that.
+            CheckpointProtocolError: another run feeds operators that are new.
+
+        Where anything fails while the batch is processed, the space goes back to its last checkpoint.
 
         Time: O(changes). Dirties: what the changes change.
         """
-        self._settle()
+        self._begin()
         self._require_fed(self._new)
         number = self.position + 1
         chunks = chunks_of(self.plan, self.pipeline.sources, batch, number)
@@ -112,23 +120,29 @@ class LocalRun:
     def replay(self, batch: Mapping[str, Any], number: int) -> None:
         """Feed a batch that is in the state already to the operators that are new, and to no other.
 
+        Until :meth:`finish_replay` the space refuses to be saved. Where anything fails while the batch is processed,
+        the space goes back to its last checkpoint, and the next replay is that of batch 1.
+
         Raises:
-            RowError: a row does not fit its source.
+            RowError: a row does not fit its source; nothing has changed then.
+            EpochError: it is not the next batch, or no operator is new.
+            CheckpointProtocolError: another run feeds operators that are new.
         """
-        self._settle()
-        if number != self._replayed + 1:
-            raise EpochError(f"batch {number} is replayed after batch {self._replayed}: replay all from 1, in order")
+        self._begin()
+        shadow = self._required_shadow(number)
         chunks = chunks_of(self.plan, self.pipeline.sources, batch, number)
-        assert self._shadow is not None
-        for operator in self._shadow.operators.values():
-            operator.begin_batch(number)
-        self._feed(self._shadow, chunks)
-        epoch = self.space.store.next_epoch()
-        for node in self.plan.at_work:
-            self._shadow.barrier(epoch if node in self._new else number, [node])
-        # What is new goes through all its batches in one epoch, which its tables may seal again with each of them.
-        registry_of(self.space).forget()
-        self._replayed = number
+        with self._all_or_nothing():
+            names = [self.plan.names[node] for node in self._new]
+            self._turns.begin_feeding(self._me, names)
+            for operator in shadow.operators.values():
+                operator.begin_batch(number)
+            self._feed(shadow, chunks)
+            epoch = self.space.store.next_epoch()
+            for node in self.plan.at_work:
+                shadow.barrier(epoch if node in self._new else number, [node])
+            # What is new goes through all its batches in one epoch, which its tables seal again with each of them.
+            registry_of(self.space).reopen(names)
+            self._replayed = number
 
     def finish_replay(self) -> None:
         """Make what was replayed durable, as an epoch of its own.
@@ -136,7 +150,7 @@ class LocalRun:
         Raises:
             PipelineChangedError: batches are missing.
         """
-        self._settle()
+        self._begin()
         if not self._new:
             return
         if self._replayed != self.position:
@@ -146,17 +160,19 @@ class LocalRun:
                 " first one"
             )
         assert self._shadow is not None
-        new = self._all_new()
-        for node, chunks in self._shadow.taken_output().items():
-            if node in new:
-                self._graph.output[node] += chunks
-        noted, self._new, self._shadow = self._new, (), None
-        catalogue.note(self.space, self.plan, noted, repeatable=True)
-        self._run_epoch({}, self.position)
+        with self._all_or_nothing():
+            new = self._all_new()
+            for node, chunks in self._shadow.taken_output().items():
+                if node in new:
+                    self._graph.output[node] += chunks
+            noted, self._new, self._shadow, self._replayed = self._new, (), None, 0
+            catalogue.note(self.space, self.plan, noted, repeatable=True)
+            self._turns.end_feeding()
+            self._run_epoch({}, self.position)
 
     def finish_dropping(self) -> None:
         """Make it durable that state was dropped, as an epoch of its own, where no other epoch has done so."""
-        self._settle()
+        self._begin()
         if self._has_dropped:
             self._run_epoch({}, self.position)
 
@@ -170,7 +186,7 @@ class LocalRun:
         Raises:
             SchemaError: nothing is materialised under the name.
             PipelineChangedError: it is new and has not been fed what came before, or the space was rolled back to the
-                state of another pipeline.
+                state of another pipeline, or another run has made it that.
         """
         self._settle()
         self._require_fed(self._all_new() & {self.pipeline.materialized(name)})
@@ -197,7 +213,7 @@ class LocalRun:
         """
         if self._owned:
             self.space.close()
-        elif self._new:
+        elif self._new and not self._is_rolled_back:
             self._new = ()
             self.space.rollback()
 
@@ -214,11 +230,52 @@ class LocalRun:
         for name, changes in self._changes.items():
             self._changes[name] = [change for change in changes if change[0] <= self.epoch]
 
+    def _begin(self) -> None:
+        """Get ready to change the space, which nobody may do while another run feeds operators that are new."""
+        self._turns.refuse_beside("no other run can change the space", self._me if self._replayed else None)
+        self._settle()
+
     def _settle(self) -> None:
-        """Open the operators anew where the space was rolled back: it may hold the state of another pipeline."""
-        if self._is_rolled_back:
-            self._graph = self._open()
+        """Open the operators anew where the space may hold the state of another pipeline, or a later one.
+
+        What another run has done is not dropped for that.
+        """
+        if self._is_rolled_back or self._is_overtaken():
+            self._seen = None  # Until they are open.
+            self._graph = self._open(may_drop=self._drop_changed and self._is_rolled_back)
             self._is_rolled_back = False
+
+    def _is_overtaken(self) -> bool:
+        """Tell whether another run has made an epoch durable, or opened other operators."""
+        found = catalogue.compare(self.space, self.plan)
+        return self._turns.last is not self._seen or found != Difference(self._new, ())
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """Have the space go back to its last checkpoint where anything fails.
+
+        Operators hold rows in memory: only new ones are sure to be at the last checkpoint.
+        """
+        try:
+            yield
+        except BaseException:
+            self._is_rolled_back = True  # Also where that fails: then they are not opened on what is half done.
+            self.space.rollback()
+            raise
+
+    def _required_shadow(self, number: int) -> Graph:
+        """Return what feeds the operators that are new, for the batch that comes next."""
+        if self._shadow is None:
+            raise EpochError(
+                f"batch {number} is replayed, but no operator is new: give what comes after batch {self.position} to"
+                " step()"
+            )
+        if number != self._replayed + 1:
+            raise EpochError(
+                f"batch {number} is replayed after batch {self._replayed}: replay all from 1, in order; also after a"
+                " replay that failed, which goes back to before the first one"
+            )
+        return self._shadow
 
     def _require_fed(self, nodes: Collection[Node]) -> None:
         """Make sure that some operators have been fed what came before them."""
@@ -227,14 +284,15 @@ class LocalRun:
                 f"{self._difference()}: replay batches 1 to {self.position} first; run_local() does it"
             )
 
-    def _open(self) -> Graph:
+    def _open(self, *, may_drop: bool) -> Graph:
         """Open the operators on what is stored."""
+        self._turns.refuse_beside("no run can be opened")
         self.plan = self.pipeline.plan(catalogue.stored_names(self.space))
         difference = catalogue.compare(self.space, self.plan)
-        if difference.gone and not self._drop_changed:
+        if difference.gone and not may_drop:
             raise PipelineChangedError(
                 f"the pipeline is not the one that the state is of: {difference.describe(self.space, self.plan)}; go"
-                " back to the pipeline as it was, or pass drop_changed=True to drop that state"
+                " back to the pipeline as it was, or open a run with drop_changed=True to drop that state"
             )
         self._replayed, self._new = 0, () if self.position == 0 else difference.new
         self._unsure = catalogue.unrepeatable(self.space, self.plan, difference, is_in_step=self.epoch == self.position)
@@ -245,6 +303,7 @@ class LocalRun:
         if not self._new:
             catalogue.note(self.space, self.plan, difference.new, repeatable=True)
         self._shadow = self._made_shadow(operators) if self._new else None
+        self._seen = self._turns.last
         return Graph(self.plan, operators)
 
     def _require_repeatable(self) -> None:
@@ -284,7 +343,7 @@ class LocalRun:
 
     def _run_epoch(self, chunks: Mapping[Node, Chunk], number: int) -> Receipt:
         epoch = self.space.store.next_epoch()
-        try:
+        with self._all_or_nothing():
             for node, operator in self._graph.operators.items():
                 if node not in self._unsure:  # They go on with the numbers that they have begun with.
                     operator.begin_batch(number)
@@ -298,11 +357,7 @@ class LocalRun:
             catalogue.note_repeatable(self.space, self.plan, self._unsure)
             self.space.get_or_create_value(POSITION).value = number
             receipt = self.space.checkpoint(epoch=epoch)
-        except BaseException:
-            # Operators hold rows of the epoch in memory: only new ones are sure to be at the last checkpoint.
-            self.space.rollback()
-            raise
-        self._has_dropped = False
+        self._has_dropped, self._seen = False, self._turns.made_epoch()
         for name, chunk in changes.items():
             if chunk is not None and self._keep:
                 self._changes[name].append((epoch, chunk))

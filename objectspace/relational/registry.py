@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 from weakref import WeakKeyDictionary, ref
 
@@ -12,6 +13,10 @@ from objectspace.relational.vnodes import VnodeBitmap
 
 class OpenTable(Protocol):
     """What a barrier asks of a table."""
+
+    @property
+    def name(self) -> str:
+        """The name of the table."""
 
     @property
     def epoch(self) -> int:
@@ -26,6 +31,9 @@ class OpenTable(Protocol):
 
     def seal(self, epoch: int) -> None:
         """Seal an epoch that was checked."""
+
+    def reopen(self) -> None:
+        """Let the last epoch be sealed once more, where it is not durable."""
 
     def follow_watermarks(self, rows: RowStore) -> None:
         """Read the watermarks again, where they are those of these rows."""
@@ -104,6 +112,13 @@ class Registry:
             table.check_barrier(epoch)
         for table in tables:
             table.seal(epoch)
+
+    def reopen(self, names: Iterable[str]) -> None:
+        """Let the tables below some names seal their last epoch once more, as long as it is not durable."""
+        folders = tuple(f"{name}/" for name in names)
+        for table in self.open():
+            if table.name.startswith(folders):
+                table.reopen()
 
     def raised_watermark(self, rows: RowStore, by: OpenTable) -> None:
         """Have the other open tables on some rows follow their watermarks, which one has raised."""

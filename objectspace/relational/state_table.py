@@ -521,6 +521,10 @@ class StateTable:
         self._remove_hidden(HIDDEN_ROWS + 2 * written)
         self._note_sealed()
 
+    def reopen(self) -> None:
+        """Let the last epoch be sealed once more, as long as it is not durable; what is sealed stays in it."""
+        self._epoch = min(self._epoch, self._space.last_epoch)
+
     def vacuum(self) -> int:
         """Remove every sealed row below the watermark, and return how many they were.
 

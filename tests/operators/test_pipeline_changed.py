@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from checkpoint import CheckpointStore
-from objectspace import PersistedObjectSpace
+from objectspace import CheckpointProtocolError, PersistedObjectSpace
 from objectspace.operators import (
     Apply,
+    ExpressionError,
     LocalRun,
     Operator,
     Pipeline,
@@ -25,8 +26,12 @@ from objectspace.operators import (
     sum_,
 )
 from objectspace.relational import (
+    Column,
+    EpochError,
     RelationalError,
     RowError,
+    StateTable,
+    TableSchema,
     tables,
 )
 from tests.operators.flight_pipelines import BATCHES, FLIGHTS, NAMES, built, counted, flights, named, per_carrier
@@ -215,6 +220,121 @@ def test_what_is_new_goes_through_its_batches_one_after_the_other() -> None:
     for run in (added, fresh):
         run.step(later)
     assert added.rows("r2") == fresh.rows("r2") == [(20, 1), (30, 1)]
+
+
+# What is new, beside what else its space holds
+
+
+def by_delay(pipeline: Pipeline, condition: Callable[[Any], bool] = lambda row: True) -> None:
+    counted(pipeline)
+    rows = Stream(pipeline, pipeline.sources["flights"], tuple(FLIGHTS))
+    rows.group_by("carrier").agg(total=sum_("delay")).materialize("totals")
+    rows.filter(condition).group_by("delay").agg(n=count()).materialize("by_delay")
+
+
+def with_state() -> PersistedObjectSpace:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    run_local(built(counted), BATCHES, space)
+    return space
+
+
+def same_as_fresh(run: LocalRun) -> bool:
+    fresh = run_local(run.pipeline, BATCHES)
+    return all(run.rows(name) == fresh.rows(name) for name in run.pipeline.results)
+
+
+def test_what_others_have_not_saved_yet_outlives_a_replay() -> None:
+    space = with_state()
+    schema = TableSchema([Column("n", "int64")], ["n"], watermark_column="n")
+    noted, below = StateTable(space, "noted", schema), StateTable(space, "totals/noted", schema)
+    for table in (noted, below):
+        table.insert_rows([(3,), (7,)])
+        table.update_watermark(5)
+    space.create_dictionary("mine")["a"] = 1
+    assert same_as_fresh(run_local(built(by_delay), BATCHES, space))
+    space.rollback()
+    assert (list(noted.scan()), list(below.scan())) == ([(7,)], [(7,)])
+    assert space.get_dictionary("mine")["a"] == 1
+
+
+def test_what_another_table_has_sealed_ahead_is_not_sealed_once_more_after_a_replay() -> None:
+    space = with_state()
+    ahead = StateTable(space, "ahead", TableSchema([Column("n", "int64")], ["n"]))
+    ahead.commit(9)
+    with LocalRun(built(by_delay), space) as run:
+        run.replay(BATCHES[0], 1)
+        with pytest.raises(EpochError, match="epoch 9 is not after epoch 9"):
+            ahead.commit(9)
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_a_replay_that_failed_begins_at_the_first_batch_again(failing: int) -> None:
+    space, is_down = with_state(), [False]
+
+    def fails(row: Any) -> bool:
+        if is_down[0]:
+            raise OSError("the service is down")
+        return True
+
+    run = LocalRun(built(lambda pipeline: by_delay(pipeline, fails)), space)
+    for number, batch in enumerate(BATCHES[:failing], 1):
+        is_down[0] = number == failing
+        if number < failing:
+            run.replay(batch, number)
+    with pytest.raises(ExpressionError, match="the service is down"):
+        run.replay(BATCHES[failing - 1], failing)
+    is_down[0] = False
+    with pytest.raises(EpochError, match=r"after batch 0: replay all from 1, .* goes back to before the first one"):
+        run.replay(BATCHES[1], 2)
+    for number, batch in enumerate(BATCHES, 1):
+        run.replay(batch, number)
+    run.finish_replay()
+    assert same_as_fresh(run)
+    assert same_as_fresh(LocalRun(run.pipeline, PersistedObjectSpace(space.store)))
+
+
+def test_a_replay_whose_space_was_rolled_back_begins_at_the_first_batch_again() -> None:
+    space = with_state()
+    run = LocalRun(built(by_delay), space)
+    run.replay(BATCHES[0], 1)
+    space.rollback()
+    for number, batch in enumerate(BATCHES, 1):
+        run.replay(batch, number)
+    run.finish_replay()
+    assert same_as_fresh(run)
+
+
+def test_a_batch_is_replayed_for_what_is_new_alone() -> None:
+    run = run_local(built(counted), BATCHES)
+    with pytest.raises(EpochError, match=r"batch 4 is replayed, but no operator is new: .* after batch 3 to step"):
+        run.replay({}, 4)
+
+
+@pytest.mark.parametrize("is_left", [False, True])
+def test_nothing_is_saved_in_the_midst_of_a_replay_nor_fed_by_another_run(is_left: bool) -> None:
+    space = with_state()
+    other, run = LocalRun(built(counted), space), LocalRun(built(by_delay), space)
+    run.replay(BATCHES[0], 1)
+    if is_left:
+        del run
+    uses: list[Callable[[], Any]] = [
+        space.checkpoint,
+        lambda: space.save(space.store.writer()),
+        lambda: other.step({}),
+        lambda: run_local(built(by_delay), BATCHES, space),
+    ]
+    for use in uses:
+        with pytest.raises(CheckpointProtocolError, match=r"'totals', .* have only a part .* with space.rollback\(\)"):
+            use()
+    assert other.rows("delays") == [("B6", 1, 40), ("UA", 2, 5)]
+    if is_left:
+        space.rollback()
+        run = LocalRun(built(by_delay), space)
+        run.replay(BATCHES[0], 1)
+    for number in (2, 3):
+        run.replay(BATCHES[number - 1], number)
+    run.finish_replay()
+    assert same_as_fresh(run)
 
 
 @pytest.mark.parametrize(

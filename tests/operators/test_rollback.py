@@ -267,6 +267,34 @@ def test_it_forgets_the_changes_and_receipts_of_epochs_that_are_no_more() -> Non
     assert (run.changes("all"), [receipt.epoch for receipt in run.receipts]) == (changes[:2], [1, 2])
 
 
+# A run that is open when another one has been at work on its space
+
+
+def test_a_run_goes_on_after_what_another_run_has_done() -> None:
+    space, gone = PersistedObjectSpace(CheckpointStore(":memory:")), {"rows": [("-", (1, 1, 10))]}
+    batches = [BATCHES[0], gone, BATCHES[2], BATCHES[0]]
+    first = run_local(results("counts"), batches[:1], space)
+    second = run_local(results("counts"), batches[:2], space)
+    for batch, run in zip(batches[2:], (first, second)):
+        run.step(batch)
+    assert first.rows("counts") == second.rows("counts") == run_local(results("counts"), batches).rows("counts")
+    assert first.position == second.position == 4
+
+
+@pytest.mark.parametrize("drop_changed", [False, True])
+@pytest.mark.parametrize("before", [0, 2])
+def test_a_run_drops_nothing_of_what_another_run_has_added(drop_changed: bool, before: int) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    run = run_local(results("all"), BATCHES[:before], space, drop_changed=drop_changed)
+    other = run_local(results("all", "counts"), BATCHES[:before], space)
+    for use in uses(run, "all"):
+        with pytest.raises(PipelineChangedError, match="'counts', stored as Materialize, is there no more"):
+            use()
+    for batch in BATCHES[before:]:
+        other.step(batch)
+    assert other.rows("counts") == run_local(results("all", "counts"), BATCHES).rows("counts")
+
+
 # A pipeline between its rows and their barrier
 
 
