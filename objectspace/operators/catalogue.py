@@ -23,6 +23,25 @@ from objectspace.space import ObjectSpace
 OPERATORS = "$operators"
 """The name of the dictionary that lists the operators of a space."""
 
+KEPT_BELOW = frozenset(
+    {
+        "Apply",
+        "Dedup",
+        "DynamicFilter",
+        "GroupTopN",
+        "HashAgg",
+        "HashJoin",
+        "IntervalJoin",
+        "Materialize",
+        "SessionWindow",
+        "SimpleAgg",
+        "TemporalJoin",
+        "TopN",
+        "WatermarkFilter",
+    }
+)
+"""The operators of the library that keep state, all of it under names that begin with theirs and a slash."""
+
 
 class PipelineChangedError(ObjectSpaceError):
     """A pipeline is not the one that its state is of; nothing was changed."""
@@ -97,12 +116,16 @@ def compare(space: ObjectSpace, plan: Plan, under: str = "") -> Difference:
 
 
 def forget(space: ObjectSpace, names: Iterable[str]) -> None:
-    """Delete the state of some operators.
+    """Delete the state of some operators: what lies below their names.
+
+    An object that is called exactly like an operator is the state of one that a user has written, or none.
 
     Dirties: for each of their tables and objects the index, and the entries of the catalogues.
     """
+    stored = _stored(space)
     for name in names:
-        own = [one for one in space if one == name or one.startswith(f"{name}/")]
+        is_named = stored[name]["does"].partition("(")[0] not in KEPT_BELOW
+        own = [one for one in space if one.startswith(f"{name}/") or (is_named and one == name)]
         known = tables(space)
         for one in own:
             if one in known:

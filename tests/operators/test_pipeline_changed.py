@@ -26,6 +26,7 @@ from objectspace.operators import (
     sum_,
 )
 from objectspace.relational import (
+    Chunk,
     Column,
     EpochError,
     RelationalError,
@@ -35,6 +36,7 @@ from objectspace.relational import (
     tables,
 )
 from tests.operators.flight_pipelines import BATCHES, FLIGHTS, NAMES, built, counted, flights, named, per_carrier
+from tests.operators.test_rollback import FIRST, OPERATORS, Open
 
 
 def test_what_is_unchanged_keeps_its_state_when_a_result_is_added(tmp_path: Path) -> None:
@@ -335,6 +337,59 @@ def test_nothing_is_saved_in_the_midst_of_a_replay_nor_fed_by_another_run(is_lef
         run.replay(BATCHES[number - 1], number)
     run.finish_replay()
     assert same_as_fresh(run)
+
+
+# What goes, beside what is the user's
+
+
+class Seen(Operator):
+    """An operator of a user, which keeps how many rows it saw in a value that is called as it is."""
+
+    def __init__(self, schema: TableSchema) -> None:
+        super().__init__()
+        self._schema = schema
+
+    @property
+    def schema(self) -> TableSchema:
+        return self._schema
+
+    def open(self, space: Any, name: str) -> None:
+        self._seen = space.get_or_create_value(name, 0)
+
+    def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
+        self._seen.value += len(chunk)
+        return [chunk]
+
+
+def test_an_object_that_is_called_as_a_result_that_is_gone_stays() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    for name in ("named", "named+", "flights.HashAgg"):
+        space.create_dictionary(name)["a"] = "mine"
+    run_local(built(named), BATCHES, space)
+    run_local(built(lambda pipeline: flights(pipeline).materialize("all")), only_flights(), space, drop_changed=True)
+    assert sorted(space) == ["$operators", "$position", "$tables", "all/table", "flights.HashAgg", "named", "named+"]
+    assert dict(space.get_dictionary("named")) == {"a": "mine"}
+
+
+def test_an_object_that_is_called_as_the_operator_of_a_user_goes_with_it() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    run_local(built(lambda pipeline: flights(pipeline).through(Seen, "seen").materialize("all")), only_flights(), space)
+    assert space.get_value("seen").value > 0
+    run_local(built(lambda pipeline: flights(pipeline).materialize("all")), only_flights(), space, drop_changed=True)
+    assert "seen" not in space
+
+
+def only_flights() -> list[dict[str, Any]]:
+    return [{"flights": batch["flights"]} for batch in BATCHES]
+
+
+@pytest.mark.parametrize("name", sorted(OPERATORS.keys() - {"pipeline"}))
+def test_what_the_library_keeps_lies_below_the_names_of_operators(name: str) -> None:
+    it = Open(OPERATORS[name])
+    it.give(FIRST)
+    it.end(1)
+    assert all(one.startswith(("it/", "$")) for one in it.space)
+    assert (type(it.operator).__name__ in catalogue.KEPT_BELOW) == bool(it.operator.state())
 
 
 @pytest.mark.parametrize(
