@@ -12,11 +12,13 @@ from typing import Any
 
 from objectspace import ObjectSpace
 from objectspace.relational.errors import SchemaError, SchemaMismatchError
+from objectspace.relational.key_space import KeySpace
 from objectspace.relational.registry import registry_of
 from objectspace.relational.row_store import RowStore
 from objectspace.relational.rows import Layout, RowCodec
 from objectspace.relational.schema import TableSchema
 from objectspace.relational.values import checker
+from objectspace.relational.visibility import Visibility
 from objectspace.relational.vnodes import VnodeBitmap
 
 TABLES = "$tables"
@@ -100,7 +102,7 @@ def rename_table(space: ObjectSpace, name: str, new_name: str) -> None:
     record = find_record(space, name)
     space.rename(name, new_name)
     space.get_dictionary(TABLES)[new_name] = record.to_json()
-    if WATERMARKS in space and (marks := space.get_dictionary(WATERMARKS).get(name)) is not None:
+    if (marks := watermarks_of(space, name)) is not None:
         space.get_dictionary(WATERMARKS)[new_name] = marks
     _forget(space, name)
     registry_of(space).renamed(name, new_name)
@@ -141,6 +143,8 @@ def open_record(
 ) -> TableRecord:
     """Return the record of a table, made where there is none; the object of its rows then exists too.
 
+    Where the schema changes, the open handles of the table have the new one at once.
+
     Args:
         space: the space.
         name: the name of the table.
@@ -150,6 +154,7 @@ def open_record(
 
     Raises:
         SchemaMismatchError: the stored schema is another one, or cannot become this one.
+        RowError: the column of the new schema does not hold a watermark that is stored.
         CheckpointProtocolError: it would change while an open handle has rows of these vnodes that are not sealed.
 
     Dirties: for a new table two index rows and an entry of the catalogue; an entry where the schema changes.
@@ -168,11 +173,19 @@ def open_record(
     reason = changed.why_not_evolved_from(record.schema) or _other_default(changed, record)
     if reason:
         raise _mismatch(record, schema, reason)
-    registry_of(space).refuse_beside("its schema cannot change", RowStore(space, name), vnodes, asks=None)
+    rows = RowStore(space, name)
+    registry_of(space).refuse_beside("its schema cannot change", rows, vnodes, asks=None)
     codec = RowCodec(changed, record.layouts)
     record = TableRecord(name, record.id, changed, tuple(codec.layouts))
+    Visibility(KeySpace(name, changed), watermarks_of(space, name))  # What is refused changes nothing.
     space.get_dictionary(TABLES)[name] = record.to_json()
+    registry_of(space).changed_schema(rows)
     return record
+
+
+def watermarks_of(space: ObjectSpace, name: str) -> Any:
+    """Return the watermarks of a table as they are stored, ``None`` where there are none."""
+    return space.get_dictionary(WATERMARKS).get(name) if WATERMARKS in space else None
 
 
 def _other_default(changed: TableSchema, record: TableRecord) -> str:

@@ -35,6 +35,9 @@ class OpenTable(Protocol):
     def reopen(self) -> None:
         """Let the last epoch be sealed once more, where it is not durable."""
 
+    def follow_schema(self, rows: RowStore) -> None:
+        """Take over what is stored of the table, where it is that of these rows."""
+
     def follow_watermarks(self, rows: RowStore) -> None:
         """Read the watermarks again, where they are those of these rows."""
 
@@ -119,6 +122,12 @@ class Registry:
         for table in self.open():
             if table.name.startswith(folders):
                 table.reopen()
+
+    def changed_schema(self, rows: RowStore) -> None:
+        """Have the open tables on some rows follow their schema, which was changed."""
+        self.note_change()
+        for table in self.open():
+            table.follow_schema(rows)
 
     def raised_watermark(self, rows: RowStore, by: OpenTable) -> None:
         """Have the other open tables on some rows follow their watermarks, which one has raised."""

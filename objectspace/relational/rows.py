@@ -146,8 +146,8 @@ class RowCodec:
         """Return the cells of a row of another layout as cells of the current one."""
         if cells[0] >= len(self.layouts):
             raise SchemaMismatchError(
-                f"a row has layout {cells[0]}, and those known here end at {len(self.layouts) - 1}: the schema"
-                " of the table was changed after it was opened here: open it again"
+                f"a row has layout {cells[0]}, and the catalogue lists those up to {len(self.layouts) - 1}: the entry"
+                " of the table in the dictionary '$tables' is not that of its rows; go back to a checkpoint where it is"
             )
         stored = dict(zip(self.layouts[cells[0]], cells[1:], strict=True))
         fitted = [self.current]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, islice, repeat
 from typing import Any, NamedTuple
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 from checkpoint import CheckpointError
 from checkpoint.process import collecting_seldom
 from objectspace import ObjectSpace
-from objectspace.relational.catalogue import WATERMARKS, TableRecord, open_record, record_of
+from objectspace.relational.catalogue import WATERMARKS, open_record, record_of, watermarks_of
 from objectspace.relational.chunk import Chunk
 from objectspace.relational.errors import (
     EpochError,
@@ -64,7 +63,8 @@ class StateTable:
     What is written stays in the MemTable until the epoch is sealed, by :meth:`commit` or by
     ``space.checkpoint(epoch=)``, which seals every open table of the space and makes all durable at once. Reads see
     what is written at once. Of several handles on the same rows only one has rows that are not sealed: another one's
-    write is refused then, unless it owns other vnodes.
+    write is refused then, unless it owns other vnodes. Where one changes the schema each of them has the new one at
+    once: its reads show the table as it is now, and rows of the old form are refused.
 
     Args:
         space: the space.
@@ -133,7 +133,7 @@ class StateTable:
 
     @property
     def schema(self) -> TableSchema:
-        """The schema of the table."""
+        """The schema of the table; where another handle changes it, it is the new one."""
         return self._record.schema
 
     @property
@@ -230,8 +230,8 @@ class StateTable:
             RowError: a value does not fit the schema.
             VnodeNotOwnedError: the prefix belongs to a vnode of another instance.
 
-        A scan that is open while an epoch is sealed, or the space rolled back, goes on after its last key with the rows
-        that there are then; some rows that follow may be read already, as they were.
+        A scan that is open while an epoch is sealed, the space rolled back, or the schema changed, goes on after its
+        last key with the rows that there are then; some rows that follow may be read already, as they were.
 
         Time: O(log n) for the first row, then O(1) a row.
         """
@@ -566,13 +566,25 @@ class StateTable:
         self._registry.note_change()
         self._note_sealed()
         self._epoch = self._space.last_epoch
-        self._take_over(record_of(self._space, self._rows.name) or self._record)
+        self._take_over()
+        self._read_watermarks()
+
+    def follow_schema(self, rows: RowStore) -> None:
+        """Take the schema over that another handle has given to the table, where it is that of these rows.
+
+        Rows of other vnodes that wait here stay: their layout is still listed. A watermark that waits does, too, as its
+        column may have become wider, but no other one.
+        """
+        if self._rows.is_that_of(rows):
+            self._take_over()
+            self._seen.read(self._stored_watermarks())
+            if self._pending is not None and self._seen.column is not None:
+                self._pending = checker(self._seen.column.type)(self._pending)
 
     def follow_watermarks(self, rows: RowStore) -> None:
         """Read the watermarks again, where they are those of these rows: another handle has raised them."""
         if self._may_hide and self._rows.is_that_of(rows):
-            with suppress(RowError):  # The column was widened since: it goes on with those that it can hold.
-                self._seen.read(self._stored_watermarks())
+            self._seen.read(self._stored_watermarks())
 
     def renamed(self, name: str, new_name: str) -> None:
         """Take a new name, where the name is its own: :func:`rename_table` says so."""
@@ -594,8 +606,9 @@ class StateTable:
     def __repr__(self) -> str:
         return f"StateTable({self.name!r}, {self.schema})"
 
-    def _take_over(self, record: TableRecord) -> None:
-        """Go on with what is stored of the table: a rollback may have taken a change of its schema back."""
+    def _take_over(self) -> None:
+        """Go on with what is stored of the table: its schema was changed, or a rollback has taken a change back."""
+        record = record_of(self._space, self._rows.name) or self._record
         if (record.name, record.to_json()) != (self._record.name, self._record.to_json()):
             owned = self._keys.owned if self._keys.is_distributed else None
             self._record, self._codec = record, record.codec()
@@ -604,7 +617,6 @@ class StateTable:
             self._key_of = self._keys.of_row
             self._seen = Visibility(self._keys)
             self._note_schema()
-        self._read_watermarks()
 
     def _note_schema(self) -> None:
         """Note what the schema says of how rows are written and read."""
@@ -766,19 +778,21 @@ class StateTable:
         What is sealed changes under a scan that is open at a barrier: it begins anew behind its last row.
         """
         size, last, registry, is_anew = 1, None, self._registry, False
+        key_of = self._keys.schema.key_of
         while True:
             if changes != registry.changes:
-                texts, changes = self._texts(span, reverse, last), registry.changes
+                texts, changes = self._texts(span, reverse, None if last is None else key_of(last)), registry.changes
             try:
                 keys, batch = self._batch(texts, size)
             except RuntimeError:  # It was saved, or dropped from memory, and is what it was.
                 if is_anew:
                     raise
-                texts, is_anew = self._texts(span, reverse, last), True
+                texts, is_anew = self._texts(span, reverse, None if last is None else key_of(last)), True
                 continue
             if not batch:
                 return
             rows = self._codec.decode_all(batch)
+            key_of = self._keys.schema.key_of  # Of these rows: while they are taken the schema may change.
             yield from self._shown(keys, rows) if keys else rows
             size, last, is_anew = min(4 * size, _MOST_DECODED), rows[-1], False
 
@@ -795,10 +809,10 @@ class StateTable:
         return [row for key, row in zip(keys, rows) if not hides(key, row)]
 
     def _texts(self, span: _Span, reverse: bool, last: Row | None = None) -> Iterator[tuple[bytes, str]]:
-        """Return an iterator over (key, text) of the rows of a span, or of those that follow a row."""
+        """Return an iterator over (key, text) of the rows of a span, or of those that follow a primary key."""
         ranges = self._keys.ranges(*span)
         if last is not None:
-            ranges = self._keys.behind(self.schema.key_of(last), ranges, reverse)
+            ranges = self._keys.behind(last, ranges, reverse)
         parts = [part for found in ranges for part in self._seen.parts(found)[:: -1 if reverse else 1]]
         streams = [self._merged(start, end, reverse) for start, end in parts]
         if not self._keys.is_distributed or len(streams) < 2:
@@ -813,9 +827,7 @@ class StateTable:
         return overlaid(sealed, buffered, reverse) if buffered else sealed
 
     def _stored_watermarks(self) -> Any:
-        if self.schema.watermark_column is None or WATERMARKS not in self._space:
-            return None
-        return self._space.get_dictionary(WATERMARKS).get(self._rows.name)
+        return watermarks_of(self._space, self._rows.name)
 
     def _read_watermarks(self) -> None:
         """Take over the watermarks as they are stored; and where all vnodes are owned, those that are in use."""

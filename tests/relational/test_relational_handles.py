@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -11,18 +12,23 @@ from objectspace import CheckpointProtocolError
 from objectspace.relational import (
     Column,
     InconsistentOperationError,
+    RowError,
     StateTable,
     StorageTable,
     TableSchema,
+    VnodeBitmap,
     drop_table,
     rename_table,
     seal_tables,
+    state_table,
+    tables,
 )
 from objectspace.relational.registry import registry_of
 from tests.relational.helpers import new_space, schema_of
 
 STOCK = TableSchema([Column("item", "string"), Column("n", "int32")], primary_key=["item"])
 ROUTED = schema_of("k int64", "v int64", key=["k"], vnode_column="k")
+PLAIN = schema_of("k int64", "v int64", key=["k"])
 TIMED = schema_of("k int64", "v int64", key=["k"], watermark_column="v")
 PLACE = Column("place", "string", default="?")
 REFUSED = r"table 'stock': nothing can be written while another open handle of it has rows that are not sealed \(1\)"
@@ -221,7 +227,118 @@ def test_a_watermark_that_waits_holds_for_a_handle_that_changed_the_schema() -> 
     assert (second.watermark, [row[0] for row in second.scan()]) == (5, [5, 6, 7, 8])
     second.update_watermark(2**70)
     space.checkpoint(epoch=3)
-    assert (list(second.scan()), first.watermark) == ([], 5)
+    assert (list(second.scan()), list(first.scan()), first.watermark) == ([], [], 2**70)
+
+
+def test_a_change_of_the_schema_is_that_of_each_open_handle() -> None:
+    first = stocked()
+    space, stored = first._space, StorageTable(first._space, "stock")
+    second = StateTable(space, "stock", first.schema.with_column(PLACE).widened("n", "decimal"), evolve=True)
+    second.insert_row(("pears", Decimal("1.50"), "here"))
+    space.checkpoint(epoch=2)
+    assert list(first.scan()) == list(second.scan()) == [("apples", 100, "?"), ("pears", Decimal("1.50"), "here")]
+    assert (first.schema, first.get_row(("apples",)), repr(first)) == (
+        second.schema,
+        ("apples", 100, "?"),
+        repr(second),
+    )
+    with pytest.raises(RowError, match=r"table 'stock': a row has 3 values \(item, n, place\): found \('plums', 3\)"):
+        first.insert_row(("plums", 3))
+    first.update_row(("apples", 100, "?"), ("apples", 90, "here"))
+    space.checkpoint(epoch=3)
+    assert second.get_row(("apples",)) == ("apples", 90, "here")
+    assert (stored.schema.names, [*stored.scan()]) == (("item", "n"), [("apples", 100)])
+    StateTable(space, "stock", second.schema.without_column("n"), evolve=True)
+    assert [table.get_row(("apples",)) for table in (first, second)] == [("apples", "here")] * 2
+    space.rollback(1)
+    assert [(table.schema, [*table.scan()]) for table in (first, second)] == [(STOCK, [("apples", 100)])] * 2
+
+
+@pytest.mark.parametrize("is_reverse", [False, True])
+def test_a_scan_goes_on_behind_its_last_key_where_the_schema_changes(is_reverse: bool) -> None:
+    space = new_space()
+    table = StateTable(space, "t", schema_of("v int64", "k int64", key=["k"]))
+    table.insert_rows([(-number, number) for number in range(9)])
+    space.checkpoint(epoch=1)
+    scan, unbegun = table.scan(reverse=is_reverse), table.scan(lower=(8,))
+    begun = [next(scan), next(scan)]
+    changed = table.schema.without_column("v").with_column(Column("w", "int64", default=7))
+    StateTable(space, "t", changed, evolve=True)
+    rows = [*begun, *scan]
+    order = list(range(9))[:: -1 if is_reverse else 1]
+    assert rows == [(-number, number) for number in order[:5]] + [(number, 7) for number in order[5:]]
+    assert list(unbegun) == [(8, 7)]
+
+
+def test_rows_of_other_vnodes_wait_while_the_schema_changes() -> None:
+    space = new_space()
+    low = StateTable(space, "t", ROUTED, "strict", vnodes=range(10))
+    low.insert_rows([(1, 1), (2, 2)])
+    space.checkpoint(epoch=1)
+    low.insert_row((3, 3))
+    low.delete_row((1, 1))
+    wider = low.schema.widened("v", "decimal").with_column(PLACE)
+    high = StateTable(space, "t", wider, vnodes=range(10, 20), evolve=True)
+    low.update_row((3, 3, "?"), (3, Decimal("3.5"), "here"))
+    low.insert_row((1, 1, "?"))
+    assert (list(low.scan()), list(high.scan())) == ([(1, 1, "?"), (2, 2, "?"), (3, Decimal("3.5"), "here")], [])
+    space.checkpoint(epoch=2)
+    assert list(StorageTable(space, "t").scan()) == list(low.scan())
+    assert low.vnodes == VnodeBitmap(range(10))
+
+
+def test_a_watermark_in_a_handle_from_before_its_column_was_widened_raises_the_one_that_there_is() -> None:
+    space = new_space()
+    old = StateTable(space, "t", schema_of("k int64", "w int16", key=["k"], watermark_column="w"))
+    old.insert_row((1, 100))
+    space.checkpoint(epoch=1)
+    new = StateTable(space, "t", old.schema.widened("w", "int64"), evolve=True)
+    new.update_watermark(100_000)
+    space.checkpoint(epoch=2)
+    old.update_watermark(50)
+    space.checkpoint(epoch=3)
+    assert (old.watermark, new.watermark, [*old.scan()]) == (100_000, 100_000, [])
+    old.update_watermark(200_000)
+    space.checkpoint(epoch=4)
+    assert (old.watermark, new.watermark) == (200_000, 200_000)
+
+
+def test_an_idle_handle_removes_hidden_rows_of_a_later_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_table, "HIDDEN_ROWS", 2)
+    space = new_space()
+    old = StateTable(space, "t", schema_of("at int64", "v int64", key=["at"], watermark_column="at"))
+    new = StateTable(space, "t", old.schema.with_column(Column("w", "int64", default=0)), evolve=True)
+    new.insert_rows([(number, number, number) for number in range(50)])
+    space.checkpoint(epoch=1)
+    new.update_watermark(49)
+    for epoch in range(2, 22):
+        space.checkpoint(epoch=epoch)
+    assert (len(space.get_sorted_dictionary("t")), old.epoch, new.epoch) == (1, 21, 21)
+
+
+def test_a_watermark_column_that_another_handle_has_added_hides_rows_here_too() -> None:
+    space = new_space()
+    old = StateTable(space, "t", PLAIN)
+    old.insert_rows([(1, 1), (2, 20)])
+    space.checkpoint(epoch=1)
+    new = StateTable(space, "t", TableSchema(old.schema.columns, ["k"], watermark_column="v"), evolve=True)
+    new.update_watermark(10)
+    space.checkpoint(epoch=2)
+    old.insert_rows([(3, 3), (4, 40)])
+    assert (list(old.scan()), old.get_row((1,)), old.late_rows) == ([(2, 20), (4, 40)], None, 1)
+    space.checkpoint(epoch=3)
+    assert list(old.scan()) == list(new.scan()) == list(StorageTable(space, "t").scan()) == [(2, 20), (4, 40)]
+
+
+def test_a_change_of_the_schema_that_is_refused_changes_no_handle() -> None:
+    space = new_space()
+    old = StateTable(space, "t", TIMED)
+    old.insert_row((1, 5))
+    space.checkpoint(epoch=1)
+    space.create_dictionary("$watermarks")["t"] = [["1", "no number"]]
+    with pytest.raises(RowError, match="does not hold its watermark 'no number'"):
+        StateTable(space, "t", old.schema.with_column(PLACE), evolve=True)
+    assert (old.schema, tables(space)["t"].schema, [*old.scan()]) == (TIMED, TIMED, [(1, 5)])
 
 
 def test_rows_of_a_table_that_is_gone_or_has_another_name_do_not_count() -> None:
