@@ -30,7 +30,10 @@ class OpenTable(Protocol):
         """Refuse an epoch that cannot be sealed, nor sealed once more."""
 
     def seal(self, epoch: int) -> None:
-        """Seal an epoch that was checked."""
+        """Seal what was written since the last epoch, for an epoch that was checked."""
+
+    def take_epoch(self, epoch: int) -> None:
+        """Note that all of an epoch is sealed, here and in the other tables."""
 
     def reopen(self) -> None:
         """Let the last epoch be sealed once more, where it is not durable."""
@@ -105,7 +108,8 @@ class Registry:
     def seal(self, epoch: int) -> None:
         """Seal an epoch of every open table: of all of them, or of none.
 
-        A table that has sealed it and was written to since seals it once more.
+        A table that has sealed it and was written to since seals it once more. Where a table fails none has the epoch,
+        and the next call goes on with this epoch or another one.
 
         Raises:
             EpochError: one of them is further already, or was written to since and the epoch is durable.
@@ -115,6 +119,8 @@ class Registry:
             table.check_barrier(epoch)
         for table in tables:
             table.seal(epoch)
+        for table in tables:
+            table.take_epoch(epoch)
 
     def reopen(self, names: Iterable[str]) -> None:
         """Let the tables below some names seal their last epoch once more, as long as it is not durable."""

@@ -506,20 +506,24 @@ class StateTable:
         """
         self.check_epoch(epoch)
         self.seal(epoch)
+        self.take_epoch(epoch)
 
     @collecting_seldom()
     def seal(self, epoch: int) -> None:
-        """Do :meth:`commit` for an epoch that was checked; a barrier of the space does it by itself."""
+        """Do the work of :meth:`commit` for an epoch that was checked; a barrier of the space does it by itself."""
         written = len(self._buffer)
         gone, new = self._buffer.outcome()
         self._registry.note_change()
         self._rows.remove_all(gone)
         self._rows.put_all(new)
         self._buffer.clear()
-        self._epoch = epoch
         self._raise_watermark(epoch)
         self._remove_hidden(HIDDEN_ROWS + 2 * written)
-        self._note_sealed()
+
+    def take_epoch(self, epoch: int) -> None:
+        """Note that an epoch is the last one that was sealed, and that nothing waits any more."""
+        self._epoch, self._pending, self._is_sealed = epoch, None, True
+        self._registry.sealed(self)
 
     def reopen(self) -> None:
         """Let the last epoch be sealed once more, as long as it is not durable; what is sealed stays in it."""
@@ -564,8 +568,7 @@ class StateTable:
         self._waiting = []
         self._memtable.clear()
         self._registry.note_change()
-        self._note_sealed()
-        self._epoch = self._space.last_epoch
+        self.take_epoch(self._space.last_epoch)
         self._take_over()
         self._read_watermarks()
 
@@ -663,11 +666,6 @@ class StateTable:
             raise CheckpointError(
                 f"table {self.name!r}: its space is read-only: open the store for writing, or fork it, to write rows"
             )
-
-    def _note_sealed(self) -> None:
-        """Note that nothing is left to be sealed."""
-        self._pending, self._is_sealed = None, True
-        self._registry.sealed(self)
 
     def _checked(self, row: RowLike) -> Row:
         try:

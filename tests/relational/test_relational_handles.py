@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -40,6 +40,15 @@ def stocked(consistency: Any = "strict") -> StateTable:
     table.insert_row(("apples", 100))
     table._space.checkpoint(epoch=1)
     return table
+
+
+def raising(error: Exception) -> Callable[..., NoReturn]:
+    """Return what can be called with anything, and raises."""
+
+    def _raise(*_: object) -> NoReturn:
+        raise error
+
+    return _raise
 
 
 @pytest.mark.parametrize("consistency", ["blind", "trusted", "strict"])
@@ -339,6 +348,22 @@ def test_a_change_of_the_schema_that_is_refused_changes_no_handle() -> None:
     with pytest.raises(RowError, match="does not hold its watermark 'no number'"):
         StateTable(space, "t", old.schema.with_column(PLACE), evolve=True)
     assert (old.schema, tables(space)["t"].schema, [*old.scan()]) == (TIMED, TIMED, [(1, 5)])
+
+
+def test_where_one_table_cannot_be_sealed_none_has_the_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    space = new_space()
+    opened = [StateTable(space, name, PLAIN) for name in "abc"]
+    space.checkpoint(epoch=1)
+    for table in opened:
+        table.insert_row((1, 1))
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="no more"):
+        patched.setattr(opened[1]._rows, "put_all", raising(OSError("no more")))
+        seal_tables(space, 9)
+    assert [table.epoch for table in opened] == [1, 1, 1]
+    opened[0].insert_row((2, 2))
+    space.checkpoint(epoch=2)
+    assert [table.epoch for table in opened] == [2, 2, 2]
+    assert [len([*StorageTable(space, name).scan()]) for name in "abc"] == [2, 1, 1]
 
 
 def test_rows_of_a_table_that_is_gone_or_has_another_name_do_not_count() -> None:
