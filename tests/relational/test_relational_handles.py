@@ -366,6 +366,18 @@ def test_where_one_table_cannot_be_sealed_none_has_the_epoch(monkeypatch: pytest
     assert [len([*StorageTable(space, name).scan()]) for name in "abc"] == [2, 1, 1]
 
 
+@pytest.mark.parametrize("change", [lambda it: it.with_column(PLACE), lambda it: it.widened("n", "decimal")])
+def test_a_row_of_an_older_schema_that_is_updated_to_itself_is_not_written(change: Any) -> None:
+    space = stocked()._space
+    table = StateTable(space, "stock", change(STOCK), "strict", evolve=True)
+    space.checkpoint(epoch=2)
+    (row,) = table.scan()
+    table.update_row(row, row)
+    table.delete_row(row)
+    table.insert_row(row)
+    assert (list(table.operations()), space.checkpoint(epoch=3).slots) == ([], 0)
+
+
 def test_rows_of_a_table_that_is_gone_or_has_another_name_do_not_count() -> None:
     first = stocked()
     space = first._space
