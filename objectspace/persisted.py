@@ -247,7 +247,7 @@ class PersistedObjectSpace(ObjectSpace):
         if epoch is not None:
             self._store.truncate_after(self._store.reader(epoch=epoch).newest)
         self._drop_edits()
-        for forget in self._rollbacks:
+        for forget in list(self._rollbacks):
             forget()
 
     def at(self, epoch: int) -> PersistedObjectSpace:

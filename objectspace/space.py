@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from threading import RLock
 from typing import Any, NoReturn
 
@@ -122,19 +123,24 @@ class ObjectSpace(ObjectFactory):
         """
         self._barriers.append(seal)
 
-    def ask_at_save(self, sealed: Callable[[], int]) -> None:
+    def ask_at_save(self, sealed: Callable[[], int]) -> Callable[[], None]:
         """Have a save ask for the last epoch that was sealed: no earlier one can be that of what it collects.
 
         ``checkpoint()`` asks before it seals anything; what is raised stops it, or the save.
+
+        Returns:
+            what takes it back.
         """
         self._sealed.append(sealed)
+        return partial(self._sealed.remove, sealed)
 
     def _last_sealed(self) -> int:
-        return max((ask() for ask in self._sealed), default=0)
+        return max((ask() for ask in list(self._sealed)), default=0)
 
-    def on_rollback(self, forget: Callable[[], None]) -> None:
-        """Have something called after ``rollback()``, to drop what it holds back."""
+    def on_rollback(self, forget: Callable[[], None]) -> Callable[[], None]:
+        """Have something called after ``rollback()``, to drop what it holds back; return what takes it back."""
         self._rollbacks.append(forget)
+        return partial(self._rollbacks.remove, forget)
 
     def kind_of(self, name: str) -> str:
         """Return the kind of an object as it stands in the index, ``"Dictionary"`` for example.

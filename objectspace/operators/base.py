@@ -146,19 +146,19 @@ class Operator(ABC):
 
 def call_after_rollbacks(space: ObjectSpace, method: Callable[[], None]) -> None:
     """Have a method called after each rollback of a space, which does not keep its object for that."""
-    found = WeakMethod(method)
+    found = WeakMethod(method, lambda _: take_back())
 
     def _call() -> None:
         called = found()
         if called is not None:
             called()
 
-    space.on_rollback(_call)
+    take_back = space.on_rollback(_call)
 
 
 def ask_before_saves(space: ObjectSpace, method: Callable[[ObjectSpace], None]) -> None:
     """Have a method called with a space before each checkpoint and save of it, which it may refuse by raising."""
-    found = WeakMethod(method)
+    found = WeakMethod(method, lambda _: take_back())
 
     def _ask() -> int:
         called = found()
@@ -166,7 +166,7 @@ def ask_before_saves(space: ObjectSpace, method: Callable[[ObjectSpace], None]) 
             called(space)
         return 0  # It has sealed nothing.
 
-    space.ask_at_save(_ask)
+    take_back = space.ask_at_save(_ask)
 
 
 def not_open(operator: object) -> CheckpointProtocolError:

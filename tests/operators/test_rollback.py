@@ -153,6 +153,17 @@ def test_a_space_does_not_keep_an_operator_that_nobody_needs_any_more() -> None:
     assert "it/HashAggState" not in space
 
 
+def test_a_space_asks_no_operator_that_is_gone() -> None:
+    space, asked = PersistedObjectSpace(CheckpointStore(":memory:")), set()
+    for _ in range(3):
+        operator = pipeline()
+        operator.open(space, "it")
+        asked.add((len(space._rollbacks), len(space._sealed)))
+        del operator
+        gc.collect()
+    assert len(asked) == 1
+
+
 def test_rows_that_wait_to_be_added_up_are_dropped() -> None:
     it = Open(OPERATORS["sums"])
     it.end(1)
