@@ -210,7 +210,7 @@ class Dictionary(dict[K, V], KeyedObject):
 
     def _pairs(self, *, reverse: bool = False) -> Iterator[tuple[K, V]]:
         """Return an iterator over the items."""
-        return iter(reversed(dict.items(self)) if reverse else dict.items(self))
+        return scans.items_of(self._table, reverse=reverse)
 
     @classmethod
     def fromkeys(cls, *_: Never) -> NoReturn:  # type: ignore[override]  # a checker refuses what it is given
@@ -400,15 +400,7 @@ class _Paged(_Watched[K, V]):
         return scans.keys_of(self._table)
 
     def __reversed__(self) -> Iterator[K]:
-        return (key for key, _, _ in scans.stream_back(self._table))
-
-    def _pairs(self, *, reverse: bool = False) -> Iterator[tuple[K, V]]:
-        """Yield (key, value), read in one pass."""
-        return (
-            ((key, value) for key, value, _ in scans.stream_back(self._table))
-            if reverse
-            else scans.items_of(self._table)
-        )
+        return scans.keys_of(self._table, reverse=True)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, dict):

@@ -261,9 +261,7 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
         return scans.keys_of(self._table)
 
     def __reversed__(self) -> Iterator[K]:
-        if self._table.complete:
-            return iter(reversed(self._table.live))
-        return (key for key, _, _ in scans.stream_back(self._table))
+        return scans.keys_of(self._table, reverse=True)
 
     def __len__(self) -> int:
         return len(self._table)

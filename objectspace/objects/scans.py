@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,16 +28,60 @@ Entry = tuple[Any, Any, StoredItem | None]
 
 def stream(table: SlotTable) -> Iterator[Entry]:
     """Yield every slot in the order of the object, without keeping what is read."""
-    if table.ranks is None:
-        return scan(table)
-    flight = _Flight(table)
-    return chain(_stream_settled(table, flight), _stream_new(table, flight))
+    return scan(table) if table.ranks is None else _stream(_Begin(table))
 
 
-def stream_back(table: SlotTable) -> Iterator[Entry]:
-    """Yield every slot of an object with ranks in the order opposite to that of insertion."""
-    flight = _Flight(table)
-    return chain(_stream_new(table, flight, reverse=True), _stream_settled(table, flight, reverse=True))
+def _stream(begin: _Begin) -> Iterator[Entry]:
+    """Yield every slot of an object with ranks in the order of insertion, or in the opposite one."""
+    return _in_turn(begin, _stream_settled(begin), _stream_new(begin))
+
+
+def _in_turn(begin: _Begin, settled: Iterator[T], new: Iterator[T]) -> Iterator[T]:
+    """Yield what has the rank that the store has for it and what was inserted since, the one after the other."""
+    return chain(new, settled) if begin.reverse else chain(settled, new)
+
+
+class _Begin:
+    """What a scan of a table begins with, all as of one moment: another thread may acknowledge a save meanwhile."""
+
+    reader: Reader
+    """What reads the state; an object that is new has none."""
+
+    def __init__(
+        self, table: SlotTable, lower: Slot | None = None, upper: Slot | None = None, *, reverse: bool = False
+    ) -> None:
+        self.table, self.reverse, self._bounds = table, reverse, (lower, upper)
+        with table.owner._home.mutex:
+            if not table.owner._fresh:
+                self.reader = table.owner._home.reader()
+                self.narrowed = table.gaps.narrowed(lower, upper, self.reader, reverse=reverse)
+                """The bounds without the gap that is known there."""
+            self.saves, self._size, self.flight = table.saves, _size(table), _Flight(table)
+            self.first_new = table.rank_base if table.saved_page is None else table.rank_base_before
+            """The first rank that the reader does not know."""
+            self.is_as_stored = not (table.complete or table.edits or table.gone or table.saved_page)
+            """Whether the reader has all that there is, and nothing is to be laid over it."""
+
+    def refuse_change(self) -> None:
+        """Refuse to go on where slots came or went since, or a page was turned.
+
+        Raises:
+            RuntimeError: they did.
+        """
+        if self.table.saves != self.saves or _size(self.table) != self._size:
+            raise RuntimeError(f"{self.table.owner._describe()} changed during iteration")
+
+    def note_gap(self, passed: int, found: Slot | None) -> None:
+        """Note that it has stepped over removed slots before it found the first stored one, ``None`` for none."""
+        first, last = reversed(self._bounds) if self.reverse else self._bounds
+        end = last if found is None else found
+        if passed < limits.PASSED_SLOTS or end is None:
+            return
+        table, home = self.table, self.table.owner._home
+        with home.mutex:
+            # What was cleared, saved or rolled back meanwhile has not the slots any more that were passed.
+            if home.reader() is self.reader and table.saves == self.saves:
+                table.gaps.note(first, end, self.reader, reverse=self.reverse)
 
 
 class _Flight:
@@ -73,52 +117,66 @@ def scan(
 
     What a slot holds is looked up when its turn comes: it may have been set since the scan began.
     """
-    size, saves, live, flight = _size(table), table.saves, table.live, _Flight(table)
-    for entry in _merged(table, lower, upper, reverse):
-        _refuse_change(table, size, saves)
+    with table.owner._home.mutex:
+        begin, changed = _Begin(table, lower, upper, reverse=reverse), _overlay(table, lower, upper, reverse)
+        changed = chain(list(islice(changed, 1)), changed)  # It looks at the places when the first one is taken.
+    live = table.live
+    for entry in _merged(begin, changed):
+        begin.refuse_change()
         key, _, item = entry
         known = dict.get(live, key, ABSENT)
         if known is not ABSENT:
             yield key, known, None
         elif table.is_dirty(key):
             continue  # It was removed.
-        elif item is not None and not flight.has_brought(key):
+        elif item is not None and not begin.flight.has_brought(key):
             yield entry
         elif (known := table.read(key)) is not ABSENT:
             yield key, known, None
-    _refuse_change(table, size, saves)
+    begin.refuse_change()
 
 
-def keys_of(table: SlotTable) -> Iterator[Any]:
-    """Yield every key in the order of the object."""
-    if table.complete:
-        return iter(dict.keys(table.live))
+def keys_of(table: SlotTable, *, reverse: bool = False) -> Iterator[Any]:
+    """Return an iterator over every key in the order of the object, or in the opposite one, that begins now."""
+    if (found := _in_memory(table, dict.keys, reverse)) is not None:
+        return found
     if table.ranks is None:
-        return keys_between(table)
-    if _is_as_stored(table):
-        owner = table.owner
-        return _settled_keys(table, owner._home.reader().pages_by_rank(owner._id, only=owner._key_prefix))
-    return (key for key, _, _ in stream(table))
+        return keys_between(table, reverse=reverse)
+    begin = _Begin(table, reverse=reverse)
+    if begin.is_as_stored:
+        pages = _ranked_pages(begin, table.owner._key_prefix)
+        return _in_turn(begin, _settled_keys(begin, pages), (key for key, _, _ in _stream_new(begin)))
+    return (key for key, _, _ in _stream(begin))
 
 
-def items_of(table: SlotTable) -> Iterator[tuple[Any, Any]]:
-    """Yield every (key, value) in the order of the object."""
-    if table.complete:
-        return iter(dict.items(table.live))
+def items_of(table: SlotTable, *, reverse: bool = False) -> Iterator[tuple[Any, Any]]:
+    """Return an iterator over every (key, value) as :func:`keys_of` does over the keys."""
+    if (found := _in_memory(table, dict.items, reverse)) is not None:
+        return found
     if table.ranks is None:
-        return pairs_of(table)
-    if _is_as_stored(table):
-        return _settled_pairs(table, table.owner._home.reader().pages_by_rank(table.owner._id))
-    return ((key, value) for key, value, _ in stream(table))
+        return pairs_of(table, reverse=reverse)
+    begin = _Begin(table, reverse=reverse)
+    if begin.is_as_stored:
+        settled = _settled_pairs(begin, _ranked_pages(begin))
+        return _in_turn(begin, settled, ((key, value) for key, value, _ in _stream_new(begin)))
+    return ((key, value) for key, value, _ in _stream(begin))
+
+
+def _in_memory(table: SlotTable, view: Callable[[dict[Any, Any]], Any], reverse: bool) -> Iterator[Any] | None:
+    """Return the iterator of a view of the slots where all are in memory, ``None`` where they are not."""
+    if not table.complete:
+        return None
+    found: Iterator[Any] = (reversed if reverse else iter)(view(table.live))
+    return found if table.complete else None  # Another thread may have dropped some of them before.
 
 
 def keys_between(
     table: SlotTable, lower: Slot | None = None, upper: Slot | None = None, *, reverse: bool = False
 ) -> Iterator[Any]:
     """Yield the keys of what :func:`scan` yields; values in the store are not read."""
-    if _is_as_stored(table):
-        pages = _stored_pages(table, lower, upper, reverse, table.owner._key_prefix)
-        return _settled_keys(table, pages)
+    begin = _Begin(table, lower, upper, reverse=reverse)
+    if begin.is_as_stored:
+        return _settled_keys(begin, _stored_pages(begin, table.owner._key_prefix))
     return (key for key, _, _ in scan(table, lower, upper, reverse=reverse))
 
 
@@ -126,8 +184,9 @@ def pairs_of(
     table: SlotTable, lower: Slot | None = None, upper: Slot | None = None, *, reverse: bool = False
 ) -> Iterator[tuple[Any, Any]]:
     """Yield the (key, value) of what :func:`scan` yields."""
-    if _is_as_stored(table):
-        return _settled_pairs(table, _stored_pages(table, lower, upper, reverse))
+    begin = _Begin(table, lower, upper, reverse=reverse)
+    if begin.is_as_stored:
+        return _settled_pairs(begin, _stored_pages(begin))
     return ((key, value) for key, value, _ in scan(table, lower, upper, reverse=reverse))
 
 
@@ -135,8 +194,9 @@ def pages_of(
     table: SlotTable, lower: Slot | None = None, upper: Slot | None = None, *, reverse: bool = False
 ) -> Iterator[list[tuple[Any, Any]]]:
     """Yield what :func:`pairs_of` does in lists that grow, each as it is when its turn comes."""
-    if _is_as_stored(table):
-        return _settled_pages(table, _stored_pages(table, lower, upper, reverse))
+    begin = _Begin(table, lower, upper, reverse=reverse)
+    if begin.is_as_stored:
+        return _settled_pages(begin, _stored_pages(begin))
     return in_pages(pairs_of(table, lower, upper, reverse=reverse))
 
 
@@ -148,18 +208,12 @@ def in_pages(found: Iterable[T], size: int = FIRST_PAGE_ROWS, most: int = Reader
         size = min(8 * size, most)
 
 
-def _is_as_stored(table: SlotTable) -> bool:
-    """Tell whether the store has all that there is, and nothing is to be laid over it."""
-    return not (table.complete or table.edits or table.gone or table.saved_page)
-
-
-def _stored_pages(
-    table: SlotTable, lower: Slot | None, upper: Slot | None, reverse: bool, only: str | None = None
-) -> Iterator[list[tuple[Slot, Payload]]]:
+def _stored_pages(begin: _Begin, only: str | None = None) -> Iterator[list[tuple[Slot, Payload]]]:
     """Yield the pages of a store that has all that there is: the first is small, as most scans end early."""
-    begin, passed, first = _Begin(table, lower, upper, reverse), 0, limits.PASSED_SLOTS
-    low, high = begin.narrowed()
-    pages = begin.reader.item_pages(table.owner._id, low, high, reverse=reverse, page_rows=first, only=only)
+    passed, first, (low, high) = 0, limits.PASSED_SLOTS, begin.narrowed
+    object_id = begin.table.owner._id
+    found = begin.reader.item_pages(object_id, low, high, reverse=begin.reverse, page_rows=first, only=only)
+    pages = _unless_changed(begin, found)
     for page in pages:
         if page:
             begin.note_gap(passed, page[0][0])
@@ -171,68 +225,51 @@ def _stored_pages(
     yield from pages
 
 
-class _Begin:
-    """Where a scan of a table begins, and what it reads there."""
-
-    def __init__(self, table: SlotTable, lower: Slot | None, upper: Slot | None, reverse: bool) -> None:
-        self._table, self._lower, self._upper, self._reverse = table, lower, upper, reverse
-        self._saves, self.reader = table.saves, table.owner._home.reader()
-
-    def narrowed(self) -> tuple[Slot | None, Slot | None]:
-        """Return the bounds without the gap that is known there."""
-        return self._table.gaps.narrowed(self._lower, self._upper, self.reader, reverse=self._reverse)
-
-    def note_gap(self, passed: int, found: Slot | None) -> None:
-        """Note that it has stepped over removed slots before it found the first stored one, ``None`` for none."""
-        first, last = (self._upper, self._lower) if self._reverse else (self._lower, self._upper)
-        end = last if found is None else found
-        if passed < limits.PASSED_SLOTS or end is None:
-            return
-        table, home = self._table, self._table.owner._home
-        with home.mutex:
-            # What was cleared, saved or rolled back meanwhile has not the slots any more that were passed.
-            if home.reader() is self.reader and table.saves == self._saves:
-                table.gaps.note(first, end, self.reader, reverse=self._reverse)
+def _ranked_pages(begin: _Begin, only: str | None = None) -> Iterator[list[ReadRow]]:
+    """Yield the pages of a store in the order of the ranks."""
+    found = begin.reader.pages_by_rank(begin.table.owner._id, reverse=begin.reverse, only=only)
+    return _unless_changed(begin, found)
 
 
-def _settled_pairs(table: SlotTable, pages: Iterator[Sequence[StoredRow]]) -> Iterator[tuple[Any, Any]]:
+def _unless_changed(begin: _Begin, pages: Iterator[list[T]]) -> Iterator[list[T]]:
+    """Yield pages of the store, and look for a change before each and at the end: what is gone cannot be read."""
+    begin.refuse_change()
+    for page in pages:
+        yield page
+        begin.refuse_change()
+
+
+def _settled_pairs(begin: _Begin, pages: Iterator[Sequence[StoredRow]]) -> Iterator[tuple[Any, Any]]:
     """Yield the keys and values of some pages of the store, decoded a page at a time."""
-    size, saves, live = _size(table), table.saves, table.live
+    table, live = begin.table, begin.table.live
     for page in pages:
         found = table.owner._pairs_of(page)
         if dict.__len__(live):
             found = [(key, dict.get(live, key, value)) for key, value in found]
         for row, pair in zip(page, found, strict=True):
-            if table.edits or table.gone or table.complete or table.saves != saves:
-                _refuse_change(table, size, saves)
+            if table.edits or table.gone or table.complete or table.saves != begin.saves:
+                begin.refuse_change()
                 yield from _as_changed(table, pair, row)
             else:
                 yield pair
-    _refuse_change(table, size, saves)
-    if table.ranks is not None:
-        yield from ((key, value) for key, value, _ in _stream_new(table, _Flight(table)))
 
 
-def _settled_keys(table: SlotTable, pages: Iterator[Sequence[StoredRow]]) -> Iterator[Any]:
+def _settled_keys(begin: _Begin, pages: Iterator[Sequence[StoredRow]]) -> Iterator[Any]:
     """Yield the keys of some pages of the store, as :func:`_settled_pairs` does with their values."""
-    size, saves = _size(table), table.saves
+    table = begin.table
     for page in pages:
         for row, key in zip(page, table.owner._keys_of(page), strict=True):
-            if table.edits or table.gone or table.complete or table.saves != saves:
-                _refuse_change(table, size, saves)
+            if table.edits or table.gone or table.complete or table.saves != begin.saves:
+                begin.refuse_change()
                 yield from (changed for changed, _ in _as_changed(table, (key, None), row))
             else:
                 yield key
-    _refuse_change(table, size, saves)
-    if table.ranks is not None:
-        yield from (key for key, _, _ in _stream_new(table, _Flight(table)))
 
 
-def _settled_pages(table: SlotTable, pages: Iterator[list[tuple[Slot, Payload]]]) -> Iterator[list[tuple[Any, Any]]]:
+def _settled_pages(begin: _Begin, pages: Iterator[list[tuple[Slot, Payload]]]) -> Iterator[list[tuple[Any, Any]]]:
     """Yield the keys and values of some pages of the store in slot order, page by page."""
-    size, saves, live = _size(table), table.saves, table.live
+    table, live = begin.table, begin.table.live
     for page in pages:
-        _refuse_change(table, size, saves)
         found = table.owner._pairs_of(page)
         if table.edits or table.gone or table.complete:
             found = [pair for row, old in zip(page, found, strict=True) for pair in _as_changed(table, old, row)]
@@ -240,7 +277,6 @@ def _settled_pages(table: SlotTable, pages: Iterator[list[tuple[Slot, Payload]]]
             found = [(key, dict.get(live, key, value)) for key, value in found]
         if found:
             yield found
-    _refuse_change(table, size, saves)
 
 
 def _as_changed(table: SlotTable, pair: tuple[Any, Any], row: StoredRow) -> Iterator[tuple[Any, Any]]:
@@ -261,12 +297,12 @@ def _dirty_keys(table: SlotTable) -> Iterable[Any]:
     return dict.fromkeys(key for key in dirty if dict.__contains__(table.live, key))
 
 
-def _stream_settled(table: SlotTable, flight: _Flight, *, reverse: bool = False) -> Iterator[Entry]:
+def _stream_settled(begin: _Begin) -> Iterator[Entry]:
     """Yield the slots that have the rank which the store has for them."""
+    table, flight = begin.table, begin.flight
     assert table.ranks is not None
-    size, saves = _size(table), table.saves
-    for item in table.owner._home.reader().items_by_rank(table.owner._id, reverse=reverse):
-        _refuse_change(table, size, saves)
+    for item in map(StoredItem._make, chain.from_iterable(_ranked_pages(begin))):
+        begin.refuse_change()
         key, value = table.owner._key_value(item)
         known = dict.get(table.live, key, ABSENT)
         if table.is_dirty(key):
@@ -278,46 +314,47 @@ def _stream_settled(table: SlotTable, flight: _Flight, *, reverse: bool = False)
             yield key, known, None
 
 
-def _stream_new(table: SlotTable, flight: _Flight, *, reverse: bool = False) -> Iterator[Entry]:
+def _stream_new(begin: _Begin) -> Iterator[Entry]:
     """Yield the slots that were inserted since: their ranks are higher than any in the store."""
+    table, flight = begin.table, begin.flight
     assert table.ranks is not None
-    first = table.rank_base if table.saved_page is None else table.rank_base_before
-    size, saves = _size(table), table.saves
-    # What was put into a set past all notes has no rank yet: it is the newest.
-    ranks = {key: table.ranks.get(key, table.next_rank) for key in _dirty_keys(table)}
-    new = {key: rank for key, rank in ranks.items() if rank >= first}
-    if flight.has_landed:
-        new = flight.inserted | new
-    for key in sorted(new, key=new.__getitem__, reverse=reverse):
-        _refuse_change(table, size, saves)
+    begin.refuse_change()
+    with table.owner._home.mutex:  # What is acknowledged meanwhile may be dropped, and its ranks too.
+        # What was put into a set past all notes has no rank yet: it is the newest.
+        ranks = {key: table.ranks.get(key, table.next_rank) for key in _dirty_keys(table)}
+        new = {key: rank for key, rank in ranks.items() if rank >= begin.first_new}
+        if flight.has_landed:
+            new = flight.inserted | new
+    for key in sorted(new, key=new.__getitem__, reverse=begin.reverse):
+        begin.refuse_change()
         value = ABSENT if table.is_dirty(key) and not dict.__contains__(table.live, key) else table.read(key)
         if value is not ABSENT:
             yield key, value, None
+    begin.refuse_change()
 
 
-def _merged(table: SlotTable, lower: Slot | None, upper: Slot | None, reverse: bool) -> Iterator[Entry]:
+def _merged(begin: _Begin, changed: Iterator[tuple[Any, Any]]) -> Iterator[Entry]:
     """Yield the stored slots and, in their places, those that were changed before the scan, without a value."""
-    overlay = _overlay(table, lower, upper, reverse)
-    dirty = next(overlay, None)
-    for item in () if table.owner._fresh else _stored_items(table, lower, upper, reverse):
+    dirty, reverse = next(changed, None), begin.reverse
+    for item in () if begin.table.owner._fresh else _stored_items(begin):
         place = slot_order(item.slot) if dirty else None
         while dirty and (dirty[0] > place if reverse else dirty[0] < place):
             yield dirty[1], ABSENT, None
-            dirty = next(overlay, None)
+            dirty = next(changed, None)
         if dirty and dirty[0] == place:
             yield dirty[1], ABSENT, None
-            dirty = next(overlay, None)
+            dirty = next(changed, None)
         else:
-            yield (*table.owner._key_value(item), item)
+            yield (*begin.table.owner._key_value(item), item)
     while dirty:
         yield dirty[1], ABSENT, None
-        dirty = next(overlay, None)
+        dirty = next(changed, None)
 
 
-def _stored_items(table: SlotTable, lower: Slot | None, upper: Slot | None, reverse: bool) -> Iterator[StoredItem]:
+def _stored_items(begin: _Begin) -> Iterator[StoredItem]:
     """Yield stored slots, and note where the first is that was neither removed nor set since."""
-    begin, passed = _Begin(table, lower, upper, reverse), 0
-    rows = _stored_rows(table, *begin.narrowed(), reverse)
+    table, passed = begin.table, 0
+    rows = _stored_rows(table, *begin.narrowed, begin.reverse)
     for row in rows:
         if row[1] is None:
             passed += 1
@@ -381,8 +418,3 @@ def places_of(table: SlotTable) -> SortedDict:
 def _size(table: SlotTable) -> int:
     """Return what must stay as it is while the slots are iterated; an array has its length whatever it stores."""
     return len(table) if table.owner._counts_slots else 0
-
-
-def _refuse_change(table: SlotTable, size: int, saves: int) -> None:
-    if table.saves != saves or _size(table) != size:
-        raise RuntimeError(f"{table.owner._describe()} changed during iteration")

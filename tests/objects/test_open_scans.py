@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from checkpoint import CheckpointStore
-from objectspace import PersistedObjectSpace
-from objectspace.objects import limits
+from objectspace import ObjectDictionary, PersistedObjectSpace
+from objectspace.objects import limits, scans
 from objectspace.relational import StateTable
 from tests.relational.helpers import schema_of
 
@@ -38,7 +38,7 @@ def put(target: Any, key: int, value: int) -> None:
     if hasattr(target, "add"):
         target.add(key)
     else:
-        target[key] = value
+        target[key] = [value] if isinstance(target, ObjectDictionary) else value
 
 
 def edit(target: Any) -> None:
@@ -201,3 +201,164 @@ def test_an_element_that_is_put_back_into_a_set_during_an_iteration_is_no_error(
     rest = list(found)
     assert {*rest, 0, 4} == {*range(0, COUNT, 2)}
     assert len(rest) == len({*rest})
+
+
+RANKED: list[tuple[str, dict[str, Any]]] = [("dictionary", {}), ("dictionary", {"of": list}), ("set", {})]
+
+RANKED_CASES = [
+    (kind, options, iterate)
+    for kind, options in RANKED
+    for iterate in ITERATORS
+    if (kind, iterate) in CASES and not (options and iterate == "items")  # Of objects, they are looked up by the keys.
+]
+
+
+@pytest.mark.parametrize(("kind", "options", "iterate"), RANKED_CASES)
+def test_a_save_between_what_is_stored_and_what_is_new_ends_an_iteration(
+    kind: str, options: dict[str, Any], iterate: str
+) -> None:
+    target = opened(kind, **options)
+    put(target, COUNT, 0)
+    put(target, COUNT + 1, 0)
+    found = ITERATORS[iterate](target)
+    for _ in range(2 if iterate == "backwards" else COUNT // 2):
+        next(found)
+    target._home.checkpoint()
+    with pytest.raises(RuntimeError, match="changed during iteration"):
+        next(found)
+
+
+@pytest.mark.parametrize(("kind", "options", "iterate"), RANKED_CASES)
+def test_a_save_after_the_last_key_ends_an_iteration_too(kind: str, options: dict[str, Any], iterate: str) -> None:
+    target = opened(kind, **options)
+    put(target, COUNT, 0)
+    found = ITERATORS[iterate](target)
+    for _ in range(COUNT // 2 + 1):
+        next(found)
+    target._home.checkpoint()
+    with pytest.raises(RuntimeError, match="changed during iteration"):
+        next(found)
+
+
+@pytest.mark.parametrize(("kind", "options", "iterate"), RANKED_CASES)
+def test_a_save_ends_an_iterator_of_an_order_of_insertion_that_was_not_begun(
+    kind: str, options: dict[str, Any], iterate: str
+) -> None:
+    target = opened(kind, **options)
+    found = ITERATORS[iterate](target)
+    put(target, COUNT, 0)
+    (target.discard if kind == "set" else target.pop)(4)
+    target._home.checkpoint()
+    with pytest.raises(RuntimeError, match="changed during iteration"):
+        next(found)
+
+
+@pytest.mark.parametrize(("kind", "iterate"), CASES)
+def test_an_iterator_that_was_not_begun_shows_what_came_and_went(kind: str, iterate: str) -> None:
+    target = opened(kind, **KINDS[kind])
+    found = ITERATORS[iterate](target)
+    put(target, COUNT, 0)
+    (target.discard if hasattr(target, "discard") else target.__delitem__)(4)
+    assert list(found) == list(ITERATORS[iterate](target))
+
+
+@pytest.mark.parametrize("changes", [{COUNT: 5}, {10: 5}, {12: 5, COUNT: 6}])
+@pytest.mark.parametrize(("kind", "iterate"), CASES)
+def test_an_iterator_that_was_made_while_a_save_was_in_flight_begins_after_it(
+    kind: str, iterate: str, changes: dict[int, int]
+) -> None:
+    target = opened(kind, **KINDS[kind])
+    edit(target)
+    put(target, COUNT, 0)
+    writer = target._home.store.writer()
+    target._home.save(writer)
+    found = ITERATORS[iterate](target)
+    writer.commit()
+    target._home.on_saved()
+    for key, value in changes.items():
+        put(target, key, value)
+    assert list(found) == list(ITERATORS[iterate](target))
+
+
+@pytest.mark.parametrize("taken", [0, limits.PASSED_SLOTS])
+@pytest.mark.parametrize(("kind", "options", "iterate"), [*RANKED_CASES, ("sorted_dictionary", {}, "keys")])
+def test_an_iterator_over_a_checkpoint_that_a_rollback_drops_says_that_all_has_changed(
+    kind: str, options: dict[str, Any], iterate: str, taken: int
+) -> None:
+    target = opened(kind, **options)
+    space = target._home
+    put(target, COUNT, 0)
+    space.checkpoint(epoch=2)
+    found = ITERATORS[iterate](target)
+    first = [next(found) for _ in range(taken)]
+    space.rollback(epoch=1)
+    if taken or kind != "sorted_dictionary":
+        with pytest.raises(RuntimeError, match="changed during iteration"):
+            next(found)
+    else:
+        assert first + list(found) == list(range(0, COUNT, 2))
+
+
+class Announced:
+    """A mutex that says when a thread has to wait for it."""
+
+    def __init__(self, mutex: Any, has_to_wait: threading.Event) -> None:
+        self._mutex, self._has_to_wait = mutex, has_to_wait
+
+    def __enter__(self) -> None:
+        if not self._mutex.acquire(blocking=False):
+            self._has_to_wait.set()
+            self._mutex.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._mutex.release()
+
+
+@pytest.mark.parametrize("taken", [0, 1, 100])
+@pytest.mark.parametrize(("kind", "iterate"), CASES)
+def test_a_thread_that_reads_between_two_objects_of_which_a_save_is_acknowledged(
+    kind: str, iterate: str, taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = opened(kind, **KINDS[kind])
+    space, read_on = target._home, threading.Event()
+    edit(target)
+    other: Any = space.create_list("other")
+    other.append(1)
+    writer = space.store.writer()
+    space.save(writer)
+    expected = list(ITERATORS[iterate](target))
+    begun = ITERATORS[iterate](target) if taken else None
+    found = [next(begun) for _ in range(taken)] if begun else []
+    writer.commit()
+    monkeypatch.setattr(space, "mutex", Announced(space.mutex, read_on))
+
+    def _read() -> None:
+        found.extend(begun or ITERATORS[iterate](target))
+        read_on.set()
+
+    def _settle(durable: bool) -> None:
+        reader.start()
+        read_on.wait()
+        type(other)._settle(other, durable)
+
+    reader = threading.Thread(target=_read)
+    monkeypatch.setattr(other, "_settle", _settle)
+    space.on_saved()
+    reader.join()
+    assert found == expected
+
+
+@pytest.mark.parametrize(("kind", "iterate"), [("set", "keys"), ("dictionary", "items")])
+def test_what_another_thread_drops_from_memory_as_an_iteration_begins_is_read(
+    kind: str, iterate: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = opened(kind)
+    expected = list(ITERATORS[iterate](target))
+    target._load_whole()
+
+    def _drop(live: dict[Any, Any]) -> Any:
+        target._shrink(gently=False)
+        return getattr(dict, iterate)(live)
+
+    monkeypatch.setattr(scans, "dict", type("dict", (dict,), {iterate: staticmethod(_drop)}), raising=False)
+    assert list(ITERATORS[iterate](target)) == expected
