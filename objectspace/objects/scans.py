@@ -69,7 +69,9 @@ class _Begin:
             RuntimeError: they did.
         """
         if self.table.saves != self.saves or _size(self.table) != self._size:
-            raise RuntimeError(f"{self.table.owner._describe()} changed during iteration")
+            raise RuntimeError(
+                f"{self.table.owner._describe()} changed during iteration, or was saved: iterate over a list of it"
+            )
 
     def note_gap(self, passed: int, found: Slot | None) -> None:
         """Note that it has stepped over removed slots before it found the first stored one, ``None`` for none."""
