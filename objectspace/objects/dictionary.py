@@ -176,10 +176,12 @@ class Dictionary(dict[K, V], KeyedObject):
         return self
 
     def __eq__(self, other: object) -> bool:
-        return dict.__eq__(self, _read_whole(other))
+        found = self._table.of_whole(lambda _: dict.__eq__(self, _read_whole(other)))
+        return self._as_paged().__eq__(self, other) if found is None else found
 
     def __ne__(self, other: object) -> bool:
-        return dict.__ne__(self, _read_whole(other))
+        found = self._table.of_whole(lambda _: dict.__ne__(self, _read_whole(other)))
+        return self._as_paged().__ne__(self, other) if found is None else found
 
     def clear(self) -> None:
         """Remove every key.
@@ -211,6 +213,11 @@ class Dictionary(dict[K, V], KeyedObject):
     def _pairs(self, *, reverse: bool = False) -> Iterator[tuple[K, V]]:
         """Return an iterator over the items."""
         return scans.items_of(self._table, reverse=reverse)
+
+    @staticmethod
+    def _as_paged() -> Any:
+        """Return the class whose methods read what is not in memory: another thread is dropping clean slots."""
+        return _Paged
 
     @classmethod
     def fromkeys(cls, *_: Never) -> NoReturn:  # type: ignore[override]  # a checker refuses what it is given

@@ -271,23 +271,55 @@ class List(list[T], PersistedObject):
             self.__class__ = List
 
     def _close(self) -> None:
-        """Note what has changed since the list was opened, and watch it from now on."""
+        """Note what has changed since the list was opened, and watch it from now on.
+
+        Only the twin is brought up to date: other threads may be reading the elements.
+        """
         twin, sequence = self._twin, self._sequence
         if twin is None:
             return
-        sequence.is_torn, self._twin = True, None
-        self.__class__ = _Watched
+        if sequence.is_torn:  # By an interruption of this: the list is written anew.
+            self._twin, self.__class__ = None, _Watched
+            return
         changed = list(compress(range(len(twin)), map(is_not, twin, self)))
         if len(self) >= len(twin) and len(changed) * 2 <= len(twin):
+            sequence.is_torn, self._twin = True, None
+            self.__class__ = _Watched
             for place in changed:
                 sequence.set(place, twin[place])
             sequence.append(len(self) - len(twin))
             sequence.is_torn = False
             return
-        values = list(self)
-        list.__setitem__(self, slice(None), twin)
-        sequence.is_torn = False
-        self[:] = values
+        # The twin and the labels change in step: an interruption leaves the rest to be done again.
+        self._replace(twin, 0, len(twin), list(self))
+        self._twin, self.__class__ = None, _Watched
+
+    def _replace(self, target: list[Any], start: int, stop: int, values: list[T]) -> None:
+        """Put values in place of a part of the elements, which ``target`` holds: of no more than differs."""
+        old = list.__getitem__(target, slice(start, stop))
+        head = _common(old, values)
+        tail = _common(old[head:][::-1], values[head:][::-1])
+        self._splice(target, start + head, stop - tail, values[head : len(values) - tail])
+
+    def _splice(self, target: list[Any], start: int, stop: int, values: list[T]) -> None:
+        """Put values in place of a slice: element by element as far as it goes, then remove or insert the rest."""
+        sequence, shared = self._sequence, min(stop - start, len(values))
+        for place, new in enumerate(values[:shared], start):
+            old = list.__getitem__(target, place)
+            if not _is_same(old, new):
+                sequence.set(place, old)
+                list.__setitem__(target, place, new)
+        sequence.remove_all(start + shared, list.__getitem__(target, slice(start + shared, stop)))
+        list.__delitem__(target, slice(start + shared, stop))
+        sequence.ended()
+        if start + shared == list.__len__(target):
+            list.extend(target, values[shared:])
+            sequence.append(len(values) - shared)  # At last: elements without labels are found, but no labels alone.
+            return
+        for place, new in enumerate(values[shared:], start + shared):
+            sequence.insert(place, target)
+            list.insert(target, place, new)
+            sequence.ended()
 
     def _rows(self) -> list[ItemRow]:
         if self._fresh:
@@ -548,30 +580,7 @@ class _Watched(List[T]):
         if not self._watch():
             list.__setitem__(self, index, values)
             return
-        old = list.__getitem__(self, slice(start, stop))
-        head = _common(old, values)
-        tail = _common(old[head:][::-1], values[head:][::-1])
-        self._splice(start + head, stop - tail, values[head : len(values) - tail])
-
-    def _splice(self, start: int, stop: int, values: list[T]) -> None:
-        """Put values in place of a slice: element by element as far as it goes, then remove or insert the rest."""
-        sequence, shared = self._sequence, min(stop - start, len(values))
-        for place, new in enumerate(values[:shared], start):
-            old = list.__getitem__(self, place)
-            if not _is_same(old, new):
-                sequence.set(place, old)
-                list.__setitem__(self, place, new)
-        sequence.remove_all(start + shared, list.__getitem__(self, slice(start + shared, stop)))
-        list.__delitem__(self, slice(start + shared, stop))
-        sequence.ended()
-        if start + shared == len(self):
-            sequence.append(len(values) - shared)
-            list.extend(self, values[shared:])
-            return
-        for place, new in enumerate(values[shared:], start + shared):
-            sequence.insert(place, self)
-            list.insert(self, place, new)
-            sequence.ended()
+        self._replace(self, start, stop, values)
 
 
 def _is_same(old: Any, new: Any) -> bool:

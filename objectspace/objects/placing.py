@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NoReturn, Protocol, SupportsIndex, TypeVar
 
 from objectspace.errors import EmptyError
@@ -53,6 +54,19 @@ def walk(target: Ended, *parts: Iterable[T]) -> Iterator[T]:
         yield from part
         if len(target) != count:
             refuse_change(target)
+
+
+def steady(target: Ended, part: Iterable[T], count: int) -> Iterator[T]:
+    """Yield the elements of a part that has ``count`` of them, as long as it keeps them.
+
+    Raises:
+        RuntimeError: some have left it meanwhile.
+    """
+    for value in islice(part, count):
+        yield value
+        count -= 1
+    if count:
+        refuse_change(target)
 
 
 def refuse_change(target: Ended) -> NoReturn:

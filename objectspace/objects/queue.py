@@ -10,8 +10,9 @@ from typing import Any, Generic, TypeVar
 from checkpoint.run import ItemRow
 from objectspace.objects import limits
 from objectspace.objects.base import PersistedObject, alike, item_text
+from objectspace.objects.moves import Moving
 from objectspace.objects.placing import refuse_change, refuse_empty, walk
-from objectspace.objects.variants import named_as
+from objectspace.objects.variants import is_cold, named_as
 
 T = TypeVar("T")
 
@@ -42,6 +43,8 @@ class Queue(PersistedObject, Generic[T]):
     kind = "Queue"
     __slots__ = ("_front",)  # Found sooner there than in a __dict__ that has methods, too.
     __hash__ = None  # type: ignore[assignment]
+    _moves = 0
+    """How often elements began or ended to move between the parts: see :class:`~objectspace.objects.moves.Moving`."""
     _is_full = False
     """Whether an unread queue may hold elements in memory that are stored."""
 
@@ -114,22 +117,31 @@ class Queue(PersistedObject, Generic[T]):
             self._unread = range(tail, tail)
 
     def __len__(self) -> int:
-        return len(self._front) + len(self._unread) + len(self._back)
+        moves = self._moves
+        length = len(self._front) + len(self._unread) + len(self._back)
+        if moves & 1 or moves != self._moves:  # Another thread has read elements, or dropped clean ones from memory.
+            with self._home.mutex:
+                return len(self._front) + len(self._unread) + len(self._back)
+        return length
 
     def __iter__(self) -> Iterator[T]:
         """Yield the elements from the head."""
-        self._wake()  # A rollback may have come since the iterator was made.
-        behind = len(self._back)
-        yield from self._front
-        yield from self._items(self._unread)
+        with self._home.mutex:  # Another thread may be dropping clean elements from memory.
+            self._wake()  # A rollback may have come since the iterator was made.
+            front, unread, behind = self._front, self._unread, len(self._back)
+        yield from front
+        yield from self._items(unread)
+        back = iter(self._back)  # It refuses to go on where elements leave from now on.
         if len(self._back) < behind:
             refuse_change(self)
-        yield from self._back
+        yield from back
 
     def __reversed__(self) -> Iterator[T]:
         """Yield the elements from the tail."""
-        self._wake()
-        yield from walk(self, reversed(self._back), self._items(self._unread, reverse=True), reversed(self._front))
+        with self._home.mutex:
+            self._wake()
+            back, unread, front = reversed(self._back), self._unread, reversed(self._front)
+        yield from walk(self, back, self._items(unread, reverse=True), front)
 
     def __contains__(self, value: object) -> bool:
         return any(alike(element, value) for element in self)
@@ -169,7 +181,9 @@ class Queue(PersistedObject, Generic[T]):
                 page = self._unread[: min(self._ahead, limits.QUEUE_SLOTS)]
                 self._ahead *= 2 if self._ahead < limits.QUEUE_SLOTS else 1
                 front = deque(self._items(page))
-                self._unread, self._front = self._unread[len(page) :], front  # At once: an interruption parts them not.
+                with Moving(self):
+                    # At once: an interruption parts them not.
+                    self._unread, self._front = self._unread[len(page) :], front
                 self._home.account(self, self._held())
         elif not self._front:
             end = self._unread.stop + len(self._back)
@@ -192,16 +206,18 @@ class Queue(PersistedObject, Generic[T]):
 
     def _range(self) -> range:
         """Return the slots of the queue: from its head to its tail."""
-        return range(self._unread.start - len(self._front), self._unread.stop + len(self._back))
+        with self._home.mutex:  # Another thread may be bringing elements to the front.
+            return range(self._unread.start - len(self._front), self._unread.stop + len(self._back))
 
-    def _values(self, slots: range) -> Iterator[T]:
+    def _values(self, slots: range) -> list[T]:
         """Return the values of slots that are in memory."""
-        now = self._range()
-        in_front = range(max(slots.start, now.start), min(slots.stop, self._unread.start))
-        in_back = range(max(slots.start, self._unread.stop), min(slots.stop, now.stop))
-        yield from islice(self._front, in_front.start - now.start, max(in_front.stop, in_front.start) - now.start)
-        first = in_back.start - self._unread.stop
-        yield from islice(self._back, first, first + len(in_back))
+        with self._home.mutex:
+            now = self._range()
+            in_front = range(max(slots.start, now.start), min(slots.stop, self._unread.start))
+            in_back = range(max(slots.start, self._unread.stop), min(slots.stop, now.stop))
+            front = islice(self._front, in_front.start - now.start, max(in_front.stop, in_front.start) - now.start)
+            first = in_back.start - self._unread.stop
+            return [*front, *islice(self._back, first, first + len(in_back))]
 
     def _rows(self) -> list[ItemRow]:
         stored = range(0) if self._fresh else self._stored
@@ -256,8 +272,14 @@ class Queue(PersistedObject, Generic[T]):
         return _Watched
 
     def _shrink(self, *, gently: bool) -> None:
-        if not gently and not self._fresh and self._was_fresh is None and self._stored == self._range():
-            self._go_cold()
+        if gently or is_cold(self) or self._fresh or self._was_fresh is not None:
+            return
+        if self._stored == self._range():
+            self._close()
+            with self._home.mutex, Moving(self):
+                # Whoever is in the midst of the front reads it to its end.
+                self._unread, self._front = self._stored, deque()
+                self._back.clear()
 
     def _has_slipped(self) -> bool:
         return self._range() != self._stored

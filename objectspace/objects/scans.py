@@ -166,10 +166,7 @@ def items_of(table: SlotTable, *, reverse: bool = False) -> Iterator[tuple[Any, 
 
 def _in_memory(table: SlotTable, view: Callable[[dict[Any, Any]], Any], reverse: bool) -> Iterator[Any] | None:
     """Return the iterator of a view of the slots where all are in memory, ``None`` where they are not."""
-    if not table.complete:
-        return None
-    found: Iterator[Any] = (reversed if reverse else iter)(view(table.live))
-    return found if table.complete else None  # Another thread may have dropped some of them before.
+    return table.of_whole(lambda live: (reversed if reverse else iter)(view(live)))
 
 
 def keys_between(
@@ -412,9 +409,11 @@ def _overlay(table: SlotTable, lower: Slot | None, upper: Slot | None, reverse: 
 
 def places_of(table: SlotTable) -> SortedDict:
     """Return the dirty keys by their places, with all of a fresh object."""
-    if table.places is None or table.owner._fresh:
-        table.places = SortedDict((slot_order(table.known_slot(key)), key) for key in _dirty_keys(table))
-    return table.places
+    with table.owner._home.mutex:  # A save that is collecting may be forgetting some.
+        places = table.places
+        if places is None or table.owner._fresh:
+            places = table.places = SortedDict((slot_order(table.known_slot(key)), key) for key in _dirty_keys(table))
+        return places
 
 
 def _size(table: SlotTable) -> int:

@@ -68,15 +68,23 @@ class SortedObject(KeyedObject):
     @property
     def _order(self) -> SortedList:
         """The keys in order; those that came or went lately are sorted in or out only now, all at once."""
-        if self._sorted is None or self._unsorted or self._removed:
-            order, self._sorted = self._sorted, None
+        order = self._sorted
+        if order is None or self._unsorted or self._removed:
+            with self._home.mutex:  # Another thread may be ordering them, or dropping clean slots from memory.
+                return self._ordered()
+        return order
+
+    def _ordered(self) -> SortedList:
+        """Return the keys in order after what came and went has been sorted in and out."""
+        order = self._sorted
+        if order is None or self._unsorted or self._removed:
+            self._sorted = None
             if order is not None:
                 self._bring_up(order)
             if order is None or len(order) != len(self._table.live):  # An edit was interrupted in its midst.
                 order = _in_order(self._table.live)
             self._sorted, self._unsorted, self._removed = order, [], []
-            return order
-        return self._sorted
+        return order
 
     def _bring_up(self, order: SortedList) -> None:
         """Bring an order up to date: a key that went may have come back."""

@@ -110,10 +110,7 @@ class SparseArray(KeyedObject, Generic[T]):
         """
         low = INT64_MIN if start is None else max(operator.index(start), INT64_MIN)
         high = INT64_MAX if stop is None else min(operator.index(stop) - 1, INT64_MAX)
-        if self._table.complete:
-            yield from self._assigned_in_memory(low, high)
-        elif low <= high:
-            yield from scans.pairs_of(self._table, low, high)
+        yield from self._assigned(low, high)
 
     def clear(self) -> None:
         """Forget all that was assigned.
@@ -135,10 +132,7 @@ class SparseArray(KeyedObject, Generic[T]):
 
     def __reversed__(self) -> Iterator[int]:
         """Yield the assigned indexes from the last to the first."""
-        if self._table.complete:
-            yield from (place for place, _ in self._assigned_in_memory(INT64_MIN, INT64_MAX, reverse=True))
-        else:
-            yield from (place for place, _ in scans.pairs_of(self._table, INT64_MIN, INT64_MAX, reverse=True))
+        yield from (place for place, _ in self._assigned(INT64_MIN, INT64_MAX, reverse=True))
 
     def copy(self) -> dict[int, T]:
         """Return a plain ``dict`` of the assigned slots."""
@@ -154,11 +148,20 @@ class SparseArray(KeyedObject, Generic[T]):
     def __repr__(self) -> str:
         return f"SparseArray({self._name!r}, {self.copy()!r}, default={self._default!r})"
 
-    def _assigned_in_memory(self, low: int, high: int, *, reverse: bool = False) -> Iterator[tuple[int, T]]:
-        """Yield what is assigned between two indexes, and refuse to go on where slots came or went meanwhile."""
-        live, length = self._table.live, len(self._table.live)
+    def _assigned(self, low: int, high: int, *, reverse: bool = False) -> Iterator[tuple[int, T]]:
+        """Return what is assigned between two indexes, the last included."""
+        found = self._table.of_whole(
+            lambda live: (len(live), sorted((place for place in live if low <= place <= high), reverse=reverse))
+        )
+        if found is not None:
+            return self._assigned_in_memory(*found)
+        return scans.pairs_of(self._table, low, high, reverse=reverse) if low <= high else iter(())
+
+    def _assigned_in_memory(self, length: int, places: list[int]) -> Iterator[tuple[int, T]]:
+        """Yield some of the slots in memory, and refuse to go on where slots came or went meanwhile."""
+        live = self._table.live
         with suppress(KeyError):
-            for place in sorted((place for place in live if low <= place <= high), reverse=reverse):
+            for place in places:
                 yield place, live[place]
             if len(live) == length:
                 return

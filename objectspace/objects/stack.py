@@ -10,7 +10,8 @@ from checkpoint.run import ItemRow
 from objectspace.codec import ATOMS
 from objectspace.objects import limits
 from objectspace.objects.base import ABSENT, Fingerprint, PersistedObject, alike, item_text, unchanged
-from objectspace.objects.placing import refuse_change, refuse_empty, walk
+from objectspace.objects.moves import Moving
+from objectspace.objects.placing import refuse_change, refuse_empty, steady, walk
 from objectspace.objects.variants import named_as
 
 T = TypeVar("T")
@@ -43,6 +44,8 @@ class Stack(PersistedObject, Generic[T]):
     kind = "Stack"
     __slots__ = ("_top",)  # Found sooner there than in a __dict__ that has methods, too.
     __hash__ = None  # type: ignore[assignment]
+    _moves = 0
+    """How often elements began or ended to move between the parts: see :class:`~objectspace.objects.moves.Moving`."""
 
     def _begin(self, options: dict[str, Any]) -> None:
         self._top: list[T] = []
@@ -87,8 +90,9 @@ class Stack(PersistedObject, Generic[T]):
         Raises:
             EmptyError: the stack is empty.
         """
+        kept = self._kept  # First: what moves to the top meanwhile stays in it.
         try:
-            return (self._top or self._kept)[-1]
+            return (self._top or kept)[-1]
         except IndexError:  # Nothing is there yet, or another thread is dropping clean elements from memory.
             with self._home.mutex:
                 self._refuse_empty("peek")
@@ -117,24 +121,34 @@ class Stack(PersistedObject, Generic[T]):
             self._open()
 
     def __len__(self) -> int:
-        return self._low + len(self._top)
+        moves = self._moves
+        length = self._low + len(self._top)
+        if moves & 1 or moves != self._moves:  # Another thread has counted what is on top among what is clean.
+            with self._home.mutex:
+                return self._low + len(self._top)
+        return length
 
     def __iter__(self) -> Iterator[T]:
         """Yield the elements from the top."""
-        self._wake()  # A rollback may have come since the iterator was made.
-        kept, below, left = self._kept, self._low - len(self._kept), len(self._top)
-        for value in reversed(self._top):
+        with self._home.mutex:  # While another thread saves, elements move from the top to those that are clean.
+            self._wake()  # A rollback may have come since the iterator was made.
+            top, kept, below = reversed(self._top), reversed(self._kept), self._low - len(self._kept)
+            left = len(self._top)
+        for value in top:
             yield value
             left -= 1
         if left:
             refuse_change(self)
-        yield from reversed(kept)
+        yield from kept
         yield from (value for _, value, _ in self._read_down(below))
 
     def __reversed__(self) -> Iterator[T]:
         """Yield the elements from the bottom."""
-        self._wake()
-        yield from walk(self, self._read_up(self._low - len(self._kept)), self._kept, self._top)
+        with self._home.mutex:
+            self._wake()
+            top, kept = steady(self, self._top, len(self._top)), islice(self._kept, len(self._kept))
+            below = self._read_up(self._low - len(self._kept))
+        yield from walk(self, below, kept, top)
 
     def __contains__(self, value: object) -> bool:
         return any(alike(element, value) for element in self)
@@ -242,9 +256,10 @@ class Stack(PersistedObject, Generic[T]):
         self._saved_page = _SavedPage(self._low, self._stored, self._below, replaced)
         self._was_fresh, self._fresh = self._fresh, False
         self._prints.update(self._new_prints)
-        self._low = self._stored = len(self)
-        self._kept.extend(self._top)
-        self._top.clear()
+        with self._home.mutex, Moving(self):
+            self._low = self._stored = len(self)
+            self._kept.extend(self._top)
+            self._top.clear()
         self._below, self._batch = [], 8
         self._turn_metadata()
 
@@ -265,9 +280,10 @@ class Stack(PersistedObject, Generic[T]):
         """Move what a failed save had called clean back to the top."""
         count = self._low - low
         if count > 0:
-            self._top[:0] = self._kept[-count:]
-            del self._kept[-count:]
-            self._low = low
+            with self._home.mutex, Moving(self):
+                self._top[:0] = self._kept[-count:]
+                self._kept = self._kept[:-count]  # An iteration may be in the midst of the old one.
+                self._low = low
 
     def _go_cold(self) -> None:
         self._close()

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import compress, count, filterfalse, repeat, starmap
 from operator import is_, itemgetter, ne
-from typing import Any
+from typing import Any, TypeVar
 
 from sortedcontainers import SortedDict
 
@@ -23,6 +23,8 @@ from objectspace.objects.base import ABSENT, Fingerprint, unchanged
 from objectspace.objects.columns import ALONE, are_slots, texts_of
 from objectspace.objects.gaps import Gaps
 from objectspace.objects.variants import is_cold
+
+T = TypeVar("T")
 
 STORED: Any = Fingerprint(-1)
 """Stands for a stored value that must be written over whatever it is, because its rank or its key has changed."""
@@ -71,6 +73,8 @@ class SlotTable:
         """How many slots there are, where not all are in memory."""
         self.kept = self.kept_before = 0
         """How many there were as the open page began, and as the one on its way did."""
+        self.drops = 0
+        """How often clean slots were dropped from memory: what was read of a whole object meanwhile is not whole."""
         self.faults = 0
         """How many slots were read one by one or by name: where they are many, the rest is read too."""
         self.saves = 0
@@ -83,7 +87,9 @@ class SlotTable:
         """Where scans have found nothing but removed slots."""
 
     def __len__(self) -> int:
-        return dict.__len__(self.live) if self.complete else self.count
+        drops = self.drops
+        length = dict.__len__(self.live) if self.complete else self.count
+        return length if self.drops == drops else self.count
 
     @property
     def is_small(self) -> bool:
@@ -94,6 +100,17 @@ class SlotTable:
         """Forget all memory of a stored object of ``count`` slots."""
         self._reset(next_rank)
         self.complete, self.count, self.kept = False, count, count
+
+    def of_whole(self, take: Callable[[dict[Any, Any]], T]) -> T | None:
+        """Return what is taken of the values in memory where these are all that there are, ``None`` where not.
+
+        Another thread may drop clean slots meanwhile: what is taken then is not returned.
+        """
+        drops = self.drops
+        if not self.complete:
+            return None
+        taken = take(self.live)
+        return taken if self.drops == drops else None
 
     def read(self, key: Any) -> Any:
         """Return the value of a key, from memory or else from the store; :data:`ABSENT` where there is none."""
@@ -106,8 +123,8 @@ class SlotTable:
     def read_all(self, wanted: Sequence[Any], default: Any = ABSENT) -> list[Any]:
         """Return the value of each of many keys, the default where there is none."""
         self.expect(len(wanted))
-        if self.complete:
-            return list(map(_get, repeat(self.live), wanted, repeat(default)))
+        if (whole := self.of_whole(lambda live: list(map(_get, repeat(live), wanted, repeat(default))))) is not None:
+            return whole
         found: list[Any] = []
         step = self._fetched_at_once()
         for start in range(0, len(wanted), step):
@@ -396,9 +413,11 @@ class SlotTable:
         """Forget the slots that are not stored and hold what an absent slot stands for: they need no row."""
         if not self.owner._fresh:
             self.require_whole()
-        for key in list(self.live if self.owner._fresh else self.edits):
-            if (self.owner._fresh or self.edits[key] is ABSENT) and is_default(self.live[key]):
-                self.delete(key)
+        with self.owner._home.mutex:
+            self.places = None  # Another thread may be in the midst of a scan over them.
+            for key in list(self.live if self.owner._fresh else self.edits):
+                if (self.owner._fresh or self.edits[key] is ABSENT) and is_default(self.live[key]):
+                    self.delete(key)
 
     def rows(self) -> list[ItemRow]:
         """Return the rows of the open page."""
@@ -517,21 +536,23 @@ class SlotTable:
         """Drop the page in flight, or take it back where it is not durable."""
         if durable:
             self.gaps.carry(self._first_dirty)
-        page, self.saved_page = self.saved_page or {}, None
-        self.places = None
-        if durable:
-            return
-        self.rank_base, self.kept = self.rank_base_before, self.kept_before
-        if was_fresh:
-            self.edits, self.gone = {}, {}
-            return
+        if not durable:
+            self.rank_base, self.kept = self.rank_base_before, self.kept_before
+            # First: what other threads read meanwhile is not as the store has it, and must not be taken for that.
+            self.edits, self.gone = ({}, {}) if was_fresh else self._with_page(self.saved_page or {})
+        self.saved_page = self.places = None
+
+    def _with_page(self, page: dict[Any, Any]) -> tuple[dict[Any, Any], dict[Any, Any]]:
+        """Return the edits, and what is gone, with those of a page that is not stored after all."""
+        edits, gone = self.edits.copy(), self.gone.copy()
         for key, stored in page.items():
-            self.edits.pop(key, None)
-            self.gone.pop(key, None)
+            edits.pop(key, None)
+            gone.pop(key, None)
             if dict.__contains__(self.live, key):
-                self.edits[self._met(key)] = self._taken_back(key, stored)
+                edits[self._met(key)] = self._taken_back(key, stored)
             elif stored is not ABSENT:
-                self.gone[key] = self._taken_back(key, stored)
+                gone[key] = self._taken_back(key, stored)
+        return edits, gone
 
     @collecting_seldom()
     def load_all(self) -> None:
@@ -585,6 +606,7 @@ class SlotTable:
         """Drop clean slots from memory, one by one: other threads may be reading the rest."""
         self.count = len(self)
         self.complete, self.faults = False, 0
+        self.drops += 1  # Behind: who finds this number and a whole object has found it before.
         for key in [key for key in dict.keys(self.live) if not self.is_dirty(key)]:
             _pop(self.live, key)
             self.prints.pop(key, None)
@@ -603,7 +625,7 @@ class SlotTable:
 
     def is_dirty(self, key: Any) -> bool:
         """Tell whether the store does not hold of a key what it should: memory decides, and must keep it."""
-        return key in self.edits or key in self.gone or (self.saved_page is not None and key in self.saved_page)
+        return key in self.edits or key in self.gone or key in (self.saved_page or ())
 
     def check(self) -> None:
         """Assert the invariants of the table."""
@@ -696,7 +718,7 @@ class SlotTable:
 
     def _may_be_stored(self, key: Any) -> bool:
         """Tell whether a key that is not in memory may be in the store: not where it was removed, nor NaN."""
-        return bool(key == key) and key not in self.gone and (self.saved_page is None or key not in self.saved_page)
+        return bool(key == key) and key not in self.gone and key not in (self.saved_page or ())
 
     def _count_faults(self, count: int) -> None:
         """Account for slots that were read; read all of them where those that were are a large part."""
