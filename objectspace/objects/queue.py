@@ -41,14 +41,15 @@ class Queue(PersistedObject, Generic[T]):
     """
 
     kind = "Queue"
-    __slots__ = ("_front",)  # Found sooner there than in a __dict__ that has methods, too.
+    __slots__ = ("_front", "_moves")  # Found sooner there than in a __dict__ that has methods, too.
     __hash__ = None  # type: ignore[assignment]
-    _moves = 0
+    _moves: int
     """How often elements began or ended to move between the parts: see :class:`~objectspace.objects.moves.Moving`."""
     _is_full = False
     """Whether an unread queue may hold elements in memory that are stored."""
 
     def _begin(self, options: dict[str, Any]) -> None:
+        self._moves = 0
         self._front: deque[T] = deque()
         self._back: deque[T] = deque()
         self._unread = range(0)

@@ -42,12 +42,13 @@ class Stack(PersistedObject, Generic[T]):
     """
 
     kind = "Stack"
-    __slots__ = ("_top",)  # Found sooner there than in a __dict__ that has methods, too.
+    __slots__ = ("_moves", "_top")  # Found sooner there than in a __dict__ that has methods, too.
     __hash__ = None  # type: ignore[assignment]
-    _moves = 0
+    _moves: int
     """How often elements began or ended to move between the parts: see :class:`~objectspace.objects.moves.Moving`."""
 
     def _begin(self, options: dict[str, Any]) -> None:
+        self._moves = 0
         self._top: list[T] = []
         self._reset(0)
         if not self._fresh:
