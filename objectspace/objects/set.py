@@ -322,7 +322,7 @@ class Set(MemberCodec, SetMethods[T]):
     def __contains__(self, value: object) -> bool:
         table = self._table
         try:
-            return value in table.live or (not table.complete and table.read(value) is not ABSENT)
+            return value in table.live or table.read(value) is not ABSENT
         except TypeError:
             if not isinstance(value, set):
                 raise

@@ -47,7 +47,7 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
     def __getitem__(self, key: K) -> V:
         table = self._table
         value = table.live.get(key, ABSENT)
-        if value is ABSENT and (table.complete or (value := table.read(key)) is ABSENT):
+        if value is ABSENT and (value := table.read(key)) is ABSENT:
             raise self._absent(key)
         return value  # type: ignore[no-any-return]
 

@@ -115,9 +115,14 @@ class SlotTable:
     def read(self, key: Any) -> Any:
         """Return the value of a key, from memory or else from the store; :data:`ABSENT` where there is none."""
         value = _get(self.live, key, ABSENT)
-        if value is ABSENT and not self.complete:
-            return self._fault(key)
-        return value
+        if value is not ABSENT:
+            return value
+        drops = self.drops
+        if self.complete:
+            value = _get(self.live, key, ABSENT)  # Again: another thread may have read all of them since.
+            if value is not ABSENT or self.drops == drops:
+                return value
+        return self._fault(key)
 
     @collecting_seldom()
     def read_all(self, wanted: Sequence[Any], default: Any = ABSENT) -> list[Any]:
@@ -684,6 +689,9 @@ class SlotTable:
         if not self._may_be_stored(key):
             return ABSENT
         with self.owner._home.mutex:
+            known = _get(self.live, key, ABSENT)
+            if known is not ABSENT:  # Another thread has read it, or all of them.
+                return known
             slot = self._slot_of(key)
             item = None if slot is None else self.owner._home.reader().item(self.owner._id, slot)
             if item is None:

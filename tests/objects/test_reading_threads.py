@@ -156,3 +156,21 @@ def test_a_queue_that_is_not_read_yet_is_read_after_clean_slots_were_dropped() -
     target = space.get("o")
     target._shrink(gently=False)
     assert list(target) == [*range(STORED)]
+
+
+@pytest.mark.parametrize("drops", [False, True])
+@pytest.mark.parametrize("kind", ["dictionary", "set", "sorted_dictionary"])
+def test_what_another_one_reads_or_drops_at_an_instruction_of_a_look_up_hides_nothing(kind: str, drops: bool) -> None:
+    target, number, has_come = PersistedObjectSpace(edited(kind)._home.store).get("o"), 0, True
+
+    def read_all() -> None:
+        target._load_whole()
+        if drops:
+            target._shrink(gently=False)
+
+    while has_come:
+        assert -1 not in target
+        target._shrink(gently=False)
+        has_come, found = done_at_step(target._home, number, read_all, lambda: 2 in target)
+        assert found, f"after {number} instructions"
+        number += 1
