@@ -352,15 +352,18 @@ def _require_fit(change: Change, base: Reader, *, is_there: bool) -> None:
         raise CheckpointError(f"{what} is to change, and there is no such object, or no more; nothing was written")
     if found != expected:
         holds, old = _apart(found, expected)
-        counts_order = (
-            change.table is Table.METADATA and change.slot == _LENGTH and change.kind in ("Dictionary", "Set")
-        )
-        why = (
-            "keys were inserted on both sides, and their order is kept"
-            if counts_order
-            else "something else has changed it since"
-        )
+        why = "something else has changed it since"
+        if _gives_ranks_that_are_taken(change, found):
+            why = "keys were inserted on both sides, and their order is kept"
         raise CheckpointError(f"{what} holds {holds}, and the change is from {old}: {why}; nothing was written")
+
+
+def _gives_ranks_that_are_taken(change: Change, found: Any) -> bool:
+    """Tell whether a change of a length, which is another one now, is by keys whose ranks others have been given."""
+    if change.table is not Table.METADATA or change.slot != _LENGTH or change.kind not in ("Dictionary", "Set"):
+        return False
+    before, after, now = (_count(text) for text in (change.old, change.new, found))
+    return bool(before and after and now and after[1] > before[1] != now[1])
 
 
 def _apart(found: object, expected: object) -> tuple[str, str]:

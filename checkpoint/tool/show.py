@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any
 
 import click
+import orjson
 from click.core import ParameterSource
 
 from checkpoint.errors import CheckpointError
@@ -359,7 +360,7 @@ def _blamed(part: OpenStore, state: State, name: str, key: str | None, images: s
                 found = {column: entry.value.get(column) for column in state.primary_key(one)}
                 words = ["NULL" if cell is None else printing.short(cell) for cell in found.values()]
             shown = ", ".join(words)
-            if key is None or slots or is_meant(found, {*words, shown, *_ways_to_type(found)}):
+            if key is None or slots or is_meant(found, {*words, shown}):
                 written = max(number, _newest_of(part.store, runs, owned_ids([value]))) if is_owner(row) else number
                 last = int(written)
                 is_merged = written != last or last in images
@@ -432,25 +433,6 @@ _TRUTH: dict[str, Slot] = {"true": 1, "false": 0}
 """The slots of truth values, which are those of the equal numbers."""
 
 
-def _ways_to_type(key: Any) -> list[str]:
-    """Return the texts that mean a key which is neither number nor text: its JSON, and what that holds.
-
-    >>> _ways_to_type({"$date": "2024-01-31"})
-    ['{"$date":"2024-01-31"}', '2024-01-31']
-    >>> _ways_to_type({"$tuple": ["fruit", 7]})
-    ['{"$tuple":["fruit",7]}', '["fruit",7]', 'fruit, 7']
-    """
-    if isinstance(key, (str, int, float)):
-        return []
-    held = next(iter(key.values())) if isinstance(key, dict) and len(key) == 1 else None
-    ways = [printing.as_json(key)]
-    if isinstance(held, str):
-        ways.append(held)
-    elif isinstance(held, list):
-        ways += [printing.as_json(held), ", ".join(map(printing.key, held))]
-    return ways
-
-
 def _beyond_slots(key: str) -> Decimal | None:
     """Return the number that a key is where it is beyond 64 bits, so that SQLite does not have its slot as a number."""
     number = number_in(key)
@@ -460,9 +442,39 @@ def _beyond_slots(key: str) -> Decimal | None:
 def _meaning(key: str | None) -> Callable[[Any, Collection[str]], bool]:
     """Return what tells whether a key, which is printed as some words, is the one that was typed."""
     number = None if key is None else _beyond_slots(key)
+    typed = _json_in(key)
 
     def _is_meant(found: Any, words: Collection[str]) -> bool:
-        is_number = number is not None and exact_number(found) == number
-        return is_number or key == found or not {key, f"[{key}]"}.isdisjoint(words)
+        if key == found or not {key, f"[{key}]"}.isdisjoint(words):
+            return True
+        if number is not None and (exact_number(found) == number or found == float(number)):
+            return True
+        held = _held(found)
+        if typed is not _NOTHING:
+            return bool(typed in (found, held))
+        return key == (", ".join(map(printing.key, held)) if isinstance(held, list) and len(held) > 1 else held)
 
     return _is_meant
+
+
+_NOTHING: Any = object()
+
+
+def _json_in(text: str | None) -> Any:
+    """Return the JSON that a text is, where it is that of a key which is neither number nor text."""
+    try:
+        found = orjson.loads(text or "")
+    except orjson.JSONDecodeError:
+        return _NOTHING
+    return found if found is None or isinstance(found, (dict, list, bool)) else _NOTHING
+
+
+def _held(key: Any) -> Any:
+    """Return what a key holds, without the marks of its types.
+
+    >>> _held({"$date": "2024-01-31"}), _held({"$tuple": ["fruit", {"$tuple": [7, 8]}]})
+    ('2024-01-31', ['fruit', [7, 8]])
+    """
+    if isinstance(key, dict) and len(key) == 1 and next(iter(key)).startswith("$"):
+        return _held(next(iter(key.values())))
+    return list(map(_held, key)) if isinstance(key, list) else key

@@ -106,10 +106,11 @@ class Registry:
         self.changes += 1
 
     def seal(self, epoch: int) -> None:
-        """Seal an epoch of every open table: of all of them, or of none.
+        """Seal an epoch of every open table.
 
-        A table that has sealed it and was written to since seals it once more. Where a table fails none has the epoch,
-        and the next call goes on with this epoch or another one.
+        A table that has sealed it and was written to since seals it once more. Where a table fails none has the epoch:
+        what those before it had waiting is in the space, and belongs to the epoch that the next call seals, this one or
+        another.
 
         Raises:
             EpochError: one of them is further already, or was written to since and the epoch is durable.

@@ -744,3 +744,20 @@ def test_keys_that_a_fork_inserted_come_where_others_were_only_removed(tmp_path:
         why = "something else has changed" if kind == "sorted_dictionary" else "keys were inserted on both sides"
         with pytest.raises(CheckpointError, match=why):
             here.store.apply_changes(changes)
+
+
+@pytest.mark.parametrize("kind", ["dictionary", "set"])
+def test_more_keys_than_are_left_are_not_removed(tmp_path: Path, kind: str) -> None:
+    with PersistedObjectSpace.open(tmp_path / "a.db") as here:
+        items: Any = getattr(here, f"create_{kind}")("d")
+        items.update({1: 1, 2: 2})
+        here.checkpoint(epoch=1)
+        here.store.fork(tmp_path / "b.db")
+        with PersistedObjectSpace.open(tmp_path / "b.db") as there:
+            there.get("d").clear()
+            there.checkpoint(epoch=2)
+            changes = list(there.store.diff(1, 2))
+        items.pop(1) if kind != "set" else items.remove(1)
+        here.checkpoint(epoch=2)
+        with pytest.raises(CheckpointError, match=r"from 2.*something else has changed it since"):
+            here.store.apply_changes(changes)

@@ -268,12 +268,26 @@ def test_blame_finds_a_key_as_it_is_shown(tool: Tool, tmp_path: Path, key: str, 
         ("fruit, 7", 3),
         ('["fruit",7]', 3),
         ("null", 4),
+        ('{ "$tuple": ["fruit", 7] }', 3),
         ("true", 5),
         ("00000000-0000-0000-0000-000000000007", 6),
+        ("[1,[2,3]]", 8),
+        ("1e300", 9),
     ],
 )
 def test_blame_finds_a_key_of_any_type_as_what_it_holds(tool: Tool, tmp_path: Path, key: str, expected: int) -> None:
-    keys = [date(2024, 1, 31), "2024-02-01", ("fruit", 7), None, True, UUID(int=7), date(2024, 2, 1)]
+    keys = [
+        date(2024, 1, 31),
+        "2024-02-01",
+        ("fruit", 7),
+        None,
+        True,
+        UUID(int=7),
+        date(2024, 2, 1),
+        (1, (2, 3)),
+        1e300,
+    ]
+    keys += [(date(2024, 1, 31),), ("fruit, 7",)]
     with PersistedObjectSpace.open(tmp_path / "s.db") as space:
         space.create_dictionary("d").update({key: place for place, key in enumerate(keys, start=1)})
         space.checkpoint()
