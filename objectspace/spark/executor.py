@@ -22,6 +22,7 @@ from objectspace.operators.division.keyed import KeyedBy
 from objectspace.relational import seal_tables
 from objectspace.space import CACHE_SLOTS
 from objectspace.spark.ahead import fold_ahead
+from objectspace.spark.printable import printable_errors
 from objectspace.spark.routes import note_keyed, require_operator
 from objectspace.spark.storage import require_shared
 
@@ -162,7 +163,7 @@ def shard_task(
     """
 
     def _run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with collecting_seldom():
+        with collecting_seldom(), printable_errors():
             saved = work_shard(plan, current_shard(plan), batches, process, keyed, does)
         yield message_batch(saved)
 

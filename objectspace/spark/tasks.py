@@ -36,6 +36,7 @@ from objectspace.spark.handover import (
     together,
     write_parcels,
 )
+from objectspace.spark.printable import printable_errors
 from objectspace.spark.stages import Fragment, Stage
 
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -282,11 +283,12 @@ class Intake:
     def routed(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the changes for the shuffle; the function of ``mapInArrow``."""
         outbox, rows, size = self.outbox(), 0, 0
-        for taken in self.pushed(batches, outbox):
-            rows, size = rows + taken.num_rows, size + taken.nbytes
-            if outbox.rows >= ROWS_A_PIECE:
-                yield _pieces(outbox)
-        yield _pieces(outbox, rows, size)
+        with printable_errors():
+            for taken in self.pushed(batches, outbox):
+                rows, size = rows + taken.num_rows, size + taken.nbytes
+                if outbox.rows >= ROWS_A_PIECE:
+                    yield _pieces(outbox)
+            yield _pieces(outbox, rows, size)
 
     def _rows_of(self, one: SourceInput, batch: pa.RecordBatch) -> pa.RecordBatch:
         if len(self.inputs) == 1:
@@ -316,7 +318,7 @@ def intake_task(plan: OperatorPlan, intake: Intake) -> Task:
 
     def _run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         outbox, figures = intake.outbox(), {SOURCE_ROWS: 0.0, SOURCE_BYTES: 0.0}
-        with collecting_seldom():
+        with collecting_seldom(), printable_errors():
             for taken in intake.pushed(batches, outbox):
                 figures[SOURCE_ROWS] += taken.num_rows
                 figures[SOURCE_BYTES] += taken.nbytes
@@ -348,13 +350,14 @@ class StageTask:
         """Process the changes of one shard; the function of ``mapInArrow``."""
         plan = self.plans[0]
         shard = current_shard(plan)
-        try:
-            with collecting_seldom():
-                report = self.run(shard, batches)
-            yield report_batch(shard, report)
-        except ObjectSpaceError as error:
-            error.add_note(f"operator {' with '.join(self.stage.operators)}, shard {shard}, epoch {plan.epoch}")
-            raise
+        with printable_errors():
+            try:
+                with collecting_seldom():
+                    report = self.run(shard, batches)
+                yield report_batch(shard, report)
+            except ObjectSpaceError as error:
+                error.add_note(f"operator {' with '.join(self.stage.operators)}, shard {shard}, epoch {plan.epoch}")
+                raise
 
     def run(self, shard: int, batches: Iterator[pa.RecordBatch]) -> Report:
         """Receive and process the changes of one shard, and save it for each operator."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
 
 import objectspace
+from checkpoint import CheckpointError
 from objectspace.spark.errors import TaskFailedError, explained
+from objectspace.spark.printable import printable_errors
 from objectspace.spark.stateful import WholeEpoch
 
 STACK = """
@@ -120,6 +124,36 @@ def test_the_place_is_that_of_the_user_wherever_the_library_lies(folder: Path) -
     frame = f'  File "{folder}/spark/stateful.py", line {first}, in __call__\n    {lines[0].strip()}\n'
     told = explained(RuntimeError(f"{PYTHON}{frame}TypeError: no\n{STACK}"), "counts", 7)
     assert "TypeError: no (in process, line 3 of job.py)" in str(told)
+
+
+def noted(error: BaseException) -> BaseException:
+    error.add_note("of caf\udce9")
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (CheckpointError("no caf\udce9"), "CheckpointError: no caf\\udce9"),
+        (noted(KeyError("k")), "KeyError: 'k'\nof caf\\udce9"),
+        (SystemExit("\ud800"), "SystemExit: \\ud800"),
+    ],
+)
+def test_an_error_that_cannot_be_sent_says_the_same(error: BaseException, said: str) -> None:
+    error.__cause__ = ValueError("\udce9")
+    with pytest.raises(Exception, match=re.escape(said.partition(": ")[2])) as told, printable_errors():
+        raise error
+    printed = "".join(traceback.format_exception(told.value))
+    assert printed.encode().decode().strip().endswith(said)
+    assert printed.count("Traceback") == 1
+    assert told.value.__traceback__ is not None
+
+
+def test_an_error_that_can_be_sent_is_not_touched() -> None:
+    error = KeyError("k")
+    with pytest.raises(KeyError) as told, printable_errors():
+        raise error
+    assert told.value is error
 
 
 def test_a_long_message_is_shortened() -> None:

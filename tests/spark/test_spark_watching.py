@@ -106,26 +106,32 @@ def test_the_error_that_ends_a_query_is_in_words_wherever_one_asks(
 
 
 class Silent:
-    """Ends in a way that leaves no message."""
+    """Ends in a way that leaves no message, or none that Spark can send."""
 
-    def __init__(self, *, kills: bool) -> None:
-        self.kills = kills
+    def __init__(self, how: str) -> None:
+        self.how = how
 
     def process(self, batch: pa.RecordBatch, space: PersistedObjectSpace) -> None:
-        if self.kills:
+        if self.how == "exits":
             os._exit(1)
+        if self.how == "has another encoding":
+            raise FileNotFoundError(os.fsdecode(b"no caf\xe9.csv"))
         raise AssertionError
 
 
 @pytest.mark.parametrize(
-    ("kills", "told"),
-    [(False, r"AssertionError \(in process, line \d+ of "), (True, "Python worker exited unexpectedly")],
+    ("how", "told"),
+    [
+        ("says nothing", r"AssertionError \(in process, line \d+ of "),
+        ("exits", "Python worker exited unexpectedly"),
+        ("has another encoding", r"FileNotFoundError: no caf\\udce9.csv \(in process, line \d+ of "),
+    ],
 )
 def test_a_task_that_ends_without_a_message_is_told_in_words(
-    stream: DataFrame, tmp_path: Path, kills: bool, told: str
+    stream: DataFrame, tmp_path: Path, how: str, told: str
 ) -> None:
     pipeline = Pipeline(tmp_path / "space", 1, cache=tmp_path / "cache")
-    pipeline.add(Operator("silent", ("k",), Silent(kills=kills)))
+    pipeline.add(Operator("silent", ("k",), Silent(how)))
     query = pipeline.start(stream, tmp_path / "query", {"availableNow": True})
     with pytest.raises(TaskFailedError, match=f"operator silent, epoch 1: .*{told}") as failed:
         query.awaitTermination()

@@ -1,0 +1,44 @@
+"""Errors on executors in text that can be sent.
+
+Spark's worker sends what is printed of an error as UTF-8. Where that cannot be, as with the surrogates that
+``os.fsdecode`` makes of a file name in another encoding, it sends nothing, and Spark waits for it for ever.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from objectspace.codec import is_utf8
+
+
+@contextmanager
+def printable_errors() -> Iterator[None]:
+    r"""Have an error that cannot be sent told by one that can, of a class of the same name.
+
+    >>> with printable_errors():
+    ...     raise FileNotFoundError("no file caf\udce9.csv")
+    Traceback (most recent call last):
+    FileNotFoundError: no file caf\udce9.csv
+    """
+    try:
+        yield
+    except BaseException as error:
+        if is_utf8("".join(traceback.format_exception(error))):
+            raise
+        raise _told(error) from None  # What it came of may be what cannot be sent.
+
+
+def _told(error: BaseException) -> Exception:
+    """Return an error of a class of the same name that says the same, with what cannot be sent escaped."""
+    kind = type(error)
+    named = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    said = "".join(traceback.format_exception_only(error)).strip().partition(": ")[2]
+    told: Exception = type(kind.__name__, (Exception,), named)(_escaped(said))
+    files = "".join(frame.filename for frame in traceback.extract_tb(error.__traceback__))
+    return told.with_traceback(error.__traceback__ if is_utf8(files) else None)
+
+
+def _escaped(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()
