@@ -365,7 +365,8 @@ class Stream:
 
         Args:
             operator: makes it for the schema of the stream: its class, or a function.
-            name: the name that its state is kept under; give another one where it does something else.
+            name: the name that its state is kept under, which is the operator's altogether; give another one where it
+                does something else.
             key: the columns whose equal values must meet: an engine with shards divides the work by them, and each
                 table of the operator has them. Without them one operator sees all rows.
 

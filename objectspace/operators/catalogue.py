@@ -1,8 +1,8 @@
 """Which operators a space keeps state of, and what they did: so that a changed pipeline uses again what still fits.
 
 They stand in the dictionary ``$operators``: ``{"fingerprint": "9f...", "does": "HashAgg(carrier, count() as n)"}``,
-with what they read under ``reads``, in words, for the messages alone. A pipeline that is an operator itself has a
-dictionary of its own, below its name.
+with what they read under ``reads``, in words, for the messages alone. Of what a user has written ``own`` is true, and
+missing elsewhere. A pipeline that is an operator itself has a dictionary of its own, below its name.
 
 Where a run counts batches, ``repeatable`` says whether a batch that is fed once more gives an operator the rows that it
 gave at first, with the same numbers. It is missing in what earlier versions have stored. They numbered rows that an
@@ -118,13 +118,15 @@ def compare(space: ObjectSpace, plan: Plan, under: str = "") -> Difference:
 def forget(space: ObjectSpace, names: Iterable[str]) -> None:
     """Delete the state of some operators: what lies below their names.
 
-    An object that is called exactly like an operator is the state of one that a user has written, or none.
+    An object that is called exactly like an operator is the state of one that a user has written, or none. Earlier
+    versions have not noted who has written one: there its kind tells it.
 
     Dirties: for each of their tables and objects the index, and the entries of the catalogues.
     """
     stored = _stored(space)
     for name in names:
-        is_named = stored[name]["does"].partition("(")[0] not in KEPT_BELOW
+        record = stored[name]
+        is_named = "own" in record or record["does"].partition("(")[0] not in KEPT_BELOW
         own = [one for one in space if one.startswith(f"{name}/") or (is_named and one == name)]
         known = tables(space)
         for one in own:
@@ -138,7 +140,8 @@ def forget(space: ObjectSpace, names: Iterable[str]) -> None:
 def note(space: ObjectSpace, plan: Plan, nodes: Iterable[Node], under: str = "", **more: bool) -> None:
     """Note what some operators do, and perhaps more of them. Dirties: an item for each."""
     for node in nodes:
-        record = {"fingerprint": node.fingerprint, "does": node.describe(), "reads": node.reads(), **more}
+        told = {**more, "own": True} if node.is_own else more
+        record = {"fingerprint": node.fingerprint, "does": node.describe(), "reads": node.reads(), **told}
         space.get_or_create_dictionary(f"{under}{OPERATORS}")[plan.names[node]] = record
 
 

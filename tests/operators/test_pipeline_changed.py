@@ -371,10 +371,15 @@ def test_an_object_that_is_called_as_a_result_that_is_gone_stays() -> None:
     assert dict(space.get_dictionary("named")) == {"a": "mine"}
 
 
-def test_an_object_that_is_called_as_the_operator_of_a_user_goes_with_it() -> None:
-    space = PersistedObjectSpace(CheckpointStore(":memory:"))
-    run_local(built(lambda pipeline: flights(pipeline).through(Seen, "seen").materialize("all")), only_flights(), space)
+@pytest.mark.parametrize("kind", ["Seen", *sorted(catalogue.KEPT_BELOW)])
+def test_an_object_that_is_called_as_the_operator_of_a_user_goes_with_it(kind: str) -> None:
+    space, own = PersistedObjectSpace(CheckpointStore(":memory:")), type(kind, (Seen,), {})
+    run_local(built(lambda pipeline: flights(pipeline).through(own, "seen").materialize("all")), only_flights(), space)
     assert space.get_value("seen").value > 0
+    noted = space.get_dictionary(catalogue.OPERATORS)
+    assert [name for name in noted if "own" in noted[name]] == ["seen"]
+    if kind == "Seen":  # As an earlier version has noted it.
+        noted["seen"] = {key: value for key, value in noted["seen"].items() if key != "own"}
     run_local(built(lambda pipeline: flights(pipeline).materialize("all")), only_flights(), space, drop_changed=True)
     assert "seen" not in space
 
