@@ -431,7 +431,8 @@ class Stream:
         Args:
             name: the name by which a run gives them.
             function: called with the epoch and its changes before the epoch is durable: after a crash it may be called
-                again for the same epoch with the same changes.
+                again for the same epoch with the same changes. In one process it may write into the space, but neither
+                save it nor have a run on it go on.
         """
         structure = describe(function) if function else ""
         stream = self.then("Sink", structure, partial(Relabel, self.schema, {}), name=name)

@@ -97,6 +97,12 @@ def stored_names(space: ObjectSpace) -> dict[str, list[str]]:
     return found
 
 
+def fingerprints(space: ObjectSpace, names: Iterable[str]) -> dict[str, str]:
+    """Return the fingerprints of some stored operators by their names."""
+    stored = _stored(space)
+    return {name: stored[name]["fingerprint"] for name in names}
+
+
 def compare(space: ObjectSpace, plan: Plan, under: str = "") -> Difference:
     """Return how a plan differs from what a space keeps state of.
 
@@ -167,6 +173,22 @@ def unrepeatable(space: ObjectSpace, plan: Plan, difference: Difference, *, is_i
         if is_unsure if node in early else not stored[plan.names[node]]["repeatable"]:
             found.add(node)
     return found
+
+
+def require_repeatable(plan: Plan, new: Iterable[Node], unsure: Container[Node]) -> None:
+    """Make sure that what is new can be fed by the operators that it reads from.
+
+    Raises:
+        PipelineChangedError: it reads from one that is unrepeatable.
+    """
+    for node in new:
+        if found := [repr(plan.names[one]) for one in node.origins() if one in unsure]:
+            raise PipelineChangedError(
+                f"{plan.names[node]!r} ({node.describe()}) is new, and reads from {', '.join(found)}: its rows"
+                " were numbered by an earlier version, and batches that are fed once more would give others: go"
+                " back to the pipeline as it was, or give this one another store, with all batches from the first"
+                " one"
+            )
 
 
 def note_repeatable(space: ObjectSpace, plan: Plan, unsure: Container[Node]) -> None:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from checkpoint import CheckpointStore, Receipt
 from checkpoint.process import collecting_seldom
+from objectspace.errors import CheckpointProtocolError
 from objectspace.operators import catalogue
 from objectspace.operators.base import Operator, call_after_rollbacks
 from objectspace.operators.catalogue import Difference, PipelineChangedError
 from objectspace.operators.graph import Graph
 from objectspace.operators.inputs import chunks_of
 from objectspace.operators.materialize import Materialize
-from objectspace.operators.plan import Node
+from objectspace.operators.plan import Node, Plan
 from objectspace.operators.turns import turns_on
 from objectspace.persisted import PersistedObjectSpace
 from objectspace.relational import Chunk, EpochError, RelationalError, compacted
@@ -43,8 +44,8 @@ class LocalRun:
     Args:
         pipeline: the pipeline.
         store: a store, the path of one, or a space on one; a store in memory by default.
-        drop_changed: whether state that the pipeline has no use for any more is dropped; without it such a pipeline
-            is refused.
+        drop_changed: whether state that the pipeline has no use for is dropped when it is opened, and again after a
+            rollback to before that; without it such a pipeline is refused.
         keep_changes: whether the changes of the results are kept for :meth:`changes`.
 
     Raises:
@@ -56,18 +57,23 @@ class LocalRun:
     ) -> None:
         self.pipeline = pipeline
         self.space, self._owned = _space_on(store)
-        self._drop_changed, self._keep = drop_changed, keep_changes
+        self._keep = keep_changes
         self.receipts: list[Receipt] = []
         self._changes: dict[str, list[tuple[int, Chunk]]] = {name: [] for name in pipeline.results}
         self._new: tuple[Node, ...] = ()
         self._unsure: set[Node] = set()
         self._shadow: Graph | None = None
-        self._replayed, self._has_dropped = 0, False
-        self._is_rolled_back = False
+        self._replayed, self._is_rolled_back = 0, False
         self._turns, self._me = turns_on(self.space), object()
         self._seen: object = None
+        self._epochs = 0  # As Turns counts them, until another run makes one.
+        self._gone: dict[str, str] | None = None
+        self._dropped_in: int | None = None
         try:
-            self._graph = self._open(may_drop=drop_changed)
+            self._turns.refuse_beside("no run can be opened")
+            plan, difference = self._compared(may_drop=drop_changed)
+            self._gone = catalogue.fingerprints(self.space, difference.gone)
+            self._graph, self._epochs = self._open(plan, difference), self._turns.epochs
         except BaseException:
             self.close()
             raise
@@ -86,9 +92,16 @@ class LocalRun:
 
     @property
     def is_behind(self) -> bool:
-        """Whether operators are new to the store, and must be fed what came before."""
-        self._settle()
-        return bool(self._new)
+        """Whether operators are new to the store, and must be fed what came before.
+
+        Raises:
+            PipelineChangedError: the space was rolled back to the state of another pipeline, or another run has made it
+                that.
+        """
+        if not self._must_open():
+            return bool(self._new)
+        _, difference = self._compared(may_drop=self._may_drop_again())
+        return self.position > 0 and bool(difference.new)
 
     @collecting_seldom()
     def step(self, batch: Mapping[str, Any]) -> Receipt:
@@ -104,7 +117,7 @@ class LocalRun:
             RowError: a row does not fit its source; nothing has changed then.
             PipelineChangedError: operators are new and have not been fed what came before, or the space was rolled back
                 to the state of another pipeline, or another run has made it that.
-            CheckpointProtocolError: another run feeds operators that are new.
+            CheckpointProtocolError: another run feeds operators that are new, or a run is in the midst of an epoch.
 
         Where anything fails while the batch is processed, the space goes back to its last checkpoint.
 
@@ -126,18 +139,18 @@ class LocalRun:
         Raises:
             RowError: a row does not fit its source; nothing has changed then.
             EpochError: it is not the next batch, or no operator is new.
-            CheckpointProtocolError: another run feeds operators that are new.
+            CheckpointProtocolError: another run feeds operators that are new, or a run is in the midst of an epoch.
         """
         self._begin()
         shadow = self._required_shadow(number)
         chunks = chunks_of(self.plan, self.pipeline.sources, batch, number)
-        with self._all_or_nothing():
+        epoch = self.space.store.next_epoch()
+        with self._all_or_nothing(), self._turns.in_epoch(epoch):
             names = [self.plan.names[node] for node in self._new]
             self._turns.begin_feeding(self._me, names)
             for operator in shadow.operators.values():
                 operator.begin_batch(number)
             self._feed(shadow, chunks)
-            epoch = self.space.store.next_epoch()
             for node in self.plan.at_work:
                 shadow.barrier(epoch if node in self._new else number, [node])
             # What is new goes through all its batches in one epoch, which its tables seal again with each of them.
@@ -171,9 +184,14 @@ class LocalRun:
             self._run_epoch({}, self.position)
 
     def finish_dropping(self) -> None:
-        """Make it durable that state was dropped, as an epoch of its own, where no other epoch has done so."""
+        """Make it durable that state was dropped, as an epoch of its own, where no other epoch has done so.
+
+        Raises:
+            PipelineChangedError: operators are new and have not been fed what came before.
+        """
         self._begin()
-        if self._has_dropped:
+        self._require_fed(self._new)
+        if self._dropped_in == self._turns.epochs:
             self._run_epoch({}, self.position)
 
     def rows(self, name: str, *, hidden: bool = False) -> list[Row]:
@@ -187,8 +205,10 @@ class LocalRun:
             SchemaError: nothing is materialised under the name.
             PipelineChangedError: it is new and has not been fed what came before, or the space was rolled back to the
                 state of another pipeline, or another run has made it that.
+            CheckpointProtocolError: operators are new that were not opened yet since a rollback, while another run
+                feeds such or is in the midst of an epoch.
         """
-        self._settle()
+        self._settle(is_reading=True)
         self._require_fed(self._all_new() & {self.pipeline.materialized(name)})
         operator, node = self._result(name), self.pipeline.results[name]
         places = [
@@ -209,11 +229,17 @@ class LocalRun:
     def close(self) -> None:
         """Close the space, where this run opened it. May be done twice.
 
-        Where operators are new and were not fed all that came before, the space goes back to its last checkpoint.
+        Where operators are new and were not fed all that came before, by this run or another one, the space goes back
+        to its last checkpoint; not while another run feeds such.
+
+        Raises:
+            CheckpointProtocolError: a run is in the midst of an epoch.
         """
         if self._owned:
+            self._turns.refuse_in_epoch("no run can be closed")
             self.space.close()
-        elif self._new and not self._is_rolled_back:
+        elif self._is_half_done():
+            self._turns.refuse_in_epoch("no run with operators that are new can be closed")
             self._new = ()
             self.space.rollback()
 
@@ -225,30 +251,54 @@ class LocalRun:
 
     def _forget(self) -> None:
         """Drop what is in memory of epochs that are no more: the space was rolled back."""
-        self._is_rolled_back = True
+        self._is_rolled_back, self._dropped_in = True, None
         self.receipts = [receipt for receipt in self.receipts if receipt.epoch <= self.epoch]
         for name, changes in self._changes.items():
             self._changes[name] = [change for change in changes if change[0] <= self.epoch]
 
     def _begin(self) -> None:
         """Get ready to change the space, which nobody may do while another run feeds operators that are new."""
+        self._turns.refuse_in_epoch("no run can change the space")
         self._turns.refuse_beside("no other run can change the space", self._me if self._replayed else None)
         self._settle()
 
-    def _settle(self) -> None:
+    def _settle(self, *, is_reading: bool = False) -> None:
         """Open the operators anew where the space may hold the state of another pipeline, or a later one.
 
-        What another run has done is not dropped for that.
+        Who only reads drops nothing for that.
         """
-        if self._is_rolled_back or self._is_overtaken():
-            self._seen = None  # Until they are open.
-            self._graph = self._open(may_drop=self._drop_changed and self._is_rolled_back)
-            self._is_rolled_back = False
+        if not self._must_open():
+            return
+        plan, difference = self._compared(may_drop=self._may_drop_again())
+        if is_reading and difference.gone:
+            raise PipelineChangedError(
+                f"the space was rolled back to before this run dropped state: {difference.describe(self.space, plan)};"
+                " step(), replay() or finish_dropping() of this run drop that again, and then its results can be read"
+            )
+        if difference.new or not is_reading:
+            self._turns.refuse_beside(
+                "a run cannot open operators that are new" if is_reading else "no run can be opened"
+            )
+        self._seen = None  # Until they are open.
+        self._graph = self._open(plan, difference)
+        self._is_rolled_back = False
 
-    def _is_overtaken(self) -> bool:
-        """Tell whether another run has made an epoch durable, or opened other operators."""
-        found = catalogue.compare(self.space, self.plan)
-        return self._turns.last is not self._seen or found != Difference(self._new, ())
+    def _must_open(self) -> bool:
+        """Tell whether there was a rollback, or another run has made an epoch durable, or dropped or added state."""
+        if self._is_rolled_back or self._turns.last != self._seen:
+            return True
+        return catalogue.compare(self.space, self.plan) != Difference(self._new, ())
+
+    def _may_drop_again(self) -> bool:
+        """Tell whether a rollback has brought back what is there, which no other run can have added."""
+        return self._is_rolled_back and self._turns.epochs == self._epochs
+
+    def _is_half_done(self) -> bool:
+        """Tell whether the space holds a part of what this run has yet to feed, and of no other run."""
+        if not self._new or self._is_rolled_back:
+            return False
+        is_unfed = not set(self._new).isdisjoint(catalogue.compare(self.space, self.plan).new)
+        return self._turns.is_feeder(self._me) or (is_unfed and not self._turns.is_feeding)
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
@@ -284,38 +334,34 @@ class LocalRun:
                 f"{self._difference()}: replay batches 1 to {self.position} first; run_local() does it"
             )
 
-    def _open(self, *, may_drop: bool) -> Graph:
-        """Open the operators on what is stored."""
-        self._turns.refuse_beside("no run can be opened")
-        self.plan = self.pipeline.plan(catalogue.stored_names(self.space))
-        difference = catalogue.compare(self.space, self.plan)
-        if difference.gone and not may_drop:
+    def _compared(self, *, may_drop: bool) -> tuple[Plan, Difference]:
+        """Return the plan for what is stored, and how it differs; after the first time only what went then may go."""
+        plan = self.pipeline.plan(catalogue.stored_names(self.space))
+        difference = catalogue.compare(self.space, plan)
+        gone = catalogue.fingerprints(self.space, difference.gone)
+        if gone and not (may_drop and (self._gone is None or gone.items() <= self._gone.items())):
             raise PipelineChangedError(
-                f"the pipeline is not the one that the state is of: {difference.describe(self.space, self.plan)}; go"
+                f"the pipeline is not the one that the state is of: {difference.describe(self.space, plan)}; go"
                 " back to the pipeline as it was, or open a run with drop_changed=True to drop that state"
             )
-        self._replayed, self._new = 0, () if self.position == 0 else difference.new
-        self._unsure = catalogue.unrepeatable(self.space, self.plan, difference, is_in_step=self.epoch == self.position)
-        self._require_repeatable()
-        catalogue.forget(self.space, difference.gone)
-        self._has_dropped = bool(difference.gone)
-        operators = self._opened(self.space, self.plan.at_work)
-        if not self._new:
-            catalogue.note(self.space, self.plan, difference.new, repeatable=True)
-        self._shadow = self._made_shadow(operators) if self._new else None
-        self._seen = self._turns.last
-        return Graph(self.plan, operators)
+        return plan, difference
 
-    def _require_repeatable(self) -> None:
-        """Make sure that what is new can be fed by the operators that it reads from."""
-        for node in self._new:
-            if found := [repr(self.plan.names[one]) for one in node.origins() if one in self._unsure]:
-                raise PipelineChangedError(
-                    f"{self.plan.names[node]!r} ({node.describe()}) is new, and reads from {', '.join(found)}: its rows"
-                    " were numbered by an earlier version, and batches that are fed once more would give others: go"
-                    " back to the pipeline as it was, or give this one another store, with all batches from the first"
-                    " one"
-                )
+    def _open(self, plan: Plan, difference: Difference) -> Graph:
+        """Open the operators on what is stored, without what is gone."""
+        new = () if self.position == 0 else difference.new
+        unsure = catalogue.unrepeatable(self.space, plan, difference, is_in_step=self.epoch == self.position)
+        catalogue.require_repeatable(plan, new, unsure)
+        self.plan, self._new, self._unsure, self._replayed = plan, new, unsure, 0
+        if difference.gone:
+            catalogue.forget(self.space, difference.gone)
+            self._turns.dropped()
+            self._dropped_in = self._turns.epochs
+        operators = self._opened(self.space, plan.at_work)
+        if not new:
+            catalogue.note(self.space, plan, difference.new, repeatable=True)
+        self._shadow = self._made_shadow(operators) if new else None
+        self._seen = self._turns.last
+        return Graph(plan, operators)
 
     def _opened(self, space: ObjectSpace, nodes: Iterable[Node]) -> dict[Node, Operator]:
         found: dict[Node, Operator] = {}
@@ -344,25 +390,37 @@ class LocalRun:
     def _run_epoch(self, chunks: Mapping[Node, Chunk], number: int) -> Receipt:
         epoch = self.space.store.next_epoch()
         with self._all_or_nothing():
-            for node, operator in self._graph.operators.items():
-                if node not in self._unsure:  # They go on with the numbers that they have begun with.
-                    operator.begin_batch(number)
-            self._feed(self._graph, chunks)
-            self._graph.barrier(epoch, self.plan.at_work)
-            found = self._graph.taken_output()
-            changes = {name: _together(found.get(node, [])) for name, node in self.pipeline.results.items()}
-            for name, function in self.pipeline.functions.items():
-                if (changed := changes[name]) is not None:
-                    function(epoch, changed)
-            catalogue.note_repeatable(self.space, self.plan, self._unsure)
-            self.space.get_or_create_value(POSITION).value = number
+            with self._turns.in_epoch(epoch):
+                changes = self._processed(chunks, number, epoch)
             receipt = self.space.checkpoint(epoch=epoch)
-        self._has_dropped, self._seen = False, self._turns.made_epoch()
+        self._turns.made_epoch()
+        self._seen, self._epochs = self._turns.last, self._epochs + 1
         for name, chunk in changes.items():
             if chunk is not None and self._keep:
                 self._changes[name].append((epoch, chunk))
         self.receipts.append(receipt)
         return receipt
+
+    def _processed(self, chunks: Mapping[Node, Chunk], number: int, epoch: int) -> dict[str, Chunk | None]:
+        """Take a batch to where it can be saved, and return what it changes in the results."""
+        for node, operator in self._graph.operators.items():
+            if node not in self._unsure:  # They go on with the numbers that they have begun with.
+                operator.begin_batch(number)
+        self._feed(self._graph, chunks)
+        self._graph.barrier(epoch, self.plan.at_work)
+        found = self._graph.taken_output()
+        changes = {name: _together(found.get(node, [])) for name, node in self.pipeline.results.items()}
+        for name, function in self.pipeline.functions.items():
+            if (changed := changes[name]) is not None:
+                function(epoch, changed)
+        if self._is_rolled_back:
+            raise CheckpointProtocolError(
+                f"the space was rolled back while a run processed epoch {epoch}, and has lost what it had of it: call"
+                " rollback() when the run has returned, and give the batch again"
+            )
+        catalogue.note_repeatable(self.space, self.plan, self._unsure)
+        self.space.get_or_create_value(POSITION).value = number
+        return changes
 
     def _feed(self, graph: Graph, chunks: Mapping[Node, Chunk]) -> None:
         for node, chunk in chunks.items():

@@ -312,6 +312,15 @@ def test_a_batch_is_replayed_for_what_is_new_alone() -> None:
         run.replay({}, 4)
 
 
+def test_that_state_was_dropped_is_not_made_durable_before_what_is_new_was_fed() -> None:
+    space = with_state()
+    run = LocalRun(built(named), space, drop_changed=True)
+    with pytest.raises(PipelineChangedError, match="is new: replay batches 1 to 3 first"):
+        run.finish_dropping()
+    run.close()
+    assert run_local(built(counted), [], space).rows("delays") == [("B6", 1, 40), ("UA", 2, 5)]
+
+
 @pytest.mark.parametrize("is_left", [False, True])
 def test_nothing_is_saved_in_the_midst_of_a_replay_nor_fed_by_another_run(is_left: bool) -> None:
     space = with_state()

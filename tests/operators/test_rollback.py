@@ -28,6 +28,7 @@ from objectspace.operators import (
     PipelineChangedError,
     SessionWindow,
     SimpleAgg,
+    Stream,
     TemporalJoin,
     TopN,
     Union,
@@ -248,6 +249,12 @@ def test_before_operators_were_dropped_it_drops_them_again_where_it_may() -> Non
     run_local(results("all", "counts"), BATCHES[:2], space)
     run = run_local(results("all"), [], space, drop_changed=True)
     space.rollback(epoch=2)
+    with pytest.raises(
+        PipelineChangedError, match=r"'counts', stored .*finish_dropping\(\) of this run drop that again"
+    ):
+        run.rows("all")
+    assert not run.is_behind
+    assert "counts/table" in space
     run.step(BATCHES[2])
     assert len(run.rows("all")) == 3
     with pytest.raises(PipelineChangedError, match=r"'counts' .* is new: found no batches"):
@@ -293,17 +300,187 @@ def test_a_run_goes_on_after_what_another_run_has_done() -> None:
 
 
 @pytest.mark.parametrize("drop_changed", [False, True])
-@pytest.mark.parametrize("before", [0, 2])
-def test_a_run_drops_nothing_of_what_another_run_has_added(drop_changed: bool, before: int) -> None:
+@pytest.mark.parametrize("is_rolled_back", [False, True])
+@pytest.mark.parametrize(("before", "has_dropped"), [(0, False), (2, False), (2, True)])
+def test_a_run_drops_nothing_of_what_another_run_has_added(
+    drop_changed: bool, is_rolled_back: bool, before: int, has_dropped: bool
+) -> None:
     space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    if has_dropped:
+        run_local(results("all", "counts"), BATCHES[:before], space)
+        if not drop_changed:
+            run_local(results("all"), [], space, drop_changed=True)
     run = run_local(results("all"), BATCHES[:before], space, drop_changed=drop_changed)
     other = run_local(results("all", "counts"), BATCHES[:before], space)
+    if is_rolled_back:
+        space.checkpoint()
+        space.rollback()
     for use in uses(run, "all"):
         with pytest.raises(PipelineChangedError, match="'counts', stored as Materialize, is there no more"):
             use()
     for batch in BATCHES[before:]:
         other.step(batch)
     assert other.rows("counts") == run_local(results("all", "counts"), BATCHES).rows("counts")
+
+
+def test_a_run_drops_nothing_of_what_another_space_has_added() -> None:
+    store = CheckpointStore(":memory:")
+    space = PersistedObjectSpace(store)
+    run = run_local(results("all"), BATCHES[:2], space, drop_changed=True)
+    run_local(results("all", "counts"), BATCHES[:2], store)
+    space.rollback()
+    for use in [*uses(run, "all"), lambda: run.is_behind]:
+        with pytest.raises(PipelineChangedError, match="'counts', stored as Materialize, is there no more"):
+            use()
+    assert run_local(results("all", "counts"), [], space).rows("counts") == [(0, 1), (1, 1)]
+
+
+def test_what_a_run_has_dropped_is_durable_with_its_epoch_though_another_one_drops_beside_it() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    run_local(results("all", "counts"), BATCHES[:2], space)
+    run = LocalRun(results("all"), space, drop_changed=True)
+    LocalRun(results("counts"), space, drop_changed=True)
+    again = LocalRun(results("all"), space, drop_changed=True)
+    for number, batch in enumerate(BATCHES[:2], 1):
+        again.replay(batch, number)
+    again.finish_replay()
+    assert run.rows("all") == again.rows("all") == [(1, 1, 10), (2, 0, 20)]
+    run.finish_dropping()
+    assert (run.epoch, run.position) == (3, 2)
+
+
+def test_a_run_opens_anew_what_another_one_has_dropped_and_a_third_one_has_created_again() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    both, one, again = (
+        LocalRun(results(*names), space, drop_changed=True)
+        for names in [("all", "counts"), ("all",), ("all", "counts")]
+    )
+    assert both.rows("counts") == []
+    both.step(BATCHES[0])
+    assert both.rows("counts") == again.rows("counts") == [(1, 1)]
+    with pytest.raises(PipelineChangedError, match="'counts', stored as Materialize, is there no more"):
+        one.step(BATCHES[1])
+
+
+# A run that is open while another one feeds operators that are new
+
+
+def test_a_run_reads_its_results_after_a_rollback_while_another_one_feeds_others() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    old = run_local(results("all"), BATCHES[:2], space)
+    behind = LocalRun(results("all", "counts"), space)
+    space.rollback()
+    feeder = LocalRun(results("all", "counts"), space)
+    feeder.replay(BATCHES[0], 1)
+    assert old.rows("all") == [(1, 1, 10), (2, 0, 20)]
+    assert (old.is_behind, behind.is_behind) == (False, True)
+    with pytest.raises(CheckpointProtocolError, match=r"a run cannot open operators that are new while .*'counts'"):
+        behind.rows("all")
+
+
+@pytest.mark.parametrize("fed", [0, 1, 2])
+def test_a_run_that_is_closed_takes_nothing_back_but_what_it_has_begun(fed: int) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    run_local(results("all"), BATCHES[:2], space)
+    behind, feeder = (LocalRun(results("all", "counts"), space) for _ in range(2))
+    for number, batch in enumerate(BATCHES[:fed], 1):
+        feeder.replay(batch, number)
+    if fed == 2:
+        feeder.finish_replay()
+    space.create_dictionary("mine")
+    behind.close()
+    assert ("mine" in space) == (fed > 0)
+    if fed == 1:
+        feeder.close()
+        assert "mine" not in space
+
+
+# The midst of an epoch
+
+
+def with_sink(function: Callable[[int, Chunk], object]) -> Pipeline:
+    found = results("counts")
+    Stream(found, found.sources["rows"], SCHEMA.names).sink("out", function)
+    return found
+
+
+REFUSED: dict[str, Callable[[LocalRun, LocalRun], object]] = {
+    "checkpoint": lambda run, _: run.space.checkpoint(),
+    "save": lambda run, _: run.space.save(run.space.store.writer()),
+    "step": lambda run, _: run.step(BATCHES[1]),
+    "finish": lambda run, _: run.finish_replay(),
+    "another step": lambda _, other: other.step(BATCHES[1]),
+    "another replay": lambda _, other: other.replay(BATCHES[0], 1),
+    "another close": lambda _, other: other.close(),
+    "another run": lambda run, _: LocalRun(results("all"), run.space, drop_changed=True),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_in_the_midst_of_an_epoch_nothing_is_saved_nor_done_by_another_run(name: str) -> None:
+    space, is_bad = PersistedObjectSpace(CheckpointStore(":memory:")), [False]
+
+    def function(epoch: int, chunk: Chunk) -> None:
+        space.get_or_create_dictionary("seen")[str(epoch)] = len(chunk)
+        if is_bad[0]:
+            REFUSED[name](run, other)
+
+    run = run_local(with_sink(function), BATCHES[:1], space)
+    other = LocalRun(results("all", "counts"), space)
+    is_bad[0] = True
+    with pytest.raises(
+        CheckpointProtocolError, match=r"while a run processes epoch 2, .* write into the space without"
+    ):
+        run.step(BATCHES[1])
+    assert dict(space.get_dictionary("seen")) == {"1": 1}
+    is_bad[0] = False
+    run.step(BATCHES[1])
+    assert run.rows("counts") == [(0, 1), (1, 1)]
+    assert dict(space.get_dictionary("seen")) == {"1": 1, "2": 1}
+
+
+def test_in_the_midst_of_an_epoch_the_results_of_another_run_may_be_read() -> None:
+    space, seen = PersistedObjectSpace(CheckpointStore(":memory:")), list[Any]()
+    run = run_local(with_sink(lambda epoch, chunk: seen.append(other.rows("counts"))), [], space)
+    other = LocalRun(run.pipeline, space)
+    for batch in BATCHES[:2]:
+        run.step(batch)
+    assert seen == [[(1, 1)], [(0, 1), (1, 1)]]
+
+
+def test_in_the_midst_of_a_batch_that_is_replayed_its_run_feeds_no_other() -> None:
+    space, is_bad = PersistedObjectSpace(CheckpointStore(":memory:")), [True]
+
+    class Feeding(Operator):
+        schema = SCHEMA
+
+        def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
+            if is_bad[0]:
+                run.replay(BATCHES[0], 1)
+            return [chunk]
+
+    run_local(results("all"), BATCHES[:1], space)
+    pipeline = results("all")
+    Stream(pipeline, pipeline.sources["rows"], SCHEMA.names).through(lambda _: Feeding(), "fed").materialize("new")
+    run = LocalRun(pipeline, space)
+    with pytest.raises(CheckpointProtocolError, match="no run can change the space while a run processes epoch 2"):
+        run.replay(BATCHES[0], 1)
+    is_bad[0] = False
+    run.replay(BATCHES[0], 1)
+    run.finish_replay()
+    assert run.rows("new") == [(1, 1, 10)]
+
+
+def test_an_epoch_in_whose_midst_the_space_was_rolled_back_fails() -> None:
+    space, is_bad = PersistedObjectSpace(CheckpointStore(":memory:")), [True]
+    run = LocalRun(with_sink(lambda epoch, chunk: space.rollback() if is_bad[0] else None), space)
+    with pytest.raises(
+        CheckpointProtocolError, match=r"rolled back while a run processed epoch 1, .*give the batch again"
+    ):
+        run.step(BATCHES[0])
+    is_bad[0] = False
+    run.step(BATCHES[0])
+    assert (run.position, run.rows("counts")) == (1, [(1, 1)])
 
 
 # A pipeline between its rows and their barrier
