@@ -117,7 +117,8 @@ class LocalRun:
             RowError: a row does not fit its source; nothing has changed then.
             PipelineChangedError: operators are new and have not been fed what came before, or the space was rolled back
                 to the state of another pipeline, or another run has made it that.
-            CheckpointProtocolError: another run feeds operators that are new, or a run is in the midst of an epoch.
+            CheckpointProtocolError: another run feeds operators that are new, or a run is in the midst of an epoch; or
+                what makes the rows had a run go on, or rolled the space back.
 
         Where anything fails while the batch is processed, the space goes back to its last checkpoint.
 
@@ -126,8 +127,7 @@ class LocalRun:
         self._begin()
         self._require_fed(self._new)
         number = self.position + 1
-        chunks = chunks_of(self.plan, self.pipeline.sources, batch, number)
-        return self._run_epoch(chunks, number)
+        return self._run_epoch(self._read(batch, number), number)
 
     @collecting_seldom()
     def replay(self, batch: Mapping[str, Any], number: int) -> None:
@@ -139,11 +139,12 @@ class LocalRun:
         Raises:
             RowError: a row does not fit its source; nothing has changed then.
             EpochError: it is not the next batch, or no operator is new.
-            CheckpointProtocolError: another run feeds operators that are new, or a run is in the midst of an epoch.
+            CheckpointProtocolError: another run feeds operators that are new, or a run is in the midst of an epoch; or
+                what makes the rows had a run go on, or rolled the space back.
         """
         self._begin()
         shadow = self._required_shadow(number)
-        chunks = chunks_of(self.plan, self.pipeline.sources, batch, number)
+        chunks = self._read(batch, number)
         epoch = self.space.store.next_epoch()
         with self._all_or_nothing(), self._turns.in_epoch(epoch):
             names = [self.plan.names[node] for node in self._new]
@@ -400,6 +401,25 @@ class LocalRun:
                 self._changes[name].append((epoch, chunk))
         self.receipts.append(receipt)
         return receipt
+
+    def _read(self, batch: Mapping[str, Any], number: int) -> dict[Node, Chunk]:
+        """Return what a batch brings: a generator of rows may run any code, though none that moves the space.
+
+        Raises:
+            CheckpointProtocolError: it did.
+        """
+        before = self._state()
+        chunks = chunks_of(self.plan, self.pipeline.sources, batch, number)
+        if self._state() != before:
+            raise CheckpointProtocolError(
+                f"while the rows of batch {number} were read the space was rolled back, or a run on it went on: give"
+                " the batch again, as it was not processed, with rows that nothing of that kind makes"
+            )
+        return chunks
+
+    def _state(self) -> tuple[object, ...]:
+        """Return what tells whether a run has gone on, or the space was rolled back."""
+        return self._turns.last, self._turns.is_feeding, self._replayed, self._is_rolled_back
 
     def _processed(self, chunks: Mapping[Node, Chunk], number: int, epoch: int) -> dict[str, Chunk | None]:
         """Take a batch to where it can be saved, and return what it changes in the results."""

@@ -34,11 +34,20 @@ def _told(error: BaseException) -> Exception:
     """Return an error of a class of the same name that says the same, with what cannot be sent escaped."""
     kind = type(error)
     named = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
-    said = "".join(traceback.format_exception_only(error)).strip().partition(": ")[2]
-    told: Exception = type(kind.__name__, (Exception,), named)(_escaped(said))
+    name = (
+        kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    )
+    told: Exception = type(kind.__name__, (Exception,), named)(
+        _said(error).removeprefix(name).removeprefix(":").strip()
+    )
+    cause = error.__context__ if error.__cause__ is None and not error.__suppress_context__ else error.__cause__
+    if cause is not None:
+        told.add_note(f"from {_said(cause)}")
     files = "".join(frame.filename for frame in traceback.extract_tb(error.__traceback__))
     return told.with_traceback(error.__traceback__ if is_utf8(files) else None)
 
 
-def _escaped(text: str) -> str:
-    return text.encode(errors="backslashreplace").decode()
+def _said(error: BaseException) -> str:
+    """Return an error in words, with its notes."""
+    printed = "".join(traceback.format_exception_only(error)).strip()
+    return printed.encode(errors="backslashreplace").decode()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -508,3 +508,24 @@ def test_after_a_rollback_no_rows_of_a_pipeline_are_on_their_way() -> None:
     it.operator.take(BATCHES[0], 1)
     it.space.rollback()
     assert it.space.checkpoint().slots == 0
+
+
+@pytest.mark.parametrize("how", ["the run goes on", "another run goes on", "a rollback"])
+def test_a_batch_whose_rows_move_the_space_while_they_are_read_is_refused(how: str) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    run, other = LocalRun(results("counts"), space), LocalRun(results("counts"), space)
+    moves: dict[str, Callable[[], object]] = {
+        "the run goes on": lambda: run.step(BATCHES[0]),
+        "another run goes on": lambda: other.step(BATCHES[0]),
+        "a rollback": space.rollback,
+    }
+
+    def rows() -> Iterator[tuple[int, ...]]:
+        moves[how]()
+        yield from BATCHES[1]["rows"]
+
+    with pytest.raises(CheckpointProtocolError, match="while the rows of batch 1 were read"):
+        run.step({"rows": rows()})
+    for batch in BATCHES[run.position :]:
+        run.step(batch)
+    assert run.rows("counts") == run_local(results("counts"), BATCHES).rows("counts")

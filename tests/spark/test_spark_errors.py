@@ -136,6 +136,7 @@ def noted(error: BaseException) -> BaseException:
     [
         (CheckpointError("no caf\udce9"), "CheckpointError: no caf\\udce9"),
         (noted(KeyError("k")), "KeyError: 'k'\nof caf\\udce9"),
+        (noted(OverflowError()), "OverflowError: of caf\\udce9"),
         (SystemExit("\ud800"), "SystemExit: \\ud800"),
     ],
 )
@@ -144,7 +145,7 @@ def test_an_error_that_cannot_be_sent_says_the_same(error: BaseException, said: 
     with pytest.raises(Exception, match=re.escape(said.partition(": ")[2])) as told, printable_errors():
         raise error
     printed = "".join(traceback.format_exception(told.value))
-    assert printed.encode().decode().strip().endswith(said)
+    assert printed.encode().decode().strip().endswith(f"{said}\nfrom ValueError: \\udce9")
     assert printed.count("Traceback") == 1
     assert told.value.__traceback__ is not None
 
