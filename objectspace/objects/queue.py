@@ -45,11 +45,13 @@ class Queue(PersistedObject, Generic[T]):
     __hash__ = None  # type: ignore[assignment]
     _moves: int
     """How often elements began or ended to move between the parts: see :class:`~objectspace.objects.moves.Moving`."""
+    _emptied: int
+    """How often elements have left the back, all at once: an iteration that would go on there is refused."""
     _is_full = False
     """Whether an unread queue may hold elements in memory that are stored."""
 
     def _begin(self, options: dict[str, Any]) -> None:
-        self._moves = 0
+        self._moves = self._emptied = 0
         self._front: deque[T] = deque()
         self._back: deque[T] = deque()
         self._unread = range(0)
@@ -114,7 +116,7 @@ class Queue(PersistedObject, Generic[T]):
                 self._stored, tail = range(0), 0
                 self._open()
             self._front.clear()
-            self._back.clear()
+            self._empty_back()
             self._unread = range(tail, tail)
 
     def __len__(self) -> int:
@@ -129,11 +131,11 @@ class Queue(PersistedObject, Generic[T]):
         """Yield the elements from the head."""
         with self._home.mutex:  # Another thread may be dropping clean elements from memory.
             self._wake()  # A rollback may have come since the iterator was made.
-            front, unread, behind = self._front, self._unread, len(self._back)
+            front, unread, emptied = self._front, self._unread, self._emptied
         yield from front
         yield from self._items(unread)
         back = iter(self._back)  # It refuses to go on where elements leave from now on.
-        if len(self._back) < behind:
+        if self._emptied != emptied:  # As many as had gone may have come.
             refuse_change(self)
         yield from back
 
@@ -190,9 +192,15 @@ class Queue(PersistedObject, Generic[T]):
             end = self._unread.stop + len(self._back)
             self._is_torn = True
             self._front.extend(self._back)
-            self._back.clear()
+            self._empty_back()
             self._unread = range(end, end)
             self._is_torn = False
+
+    def _empty_back(self) -> None:
+        """Take all elements from the back, in place: a bound ``enqueue`` may be kept."""
+        if self._back:
+            self._emptied += 1
+            self._back.clear()
 
     def _items(self, slots: range, *, reverse: bool = False) -> Iterator[T]:
         if not slots:
@@ -260,7 +268,7 @@ class Queue(PersistedObject, Generic[T]):
 
     def _empty(self) -> None:
         self._front.clear()
-        self._back.clear()
+        self._empty_back()
         self._unread = self._stored = self._stored_before = range(0)
         self._is_full = False
 
@@ -280,7 +288,7 @@ class Queue(PersistedObject, Generic[T]):
             with self._home.mutex, Moving(self):
                 # Whoever is in the midst of the front reads it to its end.
                 self._unread, self._front = self._stored, deque()
-                self._back.clear()
+                self._empty_back()
 
     def _has_slipped(self) -> bool:
         return self._range() != self._stored

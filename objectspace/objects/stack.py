@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice, repeat, zip_longest
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from checkpoint.run import ItemRow
 from objectspace.codec import ATOMS
@@ -46,15 +46,18 @@ class Stack(PersistedObject, Generic[T]):
     __hash__ = None  # type: ignore[assignment]
     _moves: int
     """How often elements began or ended to move between the parts: see :class:`~objectspace.objects.moves.Moving`."""
+    _raised: int
+    """How often stored elements came to the top: an iteration that would go on with what lies there is refused."""
 
     def _begin(self, options: dict[str, Any]) -> None:
-        self._moves = 0
+        self._moves = self._raised = 0
         self._top: list[T] = []
         self._reset(0)
         if not self._fresh:
             self._go_cold()
 
     def _reset(self, stored: int) -> None:
+        self._moves += 2  # As after a move: an iteration over the top takes nothing that comes there later for the old.
         self._top.clear()
         self._kept: list[T] = []
         self._low = self._stored = stored
@@ -134,14 +137,16 @@ class Stack(PersistedObject, Generic[T]):
         with self._home.mutex:  # While another thread saves, elements move from the top to those that are clean.
             self._wake()  # A rollback may have come since the iterator was made.
             top, kept, below = reversed(self._top), reversed(self._kept), self._low - len(self._kept)
-            left = len(self._top)
+            left, moves, raised = len(self._top), self._moves, self._raised
         for value in top:
             yield value
             left -= 1
-        if left:
+        if left or self._moves != moves:  # As many as had gone may have come.
             refuse_change(self)
-        yield from kept
-        yield from (value for _, value, _ in self._read_down(below))
+        for part in (kept, (value for _, value, _ in self._read_down(below))):
+            yield from part
+            if self._raised != raised:
+                refuse_change(self)
 
     def __reversed__(self) -> Iterator[T]:
         """Yield the elements from the bottom."""
@@ -149,7 +154,9 @@ class Stack(PersistedObject, Generic[T]):
             self._wake()
             top, kept = steady(self, self._top, len(self._top)), islice(self._kept, len(self._kept))
             below = self._read_up(self._low - len(self._kept))
-        yield from walk(self, below, kept, top)
+            raised, moves = self._raised, self._moves if self._top else None
+        parts = self._undisturbed(below, raised), self._undisturbed(kept, raised), self._undisturbed(top, raised, moves)
+        yield from walk(self, *parts)
 
     def __contains__(self, value: object) -> bool:
         return any(alike(element, value) for element in self)
@@ -186,6 +193,8 @@ class Stack(PersistedObject, Generic[T]):
         batch = self._kept[-self._batch :]
         self._batch = min(2 * self._batch, limits.STACK_SLOTS)
         self._is_torn = True
+        self._raised += 1
+        self._moves += 2  # It stays even: whoever pops is alone.
         del self._kept[-len(batch) :]
         self._low -= len(batch)
         self._top.extend(batch)
@@ -205,6 +214,16 @@ class Stack(PersistedObject, Generic[T]):
             self._kept = kept[::-1]
             self._home.account(self, self._held())
 
+    def _undisturbed(self, part: Iterable[T], raised: int, moves: int | None = None) -> Iterator[T]:
+        """Yield the elements of a part, as long as the numbers of the stack are as they were when the part was taken.
+
+        Raises:
+            RuntimeError: elements came to the top since, or, where ``moves`` is given, moved at all.
+        """
+        yield from part
+        if self._raised != raised or moves not in (None, self._moves):
+            refuse_change(self)
+
     def _read_down(self, height: int, page_rows: int | None = None) -> Iterator[tuple[int, T, str]]:
         """Yield (height, value, text) of the stored elements below a height, the highest first."""
         if not height:
@@ -212,21 +231,25 @@ class Stack(PersistedObject, Generic[T]):
         for item in self._home.reader().items(self._id, 0, height - 1, reverse=True, page_rows=page_rows):
             height -= 1
             if item.slot != height:
-                self._damaged(height, None, "it is missing")
+                self._missing(height)
             text = item_text(item)
             yield height, self._decode(text, height), text
         if height:
-            self._damaged(height - 1, None, "it is missing")
+            self._missing(height - 1)
 
     def _read_up(self, height: int) -> Iterator[T]:
         """Yield the stored elements below a height, the lowest first."""
         items = self._home.reader().items(self._id, 0, height - 1) if height else ()
         for place, item in zip_longest(range(height), items):
             if item is None or item.slot != place:
-                if place >= len(self):
-                    refuse_change(self)
-                self._damaged(place, None, "it is missing")
+                self._missing(place)
             yield self._decode(item_text(item), place)
+
+    def _missing(self, height: int) -> NoReturn:
+        """Refuse to go on with an iteration whose element is gone, or with a stack whose element is not stored."""
+        if height >= len(self):
+            refuse_change(self)
+        self._damaged(height, None, "it is missing")
 
     def _rows(self) -> list[ItemRow]:
         rows: list[ItemRow] = []

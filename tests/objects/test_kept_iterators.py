@@ -174,3 +174,69 @@ def test_a_kept_clear_clears_what_was_rolled_back_to(space: PersistedObjectSpace
     assert list(target) == []
     space.checkpoint()
     assert list(PersistedObjectSpace(space.store).get(kind)) == []  # type: ignore[call-overload]
+
+
+def partly_saved(kind: str, unsaved: int, room: int) -> Any:
+    """Return a queue or a stack of which some elements are saved, in memory where there is room, and others are not."""
+    space = PersistedObjectSpace(CheckpointStore(":memory:"), cache_slots=room)
+    target: Any = getattr(space, f"create_{kind}")(kind)
+    add(40)(target)
+    space.checkpoint()
+    take(10)(target)
+    space.checkpoint()
+    add(unsaved)(target)
+    return target
+
+
+def add(count: int) -> Callable[[Any], object]:
+    return lambda target: [getattr(target, ADD[target.kind])((count, number)) for number in range(count)]
+
+
+def take(count: int) -> Callable[[Any], object]:
+    return lambda target: [getattr(target, TAKE[target.kind])() for _ in range(count)]
+
+
+def save(target: Any) -> None:
+    target._home.checkpoint()
+
+
+def go_back(target: Any) -> None:
+    target._home.rollback()
+
+
+ADD, TAKE = {"Queue": "enqueue", "Stack": "push"}, {"Queue": "dequeue", "Stack": "pop"}
+
+DISTURBANCES: dict[str, list[Callable[[Any], object]]] = {
+    "save": [save],
+    "save, add": [save, add(5)],
+    "save, add more": [save, add(9)],
+    "take": [take(7)],
+    "take, add": [take(10), add(10)],
+    "take, add, save": [take(9), add(9), save],
+    "take all, add": [take(30), add(30)],
+    "go back, add": [go_back, add(5)],
+    "add": [add(5)],
+}
+
+
+@pytest.mark.parametrize("room", [2, 1000])
+@pytest.mark.parametrize("unsaved", [0, 4])
+@pytest.mark.parametrize("disturbance", DISTURBANCES)
+@pytest.mark.parametrize("make", [iter, reversed])
+@pytest.mark.parametrize("kind", ["queue", "stack"])
+def test_an_iterator_of_a_queue_or_a_stack_misses_nothing_or_is_refused(
+    kind: str, make: Make, disturbance: str, unsaved: int, room: int
+) -> None:
+    expected = list(make(partly_saved(kind, unsaved, room)))
+    for begun in range(1, len(expected)):
+        target = partly_saved(kind, unsaved, room)
+        iterator = make(target)
+        found = [next(iterator) for _ in range(begun)]
+        for step in DISTURBANCES[disturbance]:
+            step(target)
+        try:
+            found += iterator
+        except RuntimeError:
+            assert (kind, make, disturbance) != ("stack", iter, "add"), "what comes on top is not in its way"
+        else:
+            assert found[: len(expected)] == expected, f"{begun} were taken before"
