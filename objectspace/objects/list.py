@@ -313,6 +313,7 @@ class List(list[T], PersistedObject):
         list.__delitem__(target, slice(start + shared, stop))
         sequence.ended()
         if start + shared == list.__len__(target):
+            sequence.is_torn = target is not self  # A twin that is longer than its labels would be found by nobody.
             list.extend(target, values[shared:])
             sequence.append(len(values) - shared)  # At last: elements without labels are found, but no labels alone.
             return
@@ -518,6 +519,9 @@ class _Watched(List[T]):
         list.append(self, value)
 
     def __delitem__(self, index: SupportsIndex | slice) -> None:
+        if type(self) is not _Watched:
+            del self[index]
+            return
         if not isinstance(index, slice):
             self.pop(index)
             return
@@ -535,8 +539,8 @@ class _Watched(List[T]):
             list.__delitem__(self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        if self._twin is not None:  # The method was kept, and nothing is noted now.
-            list.__setitem__(self, index, value)
+        if type(self) is not _Watched:  # The method was kept, and nothing is noted now, or nothing read.
+            self[index] = value
             return
         sequence = self._sequence
         labels, edits = sequence.labels, sequence.edits

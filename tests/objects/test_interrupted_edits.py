@@ -190,6 +190,24 @@ def test_an_interrupted_edit_is_saved_as_it_is_in_memory_or_refused(kind: str, b
     assert tried > len(EDITS[kind])
 
 
+@pytest.mark.parametrize("following", [lambda numbers: None, lambda numbers: numbers.pop(2)])
+def test_a_list_is_edited_and_saved_after_an_interruption_of_its_look_at_what_changed(following: Edit) -> None:
+    lines, came = 0, True
+    while came:
+        space = PersistedObjectSpace(CheckpointStore(":memory:"))
+        numbers = space.create_list("l")
+        numbers.extend(range(8))
+        space.checkpoint()
+        in_turn(each(lambda n, place: n.__setitem__(place, "x"), 8), lambda n: n.extend("abcd"))(numbers)
+        came = interrupted(partial(numbers.insert, 3, "new"), lines)
+        numbers[-1] = "last"
+        following(numbers)
+        space.checkpoint()
+        space._check()
+        assert PersistedObjectSpace(space.store).get_list("l") == numbers, f"after {lines} lines"
+        lines += 1
+
+
 def is_saved(space: PersistedObjectSpace) -> bool:
     """Try a checkpoint; tell whether it was taken, and not refused for an interruption."""
     try:

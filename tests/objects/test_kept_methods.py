@@ -174,3 +174,21 @@ def test_a_method_kept_while_clean_slots_are_dropped_goes_on(kind: str, method: 
     kept(made(99))
     space.checkpoint()
     assert sorted(PersistedObjectSpace(space.store).get("t")) == [*range(30), 99]
+
+
+@pytest.mark.parametrize("between", [lambda t: t.clear(), lambda t: t._home.rollback(), lambda t: t.reverse()])
+def test_an_assignment_and_a_removal_that_were_kept_do_what_those_of_the_list_do(between: Any) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    target = space.create_list("t")
+    target.extend(range(40))
+    space.checkpoint()
+    put, remove = target.__setitem__, target.__delitem__
+    between(target)
+    target.extend(range(3))
+    expected = list(target)
+    put(0, 7)
+    expected[0] = 7
+    remove(slice(1, 2))
+    del expected[1:2]
+    space.checkpoint()
+    assert list(PersistedObjectSpace(space.store).get_list("t")) == list(target) == expected
