@@ -14,6 +14,7 @@ from typing import Any
 
 import orjson
 
+from checkpoint.consistency import RANKED
 from checkpoint.diff import NO_OPTIONS, Change, IndexEntry, Table, is_same
 from checkpoint.errors import CheckpointError
 from checkpoint.key_order import IN_MEMORY, ORDER, breaks_order, is_sorted, keeps_order, may_compare
@@ -156,12 +157,11 @@ def _as_counted_now(change: Change, base: Reader, is_ranked: bool) -> Change:
         return change
     (old, next_before), (new, next_after), (now, following) = counts  # type: ignore[misc]  # none of them is None
     length = now + new - old
-    gives_ranks = is_ranked and next_after > next_before
     # What keeps the order of insertion never gives a rank again: those that a change brings may be taken since.
-    if length < 0 or (gives_ranks and following != next_before):
+    if length < 0 or (is_ranked and _are_ranks_taken(next_before, next_after, following)):
         return change
     has_ranks = is_ranked or following != now
-    following = next_after if gives_ranks else following
+    following = next_after if is_ranked and next_after > next_before else following
     value = [length, following] if has_ranks and following != length else length
     return replace(change, old=found, new=orjson.dumps(value).decode())
 
@@ -360,10 +360,15 @@ def _require_fit(change: Change, base: Reader, *, is_there: bool) -> None:
 
 def _gives_ranks_that_are_taken(change: Change, found: Any) -> bool:
     """Tell whether a change of a length, which is another one now, is by keys whose ranks others have been given."""
-    if change.table is not Table.METADATA or change.slot != _LENGTH or change.kind not in ("Dictionary", "Set"):
+    if change.table is not Table.METADATA or change.slot != _LENGTH or change.kind not in RANKED:
         return False
     before, after, now = (_count(text) for text in (change.old, change.new, found))
-    return bool(before and after and now and after[1] > before[1] != now[1])
+    return bool(before and after and now) and _are_ranks_taken(before[1], after[1], now[1])  # type: ignore[index]
+
+
+def _are_ranks_taken(next_before: int, next_after: int, following: int) -> bool:
+    """Tell whether ranks that were given between two states may have been given here, too: what follows now tells."""
+    return next_after > next_before != following
 
 
 def _apart(found: object, expected: object) -> tuple[str, str]:

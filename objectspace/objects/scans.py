@@ -96,9 +96,8 @@ class _Flight:
     def __init__(self, table: SlotTable) -> None:
         self._table, self._page = table, table.saved_page
         ranks, first = table.ranks or {}, table.rank_base_before
-        page = (
-            (self._page or ()) if ranks else ()
-        )  # Where there is no order of insertion, not all of it is gone through.
+        # Where there is no order of insertion, not all of it is gone through.
+        page = (self._page or ()) if ranks else ()
         self.inserted = {key: ranks[key] for key in page if ranks.get(key, -1) >= first}
         """The ranks of those of its keys that have other ones in the store, or none."""
 

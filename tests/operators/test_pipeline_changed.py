@@ -36,6 +36,7 @@ from objectspace.relational import (
     tables,
 )
 from tests.operators.flight_pipelines import BATCHES, FLIGHTS, NAMES, built, counted, flights, named, per_carrier
+from tests.operators.own_operators import Passing
 from tests.operators.test_rollback import FIRST, OPERATORS, Open
 
 
@@ -351,23 +352,15 @@ def test_nothing_is_saved_in_the_midst_of_a_replay_nor_fed_by_another_run(is_lef
 # What goes, beside what is the user's
 
 
-class Seen(Operator):
+class Seen(Passing):
     """An operator of a user, which keeps how many rows it saw in a value that is called as it is."""
-
-    def __init__(self, schema: TableSchema) -> None:
-        super().__init__()
-        self._schema = schema
-
-    @property
-    def schema(self) -> TableSchema:
-        return self._schema
 
     def open(self, space: Any, name: str) -> None:
         self._seen = space.get_or_create_value(name, 0)
 
     def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
         self._seen.value += len(chunk)
-        return [chunk]
+        return super().process(chunk)
 
 
 def test_an_object_that_is_called_as_a_result_that_is_gone_stays() -> None:

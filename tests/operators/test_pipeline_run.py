@@ -19,7 +19,6 @@ from objectspace import PersistedObjectSpace
 from objectspace.operators import (
     Filter,
     LocalRun,
-    Operator,
     Pipeline,
     PipelineChangedError,
     PipelineOperator,
@@ -43,6 +42,7 @@ from objectspace.relational import (
 )
 from objectspace.testing import crash_everywhere
 from tests.operators.flight_pipelines import BATCHES, FLIGHTS, built, counted, flights, named, per_carrier
+from tests.operators.own_operators import Passing
 
 
 def test_several_inputs_are_aligned_at_the_barrier() -> None:
@@ -356,16 +356,8 @@ def test_two_names_of_a_kind_are_refused() -> None:
         without.run_local([]).rows("log")
 
 
-class Doubled(Operator):
+class Doubled(Passing):
     """An operator of a user: each number twice as great; it counts the rows that it saw."""
-
-    def __init__(self, schema: TableSchema) -> None:
-        super().__init__()
-        self._schema = schema
-
-    @property
-    def schema(self) -> TableSchema:
-        return self._schema
 
     def open(self, space: Any, name: str) -> None:
         self._seen = space.get_or_create_value(f"{name}/seen", 0)

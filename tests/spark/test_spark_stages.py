@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from checkpoint.chain import SourcePosition
-from objectspace.operators import Operator, Stream, col, count, max_, sum_
 from objectspace.operators import Pipeline as Local
-from objectspace.relational import Chunk, Column, TableSchema
+from objectspace.operators import Stream, col, count, max_, sum_
+from objectspace.relational import Column, TableSchema
 from objectspace.spark import stages
 from objectspace.spark.progress import EpochProgress
 from objectspace.spark.stages import Stages, compiled
+from tests.operators.own_operators import Passing
 from tests.operators.pipeline_trees import World
 from tests.spark.drivers import driver_of, micro_batch
 from tests.spark.frames import Frames
@@ -115,19 +116,8 @@ def test_a_space_in_which_nobody_was_a_guest_goes_on(monkeypatch: pytest.MonkeyP
         assert {"open_ms", "process_ms", "save_ms"} <= set(shown["groups"].phases)
 
 
-class Dedup(Operator):
+class Dedup(Passing):
     """It has the name of an operator of the library, and is none."""
-
-    def __init__(self, schema: TableSchema) -> None:
-        super().__init__()
-        self._schema = schema
-
-    @property
-    def schema(self) -> TableSchema:
-        return self._schema
-
-    def process(self, chunk: Chunk, side: str = "input") -> list[Chunk]:
-        return [chunk]
 
 
 def test_an_operator_of_a_user_is_not_taken_for_one_of_the_library() -> None:
