@@ -1,9 +1,9 @@
 """What a run may have: a filter for a run tells most slots that are not in it, so that it is seldom searched in vain.
 
-A filter is a row of flags, a power of two of them, eight to sixteen for each row. The *hash* of a slot says which two
-of them it sets: where one is not set, the run does not have the slot. Of the slots that a run does not have, about one
-in twenty at most finds both set by others, and is searched for in vain. (After Bloom, "Space/time trade-offs in hash
-coding with allowable errors", 1970.)
+A filter is a row of flags, a power of two of them, sixteen to 32 for each row. The *hash* of a slot says which two of
+them it sets: where one is not set, the run does not have the slot. Of the slots that a run does not have, about one in
+sixty at most finds both set by others, and is searched for in vain. (After Bloom, "Space/time trade-offs in hash coding
+with allowable errors", 1970.)
 
 Larger runs are stored with their filter, in the table ``filter``. Of others it is made in memory, as soon as so many
 slots were looked for that reading those of the run costs no more.
@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import sqlite3
 import struct
+import sys
 from bisect import bisect_right
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import compress, repeat
 from operator import and_, itemgetter
-from typing import Any
+from typing import Any, Literal
 from zlib import crc32
 
 from checkpoint.run import Slot
@@ -27,13 +28,13 @@ from checkpoint.tiers import RunNumber
 STORED_ROWS = range(512, 262_145)
 """Runs of so many rows are stored with a filter: writing it is one step of a merge, so it has a greatest size."""
 
-MOST_BYTES = 1 << 22
+MOST_BYTES = 1 << 23
 """How many bytes of filters are kept in memory."""
 
-STEP = 16
+STEP = 8
 """After so many slots that were looked for it is seen to what has been paid for; later less often."""
 
-_FLAGS_A_ROW = 8
+_FLAGS_A_ROW = 16
 
 _SECOND = 10
 """The second flag is told by a hash without so many of its last bits."""
@@ -49,6 +50,12 @@ _SPREAD, _START = 0x9E3779B1, 0xFFFFFFFF
 RunFilter = tuple[RunNumber, bytes, int]
 """A run, the flags of its filter, eight a byte, and the mask that makes the number of a flag of a hash."""
 
+Together = tuple[RunNumber, ...]
+"""Runs whose filters are of one size and lie side by side, the oldest first."""
+
+Block = memoryview
+"""The filters of such runs: for each place a number that has the byte of each of them."""
+
 RowsOf = Callable[[RunNumber], float]
 """Returns how many rows a run has."""
 
@@ -62,7 +69,7 @@ def hash_of(object_id: int, slot: Slot) -> int:
     if isinstance(slot, str):
         slot = slot.encode(errors="surrogatepass")
     elif not isinstance(slot, bytes):
-        is_whole = slot // 1 == slot and -(2**63) <= slot < 2**63
+        is_whole = -(2**63) <= slot < 2**63 and (isinstance(slot, int) or slot.is_integer())
         slot = _INTEGER.pack(int(slot)) if is_whole else _FLOAT.pack(slot)
     return crc32(slot, object_id * _SPREAD & _START)
 
@@ -172,24 +179,53 @@ def passing(filters: Iterable[RunFilter], hashed: int) -> list[RunNumber]:
     ]
 
 
-def grouped(filters: Iterable[RunFilter]) -> list[tuple[int, list[tuple[RunNumber, bytes]]]]:
-    """Return filters by their masks: of those of one size it is told once where the flags of a hash lie."""
-    groups: dict[int, list[tuple[RunNumber, bytes]]] = {}
-    for run, flags, mask in filters:
-        groups.setdefault(mask, []).append((run, flags))
-    return list(groups.items())
+class Sieve:
+    """The filters of the runs of a state side by side, so that those of one size are asked together.
+
+    The bytes at one place of up to eight filters lie together, as one number: one step gets a flag of each of them. (As
+    the bits do in "Bloofi: multidimensional Bloom filters" by Crainiceanu and Lemire, 2015.)
+
+    Args:
+        filters: the filters, in any order.
+        known: the ``blocks`` of another sieve; those of the same runs are taken over.
+    """
+
+    def __init__(self, filters: Iterable[RunFilter], known: Mapping[Together, Block] | None = None) -> None:
+        self.blocks: dict[Together, Block] = {}
+        self._always: list[RunNumber] = []
+        self._by_mask: dict[int, list[tuple[Together, Block]]] = {}
+        by_mask: dict[int, list[tuple[RunNumber, bytes]]] = {}
+        for run, flags, mask in sorted(filters):  # The oldest ones stay together when others come and go.
+            if flags == _ALWAYS:
+                self._always.append(run)
+            else:
+                by_mask.setdefault(mask, []).append((run, flags))
+        for mask, same in by_mask.items():
+            parts = [tuple(zip(*same[start : start + _MOST], strict=True)) for start in range(0, len(same), _MOST)]
+            laid = [(runs, (known or {}).get(runs) or _side_by_side(flags)) for runs, flags in parts]
+            self._by_mask[mask] = laid
+            self.blocks.update(laid)
+
+    def passing(self, hashed: int) -> list[RunNumber]:
+        """Return the runs that may have a slot, the newest first. Time: O(runs / 8)."""
+        second = hashed >> _SECOND
+        bit, other = hashed & 7, second & 7
+        found = self._always.copy()
+        for mask, blocks in self._by_mask.items():
+            one, two = (hashed & mask) >> 3, (second & mask) >> 3
+            for runs, block in blocks:
+                if both := block[one] >> bit & block[two] >> other & _FIRST_BITS:
+                    found += compress(runs, both.to_bytes(block.itemsize, sys.byteorder))
+        found.sort(reverse=True)
+        return found
 
 
-def passing_any(groups: Iterable[tuple[int, Sequence[tuple[RunNumber, bytes]]]], hashed: int) -> list[RunNumber]:
-    """Return what :func:`passing` does of filters in groups, the newest run first."""
-    second = hashed >> _SECOND
-    bit, other = 1 << (hashed & 7), 1 << (second & 7)
-    found: list[RunNumber] = []
-    for mask, filters in groups:
-        one, two = (hashed & mask) >> 3, (second & mask) >> 3
-        found += [run for run, flags in filters if flags[one] & bit and flags[two] & other]
-    found.sort(reverse=True)
-    return found
+def _side_by_side(filters: Sequence[bytes]) -> Block:
+    width = 1 << (len(filters) - 1).bit_length()
+    table = bytearray(width * len(filters[0]))
+    for place, flags in enumerate(filters):
+        table[place::width] = flags
+    return memoryview(table).cast(_NUMBERS[width])
 
 
 class Hashes:
@@ -246,6 +282,7 @@ class Filters:
     def __init__(self, session: Session, rows_of: RowsOf | None = None) -> None:
         self._session, self._rows_of = session, rows_of
         self._changes = self._searches = self._seen = self._next = 0
+        self._blocks: dict[Together, Block] = {}
         self.clear()
 
     def note(self, runs: Sequence[RunNumber]) -> int:
@@ -259,8 +296,14 @@ class Filters:
         self._searches += 1
         if self._searches >= self._next and self._rows_of is not None:
             self._learn(runs, self._rows_of)
-            self._seen, self._next = self._searches, self._searches + min(max(STEP, self._searches // 8), 64 * STEP)
+            self._seen, self._next = self._searches, self._searches + min(max(STEP, self._searches // 4), 128 * STEP)
         return self._changes
+
+    def sieve(self, filters: Iterable[RunFilter]) -> Sieve:
+        """Return the filters of a state side by side. Time: O(bytes of those that were not the last time)."""
+        found = Sieve(filters, self._blocks)
+        self._blocks = found.blocks
+        return found
 
     def of(self, runs: Sequence[RunNumber]) -> Sequence[RunFilter]:
         """Return a filter for each of some runs; nothing where all of them would let every slot pass."""
@@ -282,7 +325,10 @@ class Filters:
 
     def keep(self, runs: Container[RunNumber]) -> None:
         """Forget all other runs: another one may have their number one day."""
-        for run in [run for run in self._since if run not in runs]:
+        gone = [run for run in self._since if run not in runs]
+        if gone:
+            self._blocks = {runs_of: block for runs_of, block in self._blocks.items() if not {*gone} & {*runs_of}}
+        for run in gone:
             self._changes += 1
             del self._since[run]
             self._unstored.discard(run)
@@ -293,6 +339,7 @@ class Filters:
         self._changes += 1
         self._searches = self._seen = 0
         self._next = STEP
+        self._blocks = {}
         self._room = MOST_BYTES
         self._since: dict[RunNumber, int] = {}
         self._flags: dict[RunNumber, bytes] = {}
@@ -343,6 +390,15 @@ def _checksum(run: RunNumber, packed: bytes) -> int:
 
 _FEW_OF = 4
 """Of fewer than one in so many hashes the bytes of a filter are got one by one."""
+
+_MOST = 8
+"""So many filters lie side by side: as many as the bytes of a number of 64 bits."""
+
+_NUMBERS: dict[int, Literal["B", "H", "I", "Q"]] = {1: "B", 2: "H", 4: "I", 8: "Q"}
+"""The format of a number, by its bytes."""
+
+_FIRST_BITS = 0x0101010101010101
+"""One bit of each byte."""
 
 _AS_TEXT = bytes.maketrans(b"\0\1", b"01")
 

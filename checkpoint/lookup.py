@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Sequence
-from contextlib import suppress
 from copy import copy
 from functools import cache, partial
 from itertools import compress, filterfalse, repeat
@@ -18,7 +17,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from checkpoint import spans, warming
-from checkpoint.filters import Filters, Hashes, RowsOf, RunFilter, grouped, hash_of, hashes_of, passing, passing_any
+from checkpoint.filters import Filters, Hashes, RowsOf, RunFilter, Sieve, hash_of, hashes_of, passing
 from checkpoint.run import BELOW_ALL, Payload, Slot, slot_order
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
@@ -261,7 +260,7 @@ class Lookup:
         self._session, self._runs, self._extents = session, runs, extents
         self._beside: dict[int, SideBySide | None] = {}
         self._filters: dict[RunNumber, RunFilter] = {}
-        self._groups = grouped(())
+        self._sieve = Sieve(())
         self._changes = 0
 
     def one(self, object_id: int, slot: Slot) -> tuple[Payload | None, int | None] | None:
@@ -290,22 +289,26 @@ class Lookup:
 
     def _possible_runs(self, object_id: int, slot: Slot) -> Sequence[RunNumber]:
         """Return the runs that may have a slot, the newest first."""
-        runs = self._runs_by_extent(object_id, slot)
+        runs = self._runs
+        if self._beside.get(object_id, self) is not None:  # Else it is known that comparing would spare little.
+            runs = self._runs_by_extent(object_id, slot)
         if len(runs) <= _FEW_RUNS or not (filters := self._filters_now()):
             return runs
         hashed = hash_of(object_id, slot)
         if runs is self._runs:
-            return passing_any(self._groups, hashed)
+            return self._sieve.passing(hashed)
         return passing(map(filters.__getitem__, runs), hashed)
 
     def _runs_by_extent(self, object_id: int, slot: Slot) -> Sequence[RunNumber]:
         """Return the runs that have rows of an object on both sides of a slot, or all of them, the newest first."""
         beside = self._beside[object_id] if object_id in self._beside else self._find_beside(object_id)
-        with suppress(TypeError):  # A number is not compared with text: then all are asked.
+        try:
             if beside is not None:
                 return beside.around(slot)
-            if object_id not in self._beside:  # Else it is known that comparing would spare little.
+            if object_id not in self._beside:
                 return self._extents.reaching(self._runs, object_id, slot, slot)
+        except TypeError:  # A number is not compared with text: then all are asked.
+            pass
         return self._runs
 
     def _filters_now(self) -> dict[RunNumber, RunFilter]:
@@ -314,7 +317,7 @@ class Lookup:
         if self._changes != changes:
             self._changes = changes
             self._filters = {one[0]: one for one in self._extents.filters.of(self._runs)}
-            self._groups = grouped(self._filters.values())
+            self._sieve = self._extents.filters.sieve(self._filters.values())
         return self._filters
 
     def many(self, object_id: int, slots: Sequence[Slot]) -> list[ReadRow]:

@@ -101,6 +101,8 @@ class PersistedObject:
     """The same as the save that is collecting now will have it."""
     _owner: PersistedObject | None
     _owner_key: Any
+    _label: ClassVar[str] = ""
+    """What the variant of the class is called: see :mod:`objectspace.objects.variants`."""
     _is_torn = False
     """Whether an interruption has cut an edit in two: nobody can tell then what the object should hold."""
 
