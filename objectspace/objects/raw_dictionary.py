@@ -93,10 +93,9 @@ class RawSortedDictionary(SortedDictionary[bytes, str | bytes]):
         table = self._table
         if self._fresh:
             return table.rows()
-        table.require_whole()
         edits, object_id = table.edits, self._id
         keys = sorted(edits)
-        values = list(map(dict.__getitem__, repeat(table.live), keys))
+        values = table.whole_values(keys)
         rows = zip(repeat(object_id), keys, values, repeat(None), strict=False)
         changed: list[ItemRow] = list(compress(rows, map(ne, map(edits.__getitem__, keys), values)))
         return changed + [(object_id, key, None, None) for key in table.gone]

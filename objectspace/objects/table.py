@@ -448,9 +448,24 @@ class SlotTable:
 
         Time: O(dirty slots).
         """
+        self._require_whole(has_values=self.edits.keys() <= dict.keys(self.live))
+
+    def whole_values(self, edited: Sequence[Any]) -> list[Any]:
+        """Return the values of all keys that were set; refuse as :meth:`require_whole`, in the same pass.
+
+        Args:
+            edited: the keys of ``edits``, in any order.
+        """
+        values: list[Any] = []
+        with suppress(KeyError):
+            values += map(_at, repeat(self.live), edited)
+        self._require_whole(has_values=len(values) == len(edited))
+        return values
+
+    def _require_whole(self, *, has_values: bool) -> None:
         live = dict.keys(self.live)
         counted = len(live) if self.complete else self.kept + self._count_new() - len(self.gone)
-        if not (self.edits.keys() <= live and self.gone.keys().isdisjoint(live) and counted == self.count):
+        if not (has_values and self.gone.keys().isdisjoint(live) and counted == self.count):
             self.owner._is_torn = True
         self.owner._require_whole()
 

@@ -84,7 +84,7 @@ class RowStore:
     def refuse_dead(self) -> None:
         """Refuse all work where the dictionary is deleted or its space is closed."""
         try:
-            len(self._rows)
+            self._rows.is_raw  # noqa: B018 - It refuses whatever it is asked; a property costs least.
         except ObjectNotFoundError:
             raise self._gone() from None
 
