@@ -244,7 +244,7 @@ class ObjectSpace(ObjectFactory):
         """Make a handle, and those of the objects it owns, refuse all work."""
         for owned in list(handle._owned()):
             self._kill(owned, refusal)
-        become(handle, base_of(handle), "dead", refusal)
+        become(handle, base_of(handle), "dead", refusal, _SHOWN[refusal])
 
     def kill(self, target: PersistedObject) -> None:
         """Make the handle of a deleted object refuse all work."""
@@ -350,3 +350,12 @@ def refuse_unstored(handle: PersistedObject) -> NoReturn:
 def refuse_closed(handle: PersistedObject) -> NoReturn:
     """Refuse all work of a handle whose space is closed."""
     raise CheckpointProtocolError(f"{handle._describe()}: its space is closed; open it again")
+
+
+_SHOWN: dict[Callable[[Any], None], str] = {
+    refuse_deleted: "deleted",
+    refuse_let_go: "got before a rollback",
+    refuse_unstored: "rolled back, or deleted",
+    refuse_closed: "its space is closed",
+}
+"""What the ``repr`` of a handle that refuses all work says of it, as that of a file says that it is closed."""

@@ -10,6 +10,7 @@ from objectspace.errors import EmptyError, ObjectNotFoundError
 from objectspace.objects.base import alike
 from objectspace.objects.keyed import KeyedObject
 from objectspace.objects.labels import Label, between, spread
+from objectspace.objects.variants import is_dead
 
 T = TypeVar("T")
 
@@ -18,7 +19,8 @@ class Node(Generic[T]):
     """A node of a linked list. A removed node keeps its value, which may be set, and can be put back.
 
     A rollback lets go of all nodes, and the list has others for what is stored. Those from before keep the values that
-    they had, and can be put into a list as new ones; until then their values cannot be set.
+    they had, and can be put into a list as new ones; until then their values cannot be set. The nodes of a list that
+    was deleted, or whose space is closed, refuse all work as the list does.
     """
 
     __slots__ = ("_cut_from", "_label", "_list", "_next", "_previous", "_value")
@@ -50,23 +52,34 @@ class Node(Generic[T]):
     @property
     def next(self) -> Node[T] | None:
         """The next node, ``None`` at the end or where the node is in no list."""
+        if type(self._list) is not LinkedList:
+            self._refuse_dead()
         return self._next
 
     @property
     def previous(self) -> Node[T] | None:
         """The previous node, ``None`` at the beginning or where the node is in no list."""
+        if type(self._list) is not LinkedList:
+            self._refuse_dead()
         return self._previous
 
     @property
     def list(self) -> LinkedList[T] | None:
-        """The list that the node is in."""
+        """The list that the node is in, ``None`` where it is in none."""
+        if type(self._list) is not LinkedList:
+            self._refuse_dead()
         return self._list
+
+    def _refuse_dead(self) -> None:
+        """Refuse where the list does: it was deleted, or its space is closed."""
+        if self._list is not None:
+            self._list._wake_or_refuse()
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError(f"{self!r} is not copied or pickled, since its place is taken once: pass its value")
 
     def __repr__(self) -> str:
-        return f"Node({self.value!r})"
+        return f"<Node of {self._list!r}>" if is_dead(self._list) else f"Node({self.value!r})"
 
 
 class LinkedList(KeyedObject, Generic[T]):
@@ -316,6 +329,7 @@ class LinkedList(KeyedObject, Generic[T]):
     def _new(self, value: T | Node[T]) -> Node[T]:
         if not isinstance(value, Node):
             return Node(value)
+        value._refuse_dead()
         if value._list is not None:
             raise ValueError(f"{value!r} is in {value._list._describe()} already: remove it there first")
         return value

@@ -12,6 +12,7 @@ from objectspace.errors import EmptyError
 from objectspace.objects.base import ABSENT
 from objectspace.objects.set import MemberCodec, SetMethods
 from objectspace.objects.sorted import SortedObject
+from objectspace.objects.variants import is_dead
 
 T = TypeVar("T")
 
@@ -282,6 +283,8 @@ class SortedSetView(SetMethods[T]):
         raise TypeError(f"a view of {self._source._describe()} is not pickled: pass a plain copy")
 
     def __repr__(self) -> str:
+        if is_dead(self._source):
+            return f"<SortedSetView of {self._source!r}>"
         return f"SortedSetView({{{', '.join(map(repr, self))}}})"
 
     def _covers(self, value: Any) -> bool:

@@ -25,11 +25,12 @@ _KEPT = frozenset(
 
 
 @cache
-def variant(model: type, label: str, instead: Callable[[Any], None]) -> type:
+def variant(model: type, label: str, instead: Callable[[Any], None], shown: str = "") -> type:
     """Return a subclass of ``model`` whose every public method and operator calls ``instead(handle)`` first.
 
     ``instead`` either raises, or gives the handle another class, and then the method is looked up again. A model says
-    in ``_unguarded`` which of its methods can do without.
+    in ``_unguarded`` which of its methods can do without. What is ``shown`` stands in the ``repr`` of handles whose
+    contents cannot be shown.
     """
     kept = _KEPT | getattr(model, "_unguarded", frozenset())
     members: dict[str, Any] = {"__slots__": (), "__doc__": model.__doc__, "__module__": model.__module__}
@@ -44,6 +45,8 @@ def variant(model: type, label: str, instead: Callable[[Any], None]) -> type:
         elif callable(attribute):
             members[name] = _guarded(name, instead)
     members["kind"] = model.kind  # type: ignore[attr-defined]
+    if shown:
+        members["__repr__"] = lambda handle: f"<{handle._describe()} [{shown}]>"
     guarded = type(model.__name__, (model,), members)
     guarded._label = label  # type: ignore[attr-defined]
     guarded._model = model  # type: ignore[attr-defined]
@@ -61,11 +64,11 @@ def named_as(public: type) -> Callable[[type[C]], type[C]]:
     return _rename
 
 
-def become(handle: Any, model: type, label: str, instead: Callable[[Any], None]) -> None:
+def become(handle: Any, model: type, label: str, instead: Callable[[Any], None], shown: str = "") -> None:
     """Give a handle a variant of ``model`` for its class, and take its shortcuts away: methods kept in the instance."""
     for name in [name for name in handle.__dict__ if not name.startswith("_")]:
         del handle.__dict__[name]
-    handle.__class__ = variant(model, label, instead)
+    handle.__class__ = variant(model, label, instead, shown)
 
 
 def base_of(handle: Any) -> type:

@@ -10,6 +10,8 @@ from collections.abc import ItemsView, Iterator, KeysView, ValuesView
 from types import MappingProxyType
 from typing import Any, NoReturn, TypeVar
 
+from objectspace.objects.variants import is_dead
+
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -23,6 +25,8 @@ class _OnePlace:
         raise TypeError(f"{type(self).__name__}: a view is not copied or pickled: make a list or a set of it")
 
     def __repr__(self) -> str:
+        if is_dead(self._mapping):
+            return f"<{type(self).__name__} of {self._mapping!r}>"
         return f"{type(self).__name__}({list(self)!r})"  # type: ignore[call-overload]
 
     @property
