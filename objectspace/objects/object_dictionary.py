@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Never, NoReturn, Self, TypeVar, overload
 from weakref import WeakValueDictionary
 
 import orjson
@@ -275,6 +275,11 @@ class ObjectDictionary(KeyedObject, MutableMapping[K, M]):
     def __ior__(self, other: SupportsKeysAndGetItem[K, Any] | Iterable[tuple[K, Any]]) -> Self:  # type: ignore[misc]  # as dict itself has it
         self.update(other)
         return self
+
+    @classmethod
+    def fromkeys(cls, *_: Never) -> NoReturn:
+        """Refuse: a persisted dictionary belongs to a space."""
+        raise TypeError("an ObjectDictionary belongs to a space: use space.create_dictionary(name, of=...)")
 
     def __repr__(self) -> str:
         return f"ObjectDictionary({self._name!r}, {self.copy()!r})"

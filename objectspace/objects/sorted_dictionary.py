@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from reprlib import recursive_repr
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Never, NoReturn, Self, TypeVar, overload
 
 from objectspace.objects.base import ABSENT, alike
 from objectspace.objects.sorted import SortedObject
@@ -271,6 +271,11 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
     def __ior__(self, other: Any) -> Self:  # type: ignore[misc]
         self.update(other)
         return self
+
+    @classmethod
+    def fromkeys(cls, *_: Never) -> NoReturn:
+        """Refuse: a persisted dictionary belongs to a space."""
+        raise TypeError("a SortedDictionary belongs to a space: use space.create_sorted_dictionary(name)")
 
     def _absent(self, key: object) -> Exception:
         """Return the error of a key that is not there; None has no place among any keys, so nobody can mean it."""

@@ -18,7 +18,7 @@ from objectspace import (
     VolatileObjectSpace,
     WrongKindError,
 )
-from objectspace.objects import ObjectDictionary, limits
+from objectspace.objects import Dictionary, ObjectDictionary, SortedDictionary, limits
 from objectspace.operators import Pipeline, avg
 from objectspace.part import SpacePart
 from objectspace.relational import Column, SchemaError, StateTable, TableSchema
@@ -79,6 +79,17 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: put_what_cannot_be_stored_between(is_recovered=False), UnencodableValueError, "List 'l', index 3: object"),
     (lambda: put_what_cannot_be_stored_between(is_recovered=True), UnencodableValueError, "List 'l', index 9: object"),
     (lambda: groups().get("groups").pop("a", 1, 2), TypeError, "at most 2 arguments, got 3"),
+    (lambda: Dictionary.fromkeys("ab"), TypeError, r"use space\.create_dictionary\(name\)"),  # type: ignore[arg-type]
+    (
+        lambda: SortedDictionary.fromkeys("ab"),  # type: ignore[arg-type]
+        TypeError,
+        r"belongs to a space: use space\.create_sorted_dictionary\(name\)",
+    ),
+    (
+        lambda: ObjectDictionary.fromkeys("ab"),  # type: ignore[arg-type]
+        TypeError,
+        r"belongs to a space: use space\.create_dictionary\(name, of=\.\.\.\)",
+    ),
     (lambda: groups().get_or_create_dictionary("groups"), WrongKindError, "exists with of='list': pass it"),
     (lambda: groups().get_or_create_dictionary("plain", of=list), WrongKindError, "exists without of: leave it out"),
     (lambda: groups().create_dictionary("d", of="x"), ValueError, "'linked_list', 'list', 'queue'"),
