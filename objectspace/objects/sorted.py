@@ -39,7 +39,8 @@ class SortedObject(KeyedObject):
 
     The keys of one object must be comparable with each other in Python. In the store the order is that of the slots,
     so that a large object is read in order without being in memory. Integers beyond 64 bits, Decimals, and times that
-    the clocks of a zone show twice or never have no place in that order: an object that holds one is always read whole.
+    the clocks of a zone show twice or never have no place in that order: an object that holds one is always read whole,
+    and a metadata row says so from the first one on.
     """
 
     _sorted: SortedList | None

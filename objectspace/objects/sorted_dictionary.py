@@ -34,6 +34,8 @@ class SortedDictionary(SortedObject, MutableMapping[K, V]):
     ``clear``                    the items up to 32, then 2 index rows whatever the size
     ============================ ======================================================
 
+    The first key that has no place in the order of slots dirties one more metadata row.
+
     >>> from objectspace import VolatileObjectSpace
     >>> d = VolatileObjectSpace().create_sorted_dictionary("d")
     >>> d.update({3: "c", 1: "a", 2: "b"})

@@ -30,6 +30,8 @@ class SortedSet(MemberCodec, SortedObject, SetMethods[T]):
     ``clear``      the items up to 32, then 2 index rows whatever the size
     ============== ======================================================
 
+    The first element that has no place in the order of slots dirties one more metadata row.
+
     >>> from objectspace import VolatileObjectSpace
     >>> s = VolatileObjectSpace().create_sorted_set("s")
     >>> s |= {3, 1, 2}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pytest
@@ -118,6 +120,21 @@ def test_an_equal_value_of_another_type_is_another_value(space: PersistedObjectS
     for value, text in ((0.0, "0.0"), (-0.0, "-0.0"), (False, "false"), (0, "0")):
         target.value = value
         assert written(space) == [(1, "value", text, None)]
+
+
+@pytest.mark.parametrize("key", [2**63, Decimal("1.5")], ids=str)
+@pytest.mark.parametrize("kind", ["sorted_set", "sorted_dictionary"])
+def test_the_first_key_without_a_place_in_the_order_of_slots_costs_a_row_more(
+    space: PersistedObjectSpace, kind: str, key: Any
+) -> None:
+    target = getattr(space, f"create_{kind}")("t")
+    put = target.add if kind == "sorted_set" else partial(target.setdefault, default=None)
+    written(space)
+    put(key)
+    item, *metadata = reversed(written(space))
+    assert (len(item), metadata) == (4, [(1, "order", '"memory"'), (1, "length", "1")])
+    put(key + 1)
+    assert len(written(space)) == 2
 
 
 def test_an_array_nets_its_default(space: PersistedObjectSpace) -> None:
