@@ -1,7 +1,8 @@
 """One form for values that are equal in SQL, so that a result does not depend on which of them came first.
 
 Rows keep the spelling that they came with: ``-0.0``, ``1.00``. Where an operator has to choose one value for several
-equal rows (a group key, a minimum, a distinct value) it gives the form that all of them share: ``0.0``, ``1``.
+equal rows (a group key, a minimum, a distinct value) it gives the form that all of them share: ``0.0``, ``1``, and of a
+``float32`` the nearest number of 32 bits, such as ``0.10000000149011612`` for ``0.1``.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -92,6 +93,26 @@ def test_a_group_that_shows_the_same_gives_nothing(kind: str, call: str) -> None
     assert [chunk.ops for chunk in agg.barrier(1)] == [["+"]]
     agg.process(Chunk.from_rows(schema, [("-", (other, 1, 2)), ("+", (other, 1, 3))]))
     assert agg.barrier(2) == []
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["one first", "other first"])
+@pytest.mark.parametrize(
+    ("kind", "shown"), [("float64", "0.0"), ("float32", "0.10000000149011612"), ("decimal", "Decimal('1')")]
+)
+def test_a_group_shows_one_form_of_equal_values_whichever_came_first(
+    kind: str, shown: str, order: tuple[int, int]
+) -> None:
+    spellings = {
+        "float64": (0.0, -0.0),
+        "float32": (0.1, nearest_float32(0.1)),
+        "decimal": (Decimal(1), Decimal("1.00")),
+    }
+    schema = schema_of(kind)
+    agg = opened(HashAgg(schema, ["v"], [AggCall(call, "v") for call in ("min", "last_value", "array_agg")]))
+    rows = [("+", (spellings[kind][place], 1, number)) for number, place in enumerate(order)]
+    agg.process(Chunk.from_rows(schema, rows))
+    ((_, row),) = agg.barrier(1)[0].rows()
+    assert repr(row) == f"({shown}, {shown}, {shown}, [{shown}, {shown}])"
 
 
 @pytest.mark.parametrize("kind", TWICE)
