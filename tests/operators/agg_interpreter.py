@@ -14,9 +14,9 @@ from objectspace.operators import AggCall, HashAgg, Operator, SimpleAgg
 from objectspace.relational import TableSchema
 from tests.operators.agg_oracle import Running
 from tests.relational.helpers import schema_of
-from tests.relational.interpreter import CASES, order_of, type_of
+from tests.relational.interpreter import CASES, OWN, order_of, type_of
 
-__all__ = ["CASES", "RUNNERS"]
+__all__ = ["CASES", "OWN", "RUNNERS"]
 
 
 def input_schema(spec: dict[str, Any]) -> TableSchema:
@@ -138,7 +138,7 @@ def run_distinct_dedup(case: dict[str, Any]) -> None:
 
 def numbered(spec: dict[str, Any]) -> TableSchema:
     """Return a schema with a stream key of its own: the rows of these cases are there several times."""
-    names = [f"c{place} {kind}" for place, kind in enumerate(spec["types"])]
+    names = [f"c{place} {type_of(kind)}" for place, kind in enumerate(spec["types"])]
     return schema_of(*names, "id int64", key=["id"])
 
 
@@ -172,12 +172,12 @@ def follow(shown: list[Counter[Any]], calls: list[Any], step: dict[str, Any]) ->
 
 
 def listed(running: Running, calls: list[Any], group: list[int]) -> list[Counter[Any]]:
-    """Return what each call saw, from its result."""
-    (row,) = running.rows()
-    return [
-        Counter(value or []) if call["kind"] == "array_agg" else +Counter(rows=value)
-        for call, value in zip(calls, row[len(group) :], strict=True)
-    ]
+    """Return what each call saw, from its results: one of no group, one for each group that has rows."""
+    seen: list[Counter[Any]] = [Counter() for _ in calls]
+    for row in running.rows():
+        for counter, call, value in zip(seen, calls, row[len(group) :], strict=True):
+            counter.update((value or []) if call["kind"] == "array_agg" else {"rows": value})
+    return [+counter for counter in seen]
 
 
 RUNNERS = {"executor": run_executor, "agg_state": run_agg_state, "distinct_dedup": run_distinct_dedup}

@@ -13,14 +13,13 @@ from checkpoint import CheckpointStore
 from objectspace import PersistedObjectSpace
 from objectspace.operators import DynamicFilter, GroupTopN, HashJoin, Materialize, Operator, TopN
 from objectspace.relational import Chunk, Column, TableSchema
-from tests.relational.interpreter import order_of, value_of
+from tests.relational.interpreter import order_of, type_of, value_of
 
 CONFLICTS = {"do_update_if_not_null": "update_if_not_null", "no_check": "check"}
 
 
 def schema_of(types: list[str], key: list[int]) -> TableSchema:
-    kinds = ["decimal" if kind == "int256" else kind for kind in types]
-    columns = [Column(f"c{place}", kind, nullable=True) for place, kind in enumerate(kinds)]
+    columns = [Column(f"c{place}", type_of(kind), nullable=True) for place, kind in enumerate(types)]
     return TableSchema(columns, [f"c{place}" for place in key])
 
 
