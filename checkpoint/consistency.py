@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import orjson
 
-from checkpoint.errors import RESTORE, CorruptStoreError
+from checkpoint.errors import SALVAGE, CorruptStoreError
 from checkpoint.key_order import ORDER, is_sorted, numbers_out_of_order
 from checkpoint.owned import owned_kind
 from checkpoint.reader import Reader
-from checkpoint.run import is_owner, owned_ids
+from checkpoint.run import IndexRow, Payload, is_owner, owned_ids
 
 Metadata = dict[str, Any]
 
@@ -30,29 +30,42 @@ def check_objects(reader: Reader, path: str) -> None:
 
     Time: O(state). The slots are streamed.
     """
-    for object_id, name, kind, codec in reader.index():
-        _check(reader, path, object_id, repr(name), kind, codec)
-        if is_owner((object_id, name, kind, codec)):
-            of = owned_kind(codec)
-            for owned in sorted(_owned_by(reader, path, object_id, f"{kind} {name!r}")):
-                _check(reader, path, owned, f"{owned} in {name!r}", of, None)
+    for row in reader.index():
+        for fault in faults_in(reader, row):
+            raise CorruptStoreError(
+                f"{path}: the {fault} at checkpoint {reader.newest}: roll it back to one that is sound, {SALVAGE}"
+            )
 
 
-def _owned_by(reader: Reader, path: str, object_id: int, owner: str) -> set[int]:
-    """Return the ids of the objects that another one owns, one for each of its slots."""
-    found: set[int] = set()
-    for item in reader.items(object_id):
-        ids = owned_ids([item.value])
-        if not ids or ids & found:
-            whose = f"that says object {min(ids)}, as another one does" if ids else "that says no object"
-            raise _fault(reader, path, owner, f"a slot {item.slot!r} {whose}")
-        found |= ids
-    return found
+def faults_in(reader: Reader, row: IndexRow) -> Iterator[str]:
+    """Yield what is wrong with an object of the index, and with those that it owns: which one it is, and what it has.
 
-
-def _check(reader: Reader, path: str, object_id: int, name: str, kind: str | None, codec: str | None) -> None:
+    Time: O(their slots). They are streamed.
+    """
+    object_id, name, kind, codec = row
     if fault := fault_of(reader, object_id, kind, codec):
-        raise _fault(reader, path, f"{kind} {name}", fault)
+        yield f"{kind} {name!r} has {fault}"
+    if is_owner(row):
+        of, known = owned_kind(codec), set[int]()
+        for item in reader.items(object_id):
+            owned = _owned(item.value)
+            if owned is None or owned in known:
+                whose = "that says no object" if owned is None else f"that says object {owned}, as another one does"
+                yield f"{kind} {name!r} has a slot {item.slot!r} {whose}"
+            else:
+                known.add(owned)
+        for owned in sorted(known):
+            if fault := fault_of(reader, owned, of, None):
+                yield f"{of} {owned} in {name!r} has {fault}"
+
+
+def _owned(value: Payload) -> int | None:
+    """Return the id that a slot of an owner says, ``None`` where it says none."""
+    try:
+        found = next(iter(owned_ids([value])), None)
+    except (ValueError, TypeError):
+        return None
+    return found if isinstance(found, int) else None
 
 
 def fault_of(reader: Reader, object_id: int, kind: str | None, codec: str | None) -> str | None:
@@ -78,12 +91,6 @@ def fault_of(reader: Reader, object_id: int, kind: str | None, codec: str | None
         return f"no {error} in its metadata"
     except (ValueError, TypeError) as error:
         return f"metadata that is none ({error!r})"
-
-
-def _fault(reader: Reader, path: str, what: str, fault: str) -> CorruptStoreError:
-    return CorruptStoreError(
-        f"{path}: the {what} has {fault} at checkpoint {reader.newest}: roll it back to one that is sound, or {RESTORE}"
-    )
 
 
 def _counted(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
@@ -117,7 +124,9 @@ def _stack(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
 
 
 def _value(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
-    return _first(item.slot for item in reader.items(object_id) if item.slot != "value")
+    if fault := _first(item.slot for item in reader.items(object_id) if item.slot != "value"):
+        return fault
+    return None if reader.count(object_id) else "no slot 'value'"
 
 
 def _order_fault(reader: Reader, object_id: int, metadata: Metadata) -> str | None:
@@ -159,3 +168,6 @@ _RULES: dict[str, Callable[[Reader, int, Metadata], str | None]] = {
     "Tensor": _counted,
     "Value": _value,
 }
+
+KINDS = frozenset(_RULES)
+"""The kinds of which the store knows what their slots are."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 RESTORE = "restore it from a backup"
 """What to do about a damaged file that nothing mends; the message names it before."""
 
-REPAIR = f"call repair() on the store, or {RESTORE}"
+SALVAGE = f"{RESTORE}, or go on with what can still be read by repair(salvage=True)"
+"""What to do about a damaged file of which no repair can prove anything."""
+
+REPAIR = f"call repair() on the store, {SALVAGE}"
 """What to do about a damaged file that a repair may mend."""
 
 

@@ -18,7 +18,8 @@ from uuid import uuid4
 
 import orjson
 
-from checkpoint import schema, seals
+from checkpoint import catalogue, schema, seals
+from checkpoint.digests import check_run
 from checkpoint.errors import CheckpointError
 from checkpoint.inherited import note_opened
 from checkpoint.progress import Progress, silent
@@ -53,11 +54,13 @@ def fork(
         finish: is given the path of the copy before it appears, may open it as a store, and closes it again.
 
     Raises:
+        CorruptStoreError: rows to be copied are not as they were written: a copy would be no backup.
         CheckpointError: the file exists, its folder does not, or it cannot be written.
 
     Time: O(rows up to the checkpoint). Memory: a few thousand rows. Dirties: the new file, durable on return.
     """
     _require_absent(path)
+    _require_proved(session, number)
     staged = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
     try:
         _write(session, staged, number, progress, origin)
@@ -83,6 +86,14 @@ def _require_absent(path: Path) -> None:
     for taken in (path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-journal")):
         if os.path.lexists(taken):
             raise CheckpointError(f"{taken} exists: a fork overwrites nothing; name another file, or remove it first")
+
+
+def _require_proved(session: Session, number: int) -> None:
+    """Refuse a store whose damage would go along, and look like that of the copy later."""
+    for stored in catalogue.load(session).runs:
+        if stored.last <= number:
+            for _ in check_run(session, stored.run):
+                pass
 
 
 def _require_no_log(staged: Path, path: Path) -> None:

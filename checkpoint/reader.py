@@ -387,15 +387,16 @@ class Reader:
         """
         return Run.of_pages(CheckpointKind.FULL, self.image_pages())
 
-    def image_pages(self, page_rows: int = 65_536) -> Iterator[Page]:
+    def image_pages(self, page_rows: int = 65_536, index: list[IndexRow] | None = None) -> Iterator[Page]:
         """Yield the complete state page by page, in the order of a run.
 
         Args:
             page_rows: about how many rows a page has.
+            index: the index rows of the objects to have, with those that they own; of all by default.
 
         Time: O(state); the memory used does not depend on it, only on the number of objects.
         """
-        index = self.index()
+        index = self.index() if index is None else index
         if index:
             yield 0, index
         live = sorted(reachable(index, lambda object_id: (item.value for item in self.items(object_id))))

@@ -1,24 +1,26 @@
 """Repairing a store: what is damaged is let go of, and the newest checkpoint that can be proved becomes the newest one.
 
 A merged run is made again from the runs beside it. A full checkpoint whose rows are damaged is made again from the
-state before it, where its digest says that nothing had changed in between. What cannot be proved is dropped.
+state before it, where its digest says that nothing had changed in between. What cannot be proved is dropped, unless
+it is to be salvaged.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 
 from checkpoint import filters, run_rows, seals, spans, verify
 from checkpoint.catalogue import Catalogue, load, note_dropped
 from checkpoint.consistency import check_objects
 from checkpoint.digests import check_run
-from checkpoint.errors import RESTORE, CorruptStoreError
+from checkpoint.errors import REPAIR, RESTORE, SALVAGE, CorruptStoreError
 from checkpoint.pages import TABLES
 from checkpoint.progress import Progress, silent
 from checkpoint.reader import Reader
 from checkpoint.run import Run
+from checkpoint.salvage import Salvage, newest_readable, write_salvaged
 from checkpoint.session import Session
 from checkpoint.tiers import RunMap, RunNumber, is_own
 
@@ -32,24 +34,32 @@ class Repair:
         rebuilt: the full checkpoints that were made again from the state before them.
         lost: the checkpoints that could be read before, or seemed so, and cannot any more.
         newest: the newest checkpoint; 0 for an empty store.
+        objects_lost: the objects that were left out of a checkpoint that was salvaged, each with what was found.
+        unproved: the objects that were kept in it as they read, although a run of theirs is not as it was written.
     """
 
     damage: tuple[str, ...]
     rebuilt: tuple[int, ...]
     lost: tuple[int, ...]
     newest: int
+    objects_lost: tuple[str, ...] = ()
+    unproved: tuple[str, ...] = ()
 
 
-def repair(session: Session, connection: sqlite3.Connection, progress: Progress = silent) -> Repair:
+def repair(
+    session: Session, connection: sqlite3.Connection, progress: Progress = silent, *, salvage: bool = False
+) -> Repair:
     """Repair a store inside a transaction of the caller, who loads the catalogue anew afterwards.
 
     Args:
         session: the store.
         connection: inside a transaction.
         progress: is told how many rows were checked, and how many are to be checked in all.
+        salvage: keep the newest checkpoint as it reads where it cannot be proved.
 
     Raises:
-        CorruptStoreError: no checkpoint can be proved, or the structure of the file itself is damaged.
+        CorruptStoreError: no checkpoint can be proved (or read, to salvage it), or the structure of the file itself is
+            damaged.
 
     Time: O(rows). Memory: one state, where a full checkpoint is rebuilt. Dirties: the rows of what is damaged.
     """
@@ -65,16 +75,38 @@ def repair(session: Session, connection: sqlite3.Connection, progress: Progress 
     note_dropped(connection, gone)
     sound = RunMap([run for run in found.runs if run.run not in gone], found.runs.fulls)
     newest = _newest_sound(session, sound, before, damage)
-    if before and not newest:
-        raise CorruptStoreError(f"{session.path}: no checkpoint can be proved: {RESTORE}")
+    strays = _drop_strays(session, connection, found)
+    saved = _salvaged(session, connection, found, gone, doubtful, newest) if salvage else None
+    if before and not (newest or saved):
+        advice = f"read: {RESTORE}" if salvage else f"proved: {SALVAGE}"
+        raise CorruptStoreError(f"{session.path}: no checkpoint can be {advice}")
     lost = [number for number in before if number > newest or number not in sound or not sound.at(number)]
     note_dropped(connection, [number for number in lost if number <= newest and number not in gone])
-    strays = _drop_strays(session, connection, found, newest)
+    _drop_after(connection, newest, saved.run.last if saved else 0)
     strays += _drop_shortcuts(session, connection)
     strays += _drop_digests(session, connection)
-    reused = _mend_next_object(session, connection, sound)
+    reused = _mend_next_object(session, connection, RunMap([*sound, *([saved.run] if saved else [])]))
     told = [f"{session.path}: {text}" for text in records]
-    return Repair((*told, *damage.values(), *strays, *reused), tuple(rebuilt), tuple(lost), newest)
+    report = Repair((*told, *damage.values(), *strays, *reused), tuple(rebuilt), tuple(lost), newest)
+    if saved is None:
+        return report
+    return replace(report, newest=saved.run.last, objects_lost=saved.objects_lost, unproved=saved.unproved)
+
+
+def _salvaged(
+    session: Session,
+    connection: sqlite3.Connection,
+    found: Catalogue,
+    damaged: Collection[RunNumber],
+    doubtful: Collection[int],
+    newest: int,
+) -> Salvage | None:
+    """Write the newest state that can be read as a checkpoint, where it is newer than the newest that is sound."""
+    parts = newest_readable(found.runs, damaged, doubtful)
+    if not parts or int(parts[-1]) <= newest:
+        return None
+    taken = [*(run.run for run in found.runs), *found.merging, *found.dropped]
+    return write_salvaged(session, connection, parts, damaged, taken, newest)
 
 
 def _mend_records(session: Session, connection: sqlite3.Connection) -> tuple[list[str], list[int]]:
@@ -107,14 +139,19 @@ def _damages(session: Session, found: Catalogue, progress: Progress) -> dict[Run
                 verify.check_record(session, found.runs, int(run))
         except CorruptStoreError as error:
             session.require_settled()
-            damage[run] = str(error)
+            damage[run] = _said(error)
     sound = RunMap([run for run in found.runs if run.run not in damage], found.runs.fulls)
     for stored in [run for run in sound if not is_own(run.run)]:
         try:
             verify.check_merged(session, sound, stored)
         except CorruptStoreError as error:
-            damage[stored.run] = str(error)
+            damage[stored.run] = _said(error)
     return damage
+
+
+def _said(error: CorruptStoreError) -> str:
+    """Return what an error says, without the advice that is being followed."""
+    return str(error).removesuffix(f": {REPAIR}")
 
 
 def _rebuild(
@@ -146,14 +183,14 @@ def _newest_sound(session: Session, sound: RunMap, numbers: list[int], damage: d
         try:
             check_objects(Reader(session, parts), session.path)
         except CorruptStoreError as error:
-            damage.setdefault(-number, str(error))
+            damage.setdefault(-number, _said(error))
             continue
         return number
     return 0
 
 
-def _drop_strays(session: Session, connection: sqlite3.Connection, found: Catalogue, newest: int) -> list[str]:
-    """Delete the rows that belong to no run, and those of checkpoints after the newest sound one; return the former."""
+def _drop_strays(session: Session, connection: sqlite3.Connection, found: Catalogue) -> list[str]:
+    """Delete the rows that belong to no run, and return what was wrong."""
     known = {*(run.run for run in found.runs), *found.merging, *found.dropped}
     strays: list[str] = []
     for table, column in run_rows.NUMBERED:
@@ -161,8 +198,13 @@ def _drop_strays(session: Session, connection: sqlite3.Connection, found: Catalo
             for number in [number for number in run_rows.numbers_in(session, table, column) if number not in known]:
                 connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (number,))
                 strays.append(f"{session.path}: {table} has rows under {column} {number}, which has no run")
-        connection.execute(f"DELETE FROM {table} WHERE {column} >= ?", (newest + 1,))
     return strays
+
+
+def _drop_after(connection: sqlite3.Connection, newest: int, salvaged: int) -> None:
+    """Delete the rows of checkpoints after the newest sound one, but of the one that was salvaged."""
+    for table, column in run_rows.NUMBERED:
+        connection.execute(f"DELETE FROM {table} WHERE {column} >= ? AND {column} <> ?", (newest + 1, salvaged))
 
 
 def _drop_shortcuts(session: Session, connection: sqlite3.Connection) -> list[str]:
@@ -190,5 +232,5 @@ def _mend_next_object(session: Session, connection: sqlite3.Connection, sound: R
     except CorruptStoreError as error:
         following = 1 + verify.greatest_object(session, sound)
         connection.execute("INSERT OR REPLACE INTO setting VALUES ('next_object_id', ?)", (following,))
-        return (str(error),)
+        return (_said(error),)
     return ()

@@ -12,7 +12,6 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from math import inf
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakKeyDictionary
@@ -32,12 +31,11 @@ from checkpoint.errors import (
 from checkpoint.fork import fork
 from checkpoint.lock import WriterLock
 from checkpoint.lookup import Extents
-from checkpoint.pages import TABLES
 from checkpoint.progress import Progress, silent
 from checkpoint.reader import Reader
 from checkpoint.record import CheckpointRecord, Newest, read_next_object_id, read_records, write_record
 from checkpoint.repair import Repair, repair
-from checkpoint.run import CheckpointKind, Measure, Page, PageMeasure, Run
+from checkpoint.run import CheckpointKind, Measure, Page, Run
 from checkpoint.session import IN_MEMORY, Durability, Session, require_usable
 from checkpoint.settings import Retention, note_rollback, read_retention, write_retention
 from checkpoint.tiers import YOUNG, RunNumber
@@ -210,7 +208,7 @@ class CheckpointStore:
             pages: its rows in order, as :meth:`Reader.image_pages` yields them.
             epoch: the epoch it seals; must be greater than the last one.
         """
-        return self._append(CheckpointKind(kind), epoch, partial(_write_pages, pages))
+        return self._append(CheckpointKind(kind), epoch, partial(run_rows.insert_pages, pages))
 
     def diff(
         self,
@@ -281,6 +279,7 @@ class CheckpointStore:
 
         Raises:
             UnknownCheckpointError: no checkpoint has this epoch, or it was merged.
+            CorruptStoreError: rows to be copied are not as they were written.
             CheckpointError: the file exists already, or cannot be written.
 
         Time: O(rows up to the epoch). The rows are streamed.
@@ -371,28 +370,35 @@ class CheckpointStore:
         with self._mutex:
             return verify(self.session, progress)
 
-    def repair(self, progress: Progress = silent) -> Repair:
+    def repair(self, progress: Progress = silent, *, salvage: bool = False) -> Repair:
         """Let go of what is damaged, so that the newest checkpoint that can be proved is the newest one.
 
         A merged run is made again from the runs beside it, so that nothing is lost with it; a full checkpoint from the
         state before it, where its digest says that nothing had changed. All or nothing is done. A space that is open on
         the store takes the state over by its ``rollback()``.
 
+        A digest covers a whole run, so that nobody can tell which of its rows was changed. Where the newest checkpoint
+        cannot be proved, ``salvage`` keeps it as it reads all the same: its objects become a full checkpoint of its
+        epoch under the next number, but for those of which something cannot be read or does not fit together.
+
         Args:
             progress: is called with the rows checked and those to check in all.
+            salvage: rather than going back keep what can be read, which nothing proves.
 
         Returns:
-            what was damaged, what was made again and which checkpoints are lost.
+            what was damaged, what was made again and which checkpoints are lost; of a salvage also which objects are,
+            and which were kept without proof.
 
         Raises:
-            CorruptStoreError: nothing can be proved, or the structure of the file is damaged; nothing was changed.
+            CorruptStoreError: nothing can be proved (or, to salvage, be read), or the structure of the file is damaged;
+                nothing was changed.
 
-        Time: O(rows). Dirties: the rows of what is damaged.
+        Time: O(rows). Dirties: the rows of what is damaged; for a salvage O(state).
         """
         with self._mutex:
             self.session.require_writable()
             with self._transaction() as connection:
-                report = repair(self.session, connection, progress)
+                report = repair(self.session, connection, progress, salvage=salvage)
             self._load()
             self._retire_readers("was damaged, and dropped by a repair")
             while self._work():
@@ -832,16 +838,6 @@ class CheckpointStore:
             return True
         now = self._record(number)
         return (now.epoch, now.time, now.digest) == (known.epoch, known.time, known.digest)
-
-
-def _write_pages(pages: Iterable[Page], connection: sqlite3.Connection, number: int) -> tuple[Measure, int]:
-    """Write the pages of a run, and return its measure and the first id after those of its objects."""
-    measure, following = PageMeasure(), 0
-    for place, rows in filter(itemgetter(1), pages):
-        run_rows.insert_rows(connection, TABLES[place], number, rows)
-        measure.take((place, rows))
-        following = max(following, rows[-1][0] + 1)
-    return measure.result(), following
 
 
 Write = Callable[[sqlite3.Connection, int], tuple[Measure, int]]

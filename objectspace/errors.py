@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from checkpoint.errors import CorruptStoreError
 
+GO_ON = (
+    "delete this one, or go back with space.rollback(epoch=...); if verify() of the store fails then still,"
+    " repair(salvage=True) makes it sound"
+)
+"""What to do where an object is damaged in a store that has others; the message names it before."""
+
 
 class ObjectSpaceError(Exception):
     """Something went wrong in an object space; nothing was lost and nothing is half applied."""

@@ -12,6 +12,7 @@ import orjson
 from checkpoint import Reader
 from objectspace.codec import is_utf8
 from objectspace.errors import (
+    GO_ON,
     CheckpointProtocolError,
     DamagedObjectError,
     NameInUseError,
@@ -209,7 +210,7 @@ class ObjectSpace(ObjectFactory):
                 except (ValueError, KeyError, TypeError) as error:
                     raise DamagedObjectError(
                         f"{kind} {name!r}: its codec {codec!r} in the index cannot be read ({error}); other objects are"
-                        " readable; delete this one, or go back with space.rollback(epoch=...)"
+                        f" readable; {GO_ON}"
                     ) from error
                 handle._codec = codec
                 self._handles[object_id] = handle

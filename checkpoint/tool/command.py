@@ -260,7 +260,12 @@ def _worded(error: BaseException) -> str:
     return text
 
 
-_ADVICE = {REOPEN: ", then run it again", READ_ONLY: ""}
+_ADVICE = {
+    REOPEN: ", then run it again",
+    READ_ONLY: "",
+    "call repair() on the store": "run `checkpoint repair`",
+    "repair(salvage=True)": "`checkpoint repair --salvage`",
+}
 """What the library advises that only a program can do, and what is said in its place."""
 
 

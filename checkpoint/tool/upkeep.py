@@ -274,31 +274,44 @@ def gc(source: Source, keep_epochs: int, grace: float, dry_run: bool, is_json: b
 
 @cli.command()
 @takes_source
+@click.option(
+    "--salvage",
+    is_flag=True,
+    help="Where the newest checkpoint cannot be proved, keep what can be read of it rather than go back.",
+)
 @dry_run_option
 @json_option
-def repair(source: Source, dry_run: bool, is_json: bool) -> None:
+def repair(source: Source, salvage: bool, dry_run: bool, is_json: bool) -> None:
     """Let go of what is damaged, so that the newest checkpoint that can be proved is the newest one. It writes.
 
     A merged run is made again from the runs beside it. The exit status is 1 where damage was found, and 2 where nothing
     can be proved: then nothing is changed. A dry run repairs a copy in the temporary folder.
 
+    A digest covers a whole run, so that nobody can tell which of its rows was changed. With --salvage the newest state
+    as it reads becomes a new full checkpoint all the same. Objects that cannot be read whole are left out, and those
+    that nothing proves are named.
+
     \b
     Examples:
       checkpoint repair state.db --dry-run
       checkpoint repair state.db
+      checkpoint repair state.db --salvage --dry-run
     """
     source.require_file("`checkpoint verify` names what is damaged of it; fork it at an epoch that is sound")
     with TemporaryDirectory() as folder, printing.progress("rows") as show:
         worked_on = Source(copied(source, Path(folder) / "copy.db")) if dry_run else source
         with worked_on.open_to_write() as store:
-            found = store.repair(show)
+            found = store.repair(show, salvage=salvage)
     status = 1 if found.damage else 0
     with answered(status):
         if is_json:
             click.echo(printing.as_json({**asdict(found), "dry_run": dry_run}))
         else:
             for line in found.damage:
-                click.echo(f"damaged: {line.replace(worked_on.path, source.path)}")
+                click.echo(f"damaged: {printing.plain(line.replace(worked_on.path, source.path))}")
+            for what, objects in (("left out", found.objects_lost), ("kept unproved", found.unproved)):
+                for line in objects:
+                    click.echo(f"{what}: {printing.plain(line)}")
             lost = ", ".join(map(str, found.lost)) or "none"
             would = ("would be lost", "would be") if dry_run else ("lost", "is")
             click.echo(

@@ -21,7 +21,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Never, NoReturn, Protocol
 from checkpoint.reader import Reader, StoredItem
 from checkpoint.run import ItemRow, Payload
 from objectspace import codec
-from objectspace.errors import CheckpointProtocolError, DamagedObjectError, ObjectSpaceError, UnencodableValueError
+from objectspace.errors import (
+    GO_ON,
+    CheckpointProtocolError,
+    DamagedObjectError,
+    ObjectSpaceError,
+    UnencodableValueError,
+)
 from objectspace.objects.torn import InOnePiece
 from objectspace.objects.variants import base_of, become, is_cold
 
@@ -315,7 +321,7 @@ class PersistedObject:
             raise ObjectSpaceError(f"{self._describe()}, slot {slot!r}: {error}; nothing is lost")
         raise DamagedObjectError(
             f"{self._describe()}, slot {slot!r}: what is stored cannot be read ({error}); found {found!r:.80};"
-            " other objects are readable; delete this one, or go back with space.rollback(epoch=...)"
+            f" other objects are readable; {GO_ON}"
         )
 
     def _describe(self) -> str:
