@@ -62,6 +62,7 @@ class TableCore(Generic[K, V]):
         self._is_closed = False
         with self._lock:
             self._entry = self._catalogue.find(path) or self._missing()
+        self._creation = self._shared.creations[identity(self._entry)]
         self._first: int = self._entry[FIRST]
         self._count: int = self._entry[PARTITIONS]
 
@@ -218,7 +219,8 @@ class TableCore(Generic[K, V]):
 
     def _look_up(self) -> None:
         entry = self._catalogue.find(self._path) or self._missing()
-        if identity(entry) != identity(self._entry):
+        found = identity(entry)
+        if found != identity(self._entry) or self._shared.creations[found] != self._creation:
             raise NoSuchTableError(
                 f"table {self._path} of this handle was deleted or rolled back, and created again since: open it again"
             )

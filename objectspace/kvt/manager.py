@@ -13,6 +13,7 @@ from objectspace.kvt.catalogue import (
     Catalogue,
     Entry,
     delete_partitions,
+    identity,
     scope_path,
     table_path,
 )
@@ -38,7 +39,8 @@ class KeyValueTableManager:
         autocommit: commit each call, of the manager and of the tables that it opens. Where such a commit fails, all is
             as it was before the call; only a table that was deleted stays so, and deleting it again commits that.
         version_floor: returns a number that no lost version can exceed; see :func:`~objectspace.kvt.clock_floor`, the
-            default. ``lambda: 0`` makes versions depend on nothing but the writes, for tasks that are replayed.
+            default. With ``lambda: 0`` versions depend on nothing but the writes, for tasks that are replayed: a number
+            that was rolled back is given again.
 
     Raises:
         TypeError: the space is none, or the floor no function.
@@ -283,7 +285,9 @@ class KeyValueTableManager:
 
     def _new_entry(self, count: int) -> Entry:
         first = self._catalogue.reserve(count)
-        return {PARTITIONS: count, FIRST: first, SEALED: False, CREATED: self._shared.creation(first, self._floor)}
+        entry = {PARTITIONS: count, FIRST: first, SEALED: False, CREATED: self._shared.creation(first, self._floor)}
+        self._shared.creations[identity(entry)] += 1
+        return entry
 
     def _set(self, path: str, entry: Entry | None, before: Entry | None) -> None:
         """Set an entry of the catalogue and commit it; where that fails, the entry is as it was before."""

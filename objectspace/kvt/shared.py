@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from threading import RLock
 from weakref import WeakKeyDictionary
 
 from objectspace import CheckpointProtocolError, ObjectSpace, PersistedObjectSpace, SpacePart
+from objectspace.kvt.versions import clock_floor
 
 Lock = AbstractContextManager[bool]
 
@@ -32,12 +34,16 @@ class Shared:
     def __init__(self, lock: Lock) -> None:
         self.lock = lock
         self.given: dict[int, int] = {}
+        self.creations: Counter[tuple[int, int, int | None]] = Counter()
+        """How often a table was created in this process, by its identity: more than once where that was rolled back."""
         self._created = -1
 
     def resume(self, partition: int, stored: int, floor: Floor) -> int:
         """Return the number after which a partition goes on whose counter is not the last number given out here.
 
         Numbers may have been given out and lost then, by a session that ended before its checkpoint or by a rollback.
+        Those that this process knows of are exceeded too where the floor is the clock, which may be set back. Any other
+        floor says alone what is to be exceeded: a write that is replayed has the same number in whichever process.
 
         Args:
             partition: the id of the partition.
@@ -48,17 +54,19 @@ class Shared:
             TypeError: the floor is no int.
             ValueError: it leaves no room for numbers of 64 bits.
         """
-        return max(stored, self.given.get(partition, 0), _checked(floor()))
+        known = self.given.get(partition, 0) if floor is clock_floor else 0
+        return max(stored, known, _checked(floor()))
 
     def creation(self, first: int, floor: Floor) -> int:
-        """Return the token of a table that is being created, which none has that was rolled back.
+        """Return the token of a table that is being created, which by the clock none has that was rolled back.
 
         Args:
-            first: the id of its first partition: the token where nothing was rolled back and there is no clock, so that
-                a task that is replayed writes the same one.
+            first: the id of its first partition: the token where there is no clock, so that a task that is replayed
+                writes the same one.
             floor: what to exceed where tokens may be lost.
         """
-        self._created = max(first, self._created + 1, _checked(floor()))
+        following = self._created + 1 if floor is clock_floor else 0
+        self._created = max(first, following, _checked(floor()))
         return self._created
 
 

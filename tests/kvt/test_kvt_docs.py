@@ -5,10 +5,12 @@ from __future__ import annotations
 import inspect
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from objectspace import kvt
+from objectspace.testing import crash_everywhere
 
 PAGE = (Path(__file__).parents[2] / "docs" / "key_value_tables.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -28,6 +30,12 @@ def test_the_programs_of_the_page_run_one_after_the_other(
     assert "[TableKey(key=b'figs'" in printed
     assert "expected version" in printed
     assert printed.endswith("\n2\n")
+
+
+def test_the_operator_of_the_page_keeps_the_same_whatever_was_tried_before() -> None:
+    scope: dict[str, Any] = {}
+    exec(next(block for block in BLOCKS if "class Stock" in block), scope)
+    assert crash_everywhere(scope["pipeline"], [{"deliveries": [(name, 3)]} for name in ("pears", "figs")]) > 100
 
 
 @pytest.mark.parametrize("name", kvt.__all__)

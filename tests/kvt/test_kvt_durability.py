@@ -25,6 +25,7 @@ from objectspace.kvt import (
     TableEntry,
     TableKey,
     TableSealedError,
+    clock_floor,
     stored_entries,
 )
 from objectspace.testing.faults import FAILURES, LASTING, ONCE, Fault, failing
@@ -227,10 +228,11 @@ def test_a_table_whose_creation_was_rolled_back_is_gone(
 
 @pytest.mark.parametrize("count", [4, 16])
 @pytest.mark.parametrize("is_scope_kept", [False, True])
+@pytest.mark.parametrize("floor", [clock_floor, lambda: 0], ids=["clock", "none"])
 def test_a_handle_of_before_a_rollback_is_none_on_the_table_created_anew(
-    space: PersistedObjectSpace, count: int, is_scope_kept: bool
+    space: PersistedObjectSpace, floor: Callable[[], int], is_scope_kept: bool, count: int
 ) -> None:
-    manager = KeyValueTableManager(space, version_floor=lambda: 0)
+    manager = KeyValueTableManager(space, version_floor=floor)
     manager.create_scope("s")
     if is_scope_kept:
         space.checkpoint()
@@ -246,8 +248,9 @@ def test_a_handle_of_before_a_rollback_is_none_on_the_table_created_anew(
             call()
     table = manager.open_key_value_table("s", "t")
     assert table.count() == 0
-    with pytest.raises(ValueError, match="a state goes on where it was taken"):
-        table.key_iterator("f", 1, state)
+    if floor is clock_floor:  # Without it nothing that is stored tells the one creation from the other.
+        with pytest.raises(ValueError, match="a state goes on where it was taken"):
+            table.key_iterator("f", 1, state)
 
 
 def test_a_state_of_a_creation_lost_in_a_crash_is_refused(space: PersistedObjectSpace, table: Table) -> None:

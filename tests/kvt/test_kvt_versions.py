@@ -88,6 +88,19 @@ def test_without_a_clock_versions_depend_on_the_writes_alone(table: Table, space
     assert [version.number for version in replay()] == [1, 2, 3]
 
 
+def test_without_a_clock_what_was_rolled_back_leaves_no_trace(space: PersistedObjectSpace) -> None:
+    def attempt() -> Any:
+        manager = KeyValueTableManager(space, version_floor=lambda: 0)
+        manager.create_scope("r")
+        manager.create_key_value_table("r", "t", KeyValueTableConfiguration(2))
+        given = manager.open_key_value_table("r", "t").put_all("f", [(b"a", b"1"), (b"b", b"2")])
+        return given, space.get_sorted_dictionary("kvt/catalogue").copy()
+
+    first = attempt()
+    space.rollback()
+    assert attempt() == first
+
+
 def test_a_clock_that_stands_still_gives_growing_versions(manager: Any, space: PersistedObjectSpace) -> None:
     table = KeyValueTableManager(space, version_floor=lambda: 7).open_key_value_table("s", "t")
     given = [table.put(b"k", b"v", "f").number for _ in range(3)]
