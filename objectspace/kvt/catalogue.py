@@ -129,6 +129,21 @@ def _elsewhere(parts: list[str]) -> str:
     return f"; what an operator keeps is in its part of the space: {' or '.join(shown)}" if shown else ""
 
 
+def objects_of_tables(space: ObjectSpace) -> set[str]:
+    """Return the names that the objects of key-value tables have: the catalogue, and all partitions of each table.
+
+    Time: O(partitions).
+    """
+    found = {NAME, NEXT_PARTITION}
+    entries = space.get_sorted_dictionary(NAME).items() if NAME in space else ()
+    for path, entry in entries:
+        first = entry.get(FIRST, 0)
+        for partition_id in range(first, first + entry.get(PARTITIONS, 0)):
+            name = partition_name(path, partition_id)
+            found |= {name, f"{name}/version"}
+    return found
+
+
 def delete_partitions(space: ObjectSpace, path: str, entry: Entry) -> None:
     """Delete the objects of all partitions of a table, also where a deletion was interrupted before.
 

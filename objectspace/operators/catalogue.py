@@ -17,6 +17,7 @@ from typing import Any
 
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators.plan import Node, Plan
+from objectspace.operators.sources import KEY_VALUE_TABLES
 from objectspace.relational import drop_table, tables
 from objectspace.space import ObjectSpace
 
@@ -125,7 +126,8 @@ def forget(space: ObjectSpace, names: Iterable[str]) -> None:
     """Delete the state of some operators: what lies below their names.
 
     An object that is called exactly like an operator is the state of one that a user has written, or none. Earlier
-    versions have not noted who has written one: there its kind tells it.
+    versions have not noted who has written one: there its kind tells it. They have also taken an operator that is
+    called like what key-value tables lie under: these stay.
 
     Dirties: for each of their tables and objects the index, and the entries of the catalogues.
     """
@@ -134,13 +136,22 @@ def forget(space: ObjectSpace, names: Iterable[str]) -> None:
         record = stored[name]
         is_named = "own" in record or record["does"].partition("(")[0] not in KEPT_BELOW
         own = [one for one in space if one.startswith(f"{name}/") or (is_named and one == name)]
-        known = tables(space)
+        known, others = tables(space), _key_value_tables(space) if name == KEY_VALUE_TABLES else ()
         for one in own:
+            if one in others:
+                continue
             if one in known:
                 drop_table(space, one)
             else:
                 space.delete(one)
         del space.get_dictionary(OPERATORS)[name]
+
+
+def _key_value_tables(space: ObjectSpace) -> Container[str]:
+    """Return the names of the objects that key-value tables are made of."""
+    from objectspace.kvt.catalogue import objects_of_tables  # Hardly any pipeline takes it.
+
+    return objects_of_tables(space)
 
 
 def note(space: ObjectSpace, plan: Plan, nodes: Iterable[Node], under: str = "", **more: bool) -> None:

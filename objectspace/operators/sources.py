@@ -8,6 +8,9 @@ from typing import Any
 from objectspace.relational import Column, SchemaError, TableSchema
 from objectspace.relational.schema import KeyPart
 
+KEY_VALUE_TABLES = "kvt"
+"""What the names of all objects of key-value tables begin with, and a slash: no operator is called so."""
+
 ROW_ID = "_row"
 """The hidden key of a source that was declared without one."""
 
@@ -30,10 +33,17 @@ def check_name(name: str) -> None:
     """Refuse what is no name of an operator.
 
     Raises:
-        SchemaError: it is empty, or has a ``/``, which stands between an operator and its tables, or begins with ``$``.
+        SchemaError: it is empty, or has a ``/``, which stands between an operator and its tables, or begins with ``$``;
+            or it is the one under which key-value tables lie.
     """
     if not isinstance(name, str) or not name or "/" in name or name.startswith("$"):
         raise SchemaError(f"the name of an operator is text without '/' that does not begin with '$': found {name!r}")
+    if name == KEY_VALUE_TABLES:
+        raise SchemaError(
+            f"{name!r} is no name of an operator: the key-value tables of a space lie under it, and would go with the"
+            " operator: choose another one; where an earlier version has stored this one, open the pipeline with"
+            " drop_changed=True, so that what it kept goes and the key-value tables stay"
+        )
 
 
 def source_schema(given: Any, key: Sequence[KeyPart] = ()) -> TableSchema:

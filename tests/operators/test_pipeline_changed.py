@@ -10,6 +10,7 @@ import pytest
 
 from checkpoint import CheckpointStore
 from objectspace import CheckpointProtocolError, PersistedObjectSpace
+from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
 from objectspace.operators import (
     Apply,
     ExpressionError,
@@ -33,6 +34,7 @@ from objectspace.relational import (
     RowError,
     StateTable,
     TableSchema,
+    rename_table,
     tables,
 )
 from tests.operators.flight_pipelines import BATCHES, FLIGHTS, NAMES, built, counted, flights, named, per_carrier
@@ -384,6 +386,23 @@ def test_an_object_that_is_called_as_the_operator_of_a_user_goes_with_it(kind: s
         noted["seen"] = {key: value for key, value in noted["seen"].items() if key != "own"}
     run_local(built(lambda pipeline: flights(pipeline).materialize("all")), only_flights(), space, drop_changed=True)
     assert "seen" not in space
+
+
+def test_an_operator_stored_under_the_name_of_key_value_tables_goes_without_them() -> None:
+    space = PersistedObjectSpace.open(":memory:")
+    run_local(built(lambda pipeline: flights(pipeline).materialize("all")), only_flights(), space)
+    manager = KeyValueTableManager(space)
+    manager.create_scope("shop")
+    manager.create_key_value_table("shop", "stock", KeyValueTableConfiguration(2))
+    stock = manager.open_key_value_table("shop", "stock")
+    stock.put(b"apples", b"17")
+    rename_table(space, "all/table", "kvt/table")
+    operators = space.get_dictionary(catalogue.OPERATORS)
+    operators["kvt"] = operators.pop("all")
+    run_local(built(lambda pipeline: flights(pipeline).materialize("other")), only_flights(), space, drop_changed=True)
+    assert list(operators) == ["other"]
+    assert "kvt/table" not in space
+    assert (stock.count(), manager.list_scopes()) == (1, ["shop"])
 
 
 def only_flights() -> list[dict[str, Any]]:

@@ -346,6 +346,8 @@ def test_two_names_of_a_kind_are_refused() -> None:
         Pipeline().explain()
     with pytest.raises(SchemaError, match="without '/'"):
         Pipeline().source("a/b", FLIGHTS)
+    with pytest.raises(SchemaError, match="'kvt' is no name of an operator: the key-value tables of a space lie under"):
+        flights(Pipeline()).materialize("kvt")
     with pytest.raises(RelationalError, match=r"nothing is materialised as 'x': there is delays$"):
         pipeline.run_local([]).rows("x")
     without = Pipeline()
