@@ -31,6 +31,9 @@ IndexEntry = tuple[str, str, str]
 _OF_CALLS = (*REFUSALS, TypeError, ValueError)
 """The errors by which values and calls are refused."""
 
+CATALOGUES = ("$tables", "$watermarks")
+"""The dictionaries in which a layer above notes what objects are, by their names: that goes with the object."""
+
 CACHE_SLOTS = 1_000_000
 """How many clean slots a space keeps in memory unless it is told otherwise."""
 
@@ -49,6 +52,7 @@ class ObjectSpace(ObjectFactory):
         self._barriers: list[Callable[[int], None]] = []
         self._sealed: list[Callable[[], int]] = []
         self._rollbacks: list[Callable[[], None]] = []
+        self._deletions: list[Callable[[], None]] = []
         self._is_torn = False
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
@@ -83,7 +87,7 @@ class ObjectSpace(ObjectFactory):
             ObjectNotFoundError: there is none of this name.
 
         Time: O(1).
-        Dirties: one index row.
+        Dirties: one index row; of a relational table also what the catalogues hold of it.
         """
         self._usable()
         object_id = self._find(name)
@@ -94,6 +98,9 @@ class ObjectSpace(ObjectFactory):
                 self._kill(handle, refuse_deleted)
             del self._ids[name], self._entries[object_id]
             self._index_changed(object_id)
+        self._forget_notes(name)
+        for forget in self._deletions:
+            forget()
 
     def rename(self, name: str, new_name: str) -> None:
         """Give an object another name.
@@ -143,13 +150,25 @@ class ObjectSpace(ObjectFactory):
         self._rollbacks.append(forget)
         return partial(self._rollbacks.remove, forget)
 
+    def on_delete(self, forget: Callable[[], None]) -> None:
+        """Have something called after an object was deleted, to drop what it holds back for it."""
+        self._deletions.append(forget)
+
     def kind_of(self, name: str) -> str:
         """Return the kind of an object as it stands in the index, ``"Dictionary"`` for example.
 
         Raises:
             ObjectNotFoundError: there is none of this name.
         """
-        return self._entries[self._find(name)][1]
+        return self.entry_of(name)[1]
+
+    def entry_of(self, name: str) -> IndexEntry:
+        """Return name, kind and codec of an object as they stand in the index.
+
+        Raises:
+            ObjectNotFoundError: there is none of this name.
+        """
+        return self._entries[self._find(name)]
 
     def __contains__(self, name: object) -> bool:
         return name in self._ids
@@ -172,9 +191,16 @@ class ObjectSpace(ObjectFactory):
         self._usable()
         self._check_free(name)
         self._will_change()
+        self._forget_notes(name)
         handle = cls._make(self, name, self.new_id(), fresh=True, options=options)
         self._register(handle)
         return handle
+
+    def _forget_notes(self, name: str) -> None:
+        """Forget what is noted of an object that had this name: the next one may be anything."""
+        for catalogue in CATALOGUES:
+            if catalogue in self._ids and self.kind_of(catalogue) == "Dictionary":
+                self.get_dictionary(catalogue).pop(name, None)
 
     def _register(self, handle: PersistedObject) -> None:
         handle._codec = orjson.dumps(handle._options()).decode()

@@ -145,6 +145,8 @@ class State:
     def tables(self) -> dict[str, dict[str, Any]]:
         """Return what the space knows of its relational tables, by name.
 
+        What is noted of one whose name another kind of object has now is left out: an older version kept the note.
+
         Raises:
             CorruptStoreError: it is damaged.
         """
@@ -154,8 +156,13 @@ class State:
             for name, record in found.items():
                 if not (isinstance(record, dict) and isinstance(record.get("schema"), dict) and "layouts" in record):
                     raise CorruptStoreError(f"the schema of table {name!r} is damaged: see `checkpoint verify`")
-            self._tables = found
+            self._tables = {name: record for name, record in found.items() if self._may_hold_rows(name)}
         return self._tables
+
+    def _may_hold_rows(self, name: str) -> bool:
+        """Tell whether the object of a name can be that of a table: a raw sorted dictionary."""
+        row = self.index.get(name)
+        return row is not None and row[2] == "SortedDictionary" and row[3] != "{}"
 
     def kind_of(self, name: str) -> str:
         """Return the kind of an object; ``Table`` for a relational one."""

@@ -14,7 +14,7 @@ from objectspace import ObjectSpace
 from objectspace.relational.errors import SchemaError, SchemaMismatchError
 from objectspace.relational.key_space import KeySpace
 from objectspace.relational.registry import registry_of
-from objectspace.relational.row_store import RowStore
+from objectspace.relational.row_store import RowStore, may_hold_rows
 from objectspace.relational.rows import Layout, RowCodec
 from objectspace.relational.schema import TableSchema
 from objectspace.relational.values import checker
@@ -72,7 +72,7 @@ def tables(space: ObjectSpace) -> dict[str, TableRecord]:
     if TABLES not in space:
         return {}
     records = space.get_dictionary(TABLES).items()
-    return {name: TableRecord.from_json(name, stored) for name, stored in records if name in space}
+    return {name: TableRecord.from_json(name, stored) for name, stored in records if _has_rows(space, name)}
 
 
 def drop_table(space: ObjectSpace, name: str) -> None:
@@ -86,7 +86,6 @@ def drop_table(space: ObjectSpace, name: str) -> None:
     """
     find_record(space, name)
     space.delete(name)
-    _forget(space, name)
 
 
 def rename_table(space: ObjectSpace, name: str, new_name: str) -> None:
@@ -129,8 +128,13 @@ def find_record(space: ObjectSpace, name: str) -> TableRecord:
 
 def record_of(space: ObjectSpace, name: str) -> TableRecord | None:
     """Return the record of a table, ``None`` where there is no such table."""
-    stored = space.get_dictionary(TABLES).get(name) if TABLES in space and name in space else None
+    stored = space.get_dictionary(TABLES).get(name) if TABLES in space and _has_rows(space, name) else None
     return None if stored is None else TableRecord.from_json(name, stored)
+
+
+def _has_rows(space: ObjectSpace, name: str) -> bool:
+    """Tell whether the object of a name can be that of a table: it may have been deleted, and be another one now."""
+    return name in space and may_hold_rows(*space.entry_of(name)[1:])
 
 
 def open_record(
@@ -214,10 +218,6 @@ def _create(space: ObjectSpace, name: str, schema: TableSchema | None) -> TableR
         raise SchemaError(f"{name!r} is the name of what lists the tables: choose another one")
     known = space.get_or_create_dictionary(TABLES)  # First, so that a space that takes no such name keeps no rows.
     space.create_sorted_dictionary(name, raw=True)
-    if name in known:
-        _forget(space, name)  # Somebody has deleted the rows alone, by space.delete().
-    elif WATERMARKS in space:
-        space.get_dictionary(WATERMARKS).pop(name, None)
     number = max((stored["id"] for stored in known.values()), default=0) + 1
     record = TableRecord(name, number, schema.with_ids(), (schema.ids,))
     known[name] = record.to_json()

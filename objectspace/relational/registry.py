@@ -44,6 +44,9 @@ class OpenTable(Protocol):
     def follow_watermarks(self, rows: RowStore) -> None:
         """Read the watermarks again, where they are those of these rows."""
 
+    def drop_unsealed(self) -> None:
+        """Drop what is not sealed."""
+
     def forget(self) -> None:
         """Drop what is not sealed and read again what is stored."""
 
@@ -148,8 +151,15 @@ class Registry:
 
     def forget(self) -> None:
         """Drop what no table has sealed."""
+        self.clear_dead()
         for table in self.open():
             table.forget()
+
+    def clear_dead(self) -> None:
+        """Have the tables that exist no more drop what they have not sealed: their reads ask that first."""
+        for table in [one for one in self._dirty if one.is_dropped]:
+            table.drop_unsealed()
+            self.sealed(table)
 
     def renamed(self, name: str, new_name: str) -> None:
         """Tell the open tables that one of them has another name."""
@@ -182,6 +192,7 @@ def registry_of(space: ObjectSpace) -> Registry:
         space.on_barrier(registry.seal)
         space.ask_at_save(registry.sealed_epoch)
         space.on_rollback(registry.forget)
+        space.on_delete(registry.clear_dead)
     return registry
 
 

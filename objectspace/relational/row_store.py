@@ -96,6 +96,15 @@ class RowStore:
         )
 
 
+def may_hold_rows(kind: str | None, codec: str | None) -> bool:
+    """Tell whether an object can be that of a table by its entry in the index: a raw sorted dictionary.
+
+    >>> may_hold_rows("SortedDictionary", '{"raw":true}'), may_hold_rows("SortedDictionary", "{}")
+    (True, False)
+    """
+    return kind == "SortedDictionary" and codec != "{}"  # What is damaged is refused by whoever reads it.
+
+
 def slot_of(key: bytes) -> Any:
     """Return the slot of a key in a store."""
     return key

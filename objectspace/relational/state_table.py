@@ -563,10 +563,14 @@ class StateTable:
         self._seen.read(self._stored_watermarks())
         return cache_is_stale(previous, current)
 
-    def forget(self) -> None:
-        """Drop what is not sealed, and read again what is stored; a rollback of the space does it by itself."""
+    def drop_unsealed(self) -> None:
+        """Drop what is not sealed, where the table is gone or goes back to what is stored."""
         self._waiting = []
         self._memtable.clear()
+
+    def forget(self) -> None:
+        """Drop what is not sealed, and read again what is stored; a rollback of the space does it by itself."""
+        self.drop_unsealed()
         self._registry.note_change()
         self.take_epoch(self._space.last_epoch)
         self._take_over()

@@ -21,7 +21,7 @@ from objectspace.relational.errors import RowError, SchemaError, SchemaMismatchE
 from objectspace.relational.key_space import KeySpace
 from objectspace.relational.keys import INCLUSIVE, KeyRange, check_inclusive
 from objectspace.relational.memtable import Kind, Operation
-from objectspace.relational.row_store import key_of, slot_of, text_of, texts_of
+from objectspace.relational.row_store import key_of, may_hold_rows, slot_of, text_of, texts_of
 from objectspace.relational.schema import Row, TableSchema
 from objectspace.relational.visibility import Visibility
 from objectspace.relational.vnodes import VnodeBitmap, used_bits
@@ -282,11 +282,13 @@ class _View:
     def __init__(self, store: CheckpointStore, reader: Reader, name: str) -> None:
         self.store, self.reader, self.name = store, reader, name
         self.epoch = store.epoch_of(reader.newest)
-        ids = {object_name: object_id for object_id, object_name, _, _ in reader.index()}
-        stored = reader.item(ids[TABLES], name) if TABLES in ids else None
-        if stored is None or name not in ids:
+        index = {row[1]: row for row in reader.index() if row[1] in (name, TABLES, WATERMARKS)}
+        has_rows = name in index and may_hold_rows(*index[name][2:])
+        stored = reader.item(index[TABLES][0], name) if has_rows and TABLES in index else None
+        if stored is None:
             raise SchemaMismatchError(f"there is no table {name!r} at epoch {self.epoch} of {store.path}")
-        self.object_id, self._watermarks_id = ids[name], ids.get(WATERMARKS)
+        self.object_id = index[name][0]
+        self._watermarks_id = index[WATERMARKS][0] if WATERMARKS in index else None
         self.take(TableRecord.from_json(name, orjson.loads(stored.value)))
 
     def take(self, record: TableRecord) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from itertools import islice, product
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from checkpoint import CheckpointError, CheckpointStore
-from objectspace import ObjectNotFoundError, PersistedObjectSpace, VolatileObjectSpace
+from objectspace import ObjectNotFoundError, ObjectSpace, PersistedObjectSpace, VolatileObjectSpace
 from objectspace.errors import CheckpointProtocolError
 from objectspace.relational import (
     Chunk,
@@ -492,6 +493,77 @@ def test_a_table_whose_rows_were_deleted_as_an_object_is_gone(is_stored: bool) -
     StateTable(space, "a", other).insert_row(("new",))
     space.checkpoint(epoch=2)
     assert list(StateTable(space_on(space.store), "a", other).scan()) == [("new",)]
+
+
+MADE: dict[str, Callable[[ObjectSpace], Any]] = {
+    "list": lambda space: space.create_list("a").append(5),
+    "dictionary": lambda space: space.create_sorted_dictionary("a").update({"k": 1}),
+    "raw": lambda space: space.create_sorted_dictionary("a", raw=True).update({b"k": "v"}),
+    "renamed": lambda space: (space.create_sorted_dictionary("b", raw=True), space.rename("b", "a")),
+}
+
+
+def gone(space: ObjectSpace) -> None:
+    space.delete("a")
+
+
+def renamed(space: ObjectSpace) -> None:
+    space.rename("a", "elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("leave", "made"),
+    [(leave, made) for leave in (gone, renamed) for made in MADE if (leave, made) != (renamed, "renamed")],
+)
+def test_an_object_that_has_the_name_of_a_table_that_is_gone_is_no_table(
+    leave: Callable[[ObjectSpace], None], made: str
+) -> None:
+    space = new_space()
+    StateTable(space, "a", ORDERS).insert_row((1, 1, 1))
+    space.checkpoint(epoch=1)
+    leave(space)
+    MADE[made](space)
+    space.checkpoint(epoch=2)
+    assert tables(space) == {}
+    for call in (drop_table, lambda *given: rename_table(*given, "b"), StateTable, StorageTable):
+        with pytest.raises(SchemaMismatchError, match="no table 'a'"):
+            call(space, "a")
+    assert "a" in space
+    assert list(StorageTable(space, "a", epoch=1).scan()) == [(1, 1, 1)]
+
+
+def test_what_an_earlier_version_has_left_of_a_table_is_told_by_the_kind_of_the_object() -> None:
+    space = new_space()
+    StateTable(space, "a", ORDERS)
+    record = space.get_dictionary("$tables").pop("a")
+    space.delete("a")
+    MADE["list"](space)
+    space.get_dictionary("$tables")["a"] = record
+    space.checkpoint(epoch=1)
+    assert tables(space) == {}
+    with pytest.raises(SchemaMismatchError, match="no table 'a'"):
+        StorageTable(space, "a")
+
+
+def test_a_table_renamed_as_an_object_and_back_is_the_table_again() -> None:
+    space = new_space()
+    StateTable(space, "a", ORDERS).insert_row((1, 1, 1))
+    space.checkpoint(epoch=1)
+    renamed(space)
+    space.rename("elsewhere", "a")
+    assert list(StateTable(space, "a", ORDERS).scan()) == [(1, 1, 1)]
+
+
+@pytest.mark.parametrize("end", ["rollback", "drop", "delete"])
+def test_a_table_that_is_gone_gives_no_rows_that_were_not_sealed(end: str) -> None:
+    space = new_space()
+    table = StateTable(space, "a", ORDERS)
+    table.insert_row((1, 1, 1))
+    ends = {"rollback": space.rollback, "drop": lambda: drop_table(space, "a"), "delete": lambda: space.delete("a")}
+    ends[end]()
+    for read in (table.get_row, table.exists):
+        with pytest.raises(ObjectNotFoundError, match="table 'a' exists no more"):
+            read((1,))
 
 
 @pytest.mark.parametrize("is_stored", [False, True])

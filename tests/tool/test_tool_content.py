@@ -620,3 +620,24 @@ def test_what_a_space_holds_cannot_steer_a_terminal(tool: Tool, tmp_path: Path) 
     for command in (["log", "--graph"], ["diff"], ["doctor"], ["ls", "--operator", "absent"], ["show", "counts"]):
         output = tool(command[0], tmp_path / "space", *command[1:]).output
         assert all(char.isprintable() or char == "\n" for char in output), command
+
+
+@pytest.mark.parametrize("is_noted", [False, True], ids=["now", "by an earlier version"])
+def test_an_object_that_has_the_name_of_a_table_that_is_gone_is_shown_as_what_it_is(
+    tool: Tool, tmp_path: Path, is_noted: bool
+) -> None:
+    path = tmp_path / "s.db"
+    with PersistedObjectSpace.open(path) as space:
+        StateTable(space, "orders", TableSchema([Column("id", "int64")], ["id"])).insert_row((1,))
+        space.checkpoint()
+        record = space.get_dictionary("$tables")["orders"]
+        space.delete("orders")
+        space.create_list("orders").extend([5, 6])
+        if is_noted:
+            space.get_dictionary("$tables")["orders"] = record
+        space.checkpoint()
+    assert tool("show", path, "orders").output == "orders = List of 2\n0 = 5\n1 = 6\n"
+    for command in (["ls"], ["diff", 1, 2], ["blame", "orders"], ["export", "orders", tmp_path / "orders.jsonl"]):
+        found = tool(command[0], path, *command[1:])
+        assert found.exit_code < 2, found.output
+    assert (tmp_path / "orders.jsonl").read_text() == '{"key":0,"value":5}\n{"key":1,"value":6}\n'

@@ -72,11 +72,12 @@ class _NewShard:
     def take_all(self, old: OldShard) -> None:
         """Take from an old shard what belongs to this one."""
         for name in old.space:
-            source: Any = old.space.get(name)
             if is_note(name):
-                copy_notes(old.place(name), dict(source.items()), self._space.get_or_create_dictionary(name))
+                self._space.get_or_create_dictionary(name)
             else:
-                self._take(old, name, source)
+                self._take(old, name, old.space.get(name))
+        for name, known in old.notes().items():  # At last: to create an object forgets what is noted under its name.
+            copy_notes(old.place(name), known, self._space.get_or_create_dictionary(name))
 
     def _take(self, old: OldShard, name: str, source: Any) -> None:
         target = self._twin(source)
