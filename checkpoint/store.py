@@ -7,7 +7,7 @@ import sqlite3
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -397,10 +397,8 @@ class CheckpointStore:
         """
         with self._mutex:
             self.session.require_writable()
-            with self._transaction() as connection:
+            with self._dropping("was damaged, and dropped by a repair") as connection:
                 report = repair(self.session, connection, progress, salvage=salvage)
-            self._load()
-            self._retire_readers("was damaged, and dropped by a repair")
             while self._work():
                 pass
             return report
@@ -523,12 +521,10 @@ class CheckpointStore:
                 self.reader(number)
             elif retention.beginning_is_gone(self.session):
                 raise UnknownCheckpointError(f"{self.path}: the first checkpoints were merged and cannot be dropped")
-            with self._transaction() as connection:
+            with self._dropping("was dropped by a rollback") as connection:
                 for table, column in run_rows.NUMBERED:
                     connection.execute(f"DELETE FROM {table} WHERE {column} >= ?", (number + 1,))
                 note_rollback(connection, self._newest, number)
-            self._load()
-            self._retire_readers("was dropped by a rollback")
 
     def setting(self, key: str) -> Any:
         """Return a setting kept in the store, ``None`` where it is not set."""
@@ -720,6 +716,20 @@ class CheckpointStore:
                 yield connection
         except BaseException:
             self._reload()
+            raise
+
+    @contextmanager
+    def _dropping(self, reason: str) -> Iterator[sqlite3.Connection]:
+        """Drop checkpoints in one transaction, and end their readers: nothing may be added to what is there no more."""
+        try:
+            with self._statements() as connection:
+                yield connection
+            self._load()
+            self._retire_readers(reason)
+        except BaseException:  # Also an interruption after the commit, as in an append.
+            self._reload()
+            with suppress(CheckpointError):
+                self._retire_readers(reason)
             raise
 
     def _reload(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from checkpoint.tiers import FAN_IN
 from objectspace import PersistedObjectSpace
 from tests.checkpoint.store_helpers import FAULTS, FULL, Fault, Inject, crash_points, quick_store, run_of, values_in
 from tests.golden import format_1
+from tests.objects.interruptions import interrupted
 from tests.tally import TALLY
 
 DUE = FAN_IN + 1
@@ -265,15 +267,35 @@ def test_an_interrupt_between_commit_and_return_is_noticed(monkeypatch: pytest.M
     store.append(Run(FULL))
     transaction = store.session.transaction
 
-    def interrupted(**options: Any) -> Any:
+    def _transaction(**options: Any) -> Any:
         with transaction(**options) as connection:
             yield connection
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(store.session, "transaction", contextmanager(interrupted))
+    monkeypatch.setattr(store.session, "transaction", contextmanager(_transaction))
     with pytest.raises(KeyboardInterrupt):
         store.append(run_of({1: "a"}))
     monkeypatch.undo()
     assert store.next_number() == 3
     assert store.append(run_of({2: "b"})).number == 3
     assert values_in(store.reader()) == {1: "a", 2: "b"}
+
+
+def test_a_rollback_that_is_interrupted_anywhere_leaves_in_memory_what_the_file_says() -> None:
+    ends = set()
+    for lines in count(0, 11):
+        store = quick_store(":memory:")
+        for epoch in range(1, 4):
+            advance(store, epoch)
+        reader = store.reader()
+        came = interrupted(lambda: store.truncate_after(1), lines)  # noqa: B023 - it is called at once
+        last = epoch_of(store)
+        assert (store.next_epoch(), reader.is_retired) == (last + 1, last == 1)
+        assert values_in(store.reader()) == state_at(last)
+        advance(store, last + 1)
+        assert values_in(store.reader()) == state_at(last + 1)
+        store.verify()
+        ends.add(last)
+        if not came:
+            break
+    assert ends == {1, 3}
