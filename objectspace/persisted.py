@@ -230,10 +230,13 @@ class PersistedObjectSpace(ObjectSpace):
         """Drop what is not committed; with an epoch, also every checkpoint after it.
 
         A handle goes on with what is stored of its object, under whatever name. Where nothing is, or where another has
-        taken its place that is of another kind or was created with other options, it refuses work.
+        taken its place that is of another kind or was created with other options, it refuses work. Where the object had
+        more than 32 items and was cleared since, only a handle from before that finds it: get any other one again.
+
+        Where it fails, or is interrupted, nothing can be saved before another rollback comes to its end.
 
         Raises:
-            UnknownCheckpointError: no checkpoint has this epoch, or it was merged.
+            UnknownCheckpointError: no checkpoint has this epoch, or it was merged; nothing has changed then.
         """
         self._usable()
         self._will_change()
@@ -249,6 +252,7 @@ class PersistedObjectSpace(ObjectSpace):
         self._drop_edits()
         for forget in list(self._rollbacks):
             forget()
+        self._is_torn = False  # Before, the objects are at the last checkpoint, and layers above may not be.
 
     def at(self, epoch: int) -> PersistedObjectSpace:
         """Return a read-only space as of an epoch.
@@ -504,8 +508,8 @@ class PersistedObjectSpace(ObjectSpace):
         """Refuse to save what an interruption has left in its midst."""
         if self._is_torn:
             raise CheckpointProtocolError(
-                "a save, its acknowledgement or an edit was interrupted in its midst (by Ctrl-C, or for want of"
-                " memory): what is in memory is no longer sure, and nothing more of it is saved into"
+                "a save, its acknowledgement, a rollback or an edit was interrupted in its midst (by Ctrl-C, for want"
+                " of memory, or by an error): what is in memory is no longer sure, and nothing more of it is saved into"
                 f" {self._store.path}; go back to the last checkpoint with rollback()"
             )
 
@@ -538,6 +542,7 @@ class PersistedObjectSpace(ObjectSpace):
         self._held.move_to_end(handle._id)
 
     def _drop_edits(self) -> None:
+        """Take all objects back to what is stored; the space is torn until layers above have followed."""
         self._is_torn = True
         self._dirty, self._index_dirty = {}, set()
         known: dict[int, PersistedObject] = {}
@@ -556,7 +561,6 @@ class PersistedObjectSpace(ObjectSpace):
             known[object_id] = handle
         self._held, self._held_total = OrderedDict(), 0
         self._take_over(self._reader, stored, known)
-        self._is_torn = False
 
     def _stored_id(self, handle: PersistedObject, known_as: int, stored: dict[int, IndexEntry]) -> int | None:
         """Return under which id the object of a handle is stored; None where it is not.

@@ -120,7 +120,8 @@ class LocalRun:
             CheckpointProtocolError: another run feeds operators that are new, or a run is in the midst of an epoch; or
                 what makes the rows had a run go on, or rolled the space back.
 
-        Where anything fails while the batch is processed, the space goes back to its last checkpoint.
+        Where anything fails while the batch is processed, the space goes back to its last checkpoint. Where that fails,
+        or is interrupted, nothing can be saved before ``space.rollback()`` has come to its end.
 
         Time: O(changes). Dirties: what the changes change.
         """
@@ -270,6 +271,7 @@ class LocalRun:
         """
         if not self._must_open():
             return
+        self._turns.refuse_failed("a run cannot open its operators")
         plan, difference = self._compared(may_drop=self._may_drop_again())
         if is_reading and difference.gone:
             raise PipelineChangedError(
@@ -310,6 +312,7 @@ class LocalRun:
         try:
             yield
         except BaseException:
+            self._turns.fail()
             self._is_rolled_back = True  # Also where that fails: then they are not opened on what is half done.
             self.space.rollback()
             raise
@@ -390,9 +393,9 @@ class LocalRun:
 
     def _run_epoch(self, chunks: Mapping[Node, Chunk], number: int) -> Receipt:
         epoch = self.space.store.next_epoch()
-        with self._all_or_nothing():
-            with self._turns.in_epoch(epoch):
-                changes = self._processed(chunks, number, epoch)
+        with self._all_or_nothing(), self._turns.in_epoch(epoch):
+            changes = self._processed(chunks, number, epoch)
+            self._turns.let_save()
             receipt = self.space.checkpoint(epoch=epoch)
         self._turns.made_epoch()
         self._seen, self._epochs = self._turns.last, self._epochs + 1

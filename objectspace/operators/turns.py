@@ -3,17 +3,27 @@
 What such operators have in the midst of being fed is no state of theirs, and only a rollback takes it away. So it is
 known of the space, also when the run that feeds them is there no more.
 
-In the midst of an epoch the space holds a part of its batch. So nothing is saved then but by the run itself.
+In the midst of an epoch the space holds a part of its batch. So nothing is saved then but by the run itself; nor after
+an epoch that has failed, until a rollback has taken back what the space holds of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from enum import Enum, auto
 from weakref import WeakKeyDictionary
 
 from objectspace.errors import CheckpointProtocolError
 from objectspace.space import ObjectSpace
+
+
+class _Stage(Enum):
+    """How far a run has come with an epoch."""
+
+    AT_WORK = auto()
+    SAVING = auto()
+    FAILED = auto()
 
 
 class Turns:
@@ -26,6 +36,7 @@ class Turns:
         self.epochs = 0
         self._drops = 0
         self._epoch: int | None = None
+        self._stage = _Stage.AT_WORK
         self._feeder: object = None
         self._fed: list[str] = []
 
@@ -44,11 +55,27 @@ class Turns:
 
     @contextmanager
     def in_epoch(self, epoch: int) -> Iterator[None]:
-        """Have all saves and all other runs refused while a run processes an epoch."""
-        self._epoch = epoch
+        """Have all saves and all other runs refused while a run processes an epoch; where that fails, also later on."""
+        self._stage, self._epoch = _Stage.AT_WORK, epoch
         try:
             yield
-        finally:
+        except BaseException:
+            self.fail()
+            raise
+        self._epoch = None
+
+    def let_save(self) -> None:
+        """Note that the run has processed its epoch, and saves it."""
+        self._stage = _Stage.SAVING
+
+    def fail(self) -> None:
+        """Note that the epoch of a run has failed, if there is one; it is noted twice, as either may be interrupted."""
+        self._stage = _Stage.FAILED
+
+    def went_back(self) -> None:
+        """Note that the space was rolled back; a run in the midst of an epoch is still in it."""
+        self.end_feeding()
+        if self._stage is _Stage.FAILED:
             self._epoch = None
 
     def begin_feeding(self, run: object, names: Iterable[str]) -> None:
@@ -74,19 +101,32 @@ class Turns:
         Raises:
             CheckpointProtocolError: a run processes one.
         """
-        if self._epoch is not None:
+        if self._epoch is not None and self._stage is not _Stage.FAILED:
             raise CheckpointProtocolError(
                 f"{what} while a run processes epoch {self._epoch}, of which the space holds a part: write into the"
                 " space without saving, for the checkpoint of that run saves it; all else waits until it has returned"
+            )
+
+    def refuse_failed(self, what: str) -> None:
+        """Refuse what cannot be right on what a failed epoch has left.
+
+        Raises:
+            CheckpointProtocolError: there is such an epoch.
+        """
+        if self._epoch is not None and self._stage is _Stage.FAILED:
+            raise CheckpointProtocolError(
+                f"{what}: a run has failed in epoch {self._epoch}, of which the space holds a part, as the rollback"
+                " that takes it back did not come to its end: call space.rollback(), and give the batch again"
             )
 
     def refuse_beside(self, what: str, run: object = None) -> None:
         """Refuse what cannot be right in the midst of an epoch, or while a run feeds operators, unless it asks itself.
 
         Raises:
-            CheckpointProtocolError: a run processes an epoch, or another one feeds operators.
+            CheckpointProtocolError: a run processes an epoch or has left a part of one, or another one feeds operators.
         """
         self.refuse_in_epoch(what)
+        self.refuse_failed(what)
         if self._feeder is not None and self._feeder is not run:
             raise CheckpointProtocolError(
                 f"{what} while operators that are new, {', '.join(map(repr, self._fed))}, have only a part of the"
@@ -96,7 +136,8 @@ class Turns:
 
     def refuse_save(self) -> int:
         """Refuse a save in the midst of an epoch or a replay: what is fed would be fed once more after a recovery."""
-        self.refuse_beside("nothing can be saved")
+        if self._epoch is None or self._stage is not _Stage.SAVING:
+            self.refuse_beside("nothing can be saved")
         return 0  # It has sealed nothing.
 
 
@@ -104,10 +145,10 @@ _turns: WeakKeyDictionary[ObjectSpace, Turns] = WeakKeyDictionary()
 
 
 def turns_on(space: ObjectSpace) -> Turns:
-    """Return the turns on a space, which asks them before each save; a rollback ends the feeding."""
+    """Return the turns on a space, which asks them before each save, and tells them of rollbacks."""
     found = _turns.get(space)
     if found is None:
         found = _turns[space] = Turns()
         space.ask_at_save(found.refuse_save)
-        space.on_rollback(found.end_feeding)
+        space.on_rollback(found.went_back)
     return found

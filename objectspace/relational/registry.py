@@ -45,7 +45,7 @@ class OpenTable(Protocol):
         """Read the watermarks again, where they are those of these rows."""
 
     def drop_unsealed(self) -> None:
-        """Drop what is not sealed."""
+        """Drop what is not sealed; nothing is read."""
 
     def forget(self) -> None:
         """Drop what is not sealed and read again what is stored."""
@@ -150,16 +150,18 @@ class Registry:
         return max((table.epoch for table in self.open()), default=0)
 
     def forget(self) -> None:
-        """Drop what no table has sealed."""
+        """Drop what no table has sealed: in all of them, before one reads what is stored, which may fail."""
         self.clear_dead()
-        for table in self.open():
+        tables = self.open()
+        for table in tables:
+            table.drop_unsealed()
+        for table in tables:
             table.forget()
 
     def clear_dead(self) -> None:
         """Have the tables that exist no more drop what they have not sealed: their reads ask that first."""
         for table in [one for one in self._dirty if one.is_dropped]:
             table.drop_unsealed()
-            self.sealed(table)
 
     def renamed(self, name: str, new_name: str) -> None:
         """Tell the open tables that one of them has another name."""

@@ -564,15 +564,15 @@ class StateTable:
         return cache_is_stale(previous, current)
 
     def drop_unsealed(self) -> None:
-        """Drop what is not sealed, where the table is gone or goes back to what is stored."""
+        """Drop what is not sealed; the rest of :meth:`forget` reads."""
         self._waiting = []
         self._memtable.clear()
+        self._registry.note_change()
+        self.take_epoch(self._space.last_epoch)
 
     def forget(self) -> None:
         """Drop what is not sealed, and read again what is stored; a rollback of the space does it by itself."""
         self.drop_unsealed()
-        self._registry.note_change()
-        self.take_epoch(self._space.last_epoch)
         self._take_over()
         self._read_watermarks()
 

@@ -6,6 +6,7 @@ import gc
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -481,6 +482,47 @@ def test_an_epoch_in_whose_midst_the_space_was_rolled_back_fails() -> None:
     is_bad[0] = False
     run.step(BATCHES[0])
     assert (run.position, run.rows("counts")) == (1, [(1, 1)])
+
+
+LEFT: dict[str, Callable[[LocalRun], object]] = {
+    "checkpoint": lambda run: run.space.checkpoint(),
+    "save": lambda run: run.space.save(run.space.store.writer()),
+    "step": lambda run: run.step(BATCHES[1]),
+    "rows": lambda run: run.rows("counts"),
+    "another run": lambda run: LocalRun(run.pipeline, run.space),
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+@pytest.mark.parametrize("is_saving", [False, True])
+def test_of_an_epoch_that_failed_nothing_is_saved_before_a_rollback(
+    name: str, is_saving: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_bad = False
+    run = run_local(with_sink(lambda epoch, chunk: is_bad and 1 // 0), BATCHES[:1])
+    is_bad = not is_saving
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(run.space, "rollback", Mock(side_effect=KeyboardInterrupt))
+        patch.setattr(run.space.store, "append", Mock(side_effect=OSError))
+        run.step(BATCHES[1])
+    with pytest.raises(
+        CheckpointProtocolError, match=r"a run has failed in epoch 2, .*: call space\.rollback\(\), and give the batch"
+    ):
+        LEFT[name](run)
+    run.space.rollback()
+    is_bad = False
+    run.step(BATCHES[1])
+    assert (run.position, run.rows("counts")) == (2, [(0, 1), (1, 1)])
+
+
+def test_a_run_is_closed_also_where_its_rollback_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = LocalRun(with_sink(lambda epoch, chunk: 1 // 0))
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(run.space, "rollback", Mock(side_effect=KeyboardInterrupt))
+        run.step(BATCHES[0])
+    run.close()
+    with pytest.raises(CheckpointProtocolError, match="this space is closed"):
+        run.space.checkpoint()
 
 
 # A pipeline between its rows and their barrier

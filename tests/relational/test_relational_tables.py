@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from decimal import Decimal
-from itertools import islice, product
+from itertools import count, islice, product
 from typing import Any
 
 import pytest
@@ -31,6 +33,8 @@ from objectspace.relational import (
     seal_tables,
     tables,
 )
+from objectspace.testing.faults import FAILURES, ONCE, Fault, failing
+from tests.objects.interruptions import interrupted
 from tests.relational.helpers import new_space, schema_of, space_on
 
 ORDERS = schema_of("a int64", "b int64", "c int64", key=["a"])
@@ -257,6 +261,55 @@ def test_a_rollback_drops_what_is_not_sealed_too() -> None:
     table.insert_row((5, 0, 0))
     space.checkpoint(epoch=2)
     assert [row[0] for row in table.scan()] == [1, 5]
+
+
+Strike = Callable[[Fault, Callable[[], object], int], bool]
+
+
+def fails(fault: Fault, work: Callable[[], object], number: int) -> bool:
+    """Do some work whose n-th statement fails; tell whether it came to that."""
+    fault.at = fault.seen + number
+    with suppress(*FAILURES):
+        work()
+    fault.at = sys.maxsize
+    return fault.has_struck
+
+
+def is_interrupted(_: Fault, work: Callable[[], object], number: int) -> bool:
+    """Do some work with Ctrl-C after so many times 29 lines; tell whether it came to that."""
+    return interrupted(work, 29 * number)
+
+
+@pytest.mark.parametrize("strike", [fails, is_interrupted])
+@pytest.mark.parametrize("epoch", [None, 1])
+def test_of_a_rollback_that_fails_anywhere_no_half_is_saved(strike: Strike, epoch: int | None) -> None:
+    ends = set()
+    for number in count(1):
+        with failing(fault := Fault(sys.maxsize, ONCE)):
+            space = new_space()
+            first, second = (StateTable(space, name, ORDERS) for name in "ab")
+            noted = space.create_dictionary("noted")
+            for value in range(3):
+                first.insert_row((1, 1, value))
+                second.insert_row((1, 1, value))
+                noted["c"] = value
+                if value < 2:
+                    space.checkpoint()
+            has_struck = strike(fault, lambda: space.rollback(epoch), number)  # noqa: B023 - it is called at once
+            try:
+                space.checkpoint()
+                ends.add("saved")
+            except CheckpointProtocolError:
+                ends.add("refused")
+                space.rollback(epoch)
+            (value,) = {*(row[2] for table in (first, second) for row in table.scan()), noted["c"]}
+            stored = space_on(space.store)
+            assert {StateTable(stored, name).get_row((1,)) for name in "ab"} == {(1, 1, value)}
+            assert stored.get("noted") == {"c": value}
+            if not has_struck:
+                break
+    assert number > 5
+    assert ends == {"saved", "refused"}
 
 
 def test_a_table_that_a_rollback_took_back_says_so_whatever_was_sealed() -> None:
