@@ -368,7 +368,24 @@ class PersistedObjectSpace(ObjectSpace):
         # At once and at last, so that a rollback that is interrupted before can be done again.
         self._stored_index, self._entries, self._ids, self._handles = stored, entries, ids, handles
 
+    def check_save(self) -> None:
+        """Refuse what :meth:`save` would refuse before it collects anything: for layers above, before an epoch.
+
+        Raises:
+            CheckpointProtocolError: another save is in flight, somebody else has saved into the store, or something was
+                interrupted in its midst.
+            CheckpointError: the space is read-only.
+        """
+        self._settle_flight()
+        self._last_sealed()
+
     def _begin_save(self) -> None:
+        self._settle_flight()
+        with self._in_one_piece(), self.mutex:  # Another thread may be bringing slots into memory.
+            self._find_slipped()
+
+    def _settle_flight(self) -> None:
+        """Find out how the last save has ended, and refuse what cannot follow it."""
         self._usable()
         self._will_change()
         self._require_whole()
@@ -383,8 +400,6 @@ class PersistedObjectSpace(ObjectSpace):
                 f"{self._store.path} has moved on since this space read it: somebody else has saved into it; take that"
                 " over with rollback(), and let one space write at a time"
             )
-        with self._in_one_piece(), self.mutex:  # Another thread may be bringing slots into memory.
-            self._find_slipped()
 
     def _refuse_second(self) -> None:
         """Refuse a save while that in flight may still commit, or who awaits its commit does not know yet."""

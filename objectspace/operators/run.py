@@ -118,7 +118,8 @@ class LocalRun:
             PipelineChangedError: operators are new and have not been fed what came before, or the space was rolled back
                 to the state of another pipeline, or another run has made it that.
             CheckpointProtocolError: another run feeds operators that are new, or a run is in the midst of an epoch; or
-                what makes the rows had a run go on, or rolled the space back.
+                what makes the rows had a run go on, or rolled the space back; or the space cannot be saved, as while
+                another save is in flight: nothing has changed then.
 
         Where anything fails while the batch is processed, the space goes back to its last checkpoint. Where that fails,
         or is interrupted, nothing can be saved before ``space.rollback()`` has come to its end.
@@ -146,7 +147,7 @@ class LocalRun:
         self._begin()
         shadow = self._required_shadow(number)
         chunks = self._read(batch, number)
-        epoch = self.space.store.next_epoch()
+        epoch = self._next_epoch()
         with self._all_or_nothing(), self._turns.in_epoch(epoch):
             names = [self.plan.names[node] for node in self._new]
             self._turns.begin_feeding(self._me, names)
@@ -262,7 +263,13 @@ class LocalRun:
         """Get ready to change the space, which nobody may do while another run feeds operators that are new."""
         self._turns.refuse_in_epoch("no run can change the space")
         self._turns.refuse_beside("no other run can change the space", self._me if self._replayed else None)
+        self._require_savable()
         self._settle()
+
+    def _require_savable(self) -> None:
+        """Have what would refuse the save of an epoch do so before it begins: a rollback drops what is not saved."""
+        if not self._turns.is_feeding:  # While one does, nothing is saved.
+            self.space.check_save()
 
     def _settle(self, *, is_reading: bool = False) -> None:
         """Open the operators anew where the space may hold the state of another pipeline, or a later one.
@@ -391,8 +398,18 @@ class LocalRun:
     def _difference(self) -> str:
         return ", ".join(f"{self.plan.names[node]!r} ({node.describe()}) is new" for node in self._new)
 
+    def _next_epoch(self) -> int:
+        """Return the epoch that comes next: where a table has sealed a later one that is not durable, it is that.
+
+        The tables of the operators can seal it once more, as after a checkpoint that failed: none has anything in it.
+        """
+        registry = registry_of(self.space)
+        epoch = max(self.space.store.next_epoch(), registry.sealed_epoch())
+        registry.reopen([self.plan.names[node] for node in self.plan.at_work])
+        return epoch
+
     def _run_epoch(self, chunks: Mapping[Node, Chunk], number: int) -> Receipt:
-        epoch = self.space.store.next_epoch()
+        epoch = self._next_epoch()
         with self._all_or_nothing(), self._turns.in_epoch(epoch):
             changes = self._processed(chunks, number, epoch)
             self._turns.let_save()
@@ -418,6 +435,7 @@ class LocalRun:
                 f"while the rows of batch {number} were read the space was rolled back, or a run on it went on: give"
                 " the batch again, as it was not processed, with rows that nothing of that kind makes"
             )
+        self._require_savable()
         return chunks
 
     def _state(self) -> tuple[object, ...]:

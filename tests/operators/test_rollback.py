@@ -39,7 +39,7 @@ from objectspace.operators import (
     sum_,
 )
 from objectspace.operators.value_groups import HELD
-from objectspace.relational import Chunk, Column, RowError, TableSchema
+from objectspace.relational import Chunk, Column, RowError, StateTable, StorageTable, TableSchema
 
 SCHEMA = TableSchema([Column("k", "int64"), Column("v", "int64"), Column("id", "int64")], ["id"], watermark_column="k")
 VALUE = TableSchema([Column("v", "int64")])
@@ -523,6 +523,63 @@ def test_a_run_is_closed_also_where_its_rollback_failed(monkeypatch: pytest.Monk
     run.close()
     with pytest.raises(CheckpointProtocolError, match="this space is closed"):
         run.space.checkpoint()
+
+
+# What others have left when an epoch begins
+
+
+def beside(space: PersistedObjectSpace) -> tuple[StateTable, Any]:
+    """Return a table and a dictionary with something that is not saved."""
+    table, noted = StateTable(space, "mine", VALUE), space.create_dictionary("noted")
+    table.insert_row((7,))
+    noted["k"] = "precious"
+    return table, noted
+
+
+def test_an_epoch_covers_what_a_checkpoint_that_failed_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_local(results("all"), BATCHES[:1], CheckpointStore(":memory:"))
+    space = run.space
+    behind = LocalRun(results("all", "counts"), space)
+    _, noted = beside(space)
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="no room"):
+        patch.setattr(space.store, "append", Mock(side_effect=OSError("no room")))
+        space.checkpoint()
+    behind.replay(BATCHES[0], 1)
+    behind.finish_replay()
+    assert (behind.epoch, behind.rows("counts")) == (2, [(1, 1)])
+    noted["k"] = "more"
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="no room"):
+        patch.setattr(space.store, "append", Mock(side_effect=OSError("no room")))
+        space.checkpoint()
+    assert behind.step(BATCHES[1]).epoch == 3
+    stored = PersistedObjectSpace(space.store)
+    assert stored.get("noted") == {"k": "more"}
+    assert list(StateTable(stored, "mine").scan()) == [(7,)]
+    assert behind.rows("counts") == run_local(results("counts"), BATCHES[:2]).rows("counts")
+
+
+def test_an_epoch_is_no_earlier_than_one_that_a_table_has_sealed() -> None:
+    run = run_local(results("counts"), BATCHES[:1])
+    table, _ = beside(run.space)
+    table.commit(10)
+    assert [run.step(batch).epoch for batch in BATCHES[1:]] == [10, 11]
+    assert list(StorageTable(run.space, "mine", epoch=10).scan()) == [(7,)]
+    assert [epoch for epoch, _ in run.changes("counts")] == [1, 10, 11]
+
+
+def test_while_a_save_is_in_flight_a_run_goes_on_with_nothing() -> None:
+    seen: list[int] = []
+    run = run_local(with_sink(lambda epoch, chunk: seen.append(epoch)), BATCHES[:1])
+    _, noted = beside(run.space)
+    writer = run.space.store.writer()
+    run.space.save(writer)
+    noted["k"] = "more"
+    with pytest.raises(CheckpointProtocolError, match="two saves in flight"):
+        run.step(BATCHES[1])
+    assert (seen, noted["k"]) == ([1], "more")
+    writer.commit()
+    run.step(BATCHES[1])
+    assert (run.epoch, run.position, PersistedObjectSpace(run.space.store).get("noted")) == (3, 2, {"k": "more"})
 
 
 # A pipeline between its rows and their barrier
