@@ -95,7 +95,7 @@ class ObjectSpaceSource(DataSource):
         subject = Subject.of(self.options)
         if self._is_feed():
             return subject.feed_schema()
-        self._loaded = subject.fixed()
+        self._loaded = subject.loaded()
         return self._loaded.schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:

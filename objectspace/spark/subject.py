@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,13 +18,15 @@ from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators.apply import OUTPUT
 from objectspace.relational import StorageTable, TableSchema, tables
+from objectspace.relational.united import united
 from objectspace.spark.contents import BATCH_ROWS, KEY_VALUE_ARROW, OBJECT_ARROW, batched, pairs
 from objectspace.spark.history import History, Seen, kept_records
 from objectspace.spark.key_values import Parts, entries, key_value_tables
 from objectspace.spark.pushdown import Bounds
+from objectspace.spark.routes import PIPELINE
 from objectspace.spark.spans import Span, require_kept, spans_of
 from objectspace.spark.storage import absolute, require_known, shared_location, storage_options
-from objectspace.spark.table_rows import Changes, FeedColumns, bounded, halves
+from objectspace.spark.table_rows import Changes, FeedColumns, Place, bounded, filled, halves
 
 _FIXED = {
     "kvt": StructType()
@@ -73,6 +75,7 @@ class Subject:
         storage: what fsspec passes to the file system of a URL; it may be secret, and is not shown.
         mark: what tells the epoch from one of another history; empty where it was not looked at.
         fed: of a change feed, the columns as the table had them at its start.
+        together: the schema that all shards can be read with; looked at where one lacks a column, if it is ``None``.
     """
 
     path: str
@@ -84,6 +87,7 @@ class Subject:
     storage: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)
     mark: str = ""
     fed: FeedColumns | None = field(default=None, compare=False)
+    together: TableSchema | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Subject:
@@ -114,6 +118,15 @@ class Subject:
         history = self.history()
         seen = history.seen(history.newest if self.epoch is None else self.epoch)
         return replace(self, epoch=seen.epoch, mark=seen.mark)
+
+    def loaded(self) -> Subject:
+        """Return the same at one epoch, with the schema that all shards can be read with there.
+
+        Raises:
+            ObjectSpaceError: as ``schema``.
+        """
+        subject = self.fixed()
+        return replace(subject, together=subject.table_schema()) if self.kind == "table" else subject
 
     @property
     def is_file(self) -> bool:
@@ -184,27 +197,52 @@ class Subject:
         """
         subject = replace(self, columns=tuple(names))
         try:
-            schema = self.table_schema()
+            epoch = self.epochs()[1]
+            schemas = replace(subject, epoch=epoch)._schemas()
         except (CheckpointError, ObjectSpaceError):  # The table may be made later.
             return subject
+        schema = subject._united(schemas)
         subject._columns_of(schema)
-        return replace(subject, fed=FeedColumns.of(schema, names))
+        columns = tuple(schema.column(name) for name in names)
+        return replace(subject, fed=FeedColumns(columns, epoch, schemas))
 
     def table_schema(self) -> TableSchema:
-        """Return the schema of the table.
+        """Return the schema that the table can be read with in all shards, which may have evolved apart.
 
         Raises:
-            ObjectSpaceError: no shard has it.
+            ObjectSpaceError: no shard has it, or there is no such schema.
+
+        Time: that of opening each shard; the first one where the library has made the table, alike in all.
         """
+        return self.together or self._united(self._schemas())
+
+    def _united(self, schemas: Sequence[TableSchema | None]) -> TableSchema:
+        parts = {f"shard {shard}": schema for shard, schema in enumerate(schemas) if schema is not None}
+        return united(self.name, parts, _APART, self.columns)
+
+    def _schemas(self) -> tuple[TableSchema | None, ...]:
+        """Return the schema of the table in each shard."""
         known: set[str] = set()
+        found: list[TableSchema | None] = []
         for space in self._spaces():
-            name = self.table_in(space)
-            if name is not None:
-                return tables(space)[name].schema
-            known.update(tables(space))
+            there, name = tables(space), self.table_in(space)
+            found.append(None if name is None else there[name].schema)
+            if name is not None and self._is_of_library(name, there):
+                return (found[-1],) * self.shards(self.epoch)
+            known.update(there)
+        if any(found):
+            return tuple(found)
         raise ObjectSpaceError(
             f"{self.path} has no table {self.name!r} at this epoch: there are {', '.join(sorted(known)) or 'none'}"
         )
+
+    def _is_of_library(self, name: str, there: Container[str]) -> bool:
+        """Tell whether a table is a result, whose schema follows from the pipeline, and not made by code of a user."""
+        chain = None if self.is_file else self._chain()
+        if chain is None or chain.newest is None or PIPELINE not in chain.newest.lineage:
+            return False
+        operator = self._operator(chain)
+        return name == f"{operator}/{OUTPUT}" or (name == f"{operator}/table" and f"{operator}/{OUTPUT}" not in there)
 
     def table_in(self, space: PersistedObjectSpace) -> str | None:
         """Return the stored name of the table: its own, or the one under which a pipeline has materialised it.
@@ -289,12 +327,24 @@ class Subject:
             if self.kind == "table":
                 name = self.table_in(space)
                 if name is not None:
-                    table = StorageTable(store, name, self.columns, at)
-                    yield from bounded(table, bounds) if bounds else table.to_batches(BATCH_ROWS)
+                    yield from self._table(StorageTable(store, name, None, at), store, bounds, at)
             elif self.kind == "kvt":
                 yield from batched(entries(space, self.key_values_in(space) or ()), KEY_VALUE_ARROW)
             elif (found := self.object_in(space)) is not None:
                 yield from batched(((shard, *pair) for pair in pairs(space.get(found))), OBJECT_ARROW)
+
+    def _table(
+        self, whole: StorageTable, store: CheckpointStore, bounds: Bounds, at: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield what a shard has of a table, which may have evolved in others only."""
+        own, names = whole.schema, self.columns or (self.together or whole.schema).names
+        read_as = self.together or (own if {*names} <= {*own.names} else self.table_schema())
+        columns = [read_as.column(name) for name in names]
+        table = StorageTable(store, whole.name, [name for name in names if name in own.names], at)
+        if not all(one.name in own.names and own.column(one.name).type == one.type for one in columns):
+            yield from filled(table, columns, bounds)
+        else:
+            yield from bounded(table, bounds) if bounds else table.to_batches(BATCH_ROWS)
 
     def spans(self, start: Seen, end: Seen) -> list[Span]:
         """Return the epochs after one up to another, cut so that each span has one number of shards.
@@ -335,7 +385,8 @@ class Subject:
         chain = self._chain()
         History.of_space(chain).require(Seen(span.last, span.mark))
         before = span.first if span.is_whole else span.first - 1
-        return self._changes_of_shard(chain, shard, before, span.last, is_whole=span.is_whole)
+        place = Place(shard, span.shards, before)
+        return self._changes_of_shard(chain, place, span.last, is_whole=span.is_whole)
 
     def _changes_of_file(self, span: Span) -> Iterator[pa.RecordBatch]:
         after = span.first - 1
@@ -345,16 +396,14 @@ class Subject:
             history.require(Seen(span.last, span.mark))
             require_kept(history.place, after, span.last, history.oldest)
             if after < history.oldest and kept[0].number > 1:
-                yield from self._rows(store, history.oldest, at=history.oldest)
+                yield from self._rows(store, Place(0, 1, history.oldest), at=history.oldest)
                 after = history.oldest
             for record in kept:
                 if after < record.epoch <= span.last:
-                    yield from self._changes_at(store, record.epoch)
+                    yield from self._changes_at(store, Place(0, 1, record.epoch))
 
-    def _changes_of_shard(
-        self, chain: Chain, shard: int, before: int, last: int, *, is_whole: bool
-    ) -> Iterator[pa.RecordBatch]:
-        operator = self._operator(chain)
+    def _changes_of_shard(self, chain: Chain, place: Place, last: int, *, is_whole: bool) -> Iterator[pa.RecordBatch]:
+        operator, (shard, _, before) = self._operator(chain), place
         # Caches of its own: a feed and a pipeline on one machine would wait for each other, and be at other epochs.
         plan = chain.operator_plan(operator, before, cache=str(cache_root() / "feeds"))
         if not before:
@@ -363,32 +412,34 @@ class Subject:
         runs = chain.runs(operator, shard, before + 1, last)
         with open_cache(plan, shard, () if is_whole else runs) as store:
             if is_whole:
-                yield from self._rows(store, before)
+                yield from self._rows(store, place)
             for accepted in runs:
                 # One by one: a cache reads only its last states, and an image knows nothing of what led to it.
                 fold(store, plan.location, [accepted])
-                yield from self._changes_at(store, accepted.epoch)
+                yield from self._changes_at(store, place._replace(epoch=accepted.epoch))
 
-    def _rows(self, store: CheckpointStore, epoch: int, at: int | None = None) -> Iterator[pa.RecordBatch]:
+    def _rows(self, store: CheckpointStore, place: Place, at: int | None = None) -> Iterator[pa.RecordBatch]:
         """Yield all rows of the table as changes of an epoch: those at it, or at the end of the store."""
-        return self._fed(store, epoch, at, lambda table: (("+", row) for row in table.scan()))
+        return self._fed(store, place, at, lambda table: (("+", row) for row in table.scan()))
 
-    def _changes_at(self, store: CheckpointStore, epoch: int) -> Iterator[pa.RecordBatch]:
+    def _changes_at(self, store: CheckpointStore, place: Place) -> Iterator[pa.RecordBatch]:
         """Yield the changes of an epoch that a store has as a checkpoint of its own."""
-        return self._fed(store, epoch, epoch, lambda table: halves(table.changes(epoch, epoch)))
+        epoch = place.epoch
+        return self._fed(store, place, epoch, lambda table: halves(table.changes(epoch, epoch)))
 
     def _fed(
-        self, store: CheckpointStore, epoch: int, at: int | None, changes: Callable[[StorageTable], Changes]
+        self, store: CheckpointStore, place: Place, at: int | None, changes: Callable[[StorageTable], Changes]
     ) -> Iterator[pa.RecordBatch]:
         """Yield changes with the columns of the feed; those that the table did not have yet have their defaults."""
         name = self.table_in(PersistedObjectSpace(store, _at=store.reader(epoch=at)))
         if name is None:
             return
         schema = StorageTable(store, name, None, at).schema
-        columns = self.fed or FeedColumns.of(schema, self.columns or schema.names)
-        found = columns.names_in(schema, f"table {self.name!r} at epoch {epoch}")
-        table = StorageTable(store, name, [name for name in found if name is not None], at)
-        yield from columns.batches(found, epoch, changes(table))
+        columns = self.fed or FeedColumns(tuple(schema.column(one) for one in self.columns or schema.names))
+        what = f"table {self.name!r} at epoch {place.epoch}"
+        found = columns.found_in(schema, place, what)
+        table = StorageTable(store, name, [one.name for one in found if one is not None], at)
+        yield from columns.batches(found, place.epoch, changes(table), what)
 
     def _chain(self) -> Chain:
         chain = Chain.open(shared_location(self.path, self.storage))
@@ -440,3 +491,9 @@ def _require_meaning(options: Mapping[str, str], kind: str) -> None:
 
 
 _CALLED, _MOST_NAMED = {"table": "table", "object": "object", "kvt": "key-value table"}, 20
+
+_APART = (
+    "leave it out with the option columns, or name both there where they are two columns; or let each shard take a row"
+    " with the same version of its operator, and read an epoch from then on"
+)
+"""What to do where shards have no schema together."""
