@@ -31,7 +31,8 @@ from checkpoint.chain import (
     write_image,
 )
 from objectspace.errors import ObjectSpaceError
-from objectspace.operators.division import OldShard, Rule, copy_notes, overlapping
+from objectspace.operators.division import OldShard, Rule, copy_notes, join_tables, overlapping
+from objectspace.relational.catalogue import TABLES
 from objectspace.spark.executor import open_shard
 from objectspace.spark.routes import KINDS, PIPELINE, noted_routes
 
@@ -63,7 +64,8 @@ def rescale(
         the manifest of the new epoch, or None where the space has that number already.
 
     Raises:
-        ObjectSpaceError: an object cannot be divided by its keys, or nothing says that it can; nothing was changed.
+        ObjectSpaceError: an object cannot be divided by its keys, or nothing says that it can, or the shards of a table
+            have evolved so that its rows cannot come together; nothing was changed.
         CheckpointError: there is no space or no epoch yet, or the number is out of range.
         FencedError: a driver has published an epoch meanwhile; nothing was changed.
 
@@ -156,7 +158,8 @@ def _require_divisible(plan: OperatorPlan, rule: Rule, shards: int) -> None:
         together: Notes = {}
         for number in overlapping(shard, shards, plan.shards):
             for name, known in notes[number].items():
-                copy_notes(f"operator {plan.operator}, shard {number}, {name!r}", known, together.setdefault(name, {}))
+                place = f"operator {plan.operator}, shard {number}, {name!r}"
+                (join_tables if name == TABLES else copy_notes)(place, known, together.setdefault(name, {}))
 
 
 def _divisions(plan: OperatorPlan, rule: Rule, shards: int) -> list[ShardSaved]:

@@ -5,6 +5,7 @@ an operator (``rules``, ``keyed``). A new shard takes from the old ones what bel
 """
 
 from objectspace.operators.division.dividing import copy_notes, divide
+from objectspace.operators.division.evolved import join_tables
 from objectspace.operators.division.keyed import KEYED, OPERATOR_NOTE, KeyedBy, noted_keyed
 from objectspace.operators.division.rules import Rule
 from objectspace.operators.division.shard import OldShard
@@ -28,6 +29,7 @@ __all__ = [
     "copy_notes",
     "divide",
     "hash_of",
+    "join_tables",
     "noted_keyed",
     "overlapping",
     "owner_of",

@@ -13,9 +13,11 @@ from checkpoint.run import Page
 from objectspace import ObjectDictionary, PersistedObjectSpace, Set, Value
 from objectspace.errors import ObjectSpaceError
 from objectspace.objects import RawSortedDictionary
+from objectspace.operators.division.evolved import Renumbered, join_tables, with_layout
 from objectspace.operators.division.rules import Rule
 from objectspace.operators.division.shard import MAPPINGS, OldShard, is_note
 from objectspace.operators.division.vnodes import owner_of
+from objectspace.relational.catalogue import TABLES
 
 _FLUSH_SLOTS = 256 * 1024
 """How many slots are divided before what has become of them is written to the disk."""
@@ -68,19 +70,28 @@ class _NewShard:
     def __init__(self, number: int, shards: int, space: PersistedObjectSpace) -> None:
         self._space, self._number, self._shards = space, number, shards
         self._taken = 0
+        self._renumbered: Renumbered = {}
 
     def take_all(self, old: OldShard) -> None:
         """Take from an old shard what belongs to this one."""
+        joined = dict(self._space.get_dictionary(TABLES).items()) if TABLES in self._space else {}
+        known = dict(old.space.get_dictionary(TABLES).items()) if TABLES in old.space else {}
+        # Before any rows, whose layouts this tells; the object is made in its turn.
+        self._renumbered = join_tables(f"operator {old.operator}, shard {old.number}, {TABLES!r}", known, joined)
         for name in old.space:
             if is_note(name):
                 self._space.get_or_create_dictionary(name)
             else:
                 self._take(old, name, old.space.get(name))
-        for name, known in old.notes().items():  # At last: to create an object forgets what is noted under its name.
-            copy_notes(old.place(name), known, self._space.get_or_create_dictionary(name))
+        for name, notes in old.notes().items():  # At last: to create an object forgets what is noted under its name.
+            target = self._space.get_or_create_dictionary(name)
+            if name == TABLES:
+                _replace_notes(joined, target)
+            else:
+                copy_notes(old.place(name), notes, target)
 
     def _take(self, old: OldShard, name: str, source: Any) -> None:
-        target = self._twin(source)
+        target, numbers = self._twin(source), self._renumbered.get(name)
         for vnode, key, value in old.slots(name):
             if owner_of(vnode, self._shards) != self._number:
                 continue
@@ -93,7 +104,7 @@ class _NewShard:
                 self._taken += 0 if isinstance(value, Value) else len(contents)
                 target[key] = contents
             elif source.kind in MAPPINGS:
-                target[key] = value
+                target[key] = value if numbers is None else with_layout(value, numbers)
             else:
                 target.add(key)
 
@@ -110,7 +121,7 @@ class _NewShard:
 
 
 def copy_notes(place: str, known: dict[Any, Any], target: Any) -> None:
-    """Copy what is known of tables, which must be the same in all shards that come together.
+    """Copy what is known of objects, which must be the same in all shards that come together.
 
     Args:
         place: how an error calls the notes.
@@ -126,6 +137,13 @@ def copy_notes(place: str, known: dict[Any, Any], target: Any) -> None:
                 f"{place}: {name!r} is {value!r} here and {target[name]!r} in another shard: let the query run one more"
                 " epoch, so that they agree"
             )
+
+
+def _replace_notes(known: dict[Any, Any], target: Any) -> None:
+    """Write the notes that are others, or new."""
+    for name, value in known.items():
+        if target.get(name) != value:
+            target[name] = value
 
 
 def _contents(member: Any) -> Any:
