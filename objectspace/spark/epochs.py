@@ -18,7 +18,7 @@ from objectspace.spark.in_driver import EpochInDriver
 from objectspace.spark.inputs import Declared
 from objectspace.spark.placement import runs_code_of_users
 from objectspace.spark.routes import PIPELINE, note_routes, note_sources, noted_sources
-from objectspace.spark.sinks import Delivery, note_parcels, noted_parcels
+from objectspace.spark.sinks import Delivery, built_as, note_parcels, noted_built, noted_parcels
 from objectspace.spark.stages import Stage, compiled
 from objectspace.spark.tasks import Intake
 
@@ -51,8 +51,9 @@ class Epochs:
         wanted = {name: pipeline.results[name] for name in (*pipeline.functions, *pipeline.frames)}
         self.stages = compiled(self.plan, wanted, self.chain.shards)
         self._inputs = tuple(one.input() for one in declared)
+        built = {name: built_as(node) for name, node in wanted.items()}
         self.delivery = Delivery(
-            self.chain.location, self.stages.results, pipeline.columns, pipeline.frames, pipeline.functions
+            self.chain.location, self.stages.results, pipeline.columns, built, pipeline.frames, pipeline.functions
         )
         self.direct = self._only_reader(declared)
         """The stage that takes the rows of the sources in its own action, where there is one."""
@@ -106,17 +107,20 @@ class Epochs:
             # A micro-batch that comes again was not finished. Another query says nothing about the end of the last one.
             is_open = newest.source == position if plan is None else is_first and newest.source.query != position.query
             if is_open:
-                self.delivery.redeliver(spark, self._parcels_of(newest))
+                self.delivery.redeliver(spark, *self._parcels_of(newest))
         return plan
 
-    def _parcels_of(self, newest: Manifest) -> dict[str, list[Parcel]]:
-        """Return where the changes of the newest micro-batch lie; an older one may have left what it noted."""
+    def _parcels_of(self, newest: Manifest) -> tuple[dict[str, list[Parcel]], dict[str, str]]:
+        """Return where the changes of the newest micro-batch lie, and how its results were built.
+
+        An older micro-batch may have left what it noted.
+        """
         with open_shard(self._state_plan(), 0) as space:
-            found = noted_parcels(space)
+            found, built = noted_parcels(space), noted_built(space)
         # A rescale is an epoch of its own after that of the micro-batch, and has its source.
         backwards = map(self.chain.manifest, range(newest.epoch, self.chain.first_epoch - 1, -1))
         same = {one.epoch for one in takewhile(lambda one: one.source == newest.source, backwards)}
-        return {name: parcels for name, parcels in found.items() if parcels and parcels[0].epoch in same}
+        return {name: parcels for name, parcels in found.items() if parcels and parcels[0].epoch in same}, built
 
     def _state_plan(self) -> OperatorPlan:
         return self.chain.operator_plan(PIPELINE, cache=self._cache)
@@ -148,7 +152,7 @@ class Epochs:
                     note(space, self.plan, self.plan.stateful)
                 note_routes(space, self.plan)
                 note_sources(space, self.sources)
-                note_parcels(space, results)
+                note_parcels(space, results, self.delivery.built)
                 saved[0] = save_shard(plan, space, 0)
         return saved
 

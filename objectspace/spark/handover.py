@@ -27,7 +27,7 @@ from objectspace.operators.chunks import HALF_OF, HALVES, unbroken
 from objectspace.operators.division.vnodes import Router, owner_of, vnode_router
 from objectspace.operators.net import net_changes
 from objectspace.relational import Chunk, Column, DataType, TableSchema, compacted
-from objectspace.relational.arrow import array_of, field_of
+from objectspace.relational.arrow import array_of, arrow_type, columns_of, field_of
 from objectspace.relational.chunk import OP_COLUMN, Op
 from objectspace.relational.vnodes import VNODES
 from objectspace.spark.stages import Exit
@@ -309,6 +309,10 @@ def read_parcel(location: Location, parcel: Parcel, schema: TableSchema) -> Chun
     Raises:
         CorruptStoreError: the file is missing or damaged.
     """
+    return from_bytes(_read(location, parcel), schema)
+
+
+def _read(location: Location, parcel: Parcel) -> bytes:
     data = location.read(parcel.file)
     if data is None or checksum(data) != parcel.checksum:
         found = "missing" if data is None else "damaged"
@@ -316,7 +320,19 @@ def read_parcel(location: Location, parcel: Parcel, schema: TableSchema) -> Chun
             f"{parcel.file} of {location.url} is {found}: expected {parcel.rows} rows in {parcel.bytes} bytes:"
             " start the query again, and the micro-batch is processed anew"
         )
-    return from_bytes(data, schema)
+    return data
+
+
+def fits(location: Location, parcel: Parcel, schema: TableSchema) -> bool:
+    """Tell whether the changes of a file have the columns of a schema: their names and types, in this order.
+
+    Raises:
+        CorruptStoreError: the file is missing or damaged.
+    """
+    with pa.ipc.open_file(pa.BufferReader(_read(location, parcel))) as reader:
+        found = [(one.name, _sent_type(one.type)) for one in columns_of(reader.schema) if one.name != OP_COLUMN]
+    expected = columns_of(pa.schema([(one.name, arrow_type(_sent_type(one.type))) for one in schema.columns]))
+    return found == [(one.name, one.type) for one in expected]
 
 
 def remove_before(location: Location, epoch: int) -> int:

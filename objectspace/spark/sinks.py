@@ -18,9 +18,10 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from checkpoint.chain import Location
 from objectspace import PersistedObjectSpace
+from objectspace.operators import Node
 from objectspace.relational import Chunk, TableSchema, compacted
 from objectspace.spark.forms import conforming
-from objectspace.spark.handover import FOLDER, Parcel, read_parcel, settled, together
+from objectspace.spark.handover import FOLDER, Parcel, fits, read_parcel, settled, together
 from objectspace.spark.stages import Exit
 
 LOG = logging.getLogger("objectspace.spark")
@@ -28,12 +29,27 @@ LOG = logging.getLogger("objectspace.spark")
 HANDOVER = "$handover"
 """The dictionary that says where the changes of each result lie, of the newest epoch."""
 
+BUILT = "$built"
+"""The dictionary that says how each of these results is built: the fingerprint of what gives its changes."""
+
 FrameFunction = Callable[[DataFrame, int], object]
 ChunkFunction = Callable[[int, Chunk], object]
 
 
-def note_parcels(space: PersistedObjectSpace, found: Mapping[str, Sequence[Parcel]]) -> None:
-    """Note where the changes of an epoch lie, and nothing of older ones. Dirties: an item for each result."""
+def note_parcels(space: PersistedObjectSpace, found: Mapping[str, Sequence[Parcel]], built: Mapping[str, str]) -> None:
+    """Note where the changes of an epoch lie, and nothing of older ones.
+
+    Args:
+        space: what the driver keeps.
+        found: where they lie, by the names of the results.
+        built: the fingerprint of each result.
+
+    Dirties: an item for each result, and another one where the result is built in another way than before.
+    """
+    if built != noted_built(space):
+        known = space.get_or_create_dictionary(BUILT)
+        known.clear()
+        known.update(built)
     noted = space.get_or_create_dictionary(HANDOVER)
     for name in [name for name in noted if name not in found]:
         del noted[name]
@@ -46,6 +62,16 @@ def noted_parcels(space: PersistedObjectSpace) -> dict[str, list[Parcel]]:
     return {name: [Parcel(**parcel) for parcel in parcels] for name, parcels in noted}
 
 
+def built_as(result: Node) -> str:
+    """Return the fingerprint of what gives the changes of a result, whatever function takes them."""
+    return (result.inputs[0] if result.is_one_of(["Sink"]) else result).fingerprint
+
+
+def noted_built(space: PersistedObjectSpace) -> dict[str, str]:
+    """Return how the results of the newest epoch are built; earlier versions have not noted it."""
+    return dict(space.get_dictionary(BUILT).items()) if BUILT in space else {}
+
+
 class Delivery:
     """Hands the changes of results to the functions that want them.
 
@@ -53,6 +79,7 @@ class Delivery:
         location: where the files lie.
         exits: the exit of each result.
         columns: the columns that the user sees of each.
+        built: the fingerprint of each.
         frames: for a result the functions of (changes as a DataFrame, epoch).
         chunks: for a result the function of (epoch, changes as a chunk).
     """
@@ -62,10 +89,11 @@ class Delivery:
         location: Location,
         exits: Mapping[str, Exit],
         columns: Mapping[str, tuple[str, ...]],
+        built: Mapping[str, str],
         frames: Mapping[str, Sequence[FrameFunction]],
         chunks: Mapping[str, ChunkFunction],
     ) -> None:
-        self._location, self._exits, self._columns = location, exits, columns
+        self._location, self._exits, self._columns, self.built = location, exits, columns, built
         self._frames, self._chunks = frames, chunks
         self.epoch = 0
         """The epoch that a function is called for at this moment; 0 where none is."""
@@ -93,10 +121,16 @@ class Delivery:
                 if one.keys is None or not frame.isEmpty():
                     self._call(name, parcels[0].epoch, partial(function, frame, parcels[0].epoch))
 
-    def redeliver(self, spark: SparkSession, found: Mapping[str, Sequence[Parcel]]) -> None:
-        """Call the functions for an epoch of which nobody knows whether they were; what is gone is logged.
+    def redeliver(self, spark: SparkSession, found: Mapping[str, Sequence[Parcel]], built: Mapping[str, str]) -> None:
+        """Call the functions for an epoch of which nobody knows whether they were; what cannot be is logged.
 
-        A copy of a space need not have the files: then the copy's functions begin with its next epoch.
+        A copy of a space need not have the files: then the copy's functions begin with its next epoch. So do those of a
+        result that has the name of another one: these changes are not its own.
+
+        Args:
+            spark: the session.
+            found: where the changes lie; their epoch is published.
+            built: how the results of that epoch were built, as far as that was noted.
 
         Raises:
             CorruptStoreError: a file is damaged.
@@ -104,22 +138,31 @@ class Delivery:
         there = {f"{FOLDER}/{name}" for name in self._location.names(FOLDER)}
         whole = {}
         for name in self._exits:
-            gone = [parcel for parcel in found.get(name, ()) if parcel.file not in there]
+            parcels = found.get(name, ())
+            gone = [parcel.file for parcel in parcels if parcel.file not in there]
             if gone:
-                self._lament(name, gone)
+                missing = f"{gone[0]} and {len(gone) - 1} more are not here, as where a space was copied without its"
+                self._lament(name, parcels[0].epoch, f"{missing} hand-over files")
+            elif parcels and self._is_of_another(name, parcels[0], built.get(name)):
+                self._lament(name, parcels[0].epoch, "they are of a result of this name that was built in another way")
             else:
-                whole[name] = found.get(name, ())
+                whole[name] = parcels
         self.deliver(spark, whole)
 
-    def _lament(self, name: str, gone: Sequence[Parcel]) -> None:
+    def _is_of_another(self, name: str, parcel: Parcel, built: str | None) -> bool:
+        """Tell whether changes are not those of a result; where nothing was noted of that, their columns tell."""
+        if built is None:
+            return not fits(self._location, parcel, self._exits[name].schema)
+        return built != self.built[name]
+
+    def _lament(self, name: str, epoch: int, why: str) -> None:
         LOG.warning(
-            "%s: the changes of result %s in epoch %d were perhaps handed out before and cannot be again: %s and %d"
-            " more are not here, as where a space was copied without its hand-over files",
+            "%s: the changes of result %s in epoch %d were perhaps handed out before and cannot be again: %s: where its"
+            " function has not taken them, bring what it keeps into line with the result",
             self._location.url,
             name,
-            gone[0].epoch,
-            gone[0].file,
-            len(gone) - 1,
+            epoch,
+            why,
         )
 
     def frame(self, spark: SparkSession, name: str, parcels: Sequence[Parcel]) -> DataFrame:

@@ -17,8 +17,10 @@ from checkpoint import CheckpointError, FencedError
 from checkpoint.chain import Location, Manifest, SourcePosition, location_at
 from objectspace.operators import Stream, count, max_, sum_
 from objectspace.spark import Pipeline, Retention, TaskFailedError, Upkeep, rescale
+from objectspace.spark import epochs as epochs_module
 from objectspace.spark.actions import EpochInTasks
 from objectspace.spark.epochs import Epochs
+from objectspace.spark.sinks import note_parcels
 from tests.chain.faulty_location import FaultyLocation
 from tests.tally import TALLY
 
@@ -222,6 +224,53 @@ def test_a_sink_that_comes_back_takes_nothing_from_the_others(frames: Frames, tm
     assert run(epochs, frames, 1, EPOCHS[1]) is None
     assert sorted(told["one"].changes) == [2]
     assert told["two"].changes == {}, "what a sink missed while it was away is not its to get"
+
+
+@pytest.mark.parametrize(
+    ("after", "is_noted"),
+    [
+        (lambda totals: totals.select("k", "most", "n"), True),
+        (lambda totals: totals.select("k", n="most", most="n"), True),
+        (lambda totals: totals.select("k", "most", "n"), False),
+        (lambda totals: totals.select("k", "most"), False),
+    ],
+    ids=["in another order", "of other values", "in another order, of an earlier version", "fewer, of the same"],
+)
+def test_a_result_is_given_nothing_of_another_one_that_had_its_name(
+    frames: Frames,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    after: Callable[[Stream], Stream],
+    is_noted: bool,
+) -> None:
+    def sunk(result: Callable[[Stream], Stream], function: Any) -> Epochs:
+        made = Driver(tmp_path / "space", SHARDS, cache=tmp_path / "cache")
+        result(build(made)).sink("log", function)
+        return made.epochs()
+
+    def before(totals: Stream) -> Stream:
+        return totals.select("k", "n", "most")
+
+    def dies(epoch: int, chunk: Any) -> None:
+        raise Lost
+
+    if not is_noted:
+        monkeypatch.setattr(epochs_module, "note_parcels", lambda space, found, built: note_parcels(space, found, {}))
+    for number in range(2):
+        with pytest.raises(Lost):
+            run(sunk(before, dies), frames, number, EPOCHS[number])
+    as_it_was, told = Told({}), Told({})
+    assert run(sunk(before, as_it_was), frames, 1, EPOCHS[1]) is None
+    assert sorted(as_it_was.changes) == [2]
+    changed = sunk(after, told)
+    assert run(changed, frames, 1, EPOCHS[1]) is None
+    assert told.changes == {}
+    assert (
+        "result log in epoch 2 were perhaps handed out before and cannot be again: they are of a result" in caplog.text
+    )
+    assert run(changed, frames, 2, EPOCHS[2]) is not None
+    assert sorted(told.changes) == [3]
 
 
 def test_images_are_made_beside_the_epochs_of_a_built_pipeline(

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -14,12 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from checkpoint.chain import location_at
 from objectspace import VolatileObjectSpace
 from objectspace.operators import Materialize, Pipeline, col
 from objectspace.operators.chunks import moved_apart
 from objectspace.operators.net import net_changes
 from objectspace.relational import Chunk, Column, TableSchema
-from objectspace.spark.handover import carried, from_bytes, settled, settled_for, to_bytes
+from objectspace.spark.handover import carried, fits, from_bytes, settled, settled_for, to_bytes, write_parcel
 from tests.operators.spellings import SPELLINGS
 
 
@@ -128,6 +130,15 @@ def test_a_file_of_an_earlier_version_is_read(names: list[str]) -> None:
     found = from_bytes(sink.getvalue().to_pybytes(), schema)
     shown = (1, Decimal("4.00"), [Decimal("1.50")], {"a": Decimal("2.00"), "b": Decimal("3.0")})
     assert repr(found.values) == repr([shown[: len(names)], rows[1][: len(names)]])
+
+
+@pytest.mark.parametrize("kind", [*SPELLINGS, "list<decimal(10,2)>", "struct<a:decimal,b:list<time>>"])
+def test_a_file_fits_the_columns_that_it_was_made_of(kind: str, tmp_path: Path) -> None:
+    columns, location = [Column("k", "int64"), Column("v", kind, True), Column("w", "bool")], location_at(tmp_path)
+    parcel = write_parcel(location, 1, 1, 0, Chunk(TableSchema(columns), [], []))
+    assert fits(location, parcel, TableSchema(columns))
+    others = [columns[::-1], columns[:2], [*columns[:2], Column("x", "bool")], [*columns[:2], Column("w", "int16")]]
+    assert not any(fits(location, parcel, TableSchema(other)) for other in others)
 
 
 NAMED = TableSchema(
