@@ -142,8 +142,8 @@ def location_at(url: str | os.PathLike[str] | Location, options: Mapping[str, An
 
     Raises:
         CheckpointError: the protocol is unknown, its package is not installed, or it cannot be opened; the path is on
-            another host; the URL has ``::``; or that of an object store names no bucket, or a version, or has two
-            slashes after the bucket.
+            another host; the URL has ``::``, or one slash after the protocol; or that of an object store names no
+            bucket, or a version, or has two slashes after the bucket.
     """
     if isinstance(url, Location):
         return url

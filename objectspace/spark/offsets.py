@@ -99,7 +99,7 @@ def files_without_spark(checkpoint: str, space: str, storage: Mapping[str, Any])
         storage: what fsspec passes to the file system of the space.
     """
     path = _FILE_SCHEME.sub("", checkpoint)  # Spark takes a path as it is spelt, and %20 for no blank
-    is_known = local_path(path) is not None or _file_system(path) is _file_system(space)
+    is_known = _file_system(path) in (_file_system("."), _file_system(space))
 
     def _found(name: str) -> str | None:
         with suppress(CheckpointError):
@@ -111,8 +111,8 @@ def files_without_spark(checkpoint: str, space: str, storage: Mapping[str, Any])
 
 
 def _file_system(url: str) -> type | None:
-    """Return what fsspec opens a URL with; ``None`` where that is not installed."""
-    with suppress(ImportError, ValueError):
+    """Return what fsspec opens a URL with; ``None`` where that is not installed, or is a URL only to Hadoop."""
+    with suppress(ImportError, ValueError, CheckpointError):
         return fsspec.get_filesystem_class("file" if local_path(url) is not None else url.partition("://")[0])  # type: ignore[no-any-return]
     return None
 

@@ -239,6 +239,21 @@ def test_a_file_system_that_cannot_be_made_is_refused_with_the_reason() -> None:
         location_at("stillborn://x")
 
 
+@pytest.mark.parametrize("url", ["hdfs:/x", "dbfs:/x", "S3:/bucket/x", "http:/x", "memory:/x", "viewfs:/x", "wasbs:/x"])
+def test_a_url_with_one_slash_founds_no_folder_of_its_name(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each machine of a cluster would have a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    protocol = url.partition(":")[0]
+    refused = rf"'{url}' has one slash after the protocol '{protocol}': .* with two, as '{protocol}://' .*'\./{url}'"
+    for given in (url, Path(url)):
+        with pytest.raises(CheckpointError, match=refused):
+            location_at(given)
+    for folder in (f"./{url}", f"x:/{url}", f"nosuch:/{url}", protocol):
+        assert location_at(folder).url == os.path.abspath(folder)
+
+
 def test_urls_of_files(tmp_path: Path) -> None:
     assert location_at(f"file://{tmp_path}//a").url == f"{tmp_path}/a"
     for url in (f"file://{tmp_path}/a%20b?c#d", f"file:{tmp_path}/a b?c#d", f"local://localhost{tmp_path}/a b?c#d"):

@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
+from checkpoint import CheckpointError
 from checkpoint.chain import Chain, location_at
 from checkpoint.tool.copying import fork_space
 from objectspace import PersistedObjectSpace, SpacePart, VolatileObjectSpace
@@ -445,6 +446,13 @@ def test_what_several_operators_of_a_file_have_is_read_of_the_one_that_is_named(
                 Subject.of({"path": path, kind: name}).schema()
             with pytest.raises(ObjectSpaceError, match=f"has no {kind} '{name}'"):
                 Subject.of({"path": path, kind: name, "operator": "three"}).schema()
+
+
+def test_a_url_with_one_slash_is_no_path() -> None:
+    options = {"path": "dbfs:/x", "table": "t"}
+    for made in (lambda: Subject.of(options), lambda: Target.of({**options, "key": "k"})):
+        with pytest.raises(CheckpointError, match="'dbfs:/x' has one slash after the protocol 'dbfs'"):
+            made()
 
 
 @pytest.mark.parametrize(

@@ -170,3 +170,11 @@ def test_a_path_with_its_protocol_is_that_path(tool: Tool, store: Path, tmp_path
     assert tool("show", str(copy), "counts").stdout == tool("show", spelling.format(store), "counts").stdout
     refused = tool("log", "file://elsewhere/copy.db")
     assert (refused.exit_code, "names the host 'elsewhere'" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "words", [["log", "s3:/b/x"], ["restore", "{}", "s3:/b/x"], ["export", "{}", "counts", "s3:/b/x"]]
+)
+def test_a_url_with_one_slash_is_no_path(tool: Tool, store: Path, words: list[str]) -> None:
+    refused = tool(*(word.replace("{}", str(store)) for word in words))
+    assert (refused.exit_code, "'s3:/b/x' has one slash after the protocol 's3'" in refused.stderr) == (2, True)
