@@ -56,14 +56,28 @@ def offsets_before(files: Files, batch: int) -> str:
     return "" if None in noted else _digest(noted)
 
 
-def query_of(files: Files) -> str | None:
+def query_of(files: Files, checkpoint: str) -> str | None:
     """Return the id of the query whose folder it is; ``None`` where Spark has noted none.
 
     Args:
         files: the files where Spark keeps how far a query has read.
+        checkpoint: the folder, as it was given to the query.
+
+    Raises:
+        CheckpointError: what Spark has noted is damaged.
     """
-    noted = files("metadata")
-    return orjson.loads(noted)["id"] if noted else None
+    try:
+        noted = files("metadata")
+        found: Any = orjson.loads(noted)["id"] if noted else None
+    except (ValueError, TypeError, KeyError):
+        found = False
+    if found is None or isinstance(found, str):
+        return found
+    raise CheckpointError(
+        f'{checkpoint}/metadata is damaged, in which Spark keeps the id of the query: expected {{"id": "..."}}: put'
+        " the file back from a copy, or write it anew with the id that `checkpoint log LOCATION --json` has for the"
+        " epochs of this query"
+    )
 
 
 def newest_commit(spark: SparkSession, checkpoint: str) -> SourcePosition | None:
@@ -72,8 +86,11 @@ def newest_commit(spark: SparkSession, checkpoint: str) -> SourcePosition | None
     Args:
         spark: the session.
         checkpoint: the folder where Spark keeps how far a query has read, as it was given to the query.
+
+    Raises:
+        CheckpointError: what Spark has noted of the query is damaged.
     """
-    query = query_of(files_of(spark, checkpoint))
+    query = query_of(files_of(spark, checkpoint), checkpoint)
     batches = [int(name) for name in _names(spark, checkpoint, "commits") if name.isdecimal()]
     return SourcePosition(query, max(batches)) if query and batches else None
 

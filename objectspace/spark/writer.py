@@ -150,8 +150,12 @@ class Target:
         return SourcePosition(query, batch, offsets_of(files, batch), offsets_before(files, batch))
 
     def query(self) -> str | None:
-        """Return the id of the query; ``None`` where Spark's checkpoint is not known, or cannot be read."""
-        return query_of(files_without_spark(self.checkpoint, self.path, self.storage))
+        """Return the id of the query; ``None`` where Spark's checkpoint is not known, or cannot be read.
+
+        Raises:
+            CheckpointError: what Spark has noted of the query is damaged.
+        """
+        return query_of(files_without_spark(self.checkpoint, self.path, self.storage), self.checkpoint)
 
     def schema(self, rows: StructType) -> TableSchema:
         """Return the schema of the table.

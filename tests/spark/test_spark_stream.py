@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from checkpoint import CheckpointError
 from checkpoint.chain import Manifest, SourcePosition
 from objectspace.spark import Pipeline
-from objectspace.spark.offsets import files_of, files_without_spark, newest_commit, offsets_before, offsets_of
+from objectspace.spark.offsets import files_of, files_without_spark, newest_commit, offsets_before, offsets_of, query_of
 
 from .spark_helpers import expected, kept
 
@@ -97,6 +97,21 @@ def test_the_offsets_of_a_batch_are_found_however_its_folder_is_spelled(
     assert newest_commit(spark, named) == SourcePosition("q", 10)
     if spelling != "a relative path":
         assert offsets_of(files_without_spark(named, "s3://bucket/space", {}), 7) == found, "without Spark"
+
+
+@pytest.mark.parametrize("noted", [b"{x", b"[1]", b"{}", b'{"id":5}', b"5", b"\xff\xfe"])
+def test_a_damaged_note_of_the_query_is_told_with_its_file(noted: bytes, tmp_path: Path, spark: SparkSession) -> None:
+    (tmp_path / "metadata").write_bytes(noted)
+    with pytest.raises(
+        CheckpointError, match=rf"^{tmp_path}/metadata is damaged, .* put the file back from a copy, or"
+    ):
+        newest_commit(spark, str(tmp_path))
+    with pytest.raises(CheckpointError, match=rf"^{tmp_path}/metadata is damaged"):
+        query_of(files_without_spark(str(tmp_path), str(tmp_path / "space"), {}), str(tmp_path))
+
+
+def test_a_folder_that_only_hadoop_finds_is_as_if_it_were_empty() -> None:
+    assert files_without_spark("dbfs:/progress", "s3://bucket/space", {})("metadata") is None
 
 
 def test_what_came_before_a_batch_is_known_as_long_as_all_of_it_is_kept() -> None:
