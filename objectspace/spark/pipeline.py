@@ -36,10 +36,11 @@ from objectspace.spark.inputs import (
 from objectspace.spark.offsets import files_of, newest_commit, offsets_before, offsets_of
 from objectspace.spark.operator import Operator
 from objectspace.spark.placement import DRIVER_ROWS
+from objectspace.spark.printable import in_words
 from objectspace.spark.progress import EpochProgress
 from objectspace.spark.query import PipelineQuery, Status, Watch
 from objectspace.spark.routes import PIPELINE, require_kind
-from objectspace.spark.sinks import FrameFunction
+from objectspace.spark.sinks import FrameFunction, no_exit
 from objectspace.spark.storage import require_shared
 from objectspace.spark.upkeep import TASKS_WAIT, Retention, Upkeep
 
@@ -345,7 +346,7 @@ class Pipeline(Builder):
             chain.epoch,
             self._query is not None and self._query.isActive,
             None if newest is None else EpochProgress.of(newest),
-            None if error is None else "; ".join([str(error) or type(error).__name__, *_notes(error)]),
+            None if error is None else in_words(error),
         )
 
     def operator_plan(self, operator: str, epoch: int | None = None) -> OperatorPlan:
@@ -450,17 +451,14 @@ class Pipeline(Builder):
             try:
                 manifest = self.run_epoch(rows, batch)
                 if on_epoch:
-                    on_epoch(batch, manifest)
+                    with no_exit("on_epoch"):
+                        on_epoch(batch, manifest)
             except BaseException as error:
                 watch.error = error
                 self.driver.shards.release()
                 raise
 
         return _run
-
-
-def _notes(error: BaseException) -> list[str]:
-    return getattr(error, "__notes__", [])
 
 
 def _query_id(rows: DataFrame) -> str:

@@ -1,4 +1,4 @@
-"""Errors on executors in text that can be sent.
+"""Errors in text that can be sent and shown, whatever they are.
 
 Spark's worker sends what is printed of an error as UTF-8. Where that cannot be, as with the surrogates that
 ``os.fsdecode`` makes of a file name in another encoding, it sends nothing, and Spark waits for it for ever.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import Any
 
 from objectspace.codec import is_utf8
 
@@ -28,6 +29,35 @@ def printable_errors() -> Iterator[None]:
         if is_utf8("".join(traceback.format_exception(error))):
             raise
         raise _told(error) from None  # What it came of may be what cannot be sent.
+
+
+def in_words(error: BaseException) -> str:
+    """Return what an error says, with its notes; of one that raises when it is asked for that, what it is.
+
+    >>> in_words(KeyError())
+    'KeyError'
+    """
+    notes: Any = []
+    with suppress(Exception):
+        notes = getattr(error, "__notes__", [])
+    found = notes if isinstance(notes, list | tuple) else [notes]
+    return "; ".join([_text(error) or type(error).__name__, *map(_text, found)])
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Add a note to an error; what it has in the place of a list of notes becomes the note before it."""
+    try:
+        error.add_note(note)
+    except TypeError:
+        with suppress(Exception):
+            error.__notes__ = [_text(error.__notes__), note]
+
+
+def _text(value: object) -> str:
+    try:
+        return str(value)
+    except Exception as why:
+        return f"{type(value).__name__}, whose text cannot be told: {type(why).__name__} came of asking for it"
 
 
 def _told(error: BaseException) -> Exception:

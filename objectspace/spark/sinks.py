@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 
@@ -18,10 +19,12 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from checkpoint.chain import Location
 from objectspace import PersistedObjectSpace
+from objectspace.errors import ObjectSpaceError
 from objectspace.operators import Node
 from objectspace.relational import Chunk, TableSchema, compacted
 from objectspace.spark.forms import conforming
 from objectspace.spark.handover import FOLDER, Parcel, fits, read_parcel, settled, together
+from objectspace.spark.printable import add_note
 from objectspace.spark.stages import Exit
 
 LOG = logging.getLogger("objectspace.spark")
@@ -107,6 +110,7 @@ class Delivery:
 
         Raises:
             CorruptStoreError: a file is missing or damaged.
+            ObjectSpaceError: a function wants to end the process.
             Exception: what a function has raised, with a note that says which one it was.
         """
         for name, one in self._exits.items():
@@ -180,15 +184,33 @@ class Delivery:
         """Call the function of a result, and say which one it was where it raises."""
         self.epoch = epoch
         try:
-            function()
+            with no_exit(f"the function of result {name!r}"):
+                function()
         except Exception as error:
-            error.add_note(
+            add_note(
+                error,
                 f"raised by the function of result {name!r} for epoch {epoch}, which is published: mend it and start"
-                " the query again, which calls it for this epoch once more"
+                " the query again, which calls it for this epoch once more",
             )
             raise
         finally:
             self.epoch = 0
+
+
+@contextmanager
+def no_exit(what: str) -> Iterator[None]:
+    """Have an exit from a function of a user be an error: Spark waits for ever for the thread that it ends.
+
+    Raises:
+        ObjectSpaceError: the function has raised ``SystemExit``.
+    """
+    try:
+        yield
+    except SystemExit as error:
+        raise ObjectSpaceError(
+            f"{what} raised {error!r}, as sys.exit() does, which ends no query: expected it to return, or to raise"
+            " another error, which ends the query"
+        ) from error
 
 
 def _by_shard(parcels: Sequence[Parcel]) -> list[list[Parcel]]:

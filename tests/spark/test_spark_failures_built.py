@@ -226,6 +226,21 @@ def test_a_sink_that_comes_back_takes_nothing_from_the_others(frames: Frames, tm
     assert told["two"].changes == {}, "what a sink missed while it was away is not its to get"
 
 
+def test_an_error_of_a_function_stays_what_it_is(frames: Frames, tmp_path: Path) -> None:
+    class Own(Exception):
+        __notes__ = "of the user"  # type: ignore[assignment]
+
+    def fails(epoch: int, chunk: Any) -> None:
+        raise Own
+
+    made = Driver(tmp_path / "space", SHARDS, cache=tmp_path / "cache")
+    build(made).sink("log", fails)
+    with pytest.raises(Own) as failed:
+        run(made.epochs(), frames, 0, EPOCHS[0])
+    assert failed.value.__notes__[0] == "of the user"
+    assert "raised by the function of result 'log' for epoch 1" in failed.value.__notes__[1]
+
+
 @pytest.mark.parametrize(
     ("after", "is_noted"),
     [

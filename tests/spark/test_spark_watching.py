@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -21,8 +22,10 @@ from pyspark.sql.streaming.listener import (
 
 from checkpoint import CheckpointError
 from objectspace import PersistedObjectSpace
+from objectspace.errors import ObjectSpaceError
 from objectspace.operators import count
 from objectspace.spark import EpochProgress, Operator, Pipeline, TaskFailedError
+from objectspace.spark.printable import add_note
 
 SCHEMA = "k string, v long"
 
@@ -103,6 +106,41 @@ def test_the_error_that_ends_a_query_is_in_words_wherever_one_asks(
     assert failed.value.__suppress_context__
     out, errors = capfd.readouterr()
     assert len((out + errors).splitlines()) < 3, "Spark has printed a stack"
+
+
+def leaves(*given: object) -> None:
+    sys.exit(3)
+
+
+@pytest.mark.parametrize("what", ["the function of result 'counts'", "on_epoch"])
+def test_a_function_that_exits_ends_its_query(stream: DataFrame, tmp_path: Path, what: str) -> None:
+    """Spark waits for ever for a thread that has ended."""
+    pipeline = Pipeline(tmp_path / "space", 1, cache=tmp_path / "cache")
+    pipeline.source("rows", stream, key=["k"]).group_by("k").agg(n=count()).materialize("counts")
+    if what != "on_epoch":
+        pipeline.for_each_epoch("counts", leaves)
+    query = pipeline.start(None, tmp_path / "query", {"availableNow": True}, leaves if what == "on_epoch" else None)
+    with pytest.raises(ObjectSpaceError, match=rf"^{what} raised SystemExit\(3\), as sys.exit\(\) does, .* to return"):
+        query.awaitTermination(60)
+    assert not query.isActive
+    assert str(pipeline.status().error).startswith(f"{what} raised SystemExit(3)")
+
+
+class Mute(Exception):
+    """Has no text, and no list of notes."""
+
+    __notes__ = "a note"  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        raise LookupError
+
+
+def test_an_error_without_a_text_is_told_by_its_status(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path / "space", 1, cache=tmp_path / "cache")
+    error = pipeline._watch.error = Mute()
+    add_note(error, "raised by a function")
+    said = "Mute, whose text cannot be told: LookupError came of asking for it; a note; raised by a function"
+    assert pipeline.status().error == said
 
 
 class Silent:
