@@ -325,25 +325,25 @@ class Filters:
 
     def keep(self, runs: Container[RunNumber]) -> None:
         """Forget all other runs: another one may have their number one day."""
-        gone = [run for run in self._since if run not in runs]
+        gone = {run for run in self._since if run not in runs}
         if gone:
-            self._blocks = {runs_of: block for runs_of, block in self._blocks.items() if not {*gone} & {*runs_of}}
+            self._blocks = {known: block for known, block in self._blocks.items() if gone.isdisjoint(known)}
         for run in gone:
             self._changes += 1
-            del self._since[run]
-            self._unstored.discard(run)
             self._room += len(self._flags.pop(run, b""))
+            self._unstored.discard(run)
+            del self._since[run]  # At last: what an interruption leaves of a run is looked for there the next time.
 
     def clear(self) -> None:
         """Forget everything."""
         self._changes += 1
+        self._blocks = {}
+        self._flags: dict[RunNumber, bytes] = {}
+        self._room = MOST_BYTES
         self._searches = self._seen = 0
         self._next = STEP
-        self._blocks = {}
-        self._room = MOST_BYTES
-        self._since: dict[RunNumber, int] = {}
-        self._flags: dict[RunNumber, bytes] = {}
         self._unstored: set[RunNumber] = set()
+        self._since: dict[RunNumber, int] = {}
 
     def _learn(self, runs: Sequence[RunNumber], rows_of: RowsOf) -> None:
         # The oldest run is asked last, and has nearly all slots.

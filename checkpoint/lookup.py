@@ -315,9 +315,9 @@ class Lookup:
         """Return the filters of the runs, where one more slot is looked for; none where no run has one."""
         changes = self._extents.filters.note(self._runs)
         if self._changes != changes:
-            self._changes = changes
-            self._filters = {one[0]: one for one in self._extents.filters.of(self._runs)}
-            self._sieve = self._extents.filters.sieve(self._filters.values())
+            filters = {one[0]: one for one in self._extents.filters.of(self._runs)}
+            self._filters, self._sieve = filters, self._extents.filters.sieve(filters.values())
+            self._changes = changes  # At last: a sieve that an interruption has kept from being made hides every slot.
         return self._filters
 
     def many(self, object_id: int, slots: Sequence[Slot]) -> list[ReadRow]:

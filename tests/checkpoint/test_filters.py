@@ -210,3 +210,21 @@ def test_what_is_dropped_takes_its_filter_along() -> None:
         store.compact()
         assert not store.database["filter"].count
         assert store.verify()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_a_read_that_is_interrupted_while_filters_are_laid_side_by_side_hides_nothing(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with quick_store(":memory:", history=12) as store:
+        state = history(store, 12, min(filters.STORED_ROWS))
+        reader = store.reader()
+
+        def stop(*_: Any) -> Any:
+            raise error
+
+        with monkeypatch.context() as patch, pytest.raises(error):
+            patch.setattr(filters, "_side_by_side", stop)
+            for slot in state:
+                reader.item(1, slot)
+        assert [reader.item(1, slot) for slot in range(200)] == [(slot, str(state[slot]), None) for slot in range(200)]
