@@ -78,6 +78,7 @@ class Session:
         self._held_until = self._peeked_until = 0.0
         self._is_of_parent = False
         self._has_tables: dict[str, bool] = {}
+        self._running: object = None
         inherited.note_user(self)
 
     @property
@@ -269,7 +270,8 @@ class Session:
             StoreFailedError: the file system failed; if it did so while committing, the outcome is open.
             CheckpointError: nothing took effect, and the message says why.
         """
-        connection = self.connection
+        connection, mine = self.connection, object()
+        self._running = mine
         try:
             if is_lazy:
                 connection.execute("PRAGMA synchronous = normal")
@@ -283,8 +285,21 @@ class Session:
             self._abandon(connection)
             raise explained from error
         except BaseException:
-            self._abandon(connection)
+            if self._running is mine:  # One that was left alone is collected at any time, also in the midst of another.
+                self._abandon(connection)
             raise
+
+    def end_transaction(self) -> None:
+        """Take back what an interruption has left open, so that what is read from now on is what is committed.
+
+        Ctrl-C may come before the ``with`` statement of a transaction can tell it that it is left.
+
+        Raises:
+            CheckpointError: the session is closed, or failed in this: it takes no writes then.
+        """
+        with self.mutex:
+            self._running = None
+            self._abandon(self.connection)
 
     def copy_log(self) -> None:
         """Copy the write-ahead log into the file if it has grown long: after a commit, and outside its cost.

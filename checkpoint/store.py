@@ -13,7 +13,7 @@ from datetime import timedelta
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from weakref import WeakKeyDictionary
 
 from checkpoint import catalogue, filters, retention, run_rows, spans
@@ -45,6 +45,8 @@ from checkpoint.writer import CheckpointWriter, Receipt
 
 if TYPE_CHECKING:
     import sqlite_utils
+
+T = TypeVar("T")
 
 
 class CheckpointStore:
@@ -397,8 +399,10 @@ class CheckpointStore:
         """
         with self._mutex:
             self.session.require_writable()
-            with self._dropping("was damaged, and dropped by a repair") as connection:
-                report = repair(self.session, connection, progress, salvage=salvage)
+            report = self._drop(
+                lambda connection: repair(self.session, connection, progress, salvage=salvage),
+                "was damaged, and dropped by a repair",
+            )
             while self._work():
                 pass
             return report
@@ -449,8 +453,7 @@ class CheckpointStore:
             given: dict[str, Any] = {"history": history, "keep_for": keep_for, "records": records}
             wanted = replace(self._configured, **{key: value for key, value in given.items() if value is not None})
             if any(value is not None for value in given.values()):
-                with self._transaction() as connection:
-                    write_retention(connection, wanted)
+                self._change(lambda connection: write_retention(connection, wanted))
             self._configured = wanted
             if history is not None:
                 self._history = None
@@ -499,9 +502,9 @@ class CheckpointStore:
                 keep = keep or self.retention.history
             first = retention.first_kept(self.session, keep, older_than)
             self._reduce(self._runs.readable(first), progress)
-            with self._transaction() as connection:
-                retention.forget(connection, self._runs, first, self._pins())
-            self._load()
+            self._change(
+                lambda connection: retention.forget(connection, self._runs, first, self._pins()), then=self._load
+            )
             if self.session.unused() > retention.UNUSED:
                 self.session.shrink()
             return before - len(self._runs)
@@ -521,10 +524,12 @@ class CheckpointStore:
                 self.reader(number)
             elif retention.beginning_is_gone(self.session):
                 raise UnknownCheckpointError(f"{self.path}: the first checkpoints were merged and cannot be dropped")
-            with self._dropping("was dropped by a rollback") as connection:
-                for table, column in run_rows.NUMBERED:
-                    connection.execute(f"DELETE FROM {table} WHERE {column} >= ?", (number + 1,))
-                note_rollback(connection, self._newest, number)
+            self._drop(lambda connection: self._delete_after(connection, number), "was dropped by a rollback")
+
+    def _delete_after(self, connection: sqlite3.Connection, number: int) -> None:
+        for table, column in run_rows.NUMBERED:
+            connection.execute(f"DELETE FROM {table} WHERE {column} >= ?", (number + 1,))
+        note_rollback(connection, self._newest, number)
 
     def setting(self, key: str) -> Any:
         """Return a setting kept in the store, ``None`` where it is not set."""
@@ -708,22 +713,31 @@ class CheckpointStore:
                 f"{self.path}: the run holds a row that cannot be stored ({error}); nothing was written"
             ) from error
 
-    @contextmanager
-    def _transaction(self, *, is_lazy: bool = False) -> Iterator[sqlite3.Connection]:
-        """Run statements in one transaction, and keep what is in memory true also where it was interrupted."""
+    def _change(
+        self,
+        work: Callable[[sqlite3.Connection], T],
+        then: Callable[[], object] = lambda: None,
+        *,
+        is_lazy: bool = False,
+    ) -> T:
+        """Work in one transaction, then let memory follow; where either is interrupted, read memory anew.
+
+        No context manager: one that Ctrl-C keeps from being told that it is left could do nothing.
+        """
         try:
             with self._statements(is_lazy=is_lazy) as connection:
-                yield connection
+                done = work(connection)
+            then()
         except BaseException:
             self._reload()
             raise
+        return done
 
-    @contextmanager
-    def _dropping(self, reason: str) -> Iterator[sqlite3.Connection]:
+    def _drop(self, work: Callable[[sqlite3.Connection], T], reason: str) -> T:
         """Drop checkpoints in one transaction, and end their readers: nothing may be added to what is there no more."""
         try:
             with self._statements() as connection:
-                yield connection
+                done = work(connection)
             self._load()
             self._retire_readers(reason)
         except BaseException:  # Also an interruption after the commit, as in an append.
@@ -731,12 +745,18 @@ class CheckpointStore:
             with suppress(CheckpointError):
                 self._retire_readers(reason)
             raise
+        return done
 
     def _reload(self) -> None:
+        """Read memory anew from what is committed; where that does not come to its end, take no writes."""
         try:
+            self.session.end_transaction()
             self._load()
         except CheckpointError as error:
             self.session.distrust(error)
+        except BaseException:
+            self.session.distrust(CheckpointError("it was interrupted before what it holds was read anew"))
+            raise
 
     def _tidy(self, slots: int, *, is_full: bool) -> None:
         """Pay for some of the merging and deleting that is due, and copy the log."""
@@ -746,16 +766,18 @@ class CheckpointStore:
             return
         try:
             if self._upkeep.has_work(self._newest.number, young, is_full=is_full):
-                with self._transaction(is_lazy=True) as connection:
-                    self._upkeep.begin(connection, young)
-                    if self._upkeep.is_time(self._newest.number, is_full=is_full):
-                        self._sweep(connection)
-                    self._upkeep.pay(connection)
-                self._settle()
+                work = partial(self._pay, young=young, is_full=is_full)
+                self._change(work, then=self._settle, is_lazy=True)
         except CheckpointError:
             # The checkpoint before is durable, so it must not fail for this. What is due stays due.
             return
         self.session.copy_log()
+
+    def _pay(self, connection: sqlite3.Connection, *, young: int, is_full: bool) -> None:
+        self._upkeep.begin(connection, young)
+        if self._upkeep.is_time(self._newest.number, is_full=is_full):
+            self._sweep(connection)
+        self._upkeep.pay(connection)
 
     def _sweep(self, connection: sqlite3.Connection) -> None:
         """Let go of the checkpoints that the retention does not keep."""
@@ -778,7 +800,7 @@ class CheckpointStore:
         for damage in self._upkeep.damage:
             if str(damage) not in self._suspected:
                 self._suspected.add(str(damage))
-                warnings.warn(f"{damage}; it is not merged meanwhile", RuntimeWarning, stacklevel=5)
+                warnings.warn(f"{damage}; it is not merged meanwhile", RuntimeWarning, stacklevel=6)
         self._upkeep.damage.clear()
 
     def _pins(self) -> set[int]:
@@ -797,9 +819,9 @@ class CheckpointStore:
         done = 0
         for target in targets:
             done += self._merge_all(self._runs.at(target), lambda copied: progress(copied, total), done)
-        with self._transaction() as connection:
-            self._upkeep.sweep(connection, first, self._pins(), self._held())
-        self._settle()
+        self._change(
+            lambda connection: self._upkeep.sweep(connection, first, self._pins(), self._held()), then=self._settle
+        )
         while self._work():
             pass
         progress(total, total)
@@ -807,23 +829,28 @@ class CheckpointStore:
     def _merge_all(self, parts: Sequence[RunNumber], progress: Callable[[int], None], done: int) -> int:
         """Merge just these runs, and return how many item rows they had."""
         if not self._upkeep.is_merging(parts):
-            with self._transaction() as connection:
-                self._upkeep.give_up(connection)
-                if len(parts) > 1:
-                    self._upkeep.begin_merge(connection, parts)
+            self._change(lambda connection: self._merge_next(connection, parts))
         rows = self._runs.rows(parts) if self._upkeep.merging else 0
         while (merging := self._upkeep.merging) is not None:
             progress(done + merging.copied)
             self._work()
         return rows
 
+    def _merge_next(self, connection: sqlite3.Connection, parts: Sequence[RunNumber]) -> None:
+        self._upkeep.give_up(connection)
+        if len(parts) > 1:
+            self._upkeep.begin_merge(connection, parts)
+
     def _work(self) -> bool:
         """Do some of the merging and deleting, and tell whether there was any."""
-        with self._transaction() as connection:
-            has_worked = self._upkeep.work(connection, _STEP_ROWS) > 0
-        damage = self._upkeep.damage.copy()
-        self._upkeep.damage.clear()  # It is raised, so nobody need be warned of it.
-        self._settle()
+        damage: list[CorruptStoreError] = []
+
+        def settle() -> None:
+            damage[:] = self._upkeep.damage
+            self._upkeep.damage.clear()  # It is raised, so nobody need be warned of it.
+            self._settle()
+
+        has_worked = self._change(lambda connection: self._upkeep.work(connection, _STEP_ROWS) > 0, then=settle)
         if damage:
             raise damage[0]
         return has_worked

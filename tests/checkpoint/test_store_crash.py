@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import _GeneratorContextManager, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -279,6 +280,67 @@ def test_an_interrupt_between_commit_and_return_is_noticed(monkeypatch: pytest.M
     assert store.next_number() == 3
     assert store.append(run_of({2: "b"})).number == 3
     assert values_in(store.reader()) == {1: "a", 2: "b"}
+
+
+@pytest.mark.parametrize("place", ["transaction", "_statements"])
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda store: store.append(run_of({1: "lost"})),
+        lambda store: store.truncate_after(1),
+        lambda store: store.prune(keep=1),
+        lambda store: store.compact(),
+        lambda store: store.configure(history=3),
+    ],
+    ids=["append", "truncate_after", "prune", "compact", "configure"],
+)
+def test_an_interrupt_before_a_transaction_is_told_that_it_is_left_takes_it_back(
+    work: Callable[[CheckpointStore], object], place: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kept: list[Any] = []  # As long as somebody has the interruption, its generators are not collected.
+    leave = _GeneratorContextManager.__exit__
+
+    def _leave(self: Any, *error: Any) -> Any:
+        if not kept and self.gen.__name__ == place:
+            kept.append(self)
+            raise KeyboardInterrupt
+        return leave(self, *error)
+
+    store = quick_store(tmp_path / "a.db")
+    for epoch in (1, 2, 3):
+        advance(store, epoch)
+    monkeypatch.setattr(_GeneratorContextManager, "__exit__", _leave)
+    with pytest.raises(KeyboardInterrupt):
+        work(store)
+    monkeypatch.undo()
+    assert store.next_number() == 4
+    assert values_in(store.reader()) == state_at(3)
+    with store.session.transaction() as connection:
+        kept.clear()
+        assert connection.in_transaction, "the one before took back the one that is under way"
+    advance(store, 4)
+    store.verify()
+    store.close()
+    with CheckpointStore(tmp_path / "a.db") as again:
+        assert values_in(again.reader()) == state_at(4)
+
+
+def test_what_is_interrupted_once_more_as_memory_is_read_anew_takes_no_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def _interrupted() -> None:
+        raise KeyboardInterrupt
+
+    store = quick_store(":memory:")
+    advance(store, 1)
+    monkeypatch.setattr(store.session, "copy_log", _interrupted)
+    monkeypatch.setattr(store.session, "end_transaction", _interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        advance(store, 2)
+    monkeypatch.undo()
+    with pytest.raises(StoreFailedError, match=r"interrupted before what it holds was read anew.* reopen\(\)"):
+        advance(store, 3)
+    store.reopen()
+    advance(store, 3)
+    assert values_in(store.reader()) == state_at(3)
 
 
 def test_a_rollback_that_is_interrupted_anywhere_leaves_in_memory_what_the_file_says() -> None:
