@@ -94,24 +94,21 @@ def rename_table(space: ObjectSpace, name: str, new_name: str) -> None:
     Raises:
         SchemaMismatchError: there is no such table.
         NameInUseError: the new name is taken.
+        DamagedObjectError: the catalogue cannot be read; nothing has changed then.
 
     Time: O(open tables).
     Dirties: an index row, and the entries of the table in the catalogue.
     """
-    record = find_record(space, name)
+    find_record(space, name)
+    catalogues = [space.get_dictionary(one) for one in (TABLES, WATERMARKS) if one in space]
+    for entries in catalogues:
+        entries.get_many((name, new_name))  # What is damaged is refused before anything changes.
     space.rename(name, new_name)
-    space.get_dictionary(TABLES)[new_name] = record.to_json()
-    if (marks := watermarks_of(space, name)) is not None:
-        space.get_dictionary(WATERMARKS)[new_name] = marks
-    _forget(space, name)
+    for entries in catalogues:
+        entries.pop(new_name, None)  # It waits for a table that had this name before space.rename().
+        if (entry := entries.pop(name, None)) is not None:
+            entries[new_name] = entry
     registry_of(space).renamed(name, new_name)
-
-
-def _forget(space: ObjectSpace, name: str) -> None:
-    """Remove the entries of a table whose rows are gone."""
-    del space.get_dictionary(TABLES)[name]
-    if WATERMARKS in space:
-        space.get_dictionary(WATERMARKS).pop(name, None)
 
 
 def find_record(space: ObjectSpace, name: str) -> TableRecord:

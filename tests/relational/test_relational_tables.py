@@ -641,6 +641,20 @@ def test_a_table_is_renamed_with_its_schema_and_watermarks(is_stored: bool) -> N
     assert (list(found.scan()), found.watermark) == ([(5, 5, 5)], 3)
 
 
+def test_a_table_takes_nothing_over_that_waits_under_its_new_name() -> None:
+    space = new_space()
+    schema = TableSchema(ORDERS.columns, ["a"], watermark_column="a")
+    former, table = StateTable(space, "b", schema), StateTable(space, "a", schema)
+    former.update_watermark(900)
+    table.insert_row((1, 1, 1))
+    space.checkpoint(epoch=1)
+    space.rename("b", "old")
+    rename_table(space, "a", "b")
+    space.checkpoint(epoch=2)
+    found = StateTable(space_on(space.store), "b", schema)
+    assert (list(found.scan()), found.watermark, found.vacuum()) == ([(1, 1, 1)], None, 0)
+
+
 def test_a_table_that_is_open_has_its_new_name_at_once() -> None:
     space = new_space()
     by_vnode = TableSchema(ORDERS.columns, ["a"], distribution_key=["a"])
