@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from objectspace import ObjectSpace
+from objectspace import DamagedObjectError, ObjectSpace
+from objectspace.errors import GO_ON
 from objectspace.relational.errors import SchemaError, SchemaMismatchError
 from objectspace.relational.key_space import KeySpace
 from objectspace.relational.registry import registry_of
@@ -54,9 +55,19 @@ class TableRecord:
 
     @classmethod
     def from_json(cls, name: str, stored: Mapping[str, Any]) -> TableRecord:
-        """Return the record that :meth:`to_json` wrote."""
-        layouts = tuple(tuple(layout) for layout in stored["layouts"])
-        return cls(name, stored["id"], TableSchema.from_json(stored["schema"]), layouts)
+        """Return the record that :meth:`to_json` wrote.
+
+        Raises:
+            DamagedObjectError: it is none.
+        """
+        try:
+            layouts = tuple(tuple(layout) for layout in stored["layouts"])
+            return cls(name, stored["id"], TableSchema.from_json(stored["schema"]), layouts)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise DamagedObjectError(
+                f"Dictionary {TABLES!r}, slot {name!r}: expected the record of a table ({error!r}), found"
+                f" {stored!r:.80}; other tables are readable; {GO_ON}"
+            ) from error
 
 
 def tables(space: ObjectSpace) -> dict[str, TableRecord]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Protocol
 from weakref import WeakKeyDictionary, ref
 
-from objectspace import CheckpointProtocolError, ObjectSpace
+from objectspace import CheckpointProtocolError, ObjectSpace, ObjectSpaceError
 from objectspace.relational.row_store import RowStore
 from objectspace.relational.vnodes import VnodeBitmap
 
@@ -150,13 +151,17 @@ class Registry:
         return max((table.epoch for table in self.open()), default=0)
 
     def forget(self) -> None:
-        """Drop what no table has sealed: in all of them, before one reads what is stored, which may fail."""
+        """Drop what no table has sealed: in all of them, before one reads what is stored, which may fail.
+
+        A table of which that is damaged refuses its own work from then on, and does not hold up the space.
+        """
         self.clear_dead()
         tables = self.open()
         for table in tables:
             table.drop_unsealed()
         for table in tables:
-            table.forget()
+            with suppress(ObjectSpaceError):  # Neither an interruption, nor a failure of the file.
+                table.forget()
 
     def clear_dead(self) -> None:
         """Have the tables that exist no more drop what they have not sealed: their reads ask that first."""

@@ -27,6 +27,7 @@ from objectspace.relational.memtable import Consistency, Kind, MemTable, overlai
 from objectspace.relational.registry import registry_of
 from objectspace.relational.row_store import RowStore
 from objectspace.relational.schema import Row, TableSchema
+from objectspace.relational.unread import read_or_leave
 from objectspace.relational.values import BadValue, checker
 from objectspace.relational.visibility import Visibility
 from objectspace.relational.vnodes import VnodeBitmap, cache_is_stale, used_bits
@@ -571,8 +572,14 @@ class StateTable:
         self.take_epoch(self._space.last_epoch)
 
     def forget(self) -> None:
-        """Drop what is not sealed, and read again what is stored; a rollback of the space does it by itself."""
+        """Drop what is not sealed, and read again what is stored; a rollback of the space does it by itself.
+
+        Where that cannot be read, the next use of the table reads it, or raises why not.
+        """
         self.drop_unsealed()
+        read_or_leave(self)
+
+    def _read_stored(self) -> None:
         self._take_over()
         self._read_watermarks()
 

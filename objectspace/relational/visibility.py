@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from objectspace import DamagedObjectError
+from objectspace.errors import GO_ON
 from objectspace.relational.errors import RowError
 from objectspace.relational.key_space import KeySpace
 from objectspace.relational.keys import KeyRange
@@ -39,10 +41,20 @@ class Visibility:
 
         Raises:
             RowError: the column does not hold one of them.
+            DamagedObjectError: they are no watermarks.
         """
-        if self.column is not None:
+        if self.column is None:
+            return
+        try:
             self._index = WatermarkIndex.from_json(stored or [], self._mark_reader())
-            self._refresh()
+        except RowError:
+            raise
+        except (TypeError, ValueError) as error:
+            raise DamagedObjectError(
+                f"Dictionary '$watermarks', slot {self._keys.table!r}: expected the watermarks of a table ({error}),"
+                f" found {stored!r:.80}; other tables are readable; {GO_ON}"
+            ) from error
+        self._refresh()
 
     def raised(self, stored: Any, epoch: int, watermark: Any) -> Any:
         """Raise the watermark of the owned vnodes that are behind it, and return what must be stored.

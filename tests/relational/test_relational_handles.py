@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, NoReturn
 
 import pytest
 
-from objectspace import CheckpointProtocolError
+from objectspace import CheckpointProtocolError, DamagedObjectError, PersistedObjectSpace
 from objectspace.relational import (
     Column,
     InconsistentOperationError,
@@ -348,6 +349,69 @@ def test_a_change_of_the_schema_that_is_refused_changes_no_handle() -> None:
     with pytest.raises(RowError, match="does not hold its watermark 'no number'"):
         StateTable(space, "t", old.schema.with_column(PLACE), evolve=True)
     assert (old.schema, tables(space)["t"].schema, [*old.scan()]) == (TIMED, TIMED, [(1, 5)])
+
+
+def damage(space: PersistedObjectSpace, name: str, text: str) -> None:
+    found = "object = (SELECT object FROM state_index WHERE name = ?)"
+    space.store.database.conn.execute(f"UPDATE state_item SET value = ? WHERE {found}", (text, name))
+
+
+@pytest.mark.parametrize("text", ["{broken", "7", '{"id":1}'])
+@pytest.mark.parametrize("catalogue", ["$tables", "$watermarks"])
+def test_a_table_that_a_rollback_cannot_read_refuses_its_own_work_only(catalogue: str, text: str) -> None:
+    space = new_space()
+    table, lent = StateTable(space, "t", TIMED), space.create_list("lent")
+    insert = table.insert_row
+    insert((4, 5))
+    table.update_watermark(3)
+    space.checkpoint(epoch=1)
+    insert((7, 7))
+    scan = table.scan()
+    next(scan)
+    (sound,) = (one.new for one in space.store.diff(0, 1) if (one.name, one.slot) == (catalogue, "t"))
+    damage(space, catalogue, text)
+    uses = (
+        lambda: insert((9, 9)),
+        lambda: table.insert_rows([(9, 9)]),
+        lambda: table.get_row((4,)),
+        lambda: list(table.scan()),
+        lambda: table.watermark,
+        lambda: table.schema,
+        table.vacuum,
+        table.forget,
+    )
+    for epoch in (2, 3):
+        space.rollback()
+        for use in uses:
+            with pytest.raises(DamagedObjectError, match=re.escape(f"'{catalogue}'")):
+                use()
+        assert "cannot be read" in repr(table)
+        lent.append(epoch)
+        space.checkpoint(epoch=epoch)
+    with pytest.raises(DamagedObjectError):
+        next(scan)
+    assert list(PersistedObjectSpace(space.store).get("lent")) == [2, 3]
+    damage(space, catalogue, sound)
+    space.rollback()
+    assert (list(table.scan()), table.watermark, table.epoch) == ([(4, 5)], 3, 3)
+    insert((9, 9))
+    space.checkpoint(epoch=4)
+    assert list(StorageTable(space, "t").scan()) == [(4, 5), (9, 9)]
+
+
+def test_a_table_goes_on_without_the_damaged_watermarks_once_they_are_deleted() -> None:
+    space = new_space()
+    table = StateTable(space, "t", TIMED)
+    table.insert_row((1, 5))
+    table.update_watermark(3)
+    space.checkpoint(epoch=1)
+    damage(space, "$watermarks", "{broken")
+    space.rollback()
+    space.delete("$watermarks")
+    space.checkpoint(epoch=2)
+    table.insert_row((2, 2))
+    space.checkpoint(epoch=3)
+    assert (table.watermark, [*StateTable(PersistedObjectSpace(space.store), "t").scan()]) == (None, [*table.scan()])
 
 
 def test_where_one_table_cannot_be_sealed_none_has_the_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
