@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from threading import RLock
 from typing import Any, NoReturn
@@ -20,7 +21,7 @@ from objectspace.errors import (
     WrongKindError,
 )
 from objectspace.factory import ObjectFactory
-from objectspace.objects import KINDS, class_of
+from objectspace.objects import KINDS, RawSortedDictionary, class_of
 from objectspace.objects.base import PersistedObject
 from objectspace.objects.torn import REFUSALS, InOnePiece
 from objectspace.objects.variants import base_of, become
@@ -85,6 +86,7 @@ class ObjectSpace(ObjectFactory):
 
         Raises:
             ObjectNotFoundError: there is none of this name.
+            DamagedObjectError: it may be a relational table, and the catalogues cannot be read; nothing has changed.
 
         Time: O(1).
         Dirties: one index row; of a relational table also what the catalogues hold of it.
@@ -93,12 +95,12 @@ class ObjectSpace(ObjectFactory):
         object_id = self._find(name)
         self._will_change()
         with self._in_one_piece():
+            self._forget_notes(name, may_count=_may_be_table(*self._entries[object_id]))
             handle = self._handles.pop(object_id, None)
             if handle is not None:
                 self._kill(handle, refuse_deleted)
             del self._ids[name], self._entries[object_id]
             self._index_changed(object_id)
-        self._forget_notes(name)
         for forget in self._deletions:
             forget()
 
@@ -191,15 +193,27 @@ class ObjectSpace(ObjectFactory):
         self._usable()
         self._check_free(name)
         self._will_change()
-        self._forget_notes(name)
+        self._forget_notes(name, may_count=issubclass(cls, RawSortedDictionary))
         handle = cls._make(self, name, self.new_id(), fresh=True, options=options)
         self._register(handle)
         return handle
 
-    def _forget_notes(self, name: str) -> None:
-        """Forget what is noted of an object that had this name: the next one may be anything."""
-        for catalogue in CATALOGUES:
-            if catalogue in self._ids and self.kind_of(catalogue) == "Dictionary":
+    def _forget_notes(self, name: str, *, may_count: bool) -> None:
+        """Forget what is noted of an object that had this name: the next one may be anything.
+
+        Args:
+            name: the name.
+            may_count: whether the object may be taken for what is noted. Of any other what is left over counts for
+                nothing, so that notes that are damaged do not stand in its way.
+
+        Raises:
+            DamagedObjectError: it may, and the notes cannot be read; nothing has changed.
+        """
+        catalogues = [one for one in CATALOGUES if one in self._ids and self.kind_of(one) == "Dictionary"]
+        for catalogue in catalogues if may_count else ():
+            self.get_dictionary(catalogue).get(name)  # Of all of them before one changes.
+        for catalogue in catalogues:
+            with suppress(*(() if may_count else (DamagedObjectError,))):
                 self.get_dictionary(catalogue).pop(name, None)
 
     def _register(self, handle: PersistedObject) -> None:
@@ -341,6 +355,11 @@ def checked_cache_slots(count: object) -> int:
     if count < 1:
         raise ValueError(f"cache_slots is {count}: keep at least 1 slot in memory")
     return count
+
+
+def _may_be_table(_: str, kind: str, codec: str) -> bool:
+    """Tell whether a layer above may take an object for one of its tables: a raw sorted dictionary."""
+    return kind == RawSortedDictionary.kind and codec != "{}"
 
 
 def _check_name(name: object) -> None:

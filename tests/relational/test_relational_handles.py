@@ -414,6 +414,31 @@ def test_a_table_goes_on_without_the_damaged_watermarks_once_they_are_deleted() 
     assert (table.watermark, [*StateTable(PersistedObjectSpace(space.store), "t").scan()]) == (None, [*table.scan()])
 
 
+@pytest.mark.parametrize("catalogue", ["$tables", "$watermarks"])
+def test_damaged_entries_of_tables_stand_in_the_way_of_no_other_object(catalogue: str) -> None:
+    space = new_space()
+    table = StateTable(space, "t", TIMED)
+    table.insert_row((4, 5))
+    table.update_watermark(3)
+    space.create_list("list").append(1)
+    space.checkpoint(epoch=1)
+    (sound,) = (one.new for one in space.store.diff(0, 1) if (one.name, one.slot) == (catalogue, "t"))
+    damage(space, catalogue, "{broken")
+    found, deleted = PersistedObjectSpace(space.store), []
+    found.on_delete(lambda: deleted.append(list(found)))
+    for refused in (lambda: found.delete("t"), lambda: found.create_sorted_dictionary("raw", raw=True)):
+        with pytest.raises(DamagedObjectError, match=re.escape(f"'{catalogue}'")):
+            refused()
+    found.delete("list")
+    found.create_dictionary("new")["a"] = 1
+    assert deleted == [["$tables", "t", "$watermarks"]]
+    found.checkpoint(epoch=2)
+    damage(space, catalogue, sound)
+    again = PersistedObjectSpace(space.store)
+    assert list(again) == ["$tables", "t", "$watermarks", "new"]
+    assert (list(StateTable(again, "t").scan()), StateTable(again, "t").watermark) == ([(4, 5)], 3)
+
+
 def test_where_one_table_cannot_be_sealed_none_has_the_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     space = new_space()
     opened = [StateTable(space, name, PLAIN) for name in "abc"]
