@@ -54,6 +54,18 @@ def names_function(text: str) -> bool:
     return any(name in text for name in _NAMES)
 
 
+def without_functions(text: str) -> str:
+    """Return a text without the names that :func:`describe` has given in it: some differ between processes.
+
+    >>> without_functions(f"Where({describe(lambda row: row.v > 5)}(v))")
+    'Where(function(v))'
+    """
+    # A name may hold that of another one: the longest goes first.
+    for name in sorted((name for name in _NAMES if name in text), key=lambda name: (-len(name), name)):
+        text = text.replace(name, "function")
+    return text
+
+
 _NAMES: set[str] = set()
 
 

@@ -16,6 +16,7 @@ from operator import attrgetter
 from typing import Any
 
 from objectspace.operators.base import Operator
+from objectspace.operators.fingerprints import without_functions
 from objectspace.relational import PlannedTable, PlanNode, SchemaError, TableSchema, plan_tables
 
 
@@ -74,7 +75,18 @@ class Node:
     @cached_property
     def fingerprint(self) -> str:
         """A digest of what it does to its inputs, and of what they are; equal where state can be used again."""
-        return hashlib.sha256(repr(self._shape()).encode()).hexdigest()[:16]
+        return _digest(repr(self._shape()))
+
+    @cached_property
+    def outline(self) -> str:
+        """A digest of its kind, columns and structure and of what it reads, whatever the functions of the user do.
+
+        Unlike a fingerprint it is the same in every process, also where a function closes over what has another text in
+        each, as an object whose text shows a set.
+        """
+        given = None if self.inputs else self.name
+        shape = self.label, given, without_functions(self.structure), str(self.schema)
+        return _digest(repr((*shape, [one.outline for one in self.inputs])))
 
     def is_one_of(self, labels: Container[str]) -> bool:
         """Tell whether it is one of these operators of the library, not one of a user that is called so."""
@@ -113,6 +125,10 @@ class Node:
         inputs = [one.fingerprint for one in self.inputs]
         rules = [self.rules] if self.rules else []
         return self.label, given, self.structure, str(self.schema), tables, self.append_only, inputs, *rules
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class Plan:

@@ -116,7 +116,8 @@ class Epochs:
         An older micro-batch may have left what it noted.
         """
         with open_shard(self._state_plan(), 0) as space:
-            found, built = noted_parcels(space), noted_built(space)
+            found = noted_parcels(space)
+            built = noted_built(space, found)
         # A rescale is an epoch of its own after that of the micro-batch, and has its source.
         backwards = map(self.chain.manifest, range(newest.epoch, self.chain.first_epoch - 1, -1))
         same = {one.epoch for one in takewhile(lambda one: one.source == newest.source, backwards)}

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -33,7 +34,7 @@ HANDOVER = "$handover"
 """The dictionary that says where the changes of each result lie, of the newest epoch."""
 
 BUILT = "$built"
-"""The dictionary that says how each of these results is built: the fingerprint of what gives its changes."""
+"""The dictionary that says how each of these results is built: the epoch, and the outline of what gives its changes."""
 
 FrameFunction = Callable[[DataFrame, int], object]
 ChunkFunction = Callable[[int, Chunk], object]
@@ -45,18 +46,21 @@ def note_parcels(space: PersistedObjectSpace, found: Mapping[str, Sequence[Parce
     Args:
         space: what the driver keeps.
         found: where they lie, by the names of the results.
-        built: the fingerprint of each result.
+        built: the outline of each result.
 
-    Dirties: an item for each result, and another one where the result is built in another way than before.
+    Dirties: two items for each result.
     """
-    if built != noted_built(space):
-        known = space.get_or_create_dictionary(BUILT)
-        known.clear()
-        known.update(built)
-    noted = space.get_or_create_dictionary(HANDOVER)
-    for name in [name for name in noted if name not in found]:
+    _replace(space, HANDOVER, {name: [asdict(parcel) for parcel in parcels] for name, parcels in found.items()})
+    # Earlier versions note a hand-over without it: the epoch tells whether it belongs to the one that is noted.
+    epochs = {name: parcels[0].epoch for name, parcels in found.items() if parcels and name in built}
+    _replace(space, BUILT, {name: [epoch, built[name]] for name, epoch in epochs.items()})
+
+
+def _replace(space: PersistedObjectSpace, dictionary: str, items: Mapping[str, Any]) -> None:
+    noted = space.get_or_create_dictionary(dictionary)
+    for name in [name for name in noted if name not in items]:
         del noted[name]
-    noted.update({name: [asdict(parcel) for parcel in parcels] for name, parcels in found.items()})
+    noted.update(items)
 
 
 def noted_parcels(space: PersistedObjectSpace) -> dict[str, list[Parcel]]:
@@ -66,13 +70,16 @@ def noted_parcels(space: PersistedObjectSpace) -> dict[str, list[Parcel]]:
 
 
 def built_as(result: Node) -> str:
-    """Return the fingerprint of what gives the changes of a result, whatever function takes them."""
-    return (result.inputs[0] if result.is_one_of(["Sink"]) else result).fingerprint
+    """Return the outline of what gives the changes of a result, whatever function takes them."""
+    return (result.inputs[0] if result.is_one_of(["Sink"]) else result).outline
 
 
-def noted_built(space: PersistedObjectSpace) -> dict[str, str]:
-    """Return how the results of the newest epoch are built; earlier versions have not noted it."""
-    return dict(space.get_dictionary(BUILT).items()) if BUILT in space else {}
+def noted_built(space: PersistedObjectSpace, found: Mapping[str, Sequence[Parcel]]) -> dict[str, str]:
+    """Return how results are built whose changes are noted; earlier versions have not noted it, or in another way."""
+    noted = dict(space.get_dictionary(BUILT).items()) if BUILT in space else {}
+    # What is not of the epoch of the changes was left there before an earlier version made that one.
+    epochs = {name: parcels[0].epoch for name, parcels in found.items() if parcels}
+    return {name: noted[name][1] for name, epoch in epochs.items() if noted.get(name, "")[:1] == [epoch]}
 
 
 class Delivery:
@@ -82,7 +89,7 @@ class Delivery:
         location: where the files lie.
         exits: the exit of each result.
         columns: the columns that the user sees of each.
-        built: the fingerprint of each.
+        built: the outline of each.
         frames: for a result the functions of (changes as a DataFrame, epoch).
         chunks: for a result the function of (epoch, changes as a chunk).
     """

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pytest
 
 from objectspace.errors import ObjectSpaceError
-from objectspace.operators import Pipeline, PipelineChangedError, call, count
+from objectspace.operators import Pipeline, PipelineChangedError, call, col, count
 from objectspace.operators.fingerprints import describe
 
 FUNCTIONS = """
@@ -80,6 +80,73 @@ def test_a_function_has_one_name_in_every_process(capsys: pytest.CaptureFixture[
     exec(compile(FUNCTIONS, "<string>", "exec"), {"__name__": "__main__"})
     assert done.stdout == capsys.readouterr().out
     assert done.stdout.count("#") == 8
+
+
+OUTLINES = """
+from collections import ChainMap, UserDict, UserList
+from enum import Enum
+from functools import partial
+from objectspace.operators import Pipeline, call, col, count
+
+CODES = {"JFK", "LGA", "EWR", "BOS", "ORD", "ATL", "DFW"}
+
+class Own:
+    def __init__(self):
+        self.codes = set(CODES)
+    def __repr__(self):
+        return f"Own({self.codes})"
+    def __call__(self, row):
+        return row.k in self.codes
+
+class Listed(list):
+    pass
+
+class Kind(Enum):
+    LARGE = frozenset(CODES)
+
+def test_of(held):
+    return lambda row: row.k in held
+
+def counted(held):
+    return lambda k: k in held.codes
+
+def among(row, held):
+    return row.k in held
+
+pipeline, codes = Pipeline(), dict.fromkeys(CODES)
+stream = pipeline.source("flights", {"id": "int64", "k": "string", "v": "int64"}, key="id")
+stream = stream.filter((col("v") > 3) & col("k").is_in(CODES), *map(test_of, [Own(), Listed([CODES]), Kind.LARGE]))
+stream = stream.filter(*map(test_of, [codes.keys(), UserDict(a=CODES), UserList([CODES]), ChainMap({"a": CODES})]))
+stream = stream.filter(test_of(ValueError(CODES)), partial(among, held=Own()), Own())
+stream = stream.select("id", "k", n=call(partial(among, held=Own()), "bool") | call(Own(), "bool", "k"))
+print(stream.group_by("k").agg(n=count(filter=counted(Own()))).node.outline)
+"""
+
+
+def test_what_is_noted_of_a_result_is_the_same_in_every_process() -> None:
+    command = [sys.executable, "-c", OUTLINES]
+    done = [
+        subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True)
+        for seed in ("1", "2")
+    ]
+    assert len(done[0].stdout) == 17
+    assert done[0].stdout == done[1].stdout
+
+
+def test_a_result_is_known_by_all_that_gives_it_but_its_functions() -> None:
+    def outline(test: Any, limit: int = 3, columns: Any = ("id", "v"), source: str = "a", kind: str = "int64") -> str:
+        stream = Pipeline().source(source, {"id": "int64", "v": kind, "w": kind}, key="id")
+        grouped = stream.filter(test, col("v") > limit).select(*columns[:2], **dict(columns[2:])).group_by("v")
+        return grouped.agg(n=count(filter=lambda v: test)).node.outline
+
+    def even(row: Any) -> bool:
+        return bool(row.v % 2)
+
+    same = outline(even)
+    assert outline(lambda row: row.v == 7) == outline(partial(operator.contains, {7})) == same
+    others = [outline(even, 4), outline(even, columns=("id", "v", ("x", "w"))), outline(even, source="b")]
+    others += [outline(even, kind="int32"), outline(even, columns=("id", "w", ("v", "w"))), outline(col("v") == 7)]
+    assert len({same, *others}) == 7
 
 
 def test_a_function_counts_with_its_defaults_and_what_it_closes_over() -> None:

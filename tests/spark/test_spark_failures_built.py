@@ -288,6 +288,48 @@ def test_a_result_is_given_nothing_of_another_one_that_had_its_name(
     assert sorted(told.changes) == [3]
 
 
+def test_a_result_whose_functions_have_changed_is_given_what_it_has_not_taken(frames: Frames, tmp_path: Path) -> None:
+    def sunk(least: int, function: Any) -> Epochs:
+        made = Driver(tmp_path / "space", SHARDS, cache=tmp_path / "cache")
+        build(made).filter(lambda row: row.n > least).sink("log", function)
+        return made.epochs()
+
+    def dies(epoch: int, chunk: Any) -> None:
+        raise Lost
+
+    with pytest.raises(Lost):
+        run(sunk(0, dies), frames, 0, EPOCHS[0])
+    told = Told({})
+    assert run(sunk(-1, told), frames, 0, EPOCHS[0]) is None
+    assert sorted(told.changes) == [1]
+
+
+def test_what_an_older_epoch_noted_of_a_result_says_nothing_of_a_newer_one(
+    frames: Frames, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sunk(column: str, function: Any) -> Epochs:
+        made = Driver(tmp_path / "space", SHARDS, cache=tmp_path / "cache")
+        build(made).select("k", column).sink("log", function)
+        return made.epochs()
+
+    def dies(epoch: int, chunk: Any) -> None:
+        raise Lost
+
+    def by_an_earlier_version(space: Any, found: Any, built: Any) -> None:
+        noted = dict(space.get_dictionary("$built").items())
+        note_parcels(space, found, built)
+        space.get_dictionary("$built").update(noted)
+
+    assert run(sunk("n", Told({})), frames, 0, EPOCHS[0]) is not None
+    monkeypatch.setattr(epochs_module, "note_parcels", by_an_earlier_version)
+    with pytest.raises(Lost):
+        run(sunk("total", dies), frames, 1, EPOCHS[1])
+    its_own, of_another = Told({}), Told({})
+    assert run(sunk("n", of_another), frames, 1, EPOCHS[1]) is None
+    assert run(sunk("total", its_own), frames, 1, EPOCHS[1]) is None
+    assert (sorted(of_another.changes), sorted(its_own.changes)) == ([], [2])
+
+
 def test_images_are_made_beside_the_epochs_of_a_built_pipeline(
     frames: Frames, tmp_path: Path, answers: list[dict[str, list[Any]]]
 ) -> None:
