@@ -5,27 +5,29 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote
 
-import fsspec
-
 from checkpoint.errors import CheckpointError
 
-HADOOP_PROTOCOLS = frozenset(
+_WITHOUT_HOST = frozenset(["alluxio", "dbfs", "hdfs", "maprfs", "memory", "viewfs"])
+"""Protocols of file systems of which one is the usual one, so that a URL need not name it: three slashes then."""
+
+REMOTE_PROTOCOLS = _WITHOUT_HOST.union(
     (
-        *("abfss", "adl", "alluxio", "cosn", "dbfs", "har", "hdfs", "maprfs", "o3fs", "obs", "ofs", "oss", "s3n"),
-        *("swebhdfs", "swift", "viewfs", "wasb", "wasbs", "webhdfs"),
+        *("abfs", "abfss", "adl", "az", "cos", "cosn", "dropbox", "ftp", "gcs", "gdrive", "github", "gs", "har", "hf"),
+        *("http", "https", "lakefs", "o3fs", "obs", "oci", "ofs", "oss", "s3", "s3a", "s3n", "sftp", "smb", "ssh"),
+        *("swebhdfs", "swift", "tos", "wasb", "wasbs", "webdav", "webhdfs"),
     )
 )
-"""Protocols of file systems of Hadoop and Spark, of some of which fsspec knows nothing."""
+"""Protocols of storage elsewhere, known to fsspec or not; other protocols are names that people give to folders."""
 
-_ONE_SLASH = re.compile("([A-Za-z][A-Za-z0-9+.-]+):/(?!/)")
+_ONE_SLASH = re.compile("((?:[A-Za-z]+::)*)([A-Za-z][A-Za-z0-9+.-]+):/(?!/)")
 """How a URL begins that Hadoop and Spark print and take, and ``Path`` makes of one; a drive has one letter."""
 
 
 def local_path(address: str) -> str | None:
     """Return the path of this machine that an address names, ``None`` where it is a URL of another file system.
 
-    Hadoop and Spark print a path with ``file:`` and one slash. One without a protocol stays as it is spelt. Any other
-    protocol wants two slashes: with one it would be a folder of this machine that is called so.
+    Hadoop and Spark print a path with ``file:`` and one slash. One without a protocol stays as it is spelt. One of
+    storage elsewhere wants two slashes: with one it would be a folder of this machine that is called so.
 
     Args:
         address: a path, ``file:/...``, ``file://...``, or any other URL.
@@ -53,9 +55,11 @@ def local_path(address: str) -> str | None:
 
 def _require_no_single_slash(address: str) -> None:
     found = _ONE_SLASH.match(address)
-    if found is not None and found[1].lower() in HADOOP_PROTOCOLS.union(fsspec.available_protocols()):
-        raise CheckpointError(
-            f"{address!r} has one slash after the protocol {found[1]!r}: give the URL with two, as"
-            f" {found[1] + '://'!r} and what follows, or {'./' + address!r} for a folder of this machine that is called"
-            " so"
-        )
+    if found is None or found[2].lower() not in REMOTE_PROTOCOLS:
+        return
+    rest, is_one_of_many = address[found.end() :], found[2].lower() not in _WITHOUT_HOST
+    meant = f"two, as '{found[0]}/{rest}'" if is_one_of_many else f"three, as '{found[0]}//{rest}' without a host"
+    raise CheckpointError(
+        f"{address!r} has one slash after the protocol {found[2]!r}: give the URL with {meant}; a folder of this"
+        f" machine that is called so is {'./' + address!r}, as text: a Path drops the dot"
+    )

@@ -246,12 +246,26 @@ def test_a_url_with_one_slash_founds_no_folder_of_its_name(
     """Each machine of a cluster would have a folder of its own."""
     monkeypatch.chdir(tmp_path)
     protocol = url.partition(":")[0]
-    refused = rf"'{url}' has one slash after the protocol '{protocol}': .* with two, as '{protocol}://' .*'\./{url}'"
+    slashes, begin = ("three", "///") if protocol in ("hdfs", "dbfs", "viewfs", "memory") else ("two", "//")
+    meant = f"{protocol}:{begin}{url.partition('/')[2]}"
+    refused = rf"'{url}' has one slash after the protocol '{protocol}': .* {slashes}, as '{meant}'.*'\./{url}', as text"
     for given in (url, Path(url)):
         with pytest.raises(CheckpointError, match=refused):
             location_at(given)
     for folder in (f"./{url}", f"x:/{url}", f"nosuch:/{url}", protocol):
         assert location_at(folder).url == os.path.abspath(folder)
+
+
+@pytest.mark.parametrize("name", ["data", "dir", "box", "root", "tar", "zip", "generic", "reference", "local.data"])
+def test_a_folder_may_end_in_a_colon(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert location_at(f"{name}:/x").url == str(tmp_path / f"{name}:" / "x")
+
+
+@pytest.mark.parametrize("url", ["simplecache::s3:/b/x", "filecache::hdfs:/x", "blockcache::simplecache::gs:/b/x"])
+def test_a_chained_url_with_one_slash_founds_no_folder_of_its_name(url: str) -> None:
+    with pytest.raises(CheckpointError, match=f"'{url}' has one slash after the protocol"):
+        location_at(url)
 
 
 def test_urls_of_files(tmp_path: Path) -> None:
