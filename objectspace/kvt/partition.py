@@ -7,13 +7,15 @@ dictionaries were there keep their rows as lists, ``[12,"blue"]``, and go on to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from objectspace import ObjectSpace, SortedDictionary, Value
+from objectspace import DamagedObjectError, ObjectSpace, SortedDictionary, Value
+from objectspace.kvt.addressing import split_table_key
 from objectspace.kvt.shared import Floor, Shared
 from objectspace.kvt.versions import KeyVersion
+from objectspace.objects.base import DAMAGE
 
 Stored = str | bytes
 """A value as it is kept: text where its bytes are UTF-8, so that anybody can read it in the store; else bytes."""
@@ -44,14 +46,17 @@ def unpack(stored: Stored) -> bytes:
 def stored_entries(rows: SortedDictionary[bytes, Any]) -> Iterator[tuple[bytes, int, bytes]]:
     """Yield (table key, version number, value) of every key in the dictionary of a partition, in byte order.
 
+    Raises:
+        DamagedObjectError: what is stored of a key cannot be read.
+
     >>> from objectspace import VolatileObjectSpace
     >>> rows = VolatileObjectSpace().create_sorted_dictionary("rows", raw=True)
     >>> rows[b"key"] = "12 blue"
     >>> list(stored_entries(rows))
     [(b'key', 12, b'blue')]
     """
-    for key, stored in rows.items():
-        number, value = _split(stored) if rows.is_raw else stored
+    pairs = rows.items()
+    for key, (number, value) in _split_all(rows.name, pairs) if rows.is_raw else pairs:
         yield key, number, unpack(value)
 
 
@@ -66,6 +71,28 @@ def _listed(number: int, value: Stored) -> Any:
 def _split(stored: Any) -> tuple[int, Stored]:
     number, _, value = stored.partition(" " if type(stored) is str else b" ")
     return int(number), value
+
+
+def _split_all(name: str, pairs: Iterable[tuple[bytes, Any]]) -> Iterator[tuple[bytes, tuple[int, Stored]]]:
+    for key, stored in pairs:
+        try:
+            row = _split(stored)
+        except DAMAGE as error:
+            raise _damaged(name, key, stored, error) from error
+        yield key, row
+
+
+def _damaged(name: str, key: bytes, stored: object, error: Exception) -> DamagedObjectError:
+    try:
+        family, own = split_table_key(key)
+        where = f"key {own!r}" + ("" if family is None else f" of family {family!r}")
+    except ValueError:
+        where = f"table key {key!r}"
+    return DamagedObjectError(
+        f"partition {name!r} of a key-value table, {where}: what is stored cannot be read ({error}); found"
+        f" {stored!r:.80}, expected a number, a space and the value; put or remove this key without a version, or"
+        " go back with space.rollback(epoch=...)"
+    )
 
 
 class Partition:
@@ -107,7 +134,10 @@ class Partition:
         """Return what is kept of a table key, ``None`` where it does not exist."""
         rows = self._open()
         stored = None if rows is None else rows.get(key)
-        return stored if stored is None or not rows.is_raw else _split(stored)  # type: ignore[union-attr]
+        try:
+            return stored if stored is None or not rows.is_raw else _split(stored)  # type: ignore[union-attr]
+        except DAMAGE as error:
+            raise _damaged(self._name, key, stored, error) from error
 
     def read_all(self, keys: Sequence[bytes]) -> list[Row | None]:
         """Return what is kept of each table key, as :meth:`read` does."""
@@ -115,7 +145,12 @@ class Partition:
         if rows is None:
             return [None] * len(keys)
         stored: list[Any] = rows.get_many(keys)
-        return [one if one is None else _split(one) for one in stored] if rows.is_raw else stored
+        if not rows.is_raw:
+            return stored
+        try:
+            return [one if one is None else _split(one) for one in stored]
+        except DAMAGE:
+            return list(map(self.read, keys))  # The one that is damaged says so.
 
     def judge(self, changes: Sequence[Change]) -> tuple[int, KeyVersion] | None:
         """Return the first change whose condition fails, by its place, with the version of its key; else ``None``."""
@@ -183,7 +218,7 @@ class Partition:
         if rows is None:
             return iter(())
         found = chain.from_iterable(rows.pages_between(lower, upper, inclusive))
-        return ((key, _split(stored)) for key, stored in found) if rows.is_raw else found
+        return _split_all(self._name, found) if rows.is_raw else found
 
     def ceiling(self, key: bytes) -> bytes | None:
         """Return the least table key that is not less than ``key``."""

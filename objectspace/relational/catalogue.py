@@ -16,7 +16,7 @@ from objectspace.relational.errors import SchemaError, SchemaMismatchError
 from objectspace.relational.key_space import KeySpace
 from objectspace.relational.registry import registry_of
 from objectspace.relational.row_store import RowStore, may_hold_rows
-from objectspace.relational.rows import Layout, RowCodec
+from objectspace.relational.rows import Layout, RowCodec, StoredRows
 from objectspace.relational.schema import TableSchema
 from objectspace.relational.values import checker
 from objectspace.relational.visibility import Visibility
@@ -45,9 +45,9 @@ class TableRecord:
     schema: TableSchema
     layouts: tuple[Layout, ...]
 
-    def codec(self) -> RowCodec:
-        """Return what reads and writes the rows."""
-        return RowCodec(self.schema, self.layouts)
+    def codec(self, stored: StoredRows = tuple) -> RowCodec:
+        """Return what reads and writes the rows; where it can get those that are stored, it finds a damaged one."""
+        return RowCodec(self.schema, self.layouts, self.name, stored)
 
     def to_json(self) -> dict[str, Any]:
         """Return the record as it is stored."""

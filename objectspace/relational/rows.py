@@ -11,13 +11,15 @@ is passed over, a renamed one is found by its id, and a widened one reads the na
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from operator import itemgetter
 from typing import Any
 
 import orjson
 
+from objectspace.errors import DamagedObjectError, ObjectSpaceError
+from objectspace.objects.base import DAMAGE
 from objectspace.relational.bulk import split_texts
 from objectspace.relational.errors import RowError, SchemaMismatchError
 from objectspace.relational.schema import Row, TableSchema
@@ -27,6 +29,9 @@ from objectspace.relational.values import Cell, from_cell, to_cell
 Layout = tuple[int, ...]
 """The ids of the columns of a stored row."""
 
+StoredRows = Callable[[], Iterable[tuple[Any, Any]]]
+"""What returns (encoded key, text) of the rows of a table."""
+
 
 class RowCodec:
     """Turns checked rows into text and back.
@@ -34,6 +39,8 @@ class RowCodec:
     Args:
         schema: the schema to read and write with.
         layouts: the layouts of stored rows, by their numbers; the layout of the schema is added where it is new.
+        table: the name of the table, for errors.
+        stored: what returns its rows as they are stored, from which the key of a damaged one is found.
 
     >>> from objectspace.relational import Column
     >>> codec = RowCodec(TableSchema([Column("k", "int64"), Column("v", "date")], ["k"]))
@@ -44,8 +51,10 @@ class RowCodec:
     (7, datetime.date(2013, 1, 31))
     """
 
-    def __init__(self, schema: TableSchema, layouts: Iterable[Layout] = ()) -> None:
-        self.schema = schema
+    def __init__(
+        self, schema: TableSchema, layouts: Iterable[Layout] = (), table: str = "", stored: StoredRows = tuple
+    ) -> None:
+        self.schema, self._table, self._stored = schema, table, stored
         mine = schema.ids
         self.layouts = [*map(tuple, layouts)]
         if mine not in self.layouts:
@@ -92,16 +101,35 @@ class RowCodec:
         return [head + part + "]" for part in parts]
 
     def decode(self, text: str | bytes) -> Row:
-        """Return the row of a text, with the columns of the schema."""
-        cells = orjson.loads(text)
-        if cells[0] != self.current:
-            cells = self._fitted(cells)
-        for place, cell in self._from:
-            cells[place] = cell(cells[place])
-        return tuple(cells[1:])
+        """Return the row of a text, with the columns of the schema.
+
+        Raises:
+            DamagedObjectError: the text is that of no row.
+        """
+        try:
+            cells = orjson.loads(text)
+            if cells[0] != self.current:
+                cells = self._fitted(cells)
+            for place, cell in self._from:
+                cells[place] = cell(cells[place])
+            return tuple(cells[1:])
+        except ObjectSpaceError:
+            raise
+        except DAMAGE as error:
+            raise self._damaged(text, error) from error
 
     def decode_all(self, texts: Sequence[str]) -> list[Row]:
-        """Return the rows of many texts. Time: half of that of as many single ones."""
+        """Return the rows of many texts. Time: half of that of as many single ones.
+
+        Raises:
+            DamagedObjectError: one of the texts is that of no row.
+        """
+        try:
+            return self._decoded(texts)
+        except DAMAGE:
+            return list(map(self.decode, texts))  # The one that is damaged says so.
+
+    def _decoded(self, texts: Sequence[str]) -> list[Row]:
         rows = self._parsed(texts)
         for place, cell in self._from:
             if place in self._floats and _AS_THEY_ARE.issuperset(map(type, map(itemgetter(place), rows))):
@@ -111,9 +139,18 @@ class RowCodec:
         return [tuple(cells[1:]) for cells in rows]
 
     def cells(self, texts: Sequence[str], places: Sequence[int]) -> list[list[Any]]:
-        """Return the cells of some columns of many rows, column by column."""
-        rows = self._parsed(texts)
-        return [[row[place + 1] for row in rows] for place in places]
+        """Return the cells of some columns of many rows, column by column.
+
+        Raises:
+            DamagedObjectError: one of the texts is that of no row.
+        """
+        try:
+            rows = self._parsed(texts)
+            return [[row[place + 1] for row in rows] for place in places]
+        except DAMAGE:
+            for text in texts:
+                self.decode(text)  # The one that is damaged says so.
+            raise
 
     def same(self, one: str, other: str) -> bool:
         """Tell whether two texts stand for rows that are equal in SQL: 1.0 and 1.00, 0.0 and -0.0 are."""
@@ -141,6 +178,16 @@ class RowCodec:
         if {cells[0] for cells in rows} - {self.current}:
             rows = [cells if cells[0] == self.current else self._fitted(cells) for cells in rows]
         return rows
+
+    def _damaged(self, text: object, error: Exception) -> DamagedObjectError:
+        key = next((key for key, found in self._stored() if found == text), None)
+        where = f"table {self._table!r}" + ("" if key is None else f", the row of the encoded key {key!r}")
+        rows = f"space.get_sorted_dictionary({self._table!r})"
+        delete = "drop the table" if key is None else f"delete this row with {rows}.pop({key!r})"
+        return DamagedObjectError(
+            f"{where}: what is stored cannot be read ({error}); found {text!r:.80}, expected a JSON array of the"
+            f" number of a layout and the values; {delete}, or go back with space.rollback(epoch=...)"
+        )
 
     def _fitted(self, cells: list[Any]) -> list[Any]:
         """Return the cells of a row of another layout as cells of the current one."""

@@ -110,8 +110,8 @@ class StateTable:
             _key_space(name, schema, owned)  # What is refused leaves no table behind.
         self._record = open_record(space, name, schema, vnodes=owned, evolve=evolve)
         self._space, self._registry = space, registry_of(space)
-        self._codec = self._record.codec()
         self._rows = RowStore(space, name)
+        self._codec = self._record.codec(self._rows.all)
         self._keys = _key_space(name, self._record.schema, owned)
         self._owns_all = owned is None
         self._memtable = memtable
@@ -625,7 +625,7 @@ class StateTable:
         record = record_of(self._space, self._rows.name) or self._record
         if (record.name, record.to_json()) != (self._record.name, self._record.to_json()):
             owned = self._keys.owned if self._keys.is_distributed else None
-            self._record, self._codec = record, record.codec()
+            self._record, self._codec = record, record.codec(self._rows.all)
             self._rows.table = record.name
             self._keys = _key_space(self.name, record.schema, owned)
             self._key_of = self._keys.of_row

@@ -293,7 +293,7 @@ class _View:
 
     def take(self, record: TableRecord) -> None:
         """Take over a schema, and the watermarks."""
-        self.record, self.codec = record, record.codec()
+        self.record, self.codec = record, record.codec(self._all)
         stored = None if self._watermarks_id is None else self.reader.item(self._watermarks_id, self.name)
         watermarks = None if stored is None else orjson.loads(stored.value)
         own = record.schema.vnode_column is not None
@@ -400,6 +400,9 @@ class _View:
         if not self.seen.hides_anything():
             return list(pairs)
         return [(key, text) for key, text in pairs if self.visible(key, text) is not None]
+
+    def _all(self) -> Iterator[tuple[Slot, Payload]]:
+        return chain.from_iterable(self._stored((b"", b""), reverse=False))
 
     def _stored(self, found: KeyRange, reverse: bool) -> Iterator[list[tuple[Slot, Payload]]]:
         """Yield the stored rows of one range in pages."""

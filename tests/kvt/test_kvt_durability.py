@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +12,13 @@ from unittest.mock import Mock
 import pytest
 
 from checkpoint import CheckpointError, CheckpointStore
-from objectspace import CheckpointProtocolError, PersistedObjectSpace, SpacePart, VolatileObjectSpace
+from objectspace import (
+    CheckpointProtocolError,
+    DamagedObjectError,
+    PersistedObjectSpace,
+    SpacePart,
+    VolatileObjectSpace,
+)
 from objectspace.kvt import (
     BadKeyVersionError,
     IteratorState,
@@ -71,6 +78,29 @@ def test_what_is_stored_can_be_read(space: PersistedObjectSpace, table: Table) -
     assert (f"kvt/s/t/{text.partition}", b"\x00\x01fk", f'{text.number} {{"colour": "blue"}}') in stored
     assert (f"kvt/s/t/{raw.partition}", b"\x00\x01gk", b"%d \xff\x00" % raw.number) in stored
     assert [value for name, _, value in stored if name.endswith("/version")].count(str(raw.number)) == 1
+
+
+@pytest.mark.parametrize("found", ["{broken", "", b"\xff\x00"])
+@pytest.mark.parametrize("mend", ["put", "remove"])
+def test_an_entry_that_cannot_be_read_is_told_with_its_key_and_can_be_put_or_removed(
+    space: PersistedObjectSpace, table: Table, found: str | bytes, mend: str
+) -> None:
+    number = table.put_all("f", [(b"k", b"v"), (b"m", b"w")])[0].partition
+    rows = space.get_sorted_dictionary(f"kvt/s/t/{number}")
+    rows[b"\x00\x01fk"] = found
+    reads: list[Callable[[], Any]] = [
+        lambda: table.get(b"k", "f"),
+        lambda: table.get_all([b"m", b"k"], "f"),
+        lambda: list(table.entry_iterator("f")),
+        lambda: list(stored_entries(rows)),
+    ]
+    told = re.escape(f"partition 'kvt/s/t/{number}' of a key-value table, key b'k' of family 'f': ")
+    for read in reads:
+        with pytest.raises(DamagedObjectError, match=f"^{told}.* found {re.escape(repr(found))}, .* put or remove"):
+            read()
+    _ = table.put(b"k", b"new", "f") if mend == "put" else table.remove(b"k", key_family="f")
+    left = [(b"k", b"new"), (b"m", b"w")] if mend == "put" else [(b"m", b"w")]
+    assert list(table.family("f").items()) == left
 
 
 def test_a_partition_that_keeps_lists_goes_on_to_do_so(space: PersistedObjectSpace, table: Table) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 import sqlite3
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from itertools import product
@@ -15,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from checkpoint import CheckpointKind, CheckpointStore, UnknownCheckpointError
-from objectspace import PersistedObjectSpace
+from objectspace import DamagedObjectError, PersistedObjectSpace
 from objectspace.relational import (
     Chunk,
     Column,
@@ -591,3 +593,37 @@ def test_epochs_that_were_let_go_of_behind_one_that_somebody_reads_are_not_read_
             held.changes(first + 3, epoch)
     assert [change.new for change in held.changes(first + 3, first + 8)] == [(first + n,) for n in range(3, 9)]
     assert [change.new for change in held.changes(first + 9, first + 9)] == [(first + 9,)]
+
+
+# Damage ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("found", ["{broken", "7", '"s"', "{}", "[0,9],[0,9]", b"\xff"])
+def test_a_row_that_cannot_be_read_is_told_with_its_table_and_key_and_can_be_deleted(found: str | bytes) -> None:
+    space = new_space()
+    table = StateTable(space, "t", schema_of("k int64", "v int64", key=["k"]))
+    table.insert_rows([(1, 2), (3, 4), (5, 6)])
+    space.checkpoint()
+    rows = space.get_sorted_dictionary("t")
+    key = list(rows)[1]
+    rows[key] = found
+    space.checkpoint()
+    stored = StorageTable(space, "t")
+    reads: list[Callable[[], Any]] = [
+        lambda: table.get_row((3,)),
+        lambda: table.get_rows([(1,), (3,)]),
+        lambda: list(table.scan()),
+        lambda: table.scan_all([()]),
+        lambda: stored.get_row((3,)),
+        lambda: list(stored.scan()),
+        lambda: list(stored.changes(1, 2)),
+        stored.to_arrow,
+    ]
+    words = map(re.escape, (f"table 't', the row of the encoded key {key!r}: ", f"found {found!r}", "delete this row"))
+    told = ".*".join(words)
+    for read in reads:
+        with pytest.raises(DamagedObjectError, match=told):
+            read()
+    assert table.get_row((1,)) == (1, 2)
+    space.get_sorted_dictionary("t").pop(key)
+    assert list(table.scan()) == [(1, 2), (5, 6)]
