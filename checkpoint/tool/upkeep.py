@@ -302,21 +302,20 @@ def repair(source: Source, salvage: bool, dry_run: bool, is_json: bool) -> None:
         worked_on = Source(copied(source, Path(folder) / "copy.db")) if dry_run else source
         with worked_on.open_to_write() as store:
             found = store.repair(show, salvage=salvage)
-    status = 1 if found.damage else 0
+    damage = tuple(line.replace(worked_on.path, source.path) for line in found.damage)
+    status = 1 if damage else 0
     with answered(status):
         if is_json:
-            click.echo(printing.as_json({**asdict(found), "dry_run": dry_run}))
+            click.echo(printing.as_json({**asdict(found), "damage": damage, "dry_run": dry_run}))
         else:
-            for line in found.damage:
-                click.echo(f"damaged: {printing.plain(line.replace(worked_on.path, source.path))}")
+            for line in damage:
+                click.echo(f"damaged: {printing.plain(line)}")
             for what, objects in (("left out", found.objects_lost), ("kept unproved", found.unproved)):
                 for line in objects:
                     click.echo(f"{what}: {printing.plain(line)}")
             lost = ", ".join(map(str, found.lost)) or "none"
             would = ("would be lost", "would be") if dry_run else ("lost", "is")
-            click.echo(
-                f"{len(found.damage):,} damaged; checkpoints {would[0]}: {lost}; the newest {would[1]} {found.newest}"
-            )
+            click.echo(f"{len(damage):,} damaged; checkpoints {would[0]}: {lost}; the newest {would[1]} {found.newest}")
     sys.exit(status)
 
 

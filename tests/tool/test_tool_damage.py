@@ -47,6 +47,7 @@ def test_what_can_be_read_is_kept_where_nothing_can_be_proved(tool: Tool, store:
         assert (refused.exit_code, "by `checkpoint repair --salvage`" in refused.stderr) == (2, True)
     tried = json.loads(tool("repair", store, "--salvage", "--dry-run", "--json").output)
     assert (tried["lost"], tried["newest"], len(tried["objects_lost"])) == ([1, 2, 3, 4, 5, 6, 7], 8, 1)
+    assert [line.startswith(f"{store}: the rows of checkpoint 1 ") for line in tried["damage"]] == [True]
     assert tool("verify", store).exit_code == 2
     done = tool("repair", store, "--salvage")
     assert done.exit_code == 1
