@@ -241,7 +241,8 @@ class ObjectSpace(ObjectFactory):
                 name, kind, codec = self._entries[object_id]
                 if kind not in KINDS:
                     raise WrongKindError(
-                        f"{name!r} is of kind {kind}, which this version does not know: install a newer one"
+                        f"{name!r} is of kind {kind}, which this version does not know: install a newer one;"
+                        " where no version has that kind, the index is damaged: delete this one"
                     )
                 try:
                     options = orjson.loads(codec)

@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from checkpoint import CheckpointKind, CheckpointStore, CorruptStoreError, Repair, Run, UnknownCheckpointError
-from objectspace import CheckpointProtocolError, DamagedObjectError, PersistedObjectSpace
+from objectspace import (
+    CheckpointProtocolError,
+    DamagedObjectError,
+    ObjectSpaceError,
+    PersistedObjectSpace,
+    WrongKindError,
+)
 from tests.checkpoint.store_helpers import FULL, Fault, crash_points, image_of, images, quick_store, retained, values_in
 from tests.checkpoint.test_store_repair import make, merged_runs
 
@@ -216,3 +222,24 @@ def test_a_fork_of_what_cannot_be_proved_is_refused_and_one_from_before_it_is_ma
     store.fork(tmp_path / "later.db")
     with CheckpointStore(tmp_path / "later.db") as later:
         assert (later.verify(), values_in(later.reader())) == (38, values_in(store.reader()))
+
+
+@pytest.mark.parametrize(
+    ("damage", "error"),
+    [
+        ("UPDATE state_index SET kind = 'x' WHERE name = 'a'", WrongKindError),
+        ("""UPDATE state_item SET value = '{"$":1}' WHERE object = 1""", DamagedObjectError),
+    ],
+)
+def test_what_can_be_read_and_is_nothing_is_kept_and_says_to_delete_it(
+    damage: str, error: type[ObjectSpaceError]
+) -> None:
+    store = two_lists(":memory:", damage)
+    assert store.repair(salvage=True).objects_lost == ()
+    space = PersistedObjectSpace(store)
+    with pytest.raises(error, match="delete this one"):
+        list(space.get("a"))
+    space.delete("a")
+    space.checkpoint()
+    assert sorted(space) == ["b", "lists"]
+    require_sound(store)
