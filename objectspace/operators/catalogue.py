@@ -19,6 +19,7 @@ from objectspace.errors import ObjectSpaceError
 from objectspace.operators.plan import Node, Plan
 from objectspace.operators.sources import KEY_VALUE_TABLES
 from objectspace.relational import drop_table, tables
+from objectspace.relational.catalogue import TABLES
 from objectspace.space import ObjectSpace
 
 OPERATORS = "$operators"
@@ -120,6 +121,58 @@ def compare(space: ObjectSpace, plan: Plan, under: str = "") -> Difference:
     )
     fitting = {plan.names[node] for node in plan.stateful} - {plan.names[node] for node in new}
     return Difference(new, tuple(name for name in stored if name not in fitting))
+
+
+def require_accounted(space: ObjectSpace, plan: Plan, difference: Difference, position: str) -> None:
+    """Make sure that it is known of which operator the rows are that lie below their names, and of how many batches.
+
+    A salvage may have left out the object that says so. Tables without rows are those of a run that was only opened.
+
+    Args:
+        space: the space.
+        plan: the plan.
+        difference: how the plan differs from what is stored.
+        position: the name of the value that says how many batches are in the state.
+
+    Raises:
+        PipelineChangedError: it is not; it names the tables.
+    """
+    stored, has_position = _stored(space), position in space
+    names = [plan.names[node] for node in plan.stateful]
+    unsure = [name for name in names if name not in (stored if has_position else difference.gone)]
+    below = tuple(f"{name}/" for name in unsure)
+    found = [one for one in tables(space) if one.startswith(below) and one in space and _has_rows(space, one)]
+    if found:
+        missing = f"no entry of their operator in {OPERATORS!r}" if has_position else f"no value {position!r}"
+        raise PipelineChangedError(
+            f"the space has rows in {', '.join(map(repr, found))}, but {missing}, so that nothing tells which batches"
+            " are in them, and a run would count those twice: a salvage may have left it out, or these tables are not"
+            " those of a pipeline; go back to a checkpoint where it is there with space.rollback(epoch=...), or drop"
+            " each of these tables with drop_table(space, name), and give all batches, from the first one"
+        )
+
+
+def require_whole(space: ObjectSpace, plan: Plan, difference: Difference) -> None:
+    """Make sure that no table of an operator is gone that the space had: a salvage may have left it out.
+
+    Raises:
+        PipelineChangedError: one is; it names the operator and the tables.
+    """
+    known = space.get_dictionary(TABLES) if TABLES in space else {}
+    for node in plan.stateful:
+        name = plan.names[node]
+        lost = [one for one in (f"{name}/{role}" for role, _ in node.tables) if one in known and one not in space]
+        if lost and node not in difference.new:
+            raise PipelineChangedError(
+                f"{name!r} ({node.describe()}) has state in the space, but its {', '.join(map(repr, lost))} is gone: a"
+                " salvage may have left it out; go back to a checkpoint where it is there with"
+                " space.rollback(epoch=...), or drop its other tables with drop_table(space, name), forget it with"
+                f" del space.get_dictionary({OPERATORS!r})[{name!r}], and give all batches, from the first one"
+            )
+
+
+def _has_rows(space: ObjectSpace, table: str) -> bool:
+    return len(space.get_sorted_dictionary(table)) > 0
 
 
 def forget(space: ObjectSpace, names: Iterable[str]) -> None:

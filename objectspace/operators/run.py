@@ -359,6 +359,9 @@ class LocalRun:
 
     def _open(self, plan: Plan, difference: Difference) -> Graph:
         """Open the operators on what is stored, without what is gone."""
+        catalogue.require_accounted(self.space, plan, difference, POSITION)
+        if self.position:
+            catalogue.require_whole(self.space, plan, difference)
         new = () if self.position == 0 else difference.new
         unsure = catalogue.unrepeatable(self.space, plan, difference, is_in_step=self.epoch == self.position)
         catalogue.require_repeatable(plan, new, unsure)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from objectspace.relational import (
     RowError,
     StateTable,
     TableSchema,
+    drop_table,
     rename_table,
     tables,
 )
@@ -539,3 +541,52 @@ def test_the_order_of_the_results_does_not_matter(tmp_path: Path) -> None:
     assert run.receipts == []
     assert run.rows("worst") == [("B6", 40), ("UA", 5)]
     run.close()
+
+
+@pytest.mark.parametrize("lost", [["$operators"], ["$position"], ["$operators", "$position"]])
+def test_rows_of_which_nothing_tells_what_batches_are_in_them_are_refused_until_they_are_dropped(
+    lost: list[str],
+) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    run_local(built(counted), BATCHES[:2], space)
+    for name in lost:
+        space.delete(name)
+    space.checkpoint()
+    missing = re.escape("no value '$position'" if "$position" in lost else "no entry of their operator in '$operators'")
+    said = (
+        rf"has rows in .*'flights\.HashAgg/HashAggState', 'delays/table', but {missing}, .* drop each of these tables"
+    )
+    for drop_changed in (False, True):
+        with pytest.raises(PipelineChangedError, match=said):
+            run_local(built(counted), BATCHES, space, drop_changed=drop_changed)
+    for table in list(tables(space)):
+        drop_table(space, table)
+    assert run_local(built(counted), BATCHES, space).rows("delays") == [("B6", 1, 40), ("UA", 2, 5)]
+
+
+def test_an_operator_of_which_a_table_is_gone_is_refused_until_it_is_forgotten() -> None:
+    store = CheckpointStore(":memory:")
+    run_local(built(counted), BATCHES[:2], store)
+    lost = "flights.HashAgg/HashAggState"
+    ids = {name: object_id for object_id, name, _, _ in store.reader().index()}
+    store.database.conn.execute("DELETE FROM state_metadata WHERE object = ?", (ids[lost],))
+    store.reopen()
+    assert len(store.repair(salvage=True).objects_lost) == 1
+    space = PersistedObjectSpace(store)
+    with pytest.raises(
+        PipelineChangedError, match=rf"^'flights.HashAgg' .* its '{lost}' is gone: .* forget it with del"
+    ):
+        run_local(built(counted), BATCHES, space)
+    for table in [name for name in tables(space) if name.startswith("flights.HashAgg/")]:
+        drop_table(space, table)
+    del space.get_dictionary("$operators")["flights.HashAgg"]
+    assert run_local(built(counted), BATCHES, space).rows("delays") == [("B6", 1, 40), ("UA", 2, 5)]
+
+
+def test_a_space_that_was_saved_before_the_first_batch_takes_it() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    LocalRun(built(counted), space)
+    space.checkpoint()
+    space.delete("$operators")
+    space.checkpoint()
+    assert run_local(built(counted), BATCHES, space).rows("delays") == [("B6", 1, 40), ("UA", 2, 5)]
