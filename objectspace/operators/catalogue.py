@@ -161,7 +161,9 @@ def require_whole(space: ObjectSpace, plan: Plan, difference: Difference) -> Non
     known = space.get_dictionary(TABLES) if TABLES in space else {}
     for node in plan.stateful:
         name = plan.names[node]
-        lost = [one for one in (f"{name}/{role}" for role, _ in node.tables) if one in known and one not in space]
+        gone = [one for one in (f"{name}/{role}" for role, _ in node.tables) if one not in space]
+        # An operator of the library makes all of them when it is opened, one of a user perhaps later.
+        lost = [one for one in gone if one in known or not node.is_own]
         if lost and node not in difference.new:
             raise PipelineChangedError(
                 f"{name!r} ({node.describe()}) has state in the space, but its {', '.join(map(repr, lost))} is gone: a"

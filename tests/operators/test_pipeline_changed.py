@@ -583,6 +583,18 @@ def test_an_operator_of_which_a_table_is_gone_is_refused_until_it_is_forgotten()
     assert run_local(built(counted), BATCHES, space).rows("delays") == [("B6", 1, 40), ("UA", 2, 5)]
 
 
+def test_operators_whose_tables_were_deleted_since_nothing_listed_them_are_refused() -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    run_local(built(counted), BATCHES[:2], space)
+    for name in ["$tables", *tables(space)]:
+        space.delete(name)
+    space.checkpoint()
+    with pytest.raises(PipelineChangedError, match=r"^'flights.HashAgg' .* is gone: .* forget it with del"):
+        run_local(built(counted), BATCHES, space)
+    space.delete("$operators")
+    assert run_local(built(counted), BATCHES, space).rows("delays") == [("B6", 1, 40), ("UA", 2, 5)]
+
+
 def test_a_space_that_was_saved_before_the_first_batch_takes_it() -> None:
     space = PersistedObjectSpace(CheckpointStore(":memory:"))
     LocalRun(built(counted), space)
