@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
+from weakref import WeakMethod
 
 import orjson
 
@@ -293,7 +294,8 @@ class _View:
 
     def take(self, record: TableRecord) -> None:
         """Take over a schema, and the watermarks."""
-        self.record, self.codec = record, record.codec(self._all)
+        every = WeakMethod(self._all)  # A cycle would hold the reader, and so its epoch, until Python collects cycles.
+        self.record, self.codec = record, record.codec(lambda: rows() if (rows := every()) else ())
         stored = None if self._watermarks_id is None else self.reader.item(self._watermarks_id, self.name)
         watermarks = None if stored is None else orjson.loads(stored.value)
         own = record.schema.vnode_column is not None
