@@ -31,13 +31,17 @@ from checkpoint.chain import (
     write_image,
 )
 from objectspace.errors import ObjectSpaceError
-from objectspace.operators.division import OldShard, Rule, copy_notes, join_tables, overlapping
-from objectspace.relational.catalogue import TABLES
+from objectspace.operators.division import (
+    Notes,
+    OldShard,
+    Rule,
+    copy_notes,
+    overlapping,
+    require_same_tables,
+    require_same_watermarks,
+)
 from objectspace.spark.executor import open_shard
 from objectspace.spark.routes import KINDS, PIPELINE, noted_routes
-
-Notes = dict[str, dict[Any, Any]]
-"""What a shard has noted, by the names of the objects that hold it."""
 
 
 def rescale(
@@ -64,8 +68,8 @@ def rescale(
         the manifest of the new epoch, or None where the space has that number already.
 
     Raises:
-        ObjectSpaceError: an object cannot be divided by its keys, or nothing says that it can, or the shards of a table
-            have evolved so that its rows cannot come together; nothing was changed.
+        ObjectSpaceError: an object cannot be divided by its keys, or nothing says that it can, or the shards have
+            evolved a table apart, or have other watermarks of it; nothing was changed.
         CheckpointError: there is no space or no epoch yet, or the number is out of range.
         FencedError: a driver has published an epoch meanwhile; nothing was changed.
 
@@ -141,12 +145,13 @@ def _require_divisible(plan: OperatorPlan, rule: Rule, shards: int) -> None:
     """Make sure that it is known of every slot of an operator where it belongs."""
     if rule.is_whole:
         return
-    missing, notes = dict.fromkeys(rule.named), list[Notes]()
+    missing, notes, filled = dict.fromkeys(rule.named), list[Notes](), list[set[str]]()
     for number in range(plan.shards):
         with open_shard(plan, number) as space:
             old = OldShard(plan.operator, number, plan.shards, rule, space)
             old.require_divisible()
             notes.append(old.notes())
+            filled.append(old.filled_tables())
             for name in space:
                 missing.pop(name, None)
     if missing:
@@ -154,12 +159,14 @@ def _require_divisible(plan: OperatorPlan, rule: Rule, shards: int) -> None:
             f"operator {plan.operator}: keyed names {next(iter(missing))!r}, and no shard has an object of this name:"
             " correct it; nothing was changed"
         )
+    require_same_tables(plan.operator, notes)
     for shard in range(shards):
-        together: Notes = {}
-        for number in overlapping(shard, shards, plan.shards):
-            for name, known in notes[number].items():
-                place = f"operator {plan.operator}, shard {number}, {name!r}"
-                (join_tables if name == TABLES else copy_notes)(place, known, together.setdefault(name, {}))
+        parts = {number: notes[number] for number in overlapping(shard, shards, plan.shards)}
+        require_same_watermarks(plan.operator, parts, filled)
+        together: dict[str, dict[Any, Any]] = {}
+        for number, noted in parts.items():
+            for name, known in noted.items():
+                copy_notes(f"operator {plan.operator}, shard {number}, {name!r}", known, together.setdefault(name, {}))
 
 
 def _divisions(plan: OperatorPlan, rule: Rule, shards: int) -> list[ShardSaved]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -234,31 +233,6 @@ def test_a_feed_finds_a_column_that_was_renamed_before_the_shards_were_others(sp
     assert space.feed()(0, 4) == sorted([*[("+", 1, *row) for row in OLD], *new, ("+", 4, KEYS[0][2], 4)])
 
 
-@pytest.mark.parametrize("shards", [1, 3])
-def test_rows_that_were_written_with_other_layouts_are_divided(space: Space, shards: int) -> None:
-    apart(space)
-    feed = space.feed()
-    space.rescale(shards)
-    assert space.read() == ("struct<k:string,a:int,c:bigint>", sorted(APART))
-    key = KEYS[1][3]
-    edits: list[Edit] = [None] * shards
-    edits[shard_of(shards, key)] = put(key, 8, 80)
-    space.epoch(*edits)
-    assert space.read()[1] == sorted([*APART, (key, 8, 80)])
-    assert feed(4, 5) == space.feed()(4, 5) == [("+", 5, key, 8, 80)]
-    assert len(space.feed()(0, 5)) == len(APART) + 1
-    assert {row[2:] for row in space.feed()(0, 3)} == {*APART}
-
-
-def test_a_column_that_was_dropped_in_one_shard_does_not_come_back_by_its_number(space: Space) -> None:
-    space.epoch(put(KEYS[0][1], 3, 30, change=adding("b")), None)
-    space.epoch(put(KEYS[0][2], 5, change=dropping("b")), put(KEYS[1][2], 6, 60, change=adding("c", 9)))
-    rows = space.read()[1]
-    assert (KEYS[0][1], 3, 9) in rows
-    space.rescale(1)
-    assert space.read() == ("struct<k:string,a:int,c:bigint>", rows)
-
-
 def test_tables_that_shards_have_made_in_another_order_are_divided(space: Space) -> None:
     space.epoch(put(KEYS[0][1], 3, table="u"), put(KEYS[1][1], 4, table="v"))
     space.epoch(put(KEYS[0][1], 3, table="v"), put(KEYS[1][1], 4, table="u"))
@@ -269,72 +243,81 @@ def test_tables_that_shards_have_made_in_another_order_are_divided(space: Space)
         )
 
 
-@pytest.mark.parametrize(
-    ("change", "row", "message"),
-    [
-        (renaming("a", "z"), (1,), "column 'a' of .* may be 'z' of .* with another name, or another column"),
-        (dropping("a", lambda s: s.with_column(Column("a", "string", default="x"))), ("y",), "column 'a' is int32 in"),
-    ],
-)
-def test_columns_that_do_not_go_together_are_not_divided_until_all_shards_have_them(
-    space: Space, change: Change, row: tuple[Any, ...], message: str
+APART_BY = [
+    ((adding("b"), (1, 30)), (same, (2,)), "shard 1 has the columns k string not null .number 1., a int32 .number 2."),
+    ((adding("b"), (1, 30)), (adding("b", 8), (2, 40)), "b int64 not null default 7 .number 3.; shard 1 has"),
+    (
+        (adding("b"), (1, 30)),
+        (lambda s: adding("b")(adding("c")(s)), (2, 9, 40)),
+        "b int64 not null default 7 .number 4",
+    ),
+    (
+        (adding("b"), (1, 30)),
+        (lambda s: adding("b")(s).without_column("b"), (2,)),
+        "rows of shard 0 were written with the columns numbered .1, 2. or .1, 2, 3.",
+    ),
+    ((same, (1,)), (renaming("a", "z"), (2,)), "shard 1 has the columns k string not null .number 1., z int32"),
+]
+"""What shards have evolved apart by, and what is said of it."""
+
+
+@pytest.mark.parametrize("shards", [1, 3, 4])
+@pytest.mark.parametrize(("first", "second", "message"), APART_BY)
+def test_tables_that_have_evolved_apart_are_not_divided(
+    space: Space, first: tuple[Change, Any], second: tuple[Change, Any], message: str, shards: int
 ) -> None:
-    space.epoch(None, put(KEYS[1][1], *row, change=change))
-    with pytest.raises(ObjectSpaceError, match=f"{message}.*: let each shard take a row with the same version"):
+    edits = [put(KEYS[shard][1], *row, change=change) for shard, (change, row) in enumerate((first, second))]
+    space.epoch(*edits)
+    with pytest.raises(
+        ObjectSpaceError, match=f"shard 0 and shard 1 have evolved table 't' apart: .*{message}.*: shards"
+    ):
+        space.rescale(shards)
+    assert (Chain.open(location_at(space.path)).shards, Chain.open(location_at(space.path)).epoch) == (2, 2)
+
+
+def test_a_shard_that_lags_behind_is_divided_when_it_has_taken_a_row_with_each_version(space: Space) -> None:
+    space.epoch(put(KEYS[0][1], 3, 30, change=adding("b")), None)
+    space.epoch(put(KEYS[0][2], 5, change=dropping("b")), None)
+    space.epoch(None, put(KEYS[1][1], 4, 40, change=adding("b")))
+    with pytest.raises(ObjectSpaceError, match="one that lags behind with those it lacks"):
         space.rescale(1)
-    assert Chain.open(location_at(space.path)).shards == 2
-    space.epoch(put(KEYS[0][1], *row, change=change), None)
+    space.epoch(None, put(KEYS[1][2], 6, change=dropping("b")))
     wanted = space.read()
     space.rescale(1)
     assert space.read() == wanted
 
 
-def test_rows_without_a_column_that_hold_other_defaults_are_not_divided(space: Space) -> None:
-    space.epoch(put(KEYS[0][1], 3, 30, change=adding("b")), put(KEYS[1][1], 4, 40, change=adding("b", 8)))
-    assert {row[2] for row in space.read()[1]} == {7, 8, 30, 40}
-    with pytest.raises(ObjectSpaceError, match="rows without column 'b' hold 7 in some shards, 8 here: let each shard"):
+TIMED = TableSchema([Column("k", "string"), Column("t", "int32")], ["k"], watermark_column="t")
+
+
+def timed(*rows: tuple[str, int], watermark: int | None = None) -> Edit:
+    """Return what gives a shard rows of a table with a watermark, and raises it."""
+
+    def _put(space: PersistedObjectSpace) -> None:
+        table = StateTable(space, "t", TIMED)
+        for row in rows:
+            table.insert_row(row)
+        if watermark is not None:
+            table.update_watermark(watermark)
+
+    return _put
+
+
+def test_a_watermark_that_a_shard_with_rows_does_not_have_is_not_divided(tmp_path: Path) -> None:
+    space = Space(tmp_path)
+    space.epoch(timed((KEYS[0][0], 50)), timed((KEYS[1][0], 6)))
+    space.epoch(timed(watermark=10), None)
+    with pytest.raises(
+        ObjectSpaceError, match=r"watermark of table 't' is .* in shard 0 and None in shard 1, which has"
+    ):
         space.rescale(1)
+    space.epoch(None, timed(watermark=10))
+    space.rescale(1)
+    assert space.read()[1] == [(KEYS[0][0], 50)]
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_however_shards_have_evolved_another_number_of_them_has_the_same_rows(space: Space, seed: int) -> None:
-    """Each version adds, drops or widens a column; a shard may pass over some of them."""
-    rng, versions = Random(seed), [FIRST]
-    for number in range(8):
-        schema = versions[-1]
-        droppable = [name for name in schema.names if name not in ("k", "a")]
-        change = dropping(rng.choice(droppable)) if droppable and rng.random() < 0.4 else adding(f"c{number}", number)
-        versions.append(change(schema))
-    at, keys = [0, 0], [iter(KEYS[shard][1:]) for shard in range(2)]
-    for _ in range(8):
-        edits: list[Edit] = [None, None]
-        for shard in range(2):
-            if rng.random() < 0.7:
-                at[shard] = rng.randrange(at[shard], len(versions))
-                edits[shard] = written(versions[at[shard]], next(keys[shard]), rng.randrange(99))
-        space.epoch(*edits)
-    end = [written(versions[-1], next(keys[shard]), 5) for shard in range(2)]
-    space.epoch(*end)
-    wanted = space.read()
-    for shards in (3, 1, 2):
-        space.rescale(shards)
-        assert space.read() == wanted
-
-
-def written(schema: TableSchema, key: str, value: int) -> Edit:
-    """Return what a version of an operator writes, whose table has a schema."""
-
-    def _write(space: PersistedObjectSpace) -> None:
-        now = StateTable(space, "t", None if "t" in space else FIRST).schema
-        for name in set(now.names) - set(schema.names):
-            now = now.without_column(name)
-        for name in schema.names:
-            now = (
-                now
-                if name in now.names
-                else now.with_column(Column(name, "int64", default=schema.column(name).default))
-            )
-        table = StateTable(space, "t", now, evolve=True)
-        table.insert_row({"k": key, **{name: value for name in now.names if name != "k"}})
-
-    return _write
+def test_a_shard_without_rows_needs_no_watermark(tmp_path: Path) -> None:
+    space = Space(tmp_path)
+    space.epoch(timed((KEYS[0][0], 50), watermark=10), timed())
+    space.rescale(1)
+    assert space.read()[1] == [(KEYS[0][0], 50)]

@@ -1,11 +1,12 @@
 """Dividing the shards of a space anew, without an engine: who opens a shard after a rescale does it.
 
 A row or a key belongs to the vnode of the values that it is routed by (``vnodes``), which are told by what was noted of
-an operator (``rules``, ``keyed``). A new shard takes from the old ones what belongs to its vnodes (``dividing``).
+an operator (``rules``, ``keyed``). A new shard takes from the old ones what belongs to its vnodes (``dividing``),
+which they must have noted alike (``agreement``).
 """
 
-from objectspace.operators.division.dividing import copy_notes, divide
-from objectspace.operators.division.evolved import join_tables
+from objectspace.operators.division.agreement import Notes, copy_notes, require_same_tables, require_same_watermarks
+from objectspace.operators.division.dividing import divide
 from objectspace.operators.division.keyed import KEYED, OPERATOR_NOTE, KeyedBy, noted_keyed
 from objectspace.operators.division.rules import Rule
 from objectspace.operators.division.shard import OldShard
@@ -24,15 +25,17 @@ __all__ = [
     "OPERATOR_NOTE",
     "VNODES",
     "KeyedBy",
+    "Notes",
     "OldShard",
     "Rule",
     "copy_notes",
     "divide",
     "hash_of",
-    "join_tables",
     "noted_keyed",
     "overlapping",
     "owner_of",
+    "require_same_tables",
+    "require_same_watermarks",
     "shard_of",
     "vnode_of",
     "vnode_router",

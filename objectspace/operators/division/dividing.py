@@ -11,13 +11,11 @@ from checkpoint import CheckpointStore
 from checkpoint.chain import Division
 from checkpoint.run import Page
 from objectspace import ObjectDictionary, PersistedObjectSpace, Set, Value
-from objectspace.errors import ObjectSpaceError
 from objectspace.objects import RawSortedDictionary
-from objectspace.operators.division.evolved import Renumbered, join_tables, with_layout
+from objectspace.operators.division.agreement import copy_notes
 from objectspace.operators.division.rules import Rule
 from objectspace.operators.division.shard import MAPPINGS, OldShard, is_note
 from objectspace.operators.division.vnodes import owner_of
-from objectspace.relational.catalogue import TABLES
 
 _FLUSH_SLOTS = 256 * 1024
 """How many slots are divided before what has become of them is written to the disk."""
@@ -70,28 +68,19 @@ class _NewShard:
     def __init__(self, number: int, shards: int, space: PersistedObjectSpace) -> None:
         self._space, self._number, self._shards = space, number, shards
         self._taken = 0
-        self._renumbered: Renumbered = {}
 
     def take_all(self, old: OldShard) -> None:
         """Take from an old shard what belongs to this one."""
-        joined = dict(self._space.get_dictionary(TABLES).items()) if TABLES in self._space else {}
-        known = dict(old.space.get_dictionary(TABLES).items()) if TABLES in old.space else {}
-        # Before any rows, whose layouts this tells; the object is made in its turn.
-        self._renumbered = join_tables(f"operator {old.operator}, shard {old.number}, {TABLES!r}", known, joined)
         for name in old.space:
             if is_note(name):
                 self._space.get_or_create_dictionary(name)
             else:
                 self._take(old, name, old.space.get(name))
-        for name, notes in old.notes().items():  # At last: to create an object forgets what is noted under its name.
-            target = self._space.get_or_create_dictionary(name)
-            if name == TABLES:
-                _replace_notes(joined, target)
-            else:
-                copy_notes(old.place(name), notes, target)
+        for name, known in old.notes().items():  # At last: to create an object forgets what is noted under its name.
+            copy_notes(old.place(name), known, self._space.get_or_create_dictionary(name))
 
     def _take(self, old: OldShard, name: str, source: Any) -> None:
-        target, numbers = self._twin(source), self._renumbered.get(name)
+        target = self._twin(source)
         for vnode, key, value in old.slots(name):
             if owner_of(vnode, self._shards) != self._number:
                 continue
@@ -104,7 +93,7 @@ class _NewShard:
                 self._taken += 0 if isinstance(value, Value) else len(contents)
                 target[key] = contents
             elif source.kind in MAPPINGS:
-                target[key] = value if numbers is None else with_layout(value, numbers)
+                target[key] = value
             else:
                 target.add(key)
 
@@ -118,32 +107,6 @@ class _NewShard:
             return space.get_or_create_sorted_dictionary(name, raw=isinstance(source, RawSortedDictionary))
         is_sorted = source.kind == "SortedSet"
         return space.get_or_create_sorted_set(name) if is_sorted else space.get_or_create_set(name)
-
-
-def copy_notes(place: str, known: dict[Any, Any], target: Any) -> None:
-    """Copy what is known of objects, which must be the same in all shards that come together.
-
-    Args:
-        place: how an error calls the notes.
-        known: the notes.
-        target: a mapping that takes them.
-
-    Raises:
-        ObjectSpaceError: they say something else than those that are there.
-    """
-    for name, value in known.items():
-        if target.setdefault(name, value) != value:
-            raise ObjectSpaceError(
-                f"{place}: {name!r} is {value!r} here and {target[name]!r} in another shard: let the query run one more"
-                " epoch, so that they agree"
-            )
-
-
-def _replace_notes(known: dict[Any, Any], target: Any) -> None:
-    """Write the notes that are others, or new."""
-    for name, value in known.items():
-        if target.get(name) != value:
-            target[name] = value
 
 
 def _contents(member: Any) -> Any:

@@ -70,6 +70,10 @@ class OldShard:
         """Return what is known of the tables and objects of the shard."""
         return {name: dict(self.space.get(name).items()) for name in self.space if is_note(name)}
 
+    def filled_tables(self) -> set[str]:
+        """Return the names of the tables of which the shard has rows."""
+        return {name for name in tables(self.space) if len(self.space.get(name))}
+
     def slots(self, name: str) -> Placed:
         """Return the slots of an object, each with its vnode; none of one that goes to every shard.
 
