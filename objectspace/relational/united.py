@@ -57,15 +57,15 @@ def united(table: str, parts: Parts, advice: str, wanted: Sequence[str] | None =
 def may_be_renamed(name: str, there: TableSchema, other: TableSchema) -> str | None:
     """Return the column of another part that may be the same under another name, ``None`` where there is none.
 
-    It has the same number, as if all parts were changed in the same way, and nothing tells it from a renamed one.
+    It has the same number, as if all parts were changed in the same way, and nothing tells it from a renamed one: not
+    even that a part has columns of both names, of which one may have been added after the other was renamed.
     """
     own = there.ids[there.place_of(name)]
-    if name in other.names or own not in other.ids:
+    if own not in other.ids:
         return None
     column, found = there.column(name), other.columns[other.ids.index(own)]
     fits = can_widen(column.type, found.type) or can_widen(found.type, column.type)
-    is_same = found.name not in there.names and repr(column.default) == repr(found.default)
-    return found.name if fits and is_same else None
+    return found.name if found.name != name and fits and repr(column.default) == repr(found.default) else None
 
 
 def _key(schema: TableSchema) -> tuple[tuple[str, str, str], ...]:

@@ -494,6 +494,6 @@ _CALLED, _MOST_NAMED = {"table": "table", "object": "object", "kvt": "key-value 
 
 _APART = (
     "leave it out with the option columns, or name both there where they are two columns; or let each shard take a row"
-    " with the same version of its operator, and read an epoch from then on"
+    " with each version of its operator, and read an epoch from then on"
 )
 """What to do where shards have no schema together."""

@@ -185,6 +185,31 @@ def test_a_column_that_may_have_another_name_in_one_shard_is_refused_until_it_is
     assert space.feed()(0, 1) == sorted(("+", 1, *row) for row in OLD)
 
 
+def added_again(schema: TableSchema) -> TableSchema:
+    return schema.renamed("a", "z").with_column(Column("a", "int32", nullable=True))
+
+
+def swapped(schema: TableSchema) -> TableSchema:
+    return schema.renamed("a", "q").renamed("b", "a").renamed("q", "b")
+
+
+@pytest.mark.parametrize(("change", "other"), [(added_again, "z"), (swapped, "b")])
+def test_a_name_that_another_column_has_taken_over_in_one_shard_is_refused_until_both_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Change, other: str
+) -> None:
+    monkeypatch.setenv("OBJECTSPACE_CACHE", str(tmp_path / "readers"))
+    space, is_wide = Space(tmp_path), change is swapped
+    wide: Change = (lambda schema: schema.with_column(Column("b", "int32", nullable=True))) if is_wide else same
+    space.epoch(*[put(KEYS[shard][0], 1, *[10] * is_wide, change=wide) for shard in range(2)])
+    space.epoch(None, put(KEYS[1][1], 2, 20, change=change))
+    for options in ({}, {"columns": "k,a"}, {"columns": f"k,{other}"}):
+        with pytest.raises(ObjectSpaceError, match=r"of shard [01] may be '[abz]' of shard [01] with another name"):
+            space.read(**options)
+    named = space.read(columns=f"k,a,{other}")[1]
+    assert (KEYS[0][0], 1, 10 if is_wide else None) in named
+    assert (KEYS[1][0], *((10, 1) if is_wide else (None, 1))) in named
+
+
 def test_types_that_do_not_go_together_are_refused(space: Space) -> None:
     text = dropping("a", lambda schema: schema.with_column(Column("a", "string", default="x")))
     space.epoch(None, put(KEYS[1][1], "y", change=text))
