@@ -17,16 +17,17 @@ from checkpoint.chain import Chain, cache_root, fold, open_cache
 from objectspace import PersistedObjectSpace
 from objectspace.errors import ObjectSpaceError
 from objectspace.operators.apply import OUTPUT
-from objectspace.relational import StorageTable, TableSchema, tables
+from objectspace.relational import SchemaMismatchError, StorageTable, TableSchema, tables
 from objectspace.relational.united import united
 from objectspace.spark.contents import BATCH_ROWS, KEY_VALUE_ARROW, OBJECT_ARROW, batched, pairs
+from objectspace.spark.feed_columns import FeedColumns, Place
 from objectspace.spark.history import History, Seen, kept_records
 from objectspace.spark.key_values import Parts, entries, key_value_tables
 from objectspace.spark.pushdown import Bounds
 from objectspace.spark.routes import PIPELINE
 from objectspace.spark.spans import Span, require_kept, spans_of
 from objectspace.spark.storage import absolute, require_known, shared_location, storage_options
-from objectspace.spark.table_rows import Changes, FeedColumns, Place, bounded, filled, halves
+from objectspace.spark.table_rows import Changes, bounded, filled, halves
 
 _FIXED = {
     "kvt": StructType()
@@ -197,14 +198,20 @@ class Subject:
         """
         subject = replace(self, columns=tuple(names))
         try:
-            epoch = self.epochs()[1]
-            schemas = replace(subject, epoch=epoch)._schemas()
-        except (CheckpointError, ObjectSpaceError):  # The table may be made later.
+            return subject._feeding_from(subject.epochs()[1])
+        except CheckpointError:  # The space may be made later.
             return subject
-        schema = subject._united(schemas)
-        subject._columns_of(schema)
-        columns = tuple(schema.column(name) for name in names)
-        return replace(subject, fed=FeedColumns(columns, epoch, schemas))
+
+    def _feeding_from(self, epoch: int) -> Subject:
+        """Return the same for a change feed with the columns that the table has at an epoch, if it is there."""
+        try:
+            schemas = replace(self, epoch=epoch)._schemas()
+        except (CheckpointError, ObjectSpaceError):  # It may be made later.
+            return self
+        schema = self._united(schemas)
+        self._columns_of(schema)
+        columns = tuple(schema.column(name) for name in self.columns or schema.names)
+        return replace(self, fed=FeedColumns(columns, epoch, schemas))
 
     def table_schema(self) -> TableSchema:
         """Return the schema that the table can be read with in all shards, which may have evolved apart.
@@ -414,32 +421,71 @@ class Subject:
             if is_whole:
                 yield from self._rows(store, place)
             for accepted in runs:
+                schema = self._schema_in(store, None)
                 # One by one: a cache reads only its last states, and an image knows nothing of what led to it.
                 fold(store, plan.location, [accepted])
-                yield from self._changes_at(store, place._replace(epoch=accepted.epoch))
+                yield from self._changes_at(store, place._replace(epoch=accepted.epoch), schema)
 
     def _rows(self, store: CheckpointStore, place: Place, at: int | None = None) -> Iterator[pa.RecordBatch]:
         """Yield all rows of the table as changes of an epoch: those at it, or at the end of the store."""
         return self._fed(store, place, at, lambda table: (("+", row) for row in table.scan()))
 
-    def _changes_at(self, store: CheckpointStore, place: Place) -> Iterator[pa.RecordBatch]:
+    def _changes_at(
+        self, store: CheckpointStore, place: Place, before: TableSchema | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the changes of an epoch that a store has as a checkpoint of its own."""
         epoch = place.epoch
-        return self._fed(store, place, epoch, lambda table: halves(table.changes(epoch, epoch)))
+        return self._fed(store, place, epoch, lambda table: halves(table.changes(epoch, epoch)), before)
 
     def _fed(
-        self, store: CheckpointStore, place: Place, at: int | None, changes: Callable[[StorageTable], Changes]
+        self,
+        store: CheckpointStore,
+        place: Place,
+        at: int | None,
+        changes: Callable[[StorageTable], Changes],
+        before: TableSchema | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield changes with the columns of the feed; those that the table did not have yet have their defaults."""
         name = self.table_in(PersistedObjectSpace(store, _at=store.reader(epoch=at)))
         if name is None:
             return
         schema = StorageTable(store, name, None, at).schema
-        columns = self.fed or FeedColumns(tuple(schema.column(one) for one in self.columns or schema.names))
+        columns = self.fed or self._columns_at(schema, place)
         what = f"table {self.name!r} at epoch {place.epoch}"
-        found = columns.found_in(schema, place, what)
-        table = StorageTable(store, name, [one.name for one in found if one is not None], at)
-        yield from columns.batches(found, place.epoch, changes(table), what)
+        found = columns.found_in(schema, before, place, what)
+        table = StorageTable(store, name, [one.stored.name for one in found if one.stored is not None], at)
+        try:
+            found_changes = changes(table)
+        except SchemaMismatchError:  # It was made again, as another one: a feed that begins later goes on over that.
+            if place.epoch > columns.epoch:
+                raise
+            yield from self._left(store, place, columns, what)
+            found_changes = (("+", row) for row in table.scan())
+        yield from columns.batches(found, place.epoch, found_changes, what)
+
+    def _columns_at(self, schema: TableSchema, place: Place) -> FeedColumns:
+        """Return the columns of a feed that began before its table, which has each epoch as it is there."""
+        names = self.columns or schema.names
+        if not {*names} <= {*schema.names} and (found := self._feeding_from(place.epoch).fed) is not None:
+            return found  # Other shards have them.
+        columns = tuple(schema.column(name) for name in names)
+        return FeedColumns(columns, place.epoch, (schema,) * place.shards)
+
+    def _left(self, store: CheckpointStore, place: Place, columns: FeedColumns, what: str) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that a table had before an epoch as rows that go."""
+        at = store.epoch_of(store.number_up_to(place.epoch - 1))
+        name = self.table_in(PersistedObjectSpace(store, _at=store.reader(epoch=at)))
+        assert name is not None
+        found = columns.found_in(StorageTable(store, name, None, at).schema, None, place, what)
+        table = StorageTable(store, name, [one.stored.name for one in found if one.stored is not None], at)
+        yield from columns.batches(found, place.epoch, (("-", row) for row in table.scan()), what)
+
+    def _schema_in(self, store: CheckpointStore, at: int | None) -> TableSchema | None:
+        """Return the schema that the table has in a store, ``None`` where it is not there."""
+        if store.next_epoch() <= 1:
+            return None
+        name = self.table_in(PersistedObjectSpace(store, _at=store.reader(epoch=at)))
+        return None if name is None else StorageTable(store, name, None, at).schema
 
     def _chain(self) -> Chain:
         chain = Chain.open(shared_location(self.path, self.storage))

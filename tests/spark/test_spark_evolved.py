@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -248,6 +249,135 @@ def test_a_feed_takes_a_column_that_a_shard_gets_later_and_not_the_one_with_its_
     assert feed(2, 3) == [("+", 3, KEYS[1][1], 4, 7, 40)]
     space.epoch(None, put(KEYS[1][2], 5, 50, 500, change=adding("b")))
     assert feed(3, 4) == [("+", 4, KEYS[1][2], 5, 500, 50)]
+
+
+def adds_up(space: Space, end: int, **options: str) -> bool:
+    """Tell whether a feed that begins now adds up to what is read now."""
+    left = Counter[tuple[Any, ...]]()
+    for op, _, *row in space.feed(**options)(0, end):
+        left[tuple(row)] += 1 if "+" in op else -1
+    return +left == Counter(space.read(**options)[1]) and not -left
+
+
+def test_a_feed_has_the_default_of_each_shard(space: Space) -> None:
+    space.epoch(*[put(KEYS[shard][1], 3, 30, change=adding("b", 7 + shard)) for shard in range(2)])
+    assert {row[4] for row in space.feed()(0, 1)} == {7, 8}
+    assert adds_up(space, 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "row", "columns"),
+    [
+        (renaming("a", "z"), (4,), "k,a,z"),
+        (added_again, (4, 5), "k,a,z"),
+        (dropping("a"), (), "k,a"),
+        (dropping("a", adding("a")), (4,), "k,a"),
+        (dropping("a", lambda s: s.with_column(Column("a", "int16", default=3))), (4,), "k,a"),
+    ],
+)
+def test_a_feed_takes_no_older_column_for_another_one(
+    space: Space, change: Change, row: tuple[int, ...], columns: str
+) -> None:
+    space.epoch(None, put(KEYS[1][1], *row, change=change))
+    assert adds_up(space, 2, columns=columns)
+
+
+def test_a_feed_takes_no_older_column_of_another_type(space: Space) -> None:
+    space.epoch(None, put(KEYS[1][1], 4, "x", change=lambda s: s.with_column(Column("b", "string", default="s"))))
+    space.epoch(None, put(KEYS[1][2], 4, change=dropping("b")))
+    space.epoch(put(KEYS[0][1], 4, 40, change=adding("b")), None)
+    assert adds_up(space, 4)
+
+
+def test_a_feed_goes_over_a_table_that_was_made_again_before_it(space: Space) -> None:
+    other = TableSchema([Column("k", "string"), Column("z", "string", default="q")], ["k"])
+
+    def again(key: str) -> Edit:
+        def _make(made: PersistedObjectSpace) -> None:
+            made.delete("t")
+            StateTable(made, "t", other).insert_row((key, "x"))
+
+        return _make
+
+    before = space.feed()
+    space.epoch(put("x", 1, table="u"), None)
+    space.epoch(again(KEYS[0][1]), again(KEYS[1][1]))
+    assert adds_up(space, 3)
+    with pytest.raises(ObjectSpaceError, match=r"made again|has no column 'a' any more"):
+        before(2, 3)
+
+
+def test_a_column_that_a_shard_adds_later_with_another_default_ends_a_feed(space: Space) -> None:
+    space.epoch(put(KEYS[0][1], 3, 30, change=adding("b")), None)
+    before = space.feed()
+    space.epoch(None, put(KEYS[1][1], 4, 40, change=adding("b", 8)))
+    with pytest.raises(
+        ObjectSpaceError, match=r"column 'b' with the default 8 now, .* without it with 7: start another"
+    ):
+        before(2, 3)
+    assert adds_up(space, 3)
+
+
+def test_another_column_that_a_shard_renames_later_ends_a_feed(space: Space) -> None:
+    space.epoch(put(KEYS[0][1], 3, 30, change=adding("b")), put(KEYS[1][1], 4, 5, change=adding("c", 9)))
+    before = space.feed(columns="k,b")
+    space.epoch(None, put(KEYS[1][2], 4, 5, change=renaming("c", "b")))
+    with pytest.raises(ObjectSpaceError, match="has renamed another column to 'b', of which the feed has given the"):
+        before(2, 3)
+
+
+@pytest.mark.parametrize("change", [dropping("b"), renaming("b", "z")])
+def test_a_column_that_a_shard_got_later_and_has_no_more_ends_a_feed(space: Space, change: Change) -> None:
+    space.epoch(put(KEYS[0][1], 3, 30, change=adding("b")), None)
+    before = space.feed()
+    space.epoch(None, put(KEYS[1][1], 4, 40, change=adding("b")))
+    assert before(2, 3) == [("+", 3, KEYS[1][1], 4, 40)]
+    space.epoch(
+        None, put(KEYS[1][2], *((5,) if change(adding("b")(FIRST)).names == FIRST.names else (5, 50)), change=change)
+    )
+    with pytest.raises(ObjectSpaceError, match="at epoch 4 has no column 'b' any more"):
+        before(3, 4)
+
+
+def test_a_feed_that_began_before_its_table_has_the_columns_of_all_shards(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("OBJECTSPACE_CACHE", str(tmp_path / "readers"))
+    space = Space(tmp_path)
+    space.epoch(put("x", 1, table="u"), None)
+    source = space.source(changes="true")
+    reader = source.streamReader(StructType().add("op", "string").add("k", "string").add("b", "long"))
+    space.epoch(put(KEYS[0][0], 1, 10, change=adding("b")), put(KEYS[1][0], 2))
+    history = Subject.of(source.options).history()
+    parts = reader.partitions(history.seen(1).offset(), history.seen(2).offset())
+    found = [tuple(row.values()) for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+    assert sorted(found) == sorted([("+", KEYS[0][0], 10), ("+", KEYS[1][0], 7)])
+
+
+def test_a_feed_goes_on_by_numbers_after_another_number_of_shards(space: Space) -> None:
+    space.epoch(*[put(KEYS[shard][1], 3, 30, change=adding("b")) for shard in range(2)])
+    before = space.feed()
+    space.rescale(1)
+    assert adds_up(space, 3)
+    space.epoch(put(KEYS[0][2], 5, 50, change=renaming("b", "c")))
+    assert before(3, 4) == [("+", 4, KEYS[0][2], 5, 50)]
+    assert adds_up(space, 4)
+    space.epoch(put(KEYS[0][3], 5, change=dropping("c")))
+    with pytest.raises(ObjectSpaceError, match="at epoch 5 has no column 'b' any more"):
+        before(4, 5)
+    space.epoch(put(KEYS[0][3], 5, 60, change=adding("b", 8)))
+    assert adds_up(space, 6)
+
+
+def test_a_feed_over_a_division_says_where_nothing_tells_what_a_column_was(space: Space) -> None:
+    space.epoch(*[put(KEYS[shard][1], 3, 30, change=adding("b")) for shard in range(2)])
+    space.rescale(3)
+    edits: list[Edit] = [None] * 3
+    edits[shard_of(3, KEYS[0][1])] = put(KEYS[0][1], 3, change=dropping("b"))
+    space.epoch(*edits)
+    with pytest.raises(
+        ObjectSpaceError, match="column 'b' in shards that have dropped or added it by other ways since"
+    ):
+        space.feed()(0, 4)
+    assert adds_up(space, 4, columns="k,a")
 
 
 def test_a_feed_finds_a_column_that_was_renamed_before_the_shards_were_others(space: Space) -> None:
