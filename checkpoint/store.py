@@ -845,12 +845,12 @@ class CheckpointStore:
         """Do some of the merging and deleting, and tell whether there was any."""
         damage: list[CorruptStoreError] = []
 
-        def settle() -> None:
+        def _raise_later() -> None:
             damage[:] = self._upkeep.damage
             self._upkeep.damage.clear()  # It is raised, so nobody need be warned of it.
             self._settle()
 
-        has_worked = self._change(lambda connection: self._upkeep.work(connection, _STEP_ROWS) > 0, then=settle)
+        has_worked = self._change(lambda connection: self._upkeep.work(connection, _STEP_ROWS) > 0, then=_raise_later)
         if damage:
             raise damage[0]
         return has_worked
