@@ -9,7 +9,10 @@ import statistics
 from pathlib import Path
 
 from benchmarks.timing import folder, table
-from checkpoint.schema import TABLES
+from checkpoint.pages import ITEMS, TABLES
+from checkpoint.run_rows import insert_rows
+from checkpoint.schema import LARGE
+from checkpoint.schema import TABLES as SCHEMA
 
 PAGE_BYTES = (2048, 4096, 8192)
 VALUE_DIGITS = (47, 300, 700, 1100, 2000)
@@ -24,14 +27,14 @@ def bytes_a_row(place: Path, page_bytes: int, digits: int) -> float:
     connection.execute(f"PRAGMA page_size = {page_bytes}")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA wal_autocheckpoint = 0")
-    connection.executescript(TABLES)
+    connection.executescript(SCHEMA + LARGE)
     log, chance, sizes = Path(f"{path}-wal"), random.Random(1), [0]
     sizes[0] = log.stat().st_size
     for number in range(1, RUNS + 1):
         slots = sorted(chance.sample(range(300_000), ROWS))
-        rows = [(number, 1, slot, f'"{chance.getrandbits(100):0{digits}d}"', slot) for slot in slots]
+        rows = [(1, slot, f'"{chance.getrandbits(100):0{digits}d}"', slot) for slot in slots]
         connection.execute("BEGIN")
-        connection.executemany("INSERT INTO state_item VALUES (?, ?, ?, ?, ?)", rows)
+        insert_rows(connection, TABLES[ITEMS], number, rows)
         connection.execute("COMMIT")
         sizes.append(log.stat().st_size)
     connection.close()

@@ -23,7 +23,7 @@ from checkpoint.digests import check_run
 from checkpoint.errors import CheckpointError
 from checkpoint.inherited import note_opened
 from checkpoint.progress import Progress, silent
-from checkpoint.run_rows import NUMBERED
+from checkpoint.run_rows import WRITTEN
 from checkpoint.session import PAGE_BYTES, Session, lacks_room
 
 ORIGIN = "forked_from"
@@ -135,7 +135,7 @@ def _write(session: Session, staged: Path, number: int, progress: Progress, orig
 def _sources(session: Session) -> Iterator[tuple[str, str, str]]:
     """Yield each table that has rows by run, with the column that tells which, and what to copy of a row."""
     is_first = session.row("PRAGMA user_version")[0] == 1
-    for table, column in NUMBERED:  # One that is read only is not upgraded before it is copied.
+    for table, column in WRITTEN:  # One that is read only is not upgraded before it is copied.
         if is_first and table == "checkpoint":
             yield table, column, f"*, iif(run_slots IS NULL, NULL, {schema.FIRST_IN_FORMAT_1})"
         elif session.has_table(table):

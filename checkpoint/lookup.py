@@ -285,7 +285,7 @@ class Lookup:
         """Return columns of the row that the first of some runs has of a slot, ``None`` where none has any."""
         if not runs:
             return None
-        return self._session.peek(newest_of(columns, "state_item", "slot", len(runs)), (*runs, object_id, slot))
+        return self._session.peek(newest_of(columns, "stored_item", "slot", len(runs)), (*runs, object_id, slot))
 
     def _possible_runs(self, object_id: int, slot: Slot) -> Sequence[RunNumber]:
         """Return the runs that may have a slot, the newest first."""
@@ -397,7 +397,7 @@ class Lookup:
         """Return what :meth:`_read_by_name` does where few other rows lie between these, in order; else None."""
         if len(asked) < _LENGTHS[0]:
             return None
-        where = f"FROM state_item WHERE {_run_condition(runs)} AND object = ? AND slot BETWEEN ? AND ?"
+        where = f"FROM stored_item WHERE {_run_condition(runs)} AND object = ? AND slot BETWEEN ? AND ?"
         bounds, few = (*_run_parameters(runs), object_id, asked[0], asked[-1]), _DENSE * len(asked)
         if self._session.peek(f"SELECT 1 {where} LIMIT 1 OFFSET ?", (*bounds, few)):
             return None
@@ -526,7 +526,7 @@ def _extents(runs: Sequence[RunNumber]) -> str:
 def _by_name(runs: Sequence[RunNumber], slots: int) -> str:
     """Return the query for the rows that some runs have of so many slots."""
     return (
-        f"SELECT slot, value, rank FROM state_item WHERE {_run_condition(runs)} AND object = ?"
+        f"SELECT slot, value, rank FROM stored_item WHERE {_run_condition(runs)} AND object = ?"
         f" AND slot IN (?{', ?' * (slots - 1)}) ORDER BY checkpoint"
     )
 

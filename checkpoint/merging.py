@@ -12,11 +12,12 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from checkpoint import spans
+from checkpoint import run_rows, spans
 from checkpoint.catalogue import note_merged, note_merging, noted_checks, placeholders
 from checkpoint.digests import Check, check_of, check_run
 from checkpoint.filters import FilterMaker, filter_of, is_stored
-from checkpoint.pages import ITEMS, PAGE_ROWS, TABLES, RunTable, merged_pages
+from checkpoint.large import has_bodies
+from checkpoint.pages import BYTES_A_ROW, ITEMS, PAGE_ROWS, TABLES, RunTable, bytes_of, merged_pages
 from checkpoint.reader import Reader
 from checkpoint.recent import Gathered, Rows, kept_pages
 from checkpoint.run import digest_of, is_owner, owned_ids
@@ -26,6 +27,12 @@ from checkpoint.tiers import RunNumber, StoredRun
 
 _CHECK_COST, _DELETE_COST = 3, 3
 """How many rows are checked, or deleted, in the time in which one is copied; those that are of no use are checked."""
+
+_PORTION_BYTES = 1 << 20
+"""Rows of so many bytes are written, and have a digest of their own, also where they are few."""
+
+_A_FEW = 256
+"""So many rows are deleted in one slice where what lies beside them may have to go, too."""
 
 
 class Merge:
@@ -121,11 +128,12 @@ class Merge:
         left: list[Any] = []
         for looked_at, in_use in pages:
             rows = left + in_use
-            whole = len(rows) // GROUP * GROUP
+            size = bytes_of(rows) if place == ITEMS else 0
+            whole = len(rows) // GROUP * GROUP if size < _PORTION_BYTES else len(rows)
             self._write(connection, place, rows[:whole])
             left = rows[whole:]
             self.copied += looked_at if place == ITEMS else 0
-            yield 1 + len(in_use) + (looked_at - len(in_use)) // _CHECK_COST
+            yield 1 + size // BYTES_A_ROW + len(in_use) + (looked_at - len(in_use)) // _CHECK_COST
         self._write(connection, place, left)
         for part, check in self._checks.items():
             self.checking = part
@@ -135,7 +143,7 @@ class Merge:
         """Write some rows of the merged run, and their digest."""
         if not rows:
             return
-        insert_rows(connection, TABLES[place], self.run, rows)
+        insert_rows(connection, TABLES[place], self.run, rows, self.parts)
         if self._filter and place == ITEMS:
             self._filter.add(rows)
         if self.merged is not None and not self.merged.add(place, rows):
@@ -158,26 +166,27 @@ def delete_rows(connection: sqlite3.Connection, runs: Sequence[RunNumber]) -> It
         while end := _row_beyond(connection, table, left):
             whole = [run for run in left if run < end[0]]
             left = left[len(whole) :]
-            _delete_whole(connection, table, whole)
+            cost = _delete_whole(connection, table, whole)
             keys = f"({table.keys}) < ({placeholders(end[1:])})"
-            connection.execute(f"DELETE FROM {table.name} WHERE checkpoint = ? AND {keys}", end)
-            yield PAGE_ROWS
+            cost += run_rows.delete_rows(connection, table, f"checkpoint = ? AND {keys}", end)
+            yield 1 + cost // _DELETE_COST
         yield 1 + _delete_whole(connection, table, left) // _DELETE_COST
 
 
 def _row_beyond(connection: sqlite3.Connection, table: RunTable, runs: Sequence[RunNumber]) -> tuple[Any, ...] | None:
     """Return the run and the key of the row that is a slice beyond the first; None where there are not so many."""
+    rows = _A_FEW if has_bodies(connection) else _DELETE_COST * PAGE_ROWS
     found: tuple[Any, ...] | None = connection.execute(
         f"SELECT checkpoint, {table.keys} FROM {table.name} WHERE checkpoint IN ({placeholders(runs)})"
-        f" ORDER BY checkpoint, {table.keys} LIMIT 1 OFFSET {_DELETE_COST * PAGE_ROWS}",
+        f" ORDER BY checkpoint, {table.keys} LIMIT 1 OFFSET {rows}",
         runs,
     ).fetchone()
     return found
 
 
 def _delete_whole(connection: sqlite3.Connection, table: RunTable, runs: Sequence[RunNumber]) -> int:
-    """Delete all rows of some runs in one table, and return how many there were."""
-    return connection.execute(f"DELETE FROM {table.name} WHERE checkpoint IN ({placeholders(runs)})", runs).rowcount
+    """Delete all rows of some runs in one table, and return how many there were, or what they cost."""
+    return run_rows.delete_rows(connection, table, f"checkpoint IN ({placeholders(runs)})", runs)
 
 
 def _find_live(reader: Reader, live: set[int]) -> Iterator[int]:

@@ -14,6 +14,9 @@ from checkpoint.tiers import RunNumber
 PAGE_ROWS = 1024
 """How many rows one page looks at, more or less."""
 
+BYTES_A_ROW = 1024
+"""Reading so many bytes takes as long as looking at a row: where there is more to read a page has fewer rows."""
+
 _MOST_ROWS = 4 * PAGE_ROWS
 _NO_LIMIT = -1
 _LEAST_STEP = 16
@@ -34,6 +37,13 @@ class RunTable(NamedTuple):
     """The number of columns of the key."""
     integers: tuple[int, ...] = (0,)
     """The places of the columns that hold integers alone."""
+    stored: str | None = None
+    """The view that shows what the rows stand for, where the table does not."""
+
+    @property
+    def source(self) -> str:
+        """Where the rows are read."""
+        return self.stored or self.name
 
     @property
     def columns(self) -> int:
@@ -44,7 +54,7 @@ class RunTable(NamedTuple):
 TABLES = (
     RunTable("state_index", "object", "name, kind, codec", "kind", 1),
     RunTable("state_metadata", "object, key", "value", "value", 2),
-    RunTable("state_item", "object, slot", "value, rank", "value", 2, (0, 3)),
+    RunTable("state_item", "object, slot", "value, rank", "value", 2, (0, 3), "stored_item"),
 )
 
 ITEMS = len(TABLES) - 1
@@ -100,6 +110,11 @@ def in_use(rows: list[Any], live: set[int] | None) -> list[Any]:
     return rows if live is None else [row for row in rows if row[2] is not None and row[0] in live]
 
 
+def bytes_of(rows: list[Any]) -> int:
+    """Return how much the values of some rows of items are."""
+    return sum(map(len, filter(None, map(_value, rows))))
+
+
 def key_order(key: Key) -> tuple[Any, int, Any]:
     """Return what sorts the keys of metadata or items as SQLite does."""
     return key[0], *slot_order(key[1])
@@ -111,15 +126,18 @@ def _pages(session: Session, table: RunTable, parts: Sequence[RunNumber], after:
     One part leads: a page ends after so many rows of it. Where the others turn out to have far more rows in between,
     the one that has most leads from then on. Where all that is left is one page, nobody has to lead.
     """
-    rest = f"FROM {table.name} WHERE checkpoint IN ({', '.join(map(str, parts))}){_beyond(table, after is None)}"
-    left = session.row(f"SELECT count(*) FROM (SELECT 1 {rest} LIMIT {_MOST_ROWS})", _named("ab", after))[0]
-    if left < _MOST_ROWS:
+    may_be_large = bool(table.stored and session.row("SELECT 1 FROM state_large LIMIT 1"))
+    rest = f"FROM {table.source} WHERE checkpoint IN ({', '.join(map(str, parts))}){_beyond(table, after is None)}"
+    most = _LEAST_STEP if may_be_large else _MOST_ROWS
+    left = session.row(f"SELECT count(*) FROM (SELECT 1 {rest} LIMIT {most})", _named("ab", after))[0]
+    if left < most:
         columns = f"{table.keys}, {table.rest}, checkpoint"
         rows = session.rows(f"SELECT {columns} {rest} ORDER BY checkpoint, {table.keys}", _named("ab", after))
         if rows:
             yield rows
         return
-    leaders, step, limit = list(parts), max(_LEAST_STEP, PAGE_ROWS // max(1, len(parts))), _MOST_ROWS
+    step = 1 if may_be_large else max(_LEAST_STEP, PAGE_ROWS // max(1, len(parts)))
+    leaders, limit = list(parts), _MOST_ROWS
     while leaders:
         last = _key_beyond(session, table, leaders[0], after, step)
         if last is None:
@@ -135,7 +153,8 @@ def _pages(session: Session, table: RunTable, parts: Sequence[RunNumber], after:
             continue
         yield rows
         after, limit = last, _MOST_ROWS
-        step = max(_LEAST_STEP, min(PAGE_ROWS, step * PAGE_ROWS // len(rows)))
+        cost = len(rows) + (bytes_of(rows) // BYTES_A_ROW if may_be_large else 0)
+        step = max(1 if may_be_large else _LEAST_STEP, min(PAGE_ROWS, step * PAGE_ROWS // cost))
 
 
 def _key_beyond(session: Session, table: RunTable, part: RunNumber, after: Key | None, step: int) -> Key | None:
@@ -153,7 +172,7 @@ def _range_statement(table: RunTable, parts: Sequence[RunNumber], is_first: bool
     """Return the query of one page; SQLite goes to its range in each of the parts."""
     upto = f"({table.keys}) <= ({', '.join(':' + name for name in 'cd'[: table.width])})"
     return (
-        f"SELECT {table.keys}, {table.rest}, checkpoint FROM {table.name} WHERE checkpoint IN"
+        f"SELECT {table.keys}, {table.rest}, checkpoint FROM {table.source} WHERE checkpoint IN"
         f" ({', '.join(map(str, parts))}){_beyond(table, is_first)} AND {upto}"
         f" ORDER BY checkpoint, {table.keys} LIMIT :limit"
     )
@@ -169,4 +188,5 @@ def _named(names: str, key: Key | None) -> dict[str, Any]:
 
 _object = itemgetter(0)
 _slot = itemgetter(1)
+_value = itemgetter(2)
 _run = itemgetter(-1)

@@ -15,6 +15,7 @@ from checkpoint.errors import UnknownCheckpointError
 from checkpoint.lookup import Extents, Lookup, ReadRow, newest_of
 from checkpoint.run import OWNED_KEY, CheckpointKind, IndexRow, Page, Payload, Run, Slot, is_owner, reachable
 from checkpoint.scan import Scan, value_column
+from checkpoint.schema import VALUE
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
 
@@ -222,7 +223,7 @@ class Reader:
         """
         mark = f'"{OWNED_KEY}":'
         rows = self._query(
-            f"SELECT DISTINCT slot FROM state_item WHERE checkpoint {self._in} AND object = ? AND value IS NOT NULL"
+            f"SELECT DISTINCT slot FROM stored_item WHERE checkpoint {self._in} AND object = ? AND value IS NOT NULL"
             f" AND CAST(substr(value, instr(value, '{mark}') + {len(mark)}) AS INTEGER)"
             " IN (SELECT value FROM json_each(?))",
             (owner, orjson.dumps(sorted(ids)).decode()),
@@ -234,6 +235,17 @@ class Reader:
         """Return how many of the runs have rows of an object."""
         self.require_readable()
         return len(self.runs) if len(self.runs) < 2 else len(self._extents.of(self.runs, object_id))
+
+    @_steadily
+    def has_large(self, object_id: int) -> bool:
+        """Tell whether an object has values that lie beside their rows.
+
+        Time: O(slots stored) without their values; O(1) where the store has no such value.
+        """
+        if not self._query("SELECT 1 FROM state_large LIMIT 1"):
+            return False
+        statement = f"SELECT 1 FROM state_item WHERE checkpoint {self._in} AND object = ? AND typeof(value) = 'integer'"
+        return bool(self._query(f"{statement} LIMIT 1", (object_id,)))
 
     def items(
         self,
@@ -312,8 +324,9 @@ class Reader:
                 self.require_readable()
                 statement = (
                     f"SELECT slot, {value_column(only)}, rank"
+                    f" FROM (SELECT slot, {VALUE} AS value, rank"
                     " FROM (SELECT slot, value, rank, max(checkpoint) FROM state_item"
-                    f" WHERE checkpoint {self._in} AND object = ? GROUP BY slot) WHERE value IS NOT NULL"
+                    f" WHERE checkpoint {self._in} AND object = ? GROUP BY slot)) WHERE value IS NOT NULL"
                     f" ORDER BY rank {'DESC' if reverse else 'ASC'} LIMIT ?"
                 )
                 cursor = self._session.cursor(statement, (object_id, -1 if limit is None else limit))

@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from checkpoint import filters, run_rows, seals, spans, verify
+from checkpoint import filters, large, run_rows, seals, spans, verify
 from checkpoint.catalogue import Catalogue, load, note_dropped
 from checkpoint.consistency import check_objects
 from checkpoint.digests import check_run
@@ -82,7 +82,9 @@ def repair(
         raise CorruptStoreError(f"{session.path}: no checkpoint can be {advice}")
     lost = [number for number in before if number > newest or number not in sound or not sound.at(number)]
     note_dropped(connection, [number for number in lost if number <= newest and number not in gone])
+    strays += _mend_bodies(session, connection, sound)
     _drop_after(connection, newest, saved.run.last if saved else 0)
+    large.drop_unused(connection)
     strays += _drop_shortcuts(session, connection)
     strays += _drop_digests(session, connection)
     reused = _mend_next_object(session, connection, RunMap([*sound, *([saved.run] if saved else [])]))
@@ -203,8 +205,15 @@ def _drop_strays(session: Session, connection: sqlite3.Connection, found: Catalo
 
 def _drop_after(connection: sqlite3.Connection, newest: int, salvaged: int) -> None:
     """Delete the rows of checkpoints after the newest sound one, but of the one that was salvaged."""
-    for table, column in run_rows.NUMBERED:
+    for table, column in run_rows.WRITTEN:
         connection.execute(f"DELETE FROM {table} WHERE {column} >= ? AND {column} <> ?", (newest + 1, salvaged))
+
+
+def _mend_bodies(session: Session, connection: sqlite3.Connection, sound: RunMap) -> list[str]:
+    """Have no large value go before the last run that refers to it, and return what was wrong."""
+    damages = [f"{session.path}: {damage}" for run in sound for damage in large.find_wrong(session, run)]
+    large.mend(connection, sound)
+    return damages
 
 
 def _drop_shortcuts(session: Session, connection: sqlite3.Connection) -> list[str]:

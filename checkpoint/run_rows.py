@@ -12,7 +12,8 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any
 
-from checkpoint.pages import TABLES, RunTable
+from checkpoint.large import copy_for, delete_items, set_aside
+from checkpoint.pages import ITEMS, TABLES, RunTable
 from checkpoint.reader import Reader
 from checkpoint.run import Measure, Page, PageMeasure, Run, measure
 from checkpoint.session import Session
@@ -37,6 +38,9 @@ NUMBERED = (
 )
 """Every table that has rows by run, with the column that tells which."""
 
+WRITTEN = (*NUMBERED, ("state_large", "checkpoint"))
+"""Every table that has rows that came with a checkpoint: a body stays after the rows of the checkpoint are gone."""
+
 
 def insert(connection: sqlite3.Connection, number: int, run: Run) -> None:
     """Write the rows of a sorted run.
@@ -49,9 +53,20 @@ def insert(connection: sqlite3.Connection, number: int, run: Run) -> None:
 
 
 def insert_rows(
-    connection: sqlite3.Connection, table: RunTable, run: RunNumber, rows: Sequence[tuple[Any, ...]]
+    connection: sqlite3.Connection,
+    table: RunTable,
+    run: RunNumber,
+    rows: Sequence[tuple[Any, ...]],
+    parts: Sequence[RunNumber] = (),
 ) -> None:
     """Write rows of one table under the number of a run.
+
+    Args:
+        connection: inside a transaction of the caller.
+        table: the table.
+        run: the number.
+        rows: the rows, without it.
+        parts: the runs, oldest first, that the rows were merged of: what is large is not written again.
 
     Time: O(rows).
     Dirties: the rows.
@@ -59,19 +74,27 @@ def insert_rows(
     start = 0
     for size in _GROUPS:
         while start + size <= len(rows):
-            _insert_group(connection, table, run, rows[start : start + size])
+            _insert_group(connection, table, run, rows[start : start + size], parts)
             start += size
 
 
-def _insert_group(connection: sqlite3.Connection, table: RunTable, run: RunNumber, rows: Sequence[Any]) -> None:
+def _insert_group(
+    connection: sqlite3.Connection,
+    table: RunTable,
+    run: RunNumber,
+    rows: Sequence[Any],
+    parts: Sequence[RunNumber],
+) -> None:
     """Write some rows with one statement, in which an id that all share and a last column of NULL stand once."""
-    columns = list(zip(*rows, strict=True))
+    columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
     if len(columns) != table.columns:
         raise ValueError(f"a row of {table.name} has {len(columns)} columns: expected {table.columns}")
     for place in table.integers:
         if strange := set(map(type, columns[place])) - _INTEGERS:
             # SQLite would take it for another one, and what is read were not what was written.
             raise TypeError(f"an id or rank in {table.name} is a {strange.pop().__name__}: expected an int")
+    if table.stored:
+        columns[table.width] = set_aside(connection, run, columns, parts)
     if columns[-1].count(None) == len(rows):
         columns.pop()
     is_of_one = columns[0].count(columns[0][0]) == len(rows)
@@ -122,6 +145,7 @@ def complete(session: Session, number: int, runs: Sequence[RunNumber]) -> None:
         )
         connection.execute(f"DELETE FROM {table.name} WHERE checkpoint = {number} AND {table.deleted_column} IS NULL")
     _drop_unreachable(session, number)
+    copy_for(connection, number)
 
 
 def _drop_unreachable(session: Session, number: int) -> None:
@@ -130,7 +154,17 @@ def _drop_unreachable(session: Session, number: int) -> None:
     for table in TABLES[1:]:
         rows = session.connection.execute(f"SELECT DISTINCT object FROM {table.name} WHERE checkpoint = {number}")
         for dead in {row[0] for row in rows} - live:
-            session.connection.execute(f"DELETE FROM {table.name} WHERE checkpoint = {number} AND object = ?", (dead,))
+            delete_rows(session.connection, table, f"checkpoint = {number} AND object = ?", (dead,))
+
+
+def delete_rows(connection: sqlite3.Connection, table: RunTable, condition: str, parameters: Sequence[object]) -> int:
+    """Delete the rows of one table that a condition holds for, and return how many there were, or what they cost.
+
+    Time: O(rows). Dirties: the rows.
+    """
+    if table is TABLES[ITEMS]:
+        return delete_items(connection, condition, parameters)
+    return connection.execute(f"DELETE FROM {table.name} WHERE {condition}", parameters).rowcount
 
 
 def measured(connection: sqlite3.Connection, number: int) -> Measure:
@@ -142,7 +176,8 @@ def rows_of(connection: sqlite3.Connection, number: int) -> tuple[Iterator[Any],
     """Return iterators over the index, metadata and item rows stored under one number, in the order of a run."""
     index, metadata, items = (
         connection.execute(
-            f"SELECT {table.keys}, {table.rest} FROM {table.name} WHERE checkpoint = ? ORDER BY {table.keys}", (number,)
+            f"SELECT {table.keys}, {table.rest} FROM {table.source} WHERE checkpoint = ? ORDER BY {table.keys}",
+            (number,),
         )
         for table in TABLES
     )

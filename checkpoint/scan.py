@@ -140,7 +140,7 @@ class Scan:
         where, bounds = rest.condition()
         # What differs from object to object is bound, so that SQLite's module keeps the statements prepared.
         return self._query(
-            f"SELECT {self._columns} FROM state_item WHERE checkpoint = :leader AND object = :object{where}"
+            f"SELECT {self._columns} FROM stored_item WHERE checkpoint = :leader AND object = :object{where}"
             f" ORDER BY slot {self._direction} LIMIT {rows}",
             {"leader": leader, "object": self._object, **bounds},
         )
@@ -165,7 +165,7 @@ class Scan:
             return []
         where, bounds = part.condition()
         return self._query(
-            f"SELECT {self._columns} FROM state_item WHERE checkpoint IN ({', '.join(map(str, runs))})"
+            f"SELECT {self._columns} FROM stored_item WHERE checkpoint IN ({', '.join(map(str, runs))})"
             f" AND object = :object{where} ORDER BY checkpoint LIMIT {most}",
             {"object": self._object, **bounds},
         )
@@ -255,7 +255,7 @@ def value_column(only: str | None) -> str:
 def _merging(columns: str, runs: int, where: str, direction: str, rows: int) -> str:
     """Return the query for the first rows of an object in so many runs, the newest row of a slot first."""
     end = f" ORDER BY slot {direction}, checkpoint DESC LIMIT {rows}"
-    select = f"SELECT {columns}, checkpoint FROM state_item"
+    select = f"SELECT {columns}, checkpoint FROM stored_item"
     each = [f"{select} WHERE checkpoint = :run{place} AND object = :object{where}" for place in range(runs)]
     # A compound has few hundred members at most; what each gives is in order, so compounds are members of another.
     parts = [" UNION ALL ".join(each[start : start + _MEMBERS]) for start in range(0, runs, _MEMBERS)]

@@ -13,6 +13,10 @@ digests of their rows, some rows at a time, so that a merge can be given up and 
 
 ``filter`` tells of larger runs which slots they do not have; runs that a store of format 2 has left have none. ``span``
 tells of them between which slots they have rows of each object; runs that a store of format 3 has left have none.
+
+``state_large`` has the bodies of values of more than some hundred bytes; beside each stand the checkpoint that it came
+with and a hash of the object and the slot. The row of such a value has the number of the body. ``stored_item`` shows
+the rows of items with the values that they stand for. Rows that a store of format 5 has left have all values in them.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from checkpoint import seals
 APPLICATION_ID = 0x4F534350
 """The four bytes "OSCP" in the header of the file, by which a store is told from any other SQLite database."""
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 """The newest format that this version reads and the one that it writes, kept as ``PRAGMA user_version``."""
 
 MERGED_RUNS = """
@@ -53,7 +57,7 @@ CREATE TABLE filter (
     run PRIMARY KEY,
     flags BLOB NOT NULL,
     checksum INTEGER NOT NULL
-) WITHOUT ROWID;
+);
 """
 
 SPANS = """
@@ -118,6 +122,24 @@ CREATE TABLE state_item (
 ) WITHOUT ROWID;
 """
 
+LARGE = """
+CREATE TABLE state_large (
+    id INTEGER PRIMARY KEY,
+    checkpoint INTEGER NOT NULL,
+    hash INTEGER NOT NULL,
+    body NOT NULL
+);
+
+CREATE INDEX state_large_checkpoint ON state_large (checkpoint);
+"""
+
+VALUE = "iif(typeof(value) = 'integer', coalesce((SELECT body FROM state_large WHERE id = value), value), value)"
+"""What the value of a row of items stands for; a number whose body is lost stands for itself, which is no value."""
+
+_AS_STORED = f"stored_item AS SELECT checkpoint, object, slot, {VALUE} AS value, rank FROM state_item;"
+
+STORED, _STORED_HERE = f"CREATE VIEW {_AS_STORED}", f"CREATE TEMP VIEW {_AS_STORED}"
+
 LIVE = """
 CREATE VIEW live_checkpoint AS
     WITH available AS (
@@ -147,12 +169,16 @@ CREATE VIEW current_metadata AS
         WHERE checkpoint IN live_checkpoint GROUP BY object, key
     ) AS m JOIN current_index AS i ON i.object = m.object
     WHERE m.value IS NOT NULL ORDER BY i.name, m.key;
+"""
 
+CURRENT_ITEM = f"""
 CREATE VIEW current_item AS
     SELECT i.name, iif(typeof(s.slot) = 'blob', quote(s.slot), s.slot) AS slot,
         iif(typeof(s.value) = 'blob', quote(s.value), s.value) AS value, s.object FROM (
-        SELECT object, slot, value, rank, max(checkpoint) FROM state_item
-        WHERE checkpoint IN live_checkpoint GROUP BY object, slot
+        SELECT object, slot, {VALUE} AS value, rank FROM (
+            SELECT object, slot, value, rank, max(checkpoint) FROM state_item
+            WHERE checkpoint IN live_checkpoint GROUP BY object, slot
+        )
     ) AS s JOIN current_index AS i ON i.object = s.object
     WHERE s.value IS NOT NULL ORDER BY i.name, s.rank, s.slot;
 """
@@ -164,7 +190,8 @@ def create(connection: sqlite3.Connection) -> None:
     Dirties: the file of ``connection``, which holds nothing yet.
     """
     marks = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT_VERSION};"
-    _execute(connection, f"BEGIN; {TABLES} {MERGED_RUNS} {FILTERS} {SPANS} {LIVE} {VIEWS} {marks} COMMIT;")
+    tables = f"{TABLES} {MERGED_RUNS} {FILTERS} {SPANS} {LARGE}"
+    _execute(connection, f"BEGIN; {tables} {LIVE} {VIEWS} {STORED} {CURRENT_ITEM} {marks} COMMIT;")
 
 
 FIRST_IN_FORMAT_1 = """
@@ -173,6 +200,15 @@ CASE kind WHEN 'full' THEN number ELSE 1 + coalesce((
 ), 0) END
 """
 """Where the run of a checkpoint begins in a store of format 1: after the run before it."""
+
+
+_FILTERS_BY_ROW = f"""
+ALTER TABLE filter RENAME TO older_filter;
+{FILTERS}
+INSERT INTO filter SELECT * FROM older_filter;
+DROP TABLE older_filter;
+"""
+"""Filters in a table with row numbers: they are large, so that a search for one should not read those beside it."""
 
 
 def upgrade(connection: sqlite3.Connection) -> None:
@@ -186,11 +222,19 @@ def upgrade(connection: sqlite3.Connection) -> None:
         f"UPDATE checkpoint SET run_first = {FIRST_IN_FORMAT_1} WHERE run_slots IS NOT NULL;"
         f"DROP VIEW live_checkpoint; {MERGED_RUNS} {LIVE}"
     )
-    new = [merging] if version < 2 else ["ALTER TABLE run ADD COLUMN seal INTEGER;"]
-    new += [FILTERS] * (version < 3) + [SPANS] * (version < 4) + ["ALTER TABLE checkpoint ADD COLUMN seal INTEGER;"]
+    new = [merging] if version < 2 else ["ALTER TABLE run ADD COLUMN seal INTEGER;"] * (version < seals.FORMAT)
+    new += [FILTERS if version < 3 else _FILTERS_BY_ROW] + [SPANS] * (version < 4)
+    new += ["ALTER TABLE checkpoint ADD COLUMN seal INTEGER;"] * (version < seals.FORMAT)
+    new += [LARGE, STORED, "DROP VIEW current_item;", CURRENT_ITEM]
     _execute(connection, f"BEGIN; {' '.join(new)} PRAGMA user_version = {FORMAT_VERSION};")
-    seals.add(connection)
+    if version < seals.FORMAT:
+        seals.add(connection)
     connection.execute("COMMIT")
+
+
+def prepare_older(connection: sqlite3.Connection) -> None:
+    """Let a store of an older format, which is only read, be read as one of this format; nothing is written to it."""
+    _execute(connection, f"CREATE TEMP TABLE state_large (id INTEGER PRIMARY KEY, body); {_STORED_HERE}")
 
 
 def _execute(connection: sqlite3.Connection, script: str) -> None:

@@ -473,6 +473,8 @@ class Session:
         if self.read_only:
             if is_empty:
                 raise CheckpointError(f"{self.path} is empty: there is nothing to read yet")
+            if _version(connection) < schema.FORMAT_VERSION:
+                schema.prepare_older(connection)
             return
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
@@ -483,7 +485,7 @@ class Session:
         connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
         if is_empty:
             schema.create(connection)
-        elif connection.execute("PRAGMA user_version").fetchone()[0] < schema.FORMAT_VERSION:
+        elif _version(connection) < schema.FORMAT_VERSION:
             schema.upgrade(connection)
 
     def _abandon(self, connection: sqlite3.Connection) -> None:
@@ -534,7 +536,7 @@ def recognise(path: str, connection: sqlite3.Connection) -> bool:
         CheckpointError: it is another database, or a store of a newer format.
     """
     application = connection.execute("PRAGMA application_id").fetchone()[0]
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    version = _version(connection)
     if application != schema.APPLICATION_ID:
         tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
         if application or tables:
@@ -547,6 +549,10 @@ def recognise(path: str, connection: sqlite3.Connection) -> bool:
             " install a newer objectspace"
         )
     return not application
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def require_usable(path: Path, *, read_only: bool) -> None:

@@ -527,7 +527,7 @@ class CheckpointStore:
             self._drop(lambda connection: self._delete_after(connection, number), "was dropped by a rollback")
 
     def _delete_after(self, connection: sqlite3.Connection, number: int) -> None:
-        for table, column in run_rows.NUMBERED:
+        for table, column in run_rows.WRITTEN:
             connection.execute(f"DELETE FROM {table} WHERE {column} >= ?", (number + 1,))
         note_rollback(connection, self._newest, number)
 
@@ -670,7 +670,7 @@ class CheckpointStore:
                 if run is not None:
                     self._upkeep.note_written(number, run.tables, found.bytes)
                 seconds = time.perf_counter() - started
-                self._tidy(found.slots, is_full=kind is CheckpointKind.FULL)
+                self._tidy(found, is_full=kind is CheckpointKind.FULL)
             except BaseException:  # Also an interruption after the commit: memory may not be what the file says.
                 self._reload()
                 raise
@@ -758,11 +758,11 @@ class CheckpointStore:
             self.session.distrust(CheckpointError("it was interrupted before what it holds was read anew"))
             raise
 
-    def _tidy(self, slots: int, *, is_full: bool) -> None:
+    def _tidy(self, written: Measure, *, is_full: bool) -> None:
         """Pay for some of the merging and deleting that is due, and copy the log."""
         young = min(self.retention.history, YOUNG)
         self.session.copy_log()
-        if not self._upkeep.owe(slots) and not is_full:
+        if not self._upkeep.owe(written.slots, written.bytes) and not is_full:
             return
         try:
             if self._upkeep.has_work(self._newest.number, young, is_full=is_full):

@@ -15,6 +15,7 @@ from checkpoint.deserted import Deserted
 from checkpoint.errors import CorruptStoreError
 from checkpoint.growth import Growth
 from checkpoint.merging import Merge, delete_rows
+from checkpoint.pages import BYTES_A_ROW
 from checkpoint.recent import RecentRuns, Rows, is_worth_keeping
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber, Waste
@@ -105,9 +106,9 @@ class Upkeep:
         if self._is_worth_keeping(self._runs.rows([run])):
             self._recent.add(run, rows, size)
 
-    def owe(self, slots: int) -> bool:
-        """Add what a checkpoint of some slots has to pay, and tell whether earlier ones have not paid it already."""
-        self._due = min(self._due, 0) + allowance(slots, self._runs.in_the_way)
+    def owe(self, slots: int, size: int) -> bool:
+        """Add what a checkpoint of some slots and bytes has to pay, and tell whether earlier ones have not paid it."""
+        self._due = min(self._due, 0) + allowance(slots + size // BYTES_A_ROW, self._runs.in_the_way)
         return self._due > 0 or self._is_crowded()
 
     def is_time(self, number: int, *, is_full: bool) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import chain, pairwise, product, zip_longest
 
-from checkpoint import catalogue, filters, run_rows, seals, spans
+from checkpoint import catalogue, filters, large, run_rows, seals, spans
 from checkpoint.catalogue import Catalogue
 from checkpoint.consistency import check_objects
 from checkpoint.digests import check_run
@@ -49,7 +49,8 @@ def verify(session: Session, progress: Progress = silent) -> int:
         done += one.slots
         progress(done, total)
     check_no_orphans(session, found)
-    for _, damage in chain(filters.find_wrong(session), spans.find_wrong(session)):
+    misplaced = ((0, damage) for run in found.runs for damage in large.find_wrong(session, run))
+    for _, damage in chain(misplaced, filters.find_wrong(session), spans.find_wrong(session)):
         raise CorruptStoreError(f"{session.path}: {damage}: {REPAIR}")
     check_next_object(session, found.runs)
     check_objects(Reader(session, live), session.path)

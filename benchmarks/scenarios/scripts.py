@@ -47,6 +47,14 @@ SCENARIOS = (
         quick=(),
     ),
     Script(
+        name="large",
+        group="store",
+        title="Values of some hundred bytes to a megabyte, beside a table of bare SQLite",
+        why="Documents and models are values, too: one that is large must not make those beside it slow.",
+        module="benchmarks.large",
+        quick=("--checkpoints", "60", "--most", "20000"),
+    ),
+    Script(
         name="runfiles",
         group="store",
         title="Run files as Parquet and as Arrow IPC",

@@ -347,7 +347,7 @@ def _blamed(part: OpenStore, state: State, name: str, key: str | None, images: s
             slots, only = [], " AND slot >= x''"  # Keys that are neither numbers nor text are bytes there.
         rows = query(
             part.store,
-            f"SELECT slot, value, max(checkpoint) FROM state_item WHERE checkpoint IN ({runs}) AND object = ?{only}"
+            f"SELECT slot, value, max(checkpoint) FROM stored_item WHERE checkpoint IN ({runs}) AND object = ?{only}"
             f" GROUP BY slot ORDER BY slot {'DESC' if kind == 'Stack' else ''}",
             object_id,
             *slots,

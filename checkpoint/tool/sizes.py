@@ -138,13 +138,13 @@ def _sizes(store: CheckpointStore, state: State) -> Iterator[tuple[int, int]]:
     for place, run in enumerate(runs):
         older = ",".join(map(str, runs[place + 1 :]))
         replaced = (
-            f"coalesce((SELECT {_BYTES.format('o')} FROM state_item AS o WHERE o.checkpoint IN ({older}) AND"
+            f"coalesce((SELECT {_BYTES.format('o')} FROM stored_item AS o WHERE o.checkpoint IN ({older}) AND"
             " o.object = n.object AND o.slot = n.slot ORDER BY o.checkpoint DESC LIMIT 1), 0)"
         )
         yield from query(
             store,
             f"SELECT object, sum({_BYTES.format('n')} - {replaced if older else 0})"
-            f" FROM state_item AS n WHERE checkpoint = {run} GROUP BY object",
+            f" FROM stored_item AS n WHERE checkpoint = {run} GROUP BY object",
         )
 
 

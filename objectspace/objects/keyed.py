@@ -55,9 +55,9 @@ class KeyedObject(PersistedObject):
         self._table.begin_cold(0)
 
     def _warm(self) -> type:
-        """Read the metadata, and all slots where there are few."""
+        """Read the metadata, and all slots where there are few and all of them are small."""
         self._table.begin_cold(*self._extent())
-        if self._table.is_small:
+        if self._table.is_small and not self._home.reader().has_large(self._id):
             self._load_whole()
         return base_of(self)
 

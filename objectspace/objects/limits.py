@@ -45,3 +45,6 @@ STACK_SLOTS = 1024
 
 COLUMN_SLOTS = 16
 """The rows of so many slots and more are made in whole columns where their keys and their values allow it."""
+
+PROMOTE_CHARACTERS = 400
+"""Slots of more than that are not read in advance: of them, reading takes far longer than looking for them."""

@@ -162,9 +162,10 @@ class SlotTable:
             slots = missing if is_own_slot else [slot for slot in map(self._slot_of, missing) if slot is not None]
             rows = home.reader().items_at(self.owner._id, slots)
             self._take(rows)
-            faults = len(rows) // limits.FETCH_SHARE
+            small = sum(len(row[1]) <= limits.PROMOTE_CHARACTERS for row in rows)
+            faults = small // limits.FETCH_SHARE
             # A few that are named cost no less than one by itself.
-            self._count_faults(max(1, faults // self._depth()) if faults else bool(rows))
+            self._count_faults(max(1, faults // self._depth()) if faults else bool(small))
 
     def _take(self, rows: list[ReadRow]) -> None:
         """Bring rows that were read into memory, whole columns of them; what is there already stays."""
@@ -718,7 +719,7 @@ class SlotTable:
             self.owner._home.make_room()
             self._note_stored(stored_key, value, item)
             _put(self.live, stored_key, value)
-            self._count_faults(1)
+            self._count_faults(len(item.value) <= limits.PROMOTE_CHARACTERS)
             return value
 
     def _slot_of(self, key: Any) -> Slot | None:

@@ -45,6 +45,19 @@ def images(store: CheckpointStore) -> dict[int, Any]:
     return {number: image_of(store.reader(number)) for number in retained(store)}
 
 
+def assert_bodies(store: CheckpointStore) -> None:
+    """Assert that every body of a large value has a row that refers to it, and came with a run that this one holds."""
+    execute = store.database.conn.execute
+    referred = {row[0] for row in execute("SELECT value FROM state_item WHERE typeof(value) = 'integer'")}
+    assert {row[0] for row in execute("SELECT id FROM state_large")} <= referred
+    runs = execute("SELECT number, coalesce(run_first, number), number FROM checkpoint WHERE run_slots IS NOT NULL")
+    merged = execute("SELECT run, first, last FROM run WHERE state <> 'dropped'")
+    rows = "FROM state_item LEFT JOIN state_large ON id = value WHERE state_item.checkpoint = ?"
+    for run, first, last in [*runs, *merged]:
+        born = execute(f"SELECT state_large.checkpoint {rows} AND typeof(value) = 'integer'", (run,))
+        assert all(number is not None and first <= number <= last for (number,) in born), run
+
+
 @dataclass
 class Model:
     """What a store should hold: three dictionaries."""

@@ -120,7 +120,7 @@ def searched_in(store: CheckpointStore, slots: Iterable[int]) -> int:
     for slot in slots:
         reader.item(1, slot)
     store.session.connection.set_trace_callback(None)
-    return sum(max(1, one.count("(") - 1) for one in found if "state_item" in one)
+    return sum(max(1, one.count("(") - 1) for one in found if "_item" in one)
 
 
 def test_runs_stored_with_a_filter_are_searched_for_what_they_have(tmp_path: Path) -> None:

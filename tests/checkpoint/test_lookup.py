@@ -170,4 +170,4 @@ def test_what_the_newest_runs_have_is_not_looked_for_in_older_ones(monkeypatch: 
         rows = reader.items_at(1, range(500))
         assert {row[1] for row in rows} == {"39"}
         assert len(rows) == 500
-        assert len([statement for statement in statements if "state_item" in statement]) == 3, statements
+        assert len([statement for statement in statements if "_item" in statement]) == 3, statements

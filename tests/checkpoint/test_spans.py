@@ -32,7 +32,7 @@ def grown(path: Path | str, runs: int = RUNS) -> CheckpointStore:
 def statements(store: CheckpointStore) -> list[str]:
     """Return the list of the statements that read slots from now on."""
     found: list[str] = []
-    store.session.connection.set_trace_callback(lambda text: found.append(text) if "state_item" in text else None)
+    store.session.connection.set_trace_callback(lambda text: found.append(text) if "_item" in text else None)
     return found
 
 

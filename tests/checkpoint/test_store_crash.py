@@ -25,7 +25,9 @@ DUE = FAN_IN + 1
 
 
 def change(epoch: int) -> dict[int, Any]:
-    return {epoch % 7: epoch, (epoch + 3) % 7: None if epoch % 4 == 0 else -epoch}
+    """Return the slots that an epoch changes: the values of two of them lie beside their rows."""
+    small = {epoch % 7: epoch, (epoch + 3) % 7: None if epoch % 4 == 0 else -epoch}
+    return small | {100: f"{epoch:0600}", 100 + epoch % 3: None if epoch % 5 == 0 else f"{-epoch:0600}"}
 
 
 def state_at(epoch: int) -> dict[int, Any]:
@@ -251,7 +253,7 @@ def test_a_merge_that_fails_does_not_fail_the_checkpoint_before_it(tmp_path: Pat
     shutil.copytree(prepare(tmp_path / "begin", DUE), tmp_path / "run")
     inject(None)
     with quick_store(tmp_path / "run" / "state.db", history=2) as store:
-        inject(Fault(7, sqlite3.SQLITE_IOERR))
+        inject(Fault(9, sqlite3.SQLITE_IOERR))
         assert store.append(run_of(change(DUE + 1))).number == DUE + 1
         inject(None)
         with pytest.raises(StoreFailedError):

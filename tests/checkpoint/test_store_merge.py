@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint import CheckpointStore, Reader, Run, UnknownCheckpointError, growth, recent, tiers
+from checkpoint import CheckpointStore, Reader, Run, UnknownCheckpointError, growth, large, recent, tiers
 from checkpoint.pages import PAGE_ROWS
 from checkpoint.tiers import FAN_IN, RunMap, StoredRun, Waste
 from objectspace import PersistedObjectSpace
@@ -22,6 +22,7 @@ from tests.checkpoint.store_helpers import (
     DIFFERENTIAL,
     FULL,
     Model,
+    assert_bodies,
     image_of,
     quick_store,
     random_run,
@@ -45,6 +46,7 @@ def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     """Let runs be merged from memory alone, or now from memory and now from the disk."""
     monkeypatch.setattr(recent, "MOST_ROWS", request.param)
     monkeypatch.setattr(recent, "_TOGETHER", 1)
+    monkeypatch.setattr(large, "INLINE_BYTES", 2)  # Values of later checkpoints lie beside their rows.
 
 
 @dataclass
@@ -95,6 +97,7 @@ class Driver:
         newest = len(self.states) - 1
         assert set(self.retained()) >= set(range(max(1, newest - self.history + 1), newest + 1))
         assert self.store.verify() == len(self.retained())
+        assert_bodies(self.store)
 
     def check_held(self) -> None:
         for reader, state in self.held:

@@ -62,7 +62,7 @@ def test_compacting_leaves_one_run_and_gives_the_space_back(tmp_path: Path) -> N
     with make(path, 300, history=1000) as store:
         before, expected = path.stat().st_size, image_of(store.reader())
         store.compact(progress=lambda done, total: told.append((done, total)))
-        assert path.stat().st_size < before / 8
+        assert path.stat().st_size < before / 6
         assert (retained(store), image_of(store.reader())) == ([300], expected)
         assert len(store.checkpoints()) == 300
         with pytest.raises(

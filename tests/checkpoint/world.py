@@ -10,6 +10,9 @@ from checkpoint import CheckpointStore, Run
 from checkpoint.run import ItemRow, MetadataRow
 from tests.checkpoint.store_helpers import DIFFERENTIAL, FULL, quick_store
 
+LARGE = f'"{"x" * 600}"'
+"""A value that lies beside its row."""
+
 OWNER, NAMES, KEYS = "owner", ["x", "y"], ["a", "b", "c"]
 
 
@@ -61,7 +64,7 @@ class World:
             return
         target = self.rng.choice(targets)
         slot = self.rng.choice([0, 1, 2.5, "t", b"b"])
-        self._put(target, slot, self.rng.choice([None, "1", "2", b"3"]))
+        self._put(target, slot, self.rng.choice([None, "1", "2", b"3", LARGE, LARGE.encode()]))
         if self.rng.random() < 0.5:
             self.metadata[target, "length"] = (target, "length", self.rng.choice([None, "4", "5"]))
 

@@ -13,7 +13,20 @@ import pytest
 from checkpoint import CheckpointError, CheckpointStore, seals
 from checkpoint.chain import Chain, SourcePosition, decode_run, location_at
 from objectspace import PersistedObjectSpace
-from tests.golden import chain_1, chain_2, chain_3, chain_4, format_1, format_2, format_3, format_4, format_5, run_2
+from tests.checkpoint.store_helpers import assert_bodies
+from tests.golden import (
+    chain_1,
+    chain_2,
+    chain_3,
+    chain_4,
+    format_1,
+    format_2,
+    format_3,
+    format_4,
+    format_5,
+    format_6,
+    run_2,
+)
 
 STATES = {10: format_1.FIRST, 20: format_1.SECOND, 30: format_1.SECOND}
 
@@ -133,6 +146,54 @@ def test_the_golden_store_of_format_5_reads_at_every_epoch_and_has_its_seals(tmp
         space.get_list("log").append(format_5.EPOCHS + 1)
         space.checkpoint()
         assert space.get_list("log").copy() == format_5.expected(format_5.EPOCHS + 1)["log"]
+        assert space.store.verify()
+
+
+def kept_in(store: CheckpointStore) -> list[int]:
+    return [record.epoch for record in store.checkpoints() if record.run_slots is not None]
+
+
+def test_the_golden_store_of_format_6_reads_at_every_epoch(tmp_path: Path) -> None:
+    path = Path(shutil.copy(format_6.PATH, tmp_path / "state.db"))
+    with PersistedObjectSpace.open(path) as space:
+        merged = space.store.database.execute("SELECT count(*) FROM run WHERE state = 'merged'").fetchone()[0]
+        assert merged > 0
+        assert_bodies(space.store)
+        assert space.store.verify() == len(kept_in(space.store))
+        for epoch in kept_in(space.store):
+            assert format_6.contents(space.at(epoch)) == format_6.expected(epoch)
+
+
+def test_a_store_with_large_values_in_their_rows_is_read_as_it_is(tmp_path: Path) -> None:
+    path = Path(shutil.copy(format_6.BEFORE, tmp_path / "state.db"))
+    before = path.read_bytes()
+    with PersistedObjectSpace.open(path, read_only=True) as space:
+        assert space.store.verify() == len(kept_in(space.store))
+        for epoch in kept_in(space.store):
+            assert format_6.contents(space.at(epoch)) == format_6.expected(epoch)
+        space.store.fork(tmp_path / "fork.db")
+    assert path.read_bytes() == before
+    with PersistedObjectSpace.open(tmp_path / "fork.db") as space:
+        assert format_6.contents(space) == format_6.expected(format_6.EPOCHS)
+        assert space.store.verify()
+
+
+def test_a_store_with_large_values_in_their_rows_goes_on(tmp_path: Path) -> None:
+    path = Path(shutil.copy(format_6.BEFORE, tmp_path / "state.db"))
+    with PersistedObjectSpace.open(path) as space:
+        assert [format_6.contents(space.at(epoch)) for epoch in kept_in(space.store)] == [
+            format_6.expected(epoch) for epoch in kept_in(space.store)
+        ]
+        places, last = space.get_dictionary("places"), space.get_value("last")
+        for epoch in range(format_6.EPOCHS + 1, 2 * format_6.EPOCHS):
+            places[epoch % 7] = last.value = format_6.value_of(epoch)
+            space.checkpoint(epoch=epoch)
+        for epoch in kept_in(space.store):
+            assert format_6.contents(space.at(epoch)) == format_6.expected(epoch)
+        assert_bodies(space.store)
+        space.store.compact()
+        (inline,) = space.store.database.execute("SELECT max(length(value)) FROM state_item").fetchone()
+        assert inline < 600
         assert space.store.verify()
 
 

@@ -111,7 +111,25 @@ def test_opening_reads_no_slot(store: CheckpointStore, monkeypatch: pytest.Monke
     assert len(space.get("d")) == SLOTS
     store.database.conn.set_trace_callback(None)
     assert statements
-    assert not any("state_item" in statement for statement in statements)
+    assert not any("_item" in statement for statement in statements)
+
+
+def test_of_large_values_only_those_that_are_asked_for_are_read() -> None:
+    store = CheckpointStore(":memory:")
+    space = PersistedObjectSpace(store)
+    documents, small = space.create_dictionary("documents"), space.create_dictionary("small")
+    documents.update((number, f"{number}" * 1_000) for number in range(1, 10))
+    small.update((number, number) for number in range(9))
+    space.checkpoint()
+    space = PersistedObjectSpace(store)
+    documents, small = space.get_dictionary("documents"), space.get_dictionary("small")
+    assert documents[3] == "3" * 1_000
+    assert documents.get_many([4, 5]) == ["4" * 1_000, "5" * 1_000]
+    assert held(space) == 3
+    assert small[3] == 3
+    assert held(space) == 3 + 9
+    assert documents == {number: f"{number}" * 1_000 for number in range(1, 10)}
+    space._check()
 
 
 @pytest.mark.parametrize(("kind", "put", "take"), [("queue", "enqueue", "dequeue"), ("stack", "push", "pop")])

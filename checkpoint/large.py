@@ -1,0 +1,192 @@
+"""Large values, which lie beside the table of items: a search that passes by the row of one does not read it.
+
+SQLite keeps whole rows in the B-tree of the table, and reads all of a row to compare its key with another one. So the
+row of a value of more than some hundred bytes has the number of its *body* instead, which lies in ``state_large``. A
+value is text or bytes, so that an integer is always such a number. (After Lu et al., "WiscKey: Separating Keys from
+Values in SSD-conscious Storage", 2016.)
+
+A body is written with the run of a checkpoint, and a merged run refers to the same one: what is large is written once.
+The checkpoint that it came with stands beside the body: every run that refers to it holds that one. A body goes with
+the last row that refers to it, and with none of another slot, whatever number damage may have left there.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from checkpoint.filters import hash_of
+from checkpoint.lookup import newest_of
+from checkpoint.run import Payload
+from checkpoint.session import Session
+from checkpoint.tiers import RunNumber, StoredRun
+
+INLINE_BYTES = 400
+"""A value of more bytes lies beside its row, which would be too long for its page with a key of usual length."""
+
+_BODY_COST = 4
+"""Deleting a row that refers to a body takes as long as deleting so many others."""
+
+Reference = tuple[int, int, Any]
+"""The number of a body, and the object and the slot of a row that refers to it."""
+
+
+def set_aside(
+    connection: sqlite3.Connection, run: RunNumber, columns: Sequence[Sequence[Any]], parts: Sequence[RunNumber] = ()
+) -> Sequence[Payload | int | None]:
+    """Return the values of some rows as they are written, and write the bodies of those that are large.
+
+    Args:
+        connection: inside a transaction of the caller.
+        run: the number of the run that the rows are written under.
+        columns: the objects, the slots and the values of the rows.
+        parts: the runs, oldest first, that the rows come from and whose bodies they share.
+
+    Raises:
+        TypeError: a value is neither text nor bytes.
+
+    Time: O(rows); O(parts · log n) for each value that is shared.
+    Dirties: a row for each body that is written.
+    """
+    objects, slots, values = columns[:3]
+    found = [*values]
+    for place in _large_places(values):
+        shared = _shared(connection, parts, objects[place], slots[place])
+        if shared is None:
+            row = int(run), hash_of(objects[place], slots[place]), values[place]
+            shared = connection.execute(
+                "INSERT INTO state_large (checkpoint, hash, body) VALUES (?, ?, ?)", row
+            ).lastrowid
+        found[place] = shared
+    return found
+
+
+def _large_places(values: Sequence[Payload | None]) -> list[int]:
+    """Return the places of the values that are large."""
+    kinds = set(map(type, values)) - _PLAIN
+    if strange := [kind for kind in kinds if not issubclass(kind, str | bytes)]:
+        raise TypeError(f"a value is a {strange[0].__name__}: expected text or bytes")
+    # Text has at most four bytes a character: most is told at once to be short, whatever it says.
+    if max(map(len, filter(None, values)), default=0) <= INLINE_BYTES // 4:
+        return []
+    return [place for place, value in enumerate(values) if value and _size(value) > INLINE_BYTES]
+
+
+def _size(value: Payload) -> int:
+    is_plain = isinstance(value, bytes) or value.isascii()
+    return len(value) if is_plain else len(value.encode(errors="surrogatepass"))  # type: ignore[union-attr]
+
+
+def _shared(connection: sqlite3.Connection, parts: Sequence[RunNumber], object_id: int, slot: Any) -> int | None:
+    """Return the number of the body that the newest row of a slot in some runs refers to."""
+    if not parts:
+        return None
+    newest_first = (*reversed(parts), object_id, slot)
+    row = connection.execute(newest_of("value", "state_item", "slot", len(parts)), newest_first).fetchone()
+    return row[0] if row and type(row[0]) is int else None
+
+
+def delete_items(connection: sqlite3.Connection, condition: str, parameters: Sequence[object]) -> int:
+    """Delete rows of items and the bodies that no other row refers to.
+
+    Returns:
+        how many rows there were; one that refers to a body counts for as many as it takes longer.
+
+    Time: O(rows). Dirties: the rows.
+    """
+    gone = _referred(connection, condition, parameters)
+    rows = connection.execute(f"DELETE FROM state_item WHERE {condition}", parameters).rowcount
+    connection.executemany(_DROP_UNUSED, [(body, hash_of(*key), *key, body) for body, *key in gone])
+    return rows + (_BODY_COST - 1) * len(gone)
+
+
+def _referred(connection: sqlite3.Connection, condition: str, parameters: Sequence[object]) -> list[Reference]:
+    if not has_bodies(connection):
+        return []
+    statement = f"SELECT value, object, slot FROM state_item WHERE {condition} AND typeof(value) = 'integer'"
+    return connection.execute(statement, parameters).fetchall()
+
+
+def has_bodies(connection: sqlite3.Connection) -> bool:
+    """Tell whether any value lies beside its row."""
+    return connection.execute("SELECT 1 FROM state_large LIMIT 1").fetchone() is not None
+
+
+def copy_for(connection: sqlite3.Connection, number: int) -> None:
+    """Give the rows of a complete image bodies of their own in place of those that they share with older runs.
+
+    Time: O(rows). Dirties: a row for each body.
+    """
+    after: tuple[int, Any] | None = None
+    while rows := connection.execute(*_foreign(number, after)).fetchall():
+        for object_id, slot, body in rows:
+            copied = connection.execute(_COPY, (number, body)).lastrowid
+            connection.execute(_REFER, (copied, number, object_id, slot))
+        after = rows[-1][:2]
+
+
+def _foreign(number: int, after: tuple[int, Any] | None) -> tuple[str, tuple[object, ...]]:
+    beyond = "" if after is None else "AND (object, slot) > (?, ?)"
+    statement = (
+        "SELECT object, slot, value FROM state_item JOIN state_large ON id = value WHERE state_item.checkpoint = ?"
+        f" AND typeof(value) = 'integer' AND state_large.checkpoint <> ? {beyond} ORDER BY object, slot LIMIT 1000"
+    )
+    return statement, (number, number, *(after or ()))
+
+
+def drop_unused(connection: sqlite3.Connection) -> None:
+    """Drop every body that no row refers to: damage can leave some.
+
+    Time: O(rows of all runs). Dirties: these bodies.
+    """
+    connection.execute(f"DELETE FROM state_large WHERE id NOT IN ({_ALL_REFERENCES})")
+
+
+def find_wrong(session: Session, run: StoredRun) -> Iterator[str]:
+    """Yield what is wrong with a run that refers to a body of which it says that it came with a run beyond.
+
+    Such a body would go while the run still refers to it.
+
+    Time: O(rows).
+    """
+    if session.has_table("state_large"):
+        for slot, said in session.rows(f"SELECT slot, state_large.checkpoint {_MISPLACED} LIMIT 1", _bounds(run)):
+            yield f"the body of slot {slot!r} in run {run.run} is said to have come with checkpoint {said}"
+
+
+def mend(connection: sqlite3.Connection, runs: Iterable[StoredRun]) -> None:
+    """Note beside each body a checkpoint that all runs that refer to it hold.
+
+    Time: O(rows). Dirties: the rows of the bodies where it was another one.
+    """
+    for run in sorted(runs, key=lambda run: run.first - run.last):  # The widest first: the others lie within it.
+        ids = f"SELECT id {_MISPLACED}"
+        connection.execute(f"UPDATE state_large SET checkpoint = :last WHERE id IN ({ids})", _bounds(run))
+
+
+def _bounds(run: StoredRun) -> dict[str, RunNumber]:
+    return {"run": run.run, "first": run.first, "last": run.last}
+
+
+_PLAIN = {str, bytes, type(None)}
+
+_DROP_UNUSED = """
+    DELETE FROM state_large WHERE id = ? AND hash = ? AND NOT EXISTS (
+        SELECT 1 FROM state_item WHERE object = ? AND slot = ? AND value = ? AND checkpoint IN (
+            SELECT state_large.checkpoint
+            UNION ALL SELECT run FROM run WHERE first <= state_large.checkpoint AND last >= state_large.checkpoint
+        )
+    )
+"""
+
+_COPY = "INSERT INTO state_large (checkpoint, hash, body) SELECT ?, hash, body FROM state_large WHERE id = ?"
+
+_REFER = "UPDATE state_item SET value = ? WHERE checkpoint = ? AND object = ? AND slot = ?"
+
+_ALL_REFERENCES = "SELECT value FROM state_item WHERE typeof(value) = 'integer'"
+
+_MISPLACED = """
+    FROM state_item JOIN state_large ON id = value WHERE state_item.checkpoint = :run AND typeof(value) = 'integer'
+    AND state_large.checkpoint NOT BETWEEN :first AND :last
+"""

@@ -1,0 +1,193 @@
+"""Large values: they lie beside their rows, are written once, go with the last row of theirs, and read as any other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from checkpoint import CheckpointStore, CorruptStoreError, Run
+from checkpoint.errors import RunRefusedError
+from checkpoint.large import INLINE_BYTES
+from tests.checkpoint.store_helpers import DIFFERENTIAL, FULL, assert_bodies, images, quick_store, retained
+
+LONG = "x" * INLINE_BYTES
+
+
+def run_with(values: dict[Any, str | bytes | None], kind: Any = DIFFERENTIAL, object_id: int = 1) -> Run:
+    items = [(object_id, slot, value, None) for slot, value in values.items()]
+    return Run(kind, [(object_id, f"o{object_id}", "Sample", "{}")], [], items)
+
+
+def bodies(store: CheckpointStore) -> list[Any]:
+    return [row[0] for row in store.database.execute("SELECT body FROM state_large ORDER BY id")]
+
+
+@pytest.mark.parametrize(
+    ("value", "is_beside"),
+    [
+        ("x" * INLINE_BYTES, False),
+        ("x" * (INLINE_BYTES + 1), True),
+        (b"\0" * INLINE_BYTES, False),
+        (b"\0" * (INLINE_BYTES + 1), True),
+        ("\N{SNOWMAN}" * (INLINE_BYTES // 3), False),
+        ("\N{SNOWMAN}" * (INLINE_BYTES // 3 + 1), True),
+        ("\N{GRINNING FACE}" * (INLINE_BYTES // 4 + 1), True),
+        ("a\0b" * INLINE_BYTES, True),
+        ("", False),
+    ],
+)
+def test_a_value_lies_beside_its_row_by_its_bytes_and_reads_as_any_other(value: str | bytes, is_beside: bool) -> None:
+    store = quick_store(":memory:")
+    store.append(run_with({1: value, 2: "2"}))
+    assert bodies(store) == ([value] if is_beside else [])
+    stored = {row[0]: row[1] for row in store.database.execute("SELECT slot, value FROM state_item")}
+    assert (type(stored[1]) is int, stored[2]) == (is_beside, "2")
+    shown = {row[0]: row[1] for row in store.database.execute("SELECT slot, value FROM stored_item")}
+    assert shown == {1: value, 2: "2"}
+    reader = store.reader()
+    item = reader.item(1, 1)
+    assert item is not None
+    assert item.value == value
+    assert [(one.slot, one.value) for one in reader.items(1)] == [(1, value), (2, "2")]
+    assert store.verify() == 1
+
+
+def test_a_tool_sees_large_values_in_the_views() -> None:
+    store = quick_store(":memory:")
+    store.append(run_with({1: LONG + "1", 2: LONG.encode() + b"2"}))
+    store.append(run_with({1: LONG + "3"}))
+    found = dict(store.database.execute("SELECT slot, value FROM current_item"))
+    assert found == {1: LONG + "3", 2: f"X'{(LONG + '2').encode().hex().upper()}'"}
+
+
+def test_what_is_no_value_is_refused_and_nothing_is_written() -> None:
+    store = quick_store(":memory:")
+    store.append(run_with({1: LONG + "1"}))
+    with pytest.raises(RunRefusedError, match="a value is a int: expected text or bytes"):
+        store.append(run_with({2: 1}))  # type: ignore[dict-item]
+    assert len(store.checkpoints()) == 1
+    assert bodies(store) == [LONG + "1"]
+
+
+def test_merging_writes_no_large_value_again() -> None:
+    store, written = quick_store(":memory:", history=100), list[str]()
+    store.session.connection.set_trace_callback(
+        lambda said: written.append(said) if "INTO state_large" in said else None
+    )
+    for number in range(1, 121):
+        store.append(run_with({number % 9: f"{LONG}{number}", 100 + number: f"{LONG}{-number}"}))
+    assert store.database.execute("SELECT count(*) FROM run WHERE state = 'merged'").fetchone()[0] > 1
+    store.compact()
+    assert len(written) == 240
+    assert store.verify() == len(retained(store))
+    assert len(bodies(store)) == 120 + 9
+    assert_bodies(store)
+
+
+def test_what_is_replaced_goes_in_time_and_all_of_it_at_a_prune() -> None:
+    store = quick_store(":memory:", history=1)
+    for number in range(300):
+        store.append(run_with(dict.fromkeys(range(10), f"{LONG}{number}")))
+        assert len(bodies(store)) <= 10 * 64, number
+    assert_bodies(store)
+    store.prune(keep=1)
+    assert bodies(store) == [f"{LONG}299"] * 10
+    store.append(run_with(dict.fromkeys(range(10))))
+    store.prune(keep=1)
+    assert bodies(store) == []
+
+
+def test_a_full_checkpoint_has_bodies_of_its_own() -> None:
+    store = quick_store(":memory:", history=2)
+    store.append(run_with({1: LONG + "1", 2: LONG + "2", 3: LONG + "3"}))
+    store.append(run_with({2: None, 4: LONG + "4"}, FULL))
+    assert_bodies(store)
+    assert sorted(bodies(store)) == [LONG + number for number in "112334"]
+    for number in range(40):
+        store.append(run_with({9: f"{LONG}9{number}"}))
+    store.prune(keep=1)
+    assert sorted(bodies(store)) == [LONG + number for number in ("1", "3", "4", "939")]
+    assert store.verify() == 1
+
+
+def test_a_rollback_takes_the_bodies_that_came_since() -> None:
+    store = quick_store(":memory:", history=100)
+    for number in range(1, 61):
+        store.append(run_with({number % 5: f"{LONG}{number}"}))
+    before = images(store)
+    store.truncate_after(50)
+    assert_bodies(store)
+    assert images(store) == {number: image for number, image in before.items() if number <= 50}
+    for number in range(51, 61):
+        store.append(run_with({number % 5: f"{LONG}{number}"}))
+    assert images(store) == before
+    assert store.verify() == 60
+
+
+LOST = "DELETE FROM state_large WHERE id = (SELECT value FROM state_item WHERE checkpoint = 3 AND slot = 1)"
+OTHER = (
+    "UPDATE state_item SET value = (SELECT value FROM state_item WHERE checkpoint = 2 AND slot = 2)"
+    " WHERE checkpoint = 3 AND slot = 1"
+)
+CHANGED = "UPDATE state_large SET body = body || '!' WHERE body LIKE '%one 3'"
+
+
+@pytest.mark.parametrize("damage", [LOST, OTHER, CHANGED])
+def test_a_damaged_body_is_found_and_the_state_before_it_is_kept(damage: str) -> None:
+    store = quick_store(":memory:")
+    for number in (1, 2, 3):
+        store.append(run_with({1: f"{LONG} one {number}", 2: f"{LONG} two {number}"}))
+    store.database.conn.execute(damage)
+    with pytest.raises(CorruptStoreError, match=r"the rows of checkpoint 3 \(epoch 3\)"):
+        store.verify()
+    assert store.repair().newest == 2
+    assert store.reader().item(1, 1).value == f"{LONG} one 2"  # type: ignore[union-attr]
+    for number in range(4, 40):
+        store.append(run_with({3: f"{LONG}{number}"}))
+    store.prune(keep=1)
+    assert [item.value for item in store.reader().items(1)] == [f"{LONG} one 2", f"{LONG} two 2", f"{LONG}39"]
+    assert store.verify() == 1
+    assert_bodies(store)
+
+
+def test_a_body_that_would_go_too_early_is_found_and_mended() -> None:
+    store = quick_store(":memory:", history=2)
+    for number in range(1, 40):
+        store.append(run_with({number % 9: f"{LONG}{number}"}))
+    expected = values_of(store)
+    store.database.conn.execute("UPDATE state_large SET checkpoint = 1000 WHERE body LIKE '%39'")
+    with pytest.raises(
+        CorruptStoreError, match="the body of slot 3 in run 39 is said to have come with checkpoint 1000"
+    ):
+        store.verify()
+    assert any("checkpoint 1000" in damage for damage in store.repair().damage)
+    assert store.verify() == len(retained(store))
+    assert values_of(store) == expected
+    assert_bodies(store)
+
+
+def test_a_body_that_no_row_refers_to_goes_at_a_repair() -> None:
+    store = quick_store(":memory:")
+    store.append(run_with({1: LONG + "1"}))
+    store.database.conn.execute("INSERT INTO state_large (checkpoint, hash, body) VALUES (1, 0, 'nobody')")
+    store.repair()
+    assert bodies(store) == [LONG + "1"]
+
+
+def test_a_damaged_row_takes_no_body_of_another_slot_with_it() -> None:
+    store = quick_store(":memory:", history=1)
+    store.append(run_with({1: LONG + "1", 2: LONG + "2"}))
+    store.append(run_with({1: LONG + "3"}))
+    kept = "(SELECT value FROM state_item WHERE checkpoint = 1 AND slot = 2)"
+    store.database.conn.execute(f"UPDATE state_item SET value = {kept} WHERE checkpoint = 2 AND slot = 1")
+    store.repair()
+    for number in range(40):
+        store.append(run_with({3: f"{number}"}))
+    store.prune(keep=1)
+    assert store.reader().item(1, 2).value == LONG + "2"  # type: ignore[union-attr]
+    assert store.verify() == 1
+
+
+def values_of(store: CheckpointStore) -> dict[Any, Any]:
+    return {item.slot: item.value for item in store.reader().items(1)}
