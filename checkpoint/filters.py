@@ -158,6 +158,15 @@ def filter_of(session: Session, run: RunNumber, rows: int) -> FilterMaker:
     return maker
 
 
+def untrusted(session: Session) -> list[RunNumber]:
+    """Return the runs whose stored filter is not used, as its checksum is wrong.
+
+    Time: O(bytes of the filters).
+    """
+    runs = [run for (run,) in session.rows("SELECT run FROM filter")] if session.has_table("filter") else []
+    return [run for run in runs if _load(session, run) is None]
+
+
 def find_wrong(session: Session) -> Iterator[tuple[RunNumber, str]]:
     """Yield each run whose stored filter is not that of its rows, with what is wrong: it might hide a slot.
 

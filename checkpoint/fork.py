@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from itertools import chain
 from pathlib import Path
@@ -18,13 +18,14 @@ from uuid import uuid4
 
 import orjson
 
-from checkpoint import catalogue, schema, seals
-from checkpoint.digests import check_run
+from checkpoint import filters, schema, seals, spans
 from checkpoint.errors import CheckpointError
 from checkpoint.inherited import note_opened
 from checkpoint.progress import Progress, silent
 from checkpoint.run_rows import WRITTEN
 from checkpoint.session import PAGE_BYTES, Session, lacks_room
+from checkpoint.tiers import RunNumber
+from checkpoint.verify import verify_up_to
 
 ORIGIN = "forked_from"
 """The setting of a fork that says what it was made of: JSON with ``path``, ``number``, ``epoch`` and ``time``."""
@@ -60,7 +61,7 @@ def fork(
     Time: O(rows up to the checkpoint). Memory: a few thousand rows. Dirties: the new file, durable on return.
     """
     _require_absent(path)
-    _require_proved(session, number)
+    verify_up_to(session, number)  # Else the damage went along, and looked like that of the copy later.
     staged = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
     try:
         _write(session, staged, number, progress, origin)
@@ -86,14 +87,6 @@ def _require_absent(path: Path) -> None:
     for taken in (path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-journal")):
         if os.path.lexists(taken):
             raise CheckpointError(f"{taken} exists: a fork overwrites nothing; name another file, or remove it first")
-
-
-def _require_proved(session: Session, number: int) -> None:
-    """Refuse a store whose damage would go along, and look like that of the copy later."""
-    for stored in catalogue.load(session).runs:
-        if stored.last <= number:
-            for _ in check_run(session, stored.run):
-                pass
 
 
 def _require_no_log(staged: Path, path: Path) -> None:
@@ -126,10 +119,17 @@ def _write(session: Session, staged: Path, number: int, progress: Progress, orig
             rows = _rows(session, f"SELECT {cells} FROM {table} WHERE {column} < ?", (number + 1,))
             _copy(target, table, _counted(rows, lambda copied: progress(done + copied, total)))  # noqa: B023
             done += target.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+        _leave_out(target, "filter", filters.untrusted(session))
+        _leave_out(target, "span", spans.untrusted(session))
         if session.row("PRAGMA user_version")[0] < seals.FORMAT:
             seals.add(target)
         target.execute("COMMIT")
         target.execute("PRAGMA journal_mode = WAL")
+
+
+def _leave_out(target: sqlite3.Connection, table: str, runs: Iterable[RunNumber]) -> None:
+    """Leave out what is damaged and costs reads some time only."""
+    target.executemany(f"DELETE FROM {table} WHERE run = ?", [(run,) for run in runs])
 
 
 def _sources(session: Session) -> Iterator[tuple[str, str, str]]:

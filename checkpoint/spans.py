@@ -75,6 +75,18 @@ def stored(session: Session, runs: Sequence[RunNumber]) -> dict[RunNumber, list[
     return {run: found for run, group in groupby(rows, _run) if (found := _trusted(list(group))) is not None}
 
 
+def untrusted(session: Session) -> list[RunNumber]:
+    """Return the runs whose stored spans are not used, as one is missing or its checksum wrong.
+
+    Time: O(spans).
+    """
+    if not session.has_table("span"):
+        return []
+    runs = [run for (run,) in session.rows("SELECT DISTINCT run FROM span")]
+    trusted = stored(session, runs)
+    return [run for run in runs if run not in trusted]
+
+
 def find_wrong(session: Session) -> Iterator[tuple[RunNumber, str]]:
     """Yield each run whose stored spans are not those of its rows, with what is wrong: they might hide a slot.
 

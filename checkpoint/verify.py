@@ -58,6 +58,29 @@ def verify(session: Session, progress: Progress = silent) -> int:
     return len(found.runs)
 
 
+def verify_up_to(session: Session, number: int) -> None:
+    """Check what a copy of the checkpoints up to one would take over, but for filters and spans.
+
+    Raises:
+        CorruptStoreError: the first damage found; what lies in newer checkpoints alone is none.
+
+    Time: O(rows up to the checkpoint). The rows are streamed.
+    """
+    found = catalogue.load(session)
+    check_seals(session, number)
+    check_epochs(session, number)
+    runs = RunMap([run for run in found.runs if run.last <= number], found.runs.fulls)
+    for run in runs:
+        for _ in check_run(session, run.run):
+            pass
+        for damage in large.find_wrong(session, run):
+            raise CorruptStoreError(f"{session.path}: {damage}: {REPAIR}")
+        if is_own(run.run):
+            check_record(session, found.runs, int(run.run))
+    check_no_orphans(session, found, number)
+    check_next_object(session, runs)
+
+
 def check_file(session: Session) -> None:
     """Let SQLite check the structure of the file.
 
@@ -70,8 +93,8 @@ def check_file(session: Session) -> None:
         raise CorruptStoreError(f"{session.path} is damaged: SQLite says {damage}: {RESTORE}")
 
 
-def check_seals(session: Session) -> None:
-    """Check that the records of checkpoints and of runs are as they were written.
+def check_seals(session: Session, number: int | None = None) -> None:
+    """Check that the records of checkpoints and of runs are as they were written, up to one if that is given.
 
     Raises:
         CorruptStoreError: one is not.
@@ -82,21 +105,28 @@ def check_seals(session: Session) -> None:
         return
     for sealed in seals.TABLES:
         for row in seals.find_wrong(session.rows_as_stored, sealed):
+            if _is_beyond(row[0], number):
+                continue
             said = seals.said_of(sealed, row, seals.written(sealed, row))
             raise CorruptStoreError(f"{session.path}: {said}: {REPAIR}")
 
 
-def check_epochs(session: Session) -> None:
-    """Check that later checkpoints seal later epochs.
+def _is_beyond(run: object, number: int | None) -> bool:
+    """Tell whether a run is newer than a checkpoint; in a damaged file its number may be anything."""
+    return number is not None and isinstance(run, int | float) and run >= number + 1
+
+
+def check_epochs(session: Session, number: int | None = None) -> None:
+    """Check that later checkpoints seal later epochs, up to one if that is given.
 
     Raises:
         CorruptStoreError: one does not.
     """
     rows = session.rows("SELECT number, epoch FROM checkpoint ORDER BY number")
-    for (_, before), (number, epoch) in pairwise(rows):
-        if epoch <= before:
+    for (_, before), (later, epoch) in pairwise(rows):
+        if epoch <= before and not _is_beyond(later, number):
             raise CorruptStoreError(
-                f"{session.path}: checkpoint {number} has the epoch {epoch}, and the one before it {before}: {RESTORE}"
+                f"{session.path}: checkpoint {later} has the epoch {epoch}, and the one before it {before}: {RESTORE}"
             )
 
 
@@ -143,8 +173,8 @@ def check_merged(session: Session, runs: RunMap, merged: StoredRun) -> None:
                 )
 
 
-def check_no_orphans(session: Session, found: Catalogue) -> None:
-    """Check that no row lies outside of a run.
+def check_no_orphans(session: Session, found: Catalogue, number: int | None = None) -> None:
+    """Check that no row lies outside of a run, up to one if that is given.
 
     Raises:
         CorruptStoreError: one does; with its table.
@@ -153,10 +183,10 @@ def check_no_orphans(session: Session, found: Catalogue) -> None:
     for table, column in run_rows.NUMBERED[1:]:
         if not session.has_table(table):
             continue
-        for number in run_rows.numbers_in(session, table, column):
-            if number not in known:
+        for run in run_rows.numbers_in(session, table, column):
+            if run not in known and not _is_beyond(run, number):
                 raise CorruptStoreError(
-                    f"{session.path}: {table} has rows under {column} {number}, which has no run: {REPAIR}"
+                    f"{session.path}: {table} has rows under {column} {run}, which has no run: {REPAIR}"
                 )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint import CheckpointError, CheckpointStore, UnknownCheckpointError
+from checkpoint import CheckpointError, CheckpointStore, CorruptStoreError, UnknownCheckpointError
 from objectspace import PersistedObjectSpace
 from tests.checkpoint.store_helpers import Fault, crash_points, image_of, quick_store, run_of, values_in
 from tests.checkpoint.world import World, store_of
@@ -63,6 +63,46 @@ def test_a_read_only_store_and_an_empty_one_can_be_forked(tmp_path: Path) -> Non
         assert values_in(fork.reader()) == {1: "a"}
         assert empty.checkpoints() == []
         assert empty.append(run_of({1: "c"})).number == 1
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE checkpoint SET bytes = bytes + 64 WHERE number = 9",
+        "UPDATE checkpoint SET digest = upper(digest) WHERE number = 9",
+        "UPDATE checkpoint SET epoch = 1000 WHERE number = 9",
+        "UPDATE run SET last = last - 1",
+        "INSERT INTO state_item VALUES (0.5, 1, 7, '7', NULL)",
+        "DELETE FROM setting WHERE key = 'next_object_id'",
+        "UPDATE state_large SET checkpoint = 7 WHERE checkpoint = 5",
+    ],
+)
+def test_a_fork_takes_no_damage_along(tmp_path: Path, damage: str) -> None:
+    world = World(random.Random(5))
+    store = store_of([world.run() for _ in range(50)], 60)
+    store.database.conn.execute(damage)
+    with pytest.raises(CorruptStoreError):
+        store.verify()
+    with pytest.raises(CorruptStoreError):
+        store.fork(tmp_path / "fork.db")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_fork_leaves_out_damage_after_its_checkpoint_and_what_only_makes_reads_quick(tmp_path: Path) -> None:
+    store = quick_store(":memory:", history=100)
+    for number in range(1, 5):
+        store.append(run_of(dict.fromkeys(range(5000 * number), number)))
+    execute = store.database.conn.execute
+    execute("UPDATE span SET low = low - 1 WHERE run = 3")
+    execute("UPDATE filter SET flags = zeroblob(length(flags)) WHERE run = 3")
+    execute("UPDATE checkpoint SET bytes = 0 WHERE number = 4")
+    execute("INSERT INTO state_item VALUES (5, 1, 7, '7', NULL)")
+    expected = values_in(store.reader(3))
+    store.fork(tmp_path / "fork.db", epoch=3)
+    with quick_store(tmp_path / "fork.db") as fork:
+        assert fork.verify() == 3
+        assert values_in(fork.reader()) == expected
+        assert [row[0] for row in fork.database.execute("SELECT run FROM filter")] == [2]
 
 
 def test_a_fork_overwrites_nothing(tmp_path: Path) -> None:
