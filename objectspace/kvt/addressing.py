@@ -106,7 +106,7 @@ def split_table_key(address: bytes) -> tuple[str | None, bytes]:
     """Return family and key of a table key.
 
     Raises:
-        ValueError: it is shorter than it says.
+        ValueError: it is shorter than it says, its family is no UTF-8, or its key has another length than it says.
 
     >>> split_table_key(bytes.fromhex("0003616263646566"))
     ('abc', b'def')
@@ -114,7 +114,11 @@ def split_table_key(address: bytes) -> tuple[str | None, bytes]:
     start = key_start(address) if len(address) > 1 else 2
     if len(address) < start:
         raise ValueError(f"{address!r:.80} is no table key: it ends before its key begins, at byte {start}")
-    return (None if start == 2 else address[2:start].decode()), address[start:]
+    if start > 2:
+        return address[2:start].decode(), address[start:]
+    if (len(address) - 2 + int.from_bytes(address[:2], "big")) & 0xFFFF:
+        raise ValueError(f"{address!r:.80} is no table key: its first 2 bytes are not the negated length of its key")
+    return None, address[2:]
 
 
 def key_start(address: bytes) -> int:

@@ -9,10 +9,11 @@ tokens have none.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from objectspace import ObjectSpace
+from objectspace import DamagedObjectError, ObjectSpace
+from objectspace.kvt.entries import MAX_PARTITIONS
 from objectspace.kvt.errors import NoSuchTableError
 
 NAME = "kvt/catalogue"
@@ -26,6 +27,11 @@ PARTITIONS, FIRST, SEALED, CREATED = "partitions", "first", "sealed", "created"
 Entry = dict[str, Any]
 
 _ALPHABET = re.compile(r"[A-Za-z0-9.-]+")
+
+_PARTITION = re.compile(r"kvt/([^/]+/[^/]+)/[0-9]+(/version)?")
+"""What the objects of partitions are called: their table, and whether it is the counter."""
+
+_ABSENT: Any = object()
 
 
 def check_name(name: str, what: str, longest: int) -> str:
@@ -59,6 +65,30 @@ def partition_name(path: str, partition_id: int) -> str:
     return f"kvt/{path}/{partition_id}"
 
 
+def checked_entry(path: str, entry: Any) -> Entry:
+    """Return what the catalogue has of a table.
+
+    Raises:
+        DamagedObjectError: it is no entry of a table.
+    """
+    if not _is_entry(entry):
+        raise DamagedObjectError(
+            f"key-value table {path}, its entry in {NAME!r}: expected its partition count, the id of its first"
+            f" partition and whether it is sealed, found {entry!r:.80}; other tables are readable; delete this one with"
+            " delete_key_value_table(), or go back with space.rollback(epoch=...)"
+        )
+    return entry  # type: ignore[no-any-return]
+
+
+def _is_entry(entry: Any) -> bool:
+    if type(entry) is not dict:
+        return False
+    count, first, created = entry.get(PARTITIONS, 0), entry.get(FIRST, -1), entry.get(CREATED, 0)
+    if any(type(number) is not int for number in (count, first, created)) or type(entry.get(SEALED)) is not bool:
+        return False
+    return bool(1 <= count <= MAX_PARTITIONS and first >= 0)
+
+
 def identity(entry: Entry) -> tuple[int, int, int | None]:
     """Return what tells a table from every other one that had or will have its name."""
     return entry[FIRST], entry[PARTITIONS], entry.get(CREATED)
@@ -77,9 +107,16 @@ class Catalogue:
         """The sorted dictionary as it was found last: a lookup that fails is to be repeated with :meth:`find`."""
 
     def find(self, path: str) -> Entry | None:
-        """Return an entry, ``None`` where there is none."""
+        """Return an entry, ``None`` where there is none. That of a scope has nothing to read.
+
+        Raises:
+            DamagedObjectError: it is that of a table, and cannot be read.
+        """
         self.entries = self._space.get_sorted_dictionary(NAME) if NAME in self._space else {}
-        return self.entries.get(path)
+        if "/" not in path:
+            return {} if path in self.entries else None
+        entry = self.entries.get(path, _ABSENT)
+        return None if entry is _ABSENT else checked_entry(path, entry)
 
     def missing(self, path: str) -> NoSuchTableError:
         """Return the error of a table that is not there; it says which parts of the space have one of its name.
@@ -111,8 +148,18 @@ class Catalogue:
         return [path.removeprefix(prefix) for path in self._paths(prefix, following)]
 
     def reserve(self, count: int) -> int:
-        """Return the first of so many new partition ids. Dirties: one item."""
+        """Return the first of so many new partition ids. Dirties: one item.
+
+        Raises:
+            DamagedObjectError: what is stored of the next one is no id.
+        """
         following = self._space.get_or_create_value(NEXT_PARTITION, 0)
+        if type(following.value) is not int or following.value < 0:
+            raise DamagedObjectError(
+                f"Value {following.name!r}: expected the id of the next partition, found {following.value!r:.80}; the"
+                " tables that are there are readable; set it to a number that is greater than the ids of all"
+                " partitions, or go back with space.rollback(epoch=...)"
+            )
         following.value += count
         return int(following.value - count)
 
@@ -132,26 +179,32 @@ def _elsewhere(parts: list[str]) -> str:
 def objects_of_tables(space: ObjectSpace) -> set[str]:
     """Return the names that the objects of key-value tables have: the catalogue, and all partitions of each table.
 
-    Time: O(partitions).
+    Time: O(objects of the space).
     """
-    found = {NAME, NEXT_PARTITION}
-    entries = space.get_sorted_dictionary(NAME).items() if NAME in space else ()
-    for path, entry in entries:
-        first = entry.get(FIRST, 0)
-        for partition_id in range(first, first + entry.get(PARTITIONS, 0)):
-            name = partition_name(path, partition_id)
-            found |= {name, f"{name}/version"}
-    return found
+    paths = set(space.get_sorted_dictionary(NAME)) if NAME in space else set()
+    return {NAME, NEXT_PARTITION, *(name for name in space if _table_of(name) in paths)}
 
 
 def delete_partitions(space: ObjectSpace, path: str, entry: Entry) -> None:
     """Delete the objects of all partitions of a table, also where a deletion was interrupted before.
 
-    Time: O(partitions).
+    Where the entry does not tell which these are, they are found by their names.
+
+    Time: O(partitions), or O(objects of the space).
     Dirties: one index row for each of their objects.
     """
+    for name in _named(path, entry) if FIRST in entry else [name for name in space if _table_of(name) == path]:
+        if name in space:
+            space.delete(name)
+
+
+def _named(path: str, entry: Entry) -> Iterator[str]:
     for partition_id in range(entry[FIRST], entry[FIRST] + entry[PARTITIONS]):
         name = partition_name(path, partition_id)
-        for stored in (name, f"{name}/version"):
-            if stored in space:
-                space.delete(stored)
+        yield from (name, f"{name}/version")
+
+
+def _table_of(name: str) -> str | None:
+    """Return the table of an object that is called like one of a partition, ``None`` for any other."""
+    matched = _PARTITION.fullmatch(name)
+    return None if matched is None else matched[1]

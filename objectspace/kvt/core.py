@@ -23,7 +23,7 @@ from objectspace.kvt.errors import (
     TableSealedError,
 )
 from objectspace.kvt.iteration import READ_AHEAD, Found, IteratorState, PageIterator, position_of
-from objectspace.kvt.partition import Change, Partition, Row, Stored, pack, unpack
+from objectspace.kvt.partition import Change, Partition, Row, Stored, pack, place_of, unpack
 from objectspace.kvt.serializers import BYTES, Serializer, to_bytes
 from objectspace.kvt.shared import Floor, require_persisted, shared_of
 from objectspace.kvt.versions import KeyVersion, clock_floor, new_version
@@ -306,20 +306,24 @@ class TableCore(Generic[K, V]):
         return lower, addressing.successor(lower), False
 
     def _key_item(self, found: Found) -> TableKey[K]:
-        address, row, partition_id = found
+        address, row, partition_id = found  # Of a family, so the bounds have seen to the begin of the address.
         key = self._keys.deserialize(address[addressing.key_start(address) :])
         return TableKey(key, KeyVersion(partition_id, row[0]))  # type: ignore[arg-type]
 
     def _key_item_with_family(self, found: Found) -> TableKey[K]:
-        address, _, _ = found
-        return self._key_item(found)._replace(key_family=addressing.split_table_key(address)[0])
+        address, row, partition_id = found
+        family, key = place_of(partition_name(self._path, partition_id), address)
+        version = KeyVersion(partition_id, row[0])  # type: ignore[arg-type]
+        return TableKey(self._keys.deserialize(key), version, family)
 
     def _entry_item(self, found: Found) -> TableEntry[K, V]:
         _, row, _ = found
         return TableEntry(self._key_item(found), self._values.deserialize(unpack(row[1])))  # type: ignore[arg-type]
 
     def _entry_item_with_family(self, found: Found) -> TableEntry[K, V]:
-        return self._entry_item(found)._replace(key=self._key_item_with_family(found))
+        _, row, _ = found
+        key = self._key_item_with_family(found)
+        return TableEntry(key, self._values.deserialize(unpack(row[1])))  # type: ignore[arg-type]
 
     def _entry_of(self, key: K, row: Row, partition_id: int) -> TableEntry[K, V]:
         number, stored = row

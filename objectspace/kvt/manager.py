@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast, overload
 
-from objectspace import CheckpointKind, ObjectSpace, Receipt, SpacePart
+from objectspace import CheckpointKind, DamagedObjectError, ObjectSpace, Receipt, SpacePart
 from objectspace.kvt.catalogue import (
     CREATED,
     FIRST,
@@ -119,6 +119,8 @@ class KeyValueTableManager:
         Raises:
             NoSuchScopeError: there is no such scope.
             ValueError: the name has other characters than ASCII letters, digits, dots and hyphens, or too many.
+            DamagedObjectError: there is a table of this name whose entry in the catalogue is damaged, or the id of the
+                next partition is.
 
         Time: O(log n), whatever the number of partitions. Dirties: two items and the length of the catalogue.
         """
@@ -190,14 +192,19 @@ class KeyValueTableManager:
     def delete_key_value_table(self, scope: str, table: str) -> bool:
         """Delete a table with all it holds; return False where there is none. Its handles refuse work from then on.
 
-        Where this is interrupted, the table is sealed and may have lost a part of its keys: delete it again.
+        Where this is interrupted, the table is sealed and may have lost a part of its keys: delete it again. A table
+        whose entry in the catalogue is damaged is deleted as well, with all objects that are called like its
+        partitions.
 
-        Time: O(partitions). Dirties: two index rows a partition that was written to, one item and the length of the
-        catalogue.
+        Time: O(partitions), or O(objects of the space) where the entry is damaged. Dirties: two index rows a partition
+        that was written to, one item and the length of the catalogue.
         """
         path = table_path(scope, table)
         with self._lock:
-            entry = self._catalogue.find(path)
+            try:
+                entry = self._catalogue.find(path)
+            except DamagedObjectError:
+                entry = {}
             if entry is not None:
                 # The entry goes last, so that a deletion that is interrupted can be made again; until then handles
                 # look their partitions up anew, and write nothing.
@@ -258,6 +265,7 @@ class KeyValueTableManager:
 
         Raises:
             NoSuchTableError: there is no such table.
+            DamagedObjectError: its entry in the catalogue is damaged.
             TypeError: a serializer lacks one of the two methods.
         """
         keys = checked_serializer(key_serializer, "key_serializer")

@@ -29,6 +29,8 @@ Change = tuple[bytes, Stored | None, KeyVersion]
 
 _ANY = KeyVersion.NO_VERSION
 
+_NONE_GIVEN = object()
+
 
 def pack(data: bytes) -> Stored:
     """Return the stored form of bytes."""
@@ -58,6 +60,26 @@ def stored_entries(rows: SortedDictionary[bytes, Any]) -> Iterator[tuple[bytes, 
     pairs = rows.items()
     for key, (number, value) in _split_all(rows.name, pairs) if rows.is_raw else pairs:
         yield key, number, unpack(value)
+
+
+def place_of(name: str, address: bytes) -> tuple[str | None, bytes]:
+    """Return family and key of a table key that a partition holds.
+
+    Args:
+        name: the name of the dictionary of the partition.
+        address: the table key.
+
+    Raises:
+        DamagedObjectError: it is no table key.
+    """
+    try:
+        return split_table_key(address)
+    except ValueError as error:
+        raise DamagedObjectError(
+            f"partition {name!r} of a key-value table, table key {address!r}: it is none ({error}); the other keys are"
+            " readable one by one; remove this one from the dictionary of the partition,"
+            f" del space.get_sorted_dictionary({name!r})[{address!r}], or go back with space.rollback(epoch=...)"
+        ) from error
 
 
 def _joined(number: int, value: Stored) -> Stored:
@@ -185,8 +207,8 @@ class Partition:
             rows = self._created()
         counter, given = self._counter, self._shared.given
         number = counter.value
-        if given.get(self.id) != number:
-            number = self._shared.resume(self.id, number, self._floor)
+        if given.get(self.id, _NONE_GIVEN) != number:
+            number = self._resume(number)
         number += 1
         counter.value = given[self.id] = number  # First: an interruption may waste a number, and never give one twice.
         self._changed = (key,)
@@ -219,6 +241,10 @@ class Partition:
             return iter(())
         found = chain.from_iterable(rows.pages_between(lower, upper, inclusive))
         return _split_all(self._name, found) if rows.is_raw else found
+
+    def place_of(self, address: bytes) -> tuple[str | None, bytes]:
+        """Return family and key of a table key that was found here, as :func:`place_of` does."""
+        return place_of(self._name, address)
 
     def ceiling(self, key: bytes) -> bytes | None:
         """Return the least table key that is not less than ``key``."""
@@ -280,9 +306,21 @@ class Partition:
     def _last_number(self) -> int:
         """Return the number after which the next write goes on."""
         number = self._counter.value
-        return (
-            number if self._shared.given.get(self.id) == number else self._shared.resume(self.id, number, self._floor)
-        )
+        return number if self._shared.given.get(self.id, _NONE_GIVEN) == number else self._resume(number)
+
+    def _resume(self, number: Any) -> int:
+        """Return the number after which writes go on where the counter is not the last number given out here.
+
+        Raises:
+            DamagedObjectError: the counter is no number.
+        """
+        if type(number) is not int or number < 0:
+            raise DamagedObjectError(
+                f"Value {self._counter.name!r}: expected the number of the last write to a partition of a key-value"
+                f" table, found {number!r:.80}; its keys are readable; set it to a number that no version in the"
+                " partition exceeds, or go back with space.rollback(epoch=...)"
+            )
+        return self._shared.resume(self.id, number, self._floor)
 
     def _count(self, number: int) -> None:
         """Note which number was given out last."""

@@ -360,7 +360,7 @@ def _families_of(partition: Partition) -> Iterable[str]:
     """Yield the families of a partition, skipping from the first key of one to the first of the next."""
     bound = b"\x00\x01"
     while (address := partition.ceiling(bound)) is not None and address < addressing.FAMILY_LESS:
-        name, _ = addressing.split_table_key(address)
+        name, _ = partition.place_of(address)
         assert name is not None
         yield name
         bound = addressing.successor(addressing.family_prefix(name))

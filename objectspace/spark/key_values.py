@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 from objectspace import ObjectSpace, PersistedObjectSpace
-from objectspace.kvt import split_table_key, stored_entries
-from objectspace.kvt.catalogue import FIRST, PARTITIONS
+from objectspace.kvt import stored_entries
+from objectspace.kvt.catalogue import FIRST, PARTITIONS, checked_entry
 from objectspace.kvt.catalogue import NAME as CATALOGUE
+from objectspace.kvt.partition import place_of
 
 Parts = Sequence[tuple[int, str]]
 """The numbers of the partitions of a table that hold anything, and the objects that they are kept in."""
@@ -36,12 +38,13 @@ def _listed(space: ObjectSpace) -> Iterator[tuple[str, range]]:
             prefix = name.removesuffix(CATALOGUE)
             for path, entry in space.get_sorted_dictionary(name).items():
                 if "/" in path:
-                    yield f"{prefix}kvt/{path}", range(entry[FIRST], entry[FIRST] + entry[PARTITIONS])
+                    first, count = itemgetter(FIRST, PARTITIONS)(checked_entry(path, entry))
+                    yield f"{prefix}kvt/{path}", range(first, first + count)
 
 
 def entries(space: PersistedObjectSpace, parts: Parts) -> Iterator[tuple[Any, ...]]:
     """Yield (partition, family, key, version, value) of each entry of a table."""
     for number, name in parts:
         for address, version, value in stored_entries(space.get_sorted_dictionary(name)):
-            family, key = split_table_key(address)
+            family, key = place_of(name, address)
             yield number, family, key, version, value
