@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import sys
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
@@ -203,8 +205,7 @@ def _usage(path: str) -> dict[str, int]:
 
 def _rehearse(source: Source, work: Any, is_json: bool) -> None:
     """Do the work on a copy, and say what it would do."""
-    with TemporaryDirectory() as folder:
-        path = copied(source, Path(folder) / "copy.db")
+    with _copy_of(source) as path:
         before = _usage(path)
         with CheckpointStore(path) as store:
             work(store)
@@ -298,11 +299,10 @@ def repair(source: Source, salvage: bool, dry_run: bool, is_json: bool) -> None:
       checkpoint repair state.db --salvage --dry-run
     """
     source.require_file("`checkpoint verify` names what is damaged of it; fork it at an epoch that is sound")
-    with TemporaryDirectory() as folder, printing.progress("rows") as show:
-        worked_on = Source(copied(source, Path(folder) / "copy.db")) if dry_run else source
-        with worked_on.open_to_write() as store:
-            found = store.repair(show, salvage=salvage)
-    damage = tuple(line.replace(worked_on.path, source.path) for line in found.damage)
+    place = _copy_of(source) if dry_run else nullcontext(source.path)
+    with place as path, printing.progress("rows") as show, Source(path).open_to_write() as store:
+        found = store.repair(show, salvage=salvage)
+    damage = tuple(line.replace(path, os.path.abspath(source.path)) for line in found.damage)
     status = 1 if damage else 0
     with answered(status):
         if is_json:
@@ -317,6 +317,20 @@ def repair(source: Source, salvage: bool, dry_run: bool, is_json: bool) -> None:
             would = ("would be lost", "would be") if dry_run else ("lost", "is")
             click.echo(f"{len(damage):,} damaged; checkpoints {would[0]}: {lost}; the newest {would[1]} {found.newest}")
     sys.exit(status)
+
+
+@contextmanager
+def _copy_of(source: Source) -> Iterator[str]:
+    """Give the path of a copy in the temporary folder; an error names the store in its place, as the work itself does.
+
+    The copy is gone by the time that an error is read.
+    """
+    with TemporaryDirectory() as folder:
+        path = copied(source, Path(folder) / "copy.db")
+        try:
+            yield path
+        except CheckpointError as error:
+            raise type(error)(str(error).replace(path, os.path.abspath(source.path))) from error
 
 
 def copied(source: Source, path: Path) -> str:

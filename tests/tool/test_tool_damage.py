@@ -59,6 +59,19 @@ def test_what_can_be_read_is_kept_where_nothing_can_be_proved(tool: Tool, store:
     assert contents(store, "counts") == {"bob": -7}
 
 
+@pytest.mark.parametrize("arguments", [["repair"], ["compact"], ["prune", "--keep", "1"]])
+def test_a_dry_run_that_fails_names_the_store_as_the_work_does(
+    tool: Tool, store: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    damage(store, "UPDATE state_item SET value = '{'")
+    damage(store, "DELETE FROM checkpoint WHERE number = 3")
+    monkeypatch.chdir(store.parent)
+    tried = tool(*arguments, store.name, "--dry-run")
+    assert (tried.exit_code, str(store) in tried.stderr) == (2, True)
+    done = tool(*arguments, store.name)
+    assert (done.exit_code, done.stderr) == (2, tried.stderr)
+
+
 def test_repair_of_a_space_is_refused(tool: Tool, location: Path) -> None:
     for arguments in ([], ["--dry-run"]):
         found = tool("repair", location, *arguments)
