@@ -24,7 +24,7 @@ from checkpoint.tool.raw import (
     is_raw,
     key_and_value,
     loaded,
-    number_in,
+    numbers_meant,
     numbers_of,
     slot_of,
 )
@@ -227,7 +227,7 @@ class State:
         """Yield the slots of a sorted object whose keys are not in the order of their slots: numbers beyond 64 bits."""
         entries = list(self._items(name))
         numbers = {entry.slot: number for entry in entries if (number := exact_number(entry.key)) is not None}
-        least, greatest = map(number_in, (lower, upper))
+        least, greatest = min(numbers_meant(lower), default=None), max(numbers_meant(upper), default=None)
         if len(numbers) < len(entries):
             if lower is not None or upper is not None:
                 raise CheckpointError(f"the keys of {name!r} are not in the order in which they are stored: no ranges")

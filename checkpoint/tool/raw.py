@@ -100,6 +100,27 @@ def number_in(text: Any) -> Decimal | None:
     return None if found.is_nan() else found
 
 
+def numbers_meant(text: str | None) -> list[Decimal]:
+    """Return the numbers that a bound may mean: itself, and the float that is printed so; none where it is no number.
+
+    >>> numbers_meant("1e22"), numbers_meant("1e23")
+    ([Decimal('1E+22')], [Decimal('1E+23'), Decimal('99999999999999991611392')])
+    """
+    number = number_in(text)
+    if number is None:
+        return []
+    nearest = Decimal(float(number))
+    return [number] if _is_integer_text(text) or nearest.is_infinite() or nearest == number else [number, nearest]
+
+
+def _is_integer_text(text: str | None) -> bool:
+    try:
+        int(text)  # type: ignore[arg-type]
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
 def is_integer(cell: Any, bits: int) -> bool:
     """Tell whether a cell is an integer of so many bits.
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace as replaced
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -635,6 +636,23 @@ def test_numbers_beyond_64_bits_are_in_order_and_have_ranges(tool: Tool, tmp_pat
     assert shown("s", "--to", LARGE - 1) == [least, 1.5, 5]
     assert shown("a", "--to", -(2**63)) == [-(2**63)]
     assert "give numbers" in tool("show", path, "s", "--from", "x").output
+
+
+def test_a_bound_of_numbers_beyond_64_bits_is_taken_as_it_is_printed(tool: Tool, tmp_path: Path) -> None:
+    path, keys = tmp_path / "state.db", [0.1, 2**63 - 1, 2**63, 2.0**70, 2**70 + 1, 1e23, 1e300, float("inf")]
+    with PersistedObjectSpace.open(path) as space:
+        space.create_sorted_set("s").update(keys)
+        space.create_sorted_set("d").update([Decimal("0.1"), Decimal("0.3"), 2**64])
+        space.checkpoint()
+
+    def shown(*arguments: object) -> int:
+        return len(tool("show", path, *arguments, "--format", "json").output.splitlines())
+
+    for place, key in enumerate(keys, start=1):
+        assert (shown("s", "--to", key), shown("s", "--from", key)) == (place, len(keys) - place + 1)
+    assert (shown("s", "--to", 2**70 - 1), shown("s", "--to", "1e400"), shown("s", "--from", "1e22")) == (3, 7, 3)
+    for place, text in enumerate(["0.1", "0.3", str(2**64)], start=1):
+        assert (shown("d", "--to", text), shown("d", "--from", text)) == (place, 3 - place + 1)
 
 
 @pytest.mark.parametrize(("command", "status"), [(("diff", "1", "2"), 1), (("log",), 0)])
