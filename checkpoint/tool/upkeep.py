@@ -292,6 +292,9 @@ def repair(source: Source, salvage: bool, dry_run: bool, is_json: bool) -> None:
     as it reads becomes a new full checkpoint all the same. Objects that cannot be read whole are left out, and those
     that nothing proves are named.
 
+    Where the structure of the file itself is damaged, which `verify` tells by what SQLite says, neither goes on. A fork
+    at a checkpoint before the damage is sound then, and `export` reads the objects whose rows SQLite still finds.
+
     \b
     Examples:
       checkpoint repair state.db --dry-run

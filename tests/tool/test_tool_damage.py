@@ -72,6 +72,26 @@ def test_a_dry_run_that_fails_names_the_store_as_the_work_does(
     assert (done.exit_code, done.stderr) == (2, tried.stderr)
 
 
+def test_a_file_whose_structure_is_damaged_is_not_repaired_and_read_where_it_is_whole(
+    tool: Tool, store: Path, tmp_path: Path
+) -> None:
+    with PersistedObjectSpace.open(store) as space:
+        space.get_dictionary("counts").update(kim=1, kit=2)
+        space.checkpoint(epoch=80)
+    whole = store.read_bytes()
+    assert whole.count(b"kim") == 1
+    store.write_bytes(whole.replace(b"kim", b"zim"))
+    for arguments in (["verify", store], ["repair", store], ["repair", store, "--salvage"]):
+        refused = tool(*arguments)
+        assert (refused.exit_code, "SQLite says row not in PRIMARY KEY order" in refused.stderr) == (2, True)
+    assert store.read_bytes() == whole.replace(b"kim", b"zim")
+    assert tool("export", store, "events", tmp_path / "events.jsonl").exit_code == 0
+    assert len((tmp_path / "events.jsonl").read_text().splitlines()) == 7
+    fork = tmp_path / "fork.db"
+    assert [tool("fork", store, fork, epoch).exit_code for epoch in ("@80", "@70")] == [2, 0]
+    assert (tool("verify", fork).exit_code, contents(fork, "counts")) == (0, {"bob": -7})
+
+
 def test_repair_of_a_space_is_refused(tool: Tool, location: Path) -> None:
     for arguments in ([], ["--dry-run"]):
         found = tool("repair", location, *arguments)
