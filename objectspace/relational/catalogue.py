@@ -190,8 +190,9 @@ def open_record(
     codec = RowCodec(changed, record.layouts)
     record = TableRecord(name, record.id, changed, tuple(codec.layouts))
     Visibility(KeySpace(name, changed), watermarks_of(space, name))  # What is refused changes nothing.
-    space.get_dictionary(TABLES)[name] = record.to_json()
-    registry_of(space).changed_schema(rows)
+    with space._in_one_piece():  # Handles that follow by half would write rows of neither schema.
+        space.get_dictionary(TABLES)[name] = record.to_json()
+        registry_of(space).changed_schema(rows)
     return record
 
 

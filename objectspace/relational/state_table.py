@@ -621,16 +621,17 @@ class StateTable:
         return f"StateTable({self.name!r}, {self.schema})"
 
     def _take_over(self) -> None:
-        """Go on with what is stored of the table: its schema was changed, or a rollback has taken a change back."""
+        """Go on with what is stored of the table: its schema was changed, or a rollback has taken a change back.
+
+        All of it is made anew, whatever it was: an interruption may have left a part of another schema here.
+        """
         record = record_of(self._space, self._rows.name) or self._record
-        if (record.name, record.to_json()) != (self._record.name, self._record.to_json()):
-            owned = self._keys.owned if self._keys.is_distributed else None
-            self._record, self._codec = record, record.codec(self._rows.all)
-            self._rows.table = record.name
-            self._keys = _key_space(self.name, record.schema, owned)
-            self._key_of = self._keys.of_row
-            self._seen = Visibility(self._keys)
-            self._note_schema()
+        owned = self._keys.owned if self._keys.is_distributed else None
+        keys, codec = _key_space(record.name, record.schema, owned), record.codec(self._rows.all)
+        seen = Visibility(keys)
+        self._record, self._codec, self._keys, self._key_of, self._seen = record, codec, keys, keys.of_row, seen
+        self._rows.table = record.name
+        self._note_schema()
 
     def _note_schema(self) -> None:
         """Note what the schema says of how rows are written and read."""

@@ -10,12 +10,12 @@ from typing import Any
 LIBRARY = ("objectspace", "checkpoint")
 
 
-def interrupted(work: Callable[[], object], lines: int) -> bool:
-    """Do some work with Ctrl-C after so many lines of the library; tell whether it came to that."""
-    left, came = iter(range(lines)), False
+def interrupted(work: Callable[[], object], lines: int, modules: tuple[str, ...] = LIBRARY) -> bool:
+    """Do some work with Ctrl-C after so many lines of the library, or of some modules; tell whether it came to that."""
+    left, came, within = iter(range(lines)), False, tuple(f"{name}." for name in modules)
 
     def trace(frame: FrameType, event: str, _: object) -> Any:
-        if frame.f_globals.get("__name__", "").split(".")[0] not in LIBRARY:
+        if not f"{frame.f_globals.get('__name__', '')}.".startswith(within):
             return None
         nonlocal came
         if event == "line" and next(left, None) is None:

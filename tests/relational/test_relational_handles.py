@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from decimal import Decimal
+from functools import partial
+from itertools import count
 from typing import Any, NoReturn
 
 import pytest
@@ -25,6 +28,7 @@ from objectspace.relational import (
     tables,
 )
 from objectspace.relational.registry import registry_of
+from tests.objects.interruptions import interrupted
 from tests.relational.helpers import new_space, schema_of
 
 STOCK = TableSchema([Column("item", "string"), Column("n", "int32")], primary_key=["item"])
@@ -32,6 +36,7 @@ ROUTED = schema_of("k int64", "v int64", key=["k"], vnode_column="k")
 PLAIN = schema_of("k int64", "v int64", key=["k"])
 TIMED = schema_of("k int64", "v int64", key=["k"], watermark_column="v")
 PLACE = Column("place", "string", default="?")
+IN_TABLES = tuple(f"objectspace.relational.{name}" for name in ("catalogue", "registry", "state_table", "unread"))
 REFUSED = r"table 'stock': nothing can be written while another open handle of it has rows that are not sealed \(1\)"
 
 
@@ -349,6 +354,34 @@ def test_a_change_of_the_schema_that_is_refused_changes_no_handle() -> None:
     with pytest.raises(RowError, match="does not hold its watermark 'no number'"):
         StateTable(space, "t", old.schema.with_column(PLACE), evolve=True)
     assert (old.schema, tables(space)["t"].schema, [*old.scan()]) == (TIMED, TIMED, [(1, 5)])
+
+
+@pytest.mark.parametrize("is_rollback", [False, True])
+def test_a_change_of_the_schema_that_is_interrupted_anywhere_leaves_no_handle_half(is_rollback: bool) -> None:
+    changed = PLAIN.without_column("v").with_column(PLACE)
+    for lines in count():
+        space = new_space()
+        table = StateTable(space, "t", PLAIN)
+        table.insert_row((1, 1))
+        space.checkpoint(epoch=1)
+        evolve = partial(StateTable, space, "t", changed, evolve=True)
+        if is_rollback:
+            evolve()
+        is_cut = interrupted(space.rollback if is_rollback else evolve, lines, IN_TABLES)
+        if is_rollback:
+            space.rollback()
+        for row in ((2, 2), (2, "two")):
+            with suppress(RowError):
+                table.insert_row(row)
+        try:
+            space.checkpoint(epoch=2)
+        except CheckpointProtocolError:
+            space.rollback()
+        found = StateTable(PersistedObjectSpace(space.store), "t")
+        assert (table.schema, [*table.scan()]) == (found.schema, [*found.scan()]), lines
+        found.schema.check_rows([*found.scan()])
+        if not is_cut:
+            break
 
 
 def damage(space: PersistedObjectSpace, name: str, text: str) -> None:
