@@ -186,6 +186,22 @@ def test_a_column_that_may_have_another_name_in_one_shard_is_refused_until_it_is
     assert space.feed()(0, 1) == sorted(("+", 1, *row) for row in OLD)
 
 
+@pytest.mark.parametrize("kind", ["int64", "float64", "decimal"])
+@pytest.mark.parametrize("shard", [0, 1])
+def test_a_column_with_a_default_that_one_shard_has_renamed_and_widened_is_refused(
+    space: Space, shard: int, kind: str
+) -> None:
+    def narrow(schema: TableSchema) -> TableSchema:
+        return schema.with_column(Column("b", "int32", default=3))
+
+    space.epoch(*[put(KEYS[place][1], 1, 10, change=narrow) for place in range(2)])
+    edits: list[Edit] = [None, None]
+    edits[shard] = put(KEYS[shard][2], 5, 11, change=lambda schema: schema.renamed("b", "z").widened("z", kind))
+    space.epoch(*edits)
+    with pytest.raises(ObjectSpaceError, match=r"column '[bz]' of shard [01] may be '[bz]' of shard [01] with another"):
+        space.read()
+
+
 def added_again(schema: TableSchema) -> TableSchema:
     return schema.renamed("a", "z").with_column(Column("a", "int32", nullable=True))
 
