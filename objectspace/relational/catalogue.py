@@ -12,6 +12,7 @@ from typing import Any
 
 from objectspace import DamagedObjectError, ObjectSpace
 from objectspace.errors import GO_ON
+from objectspace.objects.base import DAMAGE
 from objectspace.relational.errors import SchemaError, SchemaMismatchError
 from objectspace.relational.key_space import KeySpace
 from objectspace.relational.registry import registry_of
@@ -63,11 +64,16 @@ class TableRecord:
         try:
             layouts = tuple(tuple(layout) for layout in stored["layouts"])
             return cls(name, stored["id"], TableSchema.from_json(stored["schema"]), layouts)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise DamagedObjectError(
-                f"Dictionary {TABLES!r}, slot {name!r}: expected the record of a table ({error!r}), found"
-                f" {stored!r:.80}; other tables are readable; {GO_ON}"
-            ) from error
+        except DAMAGE as error:
+            raise damaged_record(name, stored, error) from error
+
+
+def damaged_record(name: str, stored: object, error: Exception) -> DamagedObjectError:
+    """Return what says that the record of a table is none, or cannot be that of this one."""
+    return DamagedObjectError(
+        f"Dictionary {TABLES!r}, slot {name!r}: expected the record of a table ({error!r}), found {stored!r:.80};"
+        f" other tables are readable; {GO_ON}"
+    )
 
 
 def tables(space: ObjectSpace) -> dict[str, TableRecord]:

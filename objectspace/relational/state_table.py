@@ -11,7 +11,14 @@ from typing import Any, NamedTuple
 from checkpoint import CheckpointError
 from checkpoint.process import collecting_seldom
 from objectspace import ObjectSpace
-from objectspace.relational.catalogue import WATERMARKS, open_record, record_of, watermarks_of
+from objectspace.relational.catalogue import (
+    WATERMARKS,
+    TableRecord,
+    damaged_record,
+    open_record,
+    record_of,
+    watermarks_of,
+)
 from objectspace.relational.chunk import Chunk
 from objectspace.relational.errors import (
     EpochError,
@@ -30,7 +37,8 @@ from objectspace.relational.schema import Row, TableSchema
 from objectspace.relational.unread import read_or_leave
 from objectspace.relational.values import BadValue, checker
 from objectspace.relational.visibility import Visibility
-from objectspace.relational.vnodes import VnodeBitmap, cache_is_stale, used_bits
+from objectspace.relational.vnodes import VnodeBitmap, cache_is_stale
+from objectspace.relational.watermarks import used_bits
 
 HIDDEN_ROWS = 1024
 """How many rows below the watermark a commit removes, beside twice as many as it writes; the rest waits, hidden."""
@@ -626,12 +634,20 @@ class StateTable:
         All of it is made anew, whatever it was: an interruption may have left a part of another schema here.
         """
         record = record_of(self._space, self._rows.name) or self._record
-        owned = self._keys.owned if self._keys.is_distributed else None
-        keys, codec = _key_space(record.name, record.schema, owned), record.codec(self._rows.all)
+        keys, codec = self._stored_keys(record), record.codec(self._rows.all)
         seen = Visibility(keys)
         self._record, self._codec, self._keys, self._key_of, self._seen = record, codec, keys, keys.of_row, seen
         self._rows.table = record.name
         self._note_schema()
+
+    def _stored_keys(self, record: TableRecord) -> KeySpace:
+        """Return where the rows lie by a record as it is stored; the vnodes stay those that are owned."""
+        try:
+            keys = _key_space(record.name, record.schema, None if self._owns_all else self._keys.owned)
+        except ValueError as error:
+            raise damaged_record(record.name, record.to_json(), error) from error
+        keys.owned = self._keys.owned
+        return keys
 
     def _note_schema(self) -> None:
         """Note what the schema says of how rows are written and read."""
@@ -846,7 +862,7 @@ class StateTable:
         """Take over the watermarks as they are stored; and where all vnodes are owned, those that are in use."""
         stored = self._stored_watermarks()
         if self._owns_all and self.schema.vnode_column is not None:
-            self._keys.owned = VnodeBitmap.from_bits(used_bits(self._rows.key_from, stored or []))
+            self._keys.owned = VnodeBitmap.from_bits(used_bits(self.name, self._rows.key_from, stored))
         self._seen.read(stored)
 
     def _raise_watermark(self, epoch: int) -> None:

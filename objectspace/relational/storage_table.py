@@ -25,7 +25,8 @@ from objectspace.relational.memtable import Kind, Operation
 from objectspace.relational.row_store import key_of, may_hold_rows, slot_of, text_of, texts_of
 from objectspace.relational.schema import Row, TableSchema
 from objectspace.relational.visibility import Visibility
-from objectspace.relational.vnodes import VnodeBitmap, used_bits
+from objectspace.relational.vnodes import VnodeBitmap
+from objectspace.relational.watermarks import used_bits
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
@@ -299,17 +300,17 @@ class _View:
         stored = None if self._watermarks_id is None else self.reader.item(self._watermarks_id, self.name)
         watermarks = None if stored is None else orjson.loads(stored.value)
         own = record.schema.vnode_column is not None
-        self.keys = KeySpace(self.name, record.schema, self._vnodes(watermarks or []) if own else None)
+        self.keys = KeySpace(self.name, record.schema, self._vnodes(watermarks) if own else None)
         self.seen = Visibility(self.keys, watermarks)
 
-    def _vnodes(self, watermarks: list[Any]) -> VnodeBitmap:
+    def _vnodes(self, watermarks: Any) -> VnodeBitmap:
         """Return the vnodes of a table that says its own: the usual ones, and those that it has used beside them."""
 
         def _key_from(start: bytes) -> bytes | None:
             item = next(self.reader.items(self.object_id, slot_of(start), page_rows=1), None)
             return None if item is None else key_of(item.slot)
 
-        return _AnyVnode.from_bits(used_bits(_key_from, watermarks))
+        return _AnyVnode.from_bits(used_bits(self.name, _key_from, watermarks))
 
     def row(self, values: Row) -> Row | None:
         """Return the row of a key."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from objectspace import DamagedObjectError
-from objectspace.errors import GO_ON
 from objectspace.relational.errors import RowError
 from objectspace.relational.key_space import KeySpace
 from objectspace.relational.keys import KeyRange
@@ -14,7 +12,7 @@ from objectspace.relational.schema import Row
 from objectspace.relational.types import DataType
 from objectspace.relational.values import checker, from_cell, nearest_float32, to_cell
 from objectspace.relational.vnodes import VnodeBitmap
-from objectspace.relational.watermarks import WatermarkIndex, is_below
+from objectspace.relational.watermarks import WatermarkIndex, damaged_watermarks, is_below
 
 
 class Visibility:
@@ -50,10 +48,7 @@ class Visibility:
         except RowError:
             raise
         except (TypeError, ValueError) as error:
-            raise DamagedObjectError(
-                f"Dictionary '$watermarks', slot {self._keys.table!r}: expected the watermarks of a table ({error}),"
-                f" found {stored!r:.80}; other tables are readable; {GO_ON}"
-            ) from error
+            raise damaged_watermarks(self._keys.table, stored, error) from error
         self._refresh()
 
     def raised(self, stored: Any, epoch: int, watermark: Any) -> Any:

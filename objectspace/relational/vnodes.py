@@ -57,6 +57,18 @@ class VnodeBitmap:
         made.bits = bits
         return made
 
+    @classmethod
+    def from_hex(cls, text: Any) -> VnodeBitmap:
+        """Return the set of a bit pattern in hexadecimal digits, as it is stored.
+
+        Raises:
+            TypeError, ValueError: it is none.
+        """
+        bits = int(text, 16)
+        if not 0 <= bits < 1 << (LAST_VNODE + 1):
+            raise ValueError(f"vnodes are bits 0 to {LAST_VNODE} in hexadecimal digits: found {text!r:.80}")
+        return cls.from_bits(bits)
+
     def __contains__(self, vnode: object) -> bool:
         return isinstance(vnode, int) and vnode >= 0 and bool(self.bits >> vnode & 1)
 
@@ -95,25 +107,6 @@ class VnodeBitmap:
                 " it to the owner, or move the vnode with update_vnodes() after a commit"
             )
         return vnode
-
-
-def used_bits(key_from: Callable[[bytes], bytes | None], watermarks: Iterable[Any]) -> int:
-    """Return the bits of the vnodes of a table whose rows name them: the usual ones, and those in use beside them.
-
-    Args:
-        key_from: returns the first key of a row from another key on, ``None`` where there is none.
-        watermarks: the watermarks of the table as they are stored.
-
-    Time: O(vnodes in use beside the usual ones · log n).
-    """
-    bits = (1 << VNODES) - 1
-    for used, _ in watermarks:
-        bits |= int(used, 16)
-    following = VNODES
-    while (key := key_from(following.to_bytes(VNODE_BYTES, "big"))) is not None:
-        vnode = int.from_bytes(key[:VNODE_BYTES], "big")
-        bits, following = bits | 1 << vnode, vnode + 1
-    return bits
 
 
 def cache_is_stale(previous: VnodeBitmap, current: VnodeBitmap) -> bool:

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from objectspace import DamagedObjectError
+from objectspace.errors import GO_ON
 from objectspace.relational.keys import NOTHING, KeyRange, Order, column_encoder, intersect, next_key
 from objectspace.relational.types import DataType
-from objectspace.relational.vnodes import VnodeBitmap
+from objectspace.relational.vnodes import VNODE_BYTES, VNODES, VnodeBitmap
 
 
 class WatermarkIndex:
@@ -59,8 +61,42 @@ class WatermarkIndex:
         """Return the index that :meth:`to_json` wrote."""
         index = cls()
         for bits, cell in stored:
-            index.write(0, VnodeBitmap.from_bits(int(bits, 16)), value(cell))
+            index.write(0, VnodeBitmap.from_hex(bits), value(cell))
         return index
+
+
+def damaged_watermarks(table: str, stored: object, error: Exception) -> DamagedObjectError:
+    """Return what says that the watermarks of a table are none."""
+    return DamagedObjectError(
+        f"Dictionary '$watermarks', slot {table!r}: expected the watermarks of a table ({error}), found"
+        f" {stored!r:.80}; other tables are readable; {GO_ON}"
+    )
+
+
+def used_bits(table: str, key_from: Callable[[bytes], bytes | None], stored: Any) -> int:
+    """Return the bits of the vnodes of a table whose rows name them: the usual ones, and those in use beside them.
+
+    Args:
+        table: the name of the table, for errors.
+        key_from: returns the first key of a row from another key on, ``None`` where there is none.
+        stored: the watermarks of the table as they are stored, ``None`` where there are none.
+
+    Raises:
+        DamagedObjectError: they are no watermarks.
+
+    Time: O(vnodes in use beside the usual ones · log n).
+    """
+    bits = (1 << VNODES) - 1
+    try:
+        for used, _ in stored or []:
+            bits |= VnodeBitmap.from_hex(used).bits
+    except (TypeError, ValueError) as error:
+        raise damaged_watermarks(table, stored, error) from error
+    following = VNODES
+    while (key := key_from(following.to_bytes(VNODE_BYTES, "big"))) is not None:
+        vnode = int.from_bytes(key[:VNODE_BYTES], "big")
+        bits, following = bits | 1 << vnode, vnode + 1
+    return bits
 
 
 def is_below(value: Any, watermark: Any) -> bool:

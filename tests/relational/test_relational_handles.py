@@ -33,6 +33,7 @@ from tests.relational.helpers import new_space, schema_of
 
 STOCK = TableSchema([Column("item", "string"), Column("n", "int32")], primary_key=["item"])
 ROUTED = schema_of("k int64", "v int64", key=["k"], vnode_column="k")
+ROUTED_AND_TIMED = schema_of("k int64", "v int64", key=["k"], vnode_column="k", watermark_column="v")
 PLAIN = schema_of("k int64", "v int64", key=["k"])
 TIMED = schema_of("k int64", "v int64", key=["k"], watermark_column="v")
 PLACE = Column("place", "string", default="?")
@@ -430,6 +431,70 @@ def test_a_table_that_a_rollback_cannot_read_refuses_its_own_work_only(catalogue
     insert((9, 9))
     space.checkpoint(epoch=4)
     assert list(StorageTable(space, "t").scan()) == [(4, 5), (9, 9)]
+
+
+def with_entry(space: PersistedObjectSpace, catalogue: str, entry: Any) -> None:
+    """Save an entry of a table at epoch 2, and go back to what is saved."""
+    space.get_or_create_dictionary(catalogue)["t"] = entry
+    space.checkpoint(epoch=2)
+    space.rollback()
+
+
+DATED = {"id": 1, "name": "k", "type": "date", "nullable": False}
+
+
+@pytest.mark.parametrize(
+    ("schema", "vnodes", "part"),
+    [
+        (PLAIN, None, {"primary_key": [["k"]]}),
+        (PLAIN, None, {"columns": [{**DATED, "default": "2020-91-01"}]}),
+        (PLAIN, None, {"columns": [{**DATED, "type": "money"}]}),
+        (PLAIN, None, {"columns": [{**DATED, "type": "float64"}], "distribution_key": ["k"]}),
+        (ROUTED, range(8), {"vnode_column": None}),
+    ],
+)
+def test_a_record_of_which_a_part_is_damaged_holds_up_no_rollback(schema: TableSchema, vnodes: Any, part: Any) -> None:
+    space = new_space()
+    table = StateTable(space, "t", schema, vnodes=vnodes)
+    table.insert_row((1, 1))
+    space.checkpoint(epoch=1)
+    sound = space.get_dictionary("$tables")["t"]
+    with_entry(space, "$tables", {**sound, "schema": {**sound["schema"], **part}})
+    with pytest.raises(DamagedObjectError, match=r"'\$tables', slot 't': expected the record of a table"):
+        table.get_row((1,))
+    space.create_list("list")
+    space.checkpoint(epoch=3)
+    space.rollback(epoch=1)
+    assert ([*table.scan()], table.vnodes) == ([(1, 1)], StateTable(space, "t", vnodes=vnodes).vnodes)
+
+
+def test_a_table_is_whole_again_after_a_record_that_distributes_it() -> None:
+    space = new_space()
+    table = StateTable(space, "t", PLAIN)
+    table.insert_row((1, 1))
+    space.checkpoint(epoch=1)
+    sound = space.get_dictionary("$tables")["t"]
+    with_entry(space, "$tables", {**sound, "schema": {**sound["schema"], "distribution_key": ["k"]}})
+    space.rollback(epoch=1)
+    assert (table.schema, [*table.scan()]) == (PLAIN, [(1, 1)])
+
+
+@pytest.mark.parametrize("schema", [ROUTED, ROUTED_AND_TIMED])
+@pytest.mark.parametrize("entry", [7, "none", [7], [["zz", 1]], [[7, 1]], [["-1", 1]], [["1" + 8192 * "0", 1]]])
+def test_damaged_watermarks_of_a_table_that_a_column_routes_hold_up_no_rollback(
+    schema: TableSchema, entry: Any
+) -> None:
+    space = new_space()
+    table = StateTable(space, "t", schema)
+    table.insert_row((1, 1))
+    space.checkpoint(epoch=1)
+    with_entry(space, "$watermarks", entry)
+    space.checkpoint(epoch=3)
+    for use in (lambda: table.get_row((1,)), lambda: StateTable(space, "t"), lambda: StorageTable(space, "t")):
+        with pytest.raises(DamagedObjectError, match=r"'\$watermarks', slot 't': expected the watermarks of a table"):
+            use()
+    space.rollback(epoch=1)
+    assert list(table.scan()) == [(1, 1)]
 
 
 def test_a_table_goes_on_without_the_damaged_watermarks_once_they_are_deleted() -> None:
