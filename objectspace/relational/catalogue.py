@@ -232,11 +232,17 @@ def _create(space: ObjectSpace, name: str, schema: TableSchema | None) -> TableR
     if name in (TABLES, WATERMARKS):
         raise SchemaError(f"{name!r} is the name of what lists the tables: choose another one")
     known = space.get_or_create_dictionary(TABLES)  # First, so that a space that takes no such name keeps no rows.
+    number = max(map(_number_in, known.values()), default=0) + 1
     space.create_sorted_dictionary(name, raw=True)
-    number = max((stored["id"] for stored in known.values()), default=0) + 1
     record = TableRecord(name, number, schema.with_ids(), (schema.ids,))
     known[name] = record.to_json()
     return record
+
+
+def _number_in(stored: Any) -> int:
+    """Return the number in the record of a table; 0 where it is damaged, which keeps no other table out."""
+    number = stored.get("id") if isinstance(stored, Mapping) else None
+    return number if type(number) is int else 0
 
 
 _ADVICE = (

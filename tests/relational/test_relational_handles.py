@@ -27,6 +27,7 @@ from objectspace.relational import (
     state_table,
     tables,
 )
+from objectspace.relational.catalogue import find_record
 from objectspace.relational.registry import registry_of
 from tests.objects.interruptions import interrupted
 from tests.relational.helpers import new_space, schema_of
@@ -466,6 +467,17 @@ def test_a_record_of_which_a_part_is_damaged_holds_up_no_rollback(schema: TableS
     space.checkpoint(epoch=3)
     space.rollback(epoch=1)
     assert ([*table.scan()], table.vnodes) == ([(1, 1)], StateTable(space, "t", vnodes=vnodes).vnodes)
+
+
+@pytest.mark.parametrize("entry", [{}, 7, None, "id", ["id"], {"id": "1"}])
+def test_a_table_is_made_beside_a_damaged_record(entry: Any) -> None:
+    space = new_space()
+    for name in "ts":
+        StateTable(space, name, PLAIN)
+    space.get_dictionary("$tables")["t"] = entry
+    StateTable(space, "new", PLAIN).insert_row((1, 1))
+    space.checkpoint(epoch=1)
+    assert (find_record(space, "new").id, [*StorageTable(space, "new").scan()]) == (3, [(1, 1)])
 
 
 def test_a_table_is_whole_again_after_a_record_that_distributes_it() -> None:
