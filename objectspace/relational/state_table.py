@@ -612,7 +612,8 @@ class StateTable:
         """Take a new name, where the name is its own: :func:`rename_table` says so."""
         if name == self.name:
             self._record = replace(self._record, name=new_name)
-            self._keys.table = self._rows.table = new_name
+            # Where the table is unread, to ask it for its keys would read it; then they are made anew with the name.
+            vars(self)["_keys"].table = self._rows.table = new_name
 
     def unsealed(self, rows: RowStore, vnodes: VnodeBitmap | None) -> int:
         """Return how many operations wait here to be sealed, where they are on these rows, of one of these vnodes.

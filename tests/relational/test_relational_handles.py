@@ -480,6 +480,21 @@ def test_a_table_is_made_beside_a_damaged_record(entry: Any) -> None:
     assert (find_record(space, "new").id, [*StorageTable(space, "new").scan()]) == (3, [(1, 1)])
 
 
+def test_a_table_of_damaged_watermarks_is_renamed_with_all_its_handles() -> None:
+    space = new_space()
+    tables_of_t = [StateTable(space, "t", TIMED) for _ in range(2)]
+    tables_of_t[0].insert_row((1, 1))
+    space.checkpoint(epoch=1)
+    with_entry(space, "$watermarks", "none")
+    rename_table(space, "t", "new")
+    assert ([table.name for table in tables_of_t], space.get_dictionary("$watermarks")["new"]) == (["new"] * 2, "none")
+    for table in tables_of_t:
+        with pytest.raises(DamagedObjectError, match=r"'\$watermarks', slot 'new'"):
+            table.get_row((1,))
+    space.get_dictionary("$watermarks")["new"] = []
+    assert [(table.name, [*table.scan()]) for table in tables_of_t] == [("new", [(1, 1)])] * 2
+
+
 def test_a_table_is_whole_again_after_a_record_that_distributes_it() -> None:
     space = new_space()
     table = StateTable(space, "t", PLAIN)
