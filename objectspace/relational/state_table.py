@@ -872,7 +872,8 @@ class StateTable:
             raised = self._seen.raised(self._stored_watermarks(), max(epoch, 0), self._pending)
             if raised is not None:
                 self._space.get_or_create_dictionary(WATERMARKS)[self._rows.name] = raised
-                self._registry.raised_watermark(self._rows, by=self)
+            # In any case: a commit that was interrupted may have stored it, and not told everybody.
+            self._registry.raised_watermark(self._rows, by=self)
 
     def _remove_hidden(self, limit: int | None) -> int:
         """Remove sealed rows below the watermark: up to a limit those that lie at one end of the keys."""

@@ -212,6 +212,20 @@ def test_a_watermark_that_one_handle_has_raised_holds_for_each(raises: int) -> N
         assert list(table.scan()) == [(6, 10)]
 
 
+def test_a_watermark_whose_commit_is_interrupted_anywhere_holds_for_each_handle_at_the_next() -> None:
+    for lines in count():
+        space = new_space()
+        first, second = (StateTable(space, "t", TIMED) for _ in range(2))
+        first.insert_rows([(1, 1), (5, 5)])
+        space.checkpoint(epoch=1)
+        first.update_watermark(3)
+        is_cut = interrupted(partial(first.commit, 2), lines, IN_TABLES)
+        space.checkpoint()
+        assert [[*table.scan()] for table in (first, second)] == [[(5, 5)], [(5, 5)]], lines
+        if not is_cut:
+            break
+
+
 def test_a_watermark_is_raised_in_epochs_below_0_too() -> None:
     space = new_space()
     space.checkpoint(epoch=-10)
