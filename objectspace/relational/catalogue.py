@@ -111,12 +111,14 @@ def rename_table(space: ObjectSpace, name: str, new_name: str) -> None:
     Raises:
         SchemaMismatchError: there is no such table.
         NameInUseError: the new name is taken.
+        SchemaError: it is that of a catalogue.
         DamagedObjectError: the catalogue cannot be read; nothing has changed then.
 
     Time: O(open tables).
     Dirties: an index row, and the entries of the table in the catalogue.
     """
     find_record(space, name)
+    _refuse_name(new_name)
     catalogues = [space.get_dictionary(one) for one in (TABLES, WATERMARKS) if one in space]
     for entries in catalogues:
         entries.get_many((name, new_name))  # What is damaged is refused before anything changes.
@@ -229,14 +231,19 @@ def _is_same(wanted: TableSchema, stored: TableSchema) -> bool:
 def _create(space: ObjectSpace, name: str, schema: TableSchema | None) -> TableRecord:
     if schema is None:
         raise SchemaMismatchError(f"there is no table {name!r} in this space: pass a schema to create it")
-    if name in (TABLES, WATERMARKS):
-        raise SchemaError(f"{name!r} is the name of what lists the tables: choose another one")
+    _refuse_name(name)
     known = space.get_or_create_dictionary(TABLES)  # First, so that a space that takes no such name keeps no rows.
     number = max(map(_number_in, known.values()), default=0) + 1
     space.create_sorted_dictionary(name, raw=True)
     record = TableRecord(name, number, schema.with_ids(), (schema.ids,))
     known[name] = record.to_json()
     return record
+
+
+def _refuse_name(name: str) -> None:
+    """Refuse the names of the catalogues to a table."""
+    if name in (TABLES, WATERMARKS):
+        raise SchemaError(f"{name!r} is the name of what lists the tables: choose another one")
 
 
 def _number_in(stored: Any) -> int:
