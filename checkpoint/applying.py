@@ -16,7 +16,7 @@ import orjson
 
 from checkpoint.consistency import RANKED
 from checkpoint.diff import NO_OPTIONS, Change, IndexEntry, Table, is_same
-from checkpoint.errors import CheckpointError
+from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.key_order import IN_MEMORY, ORDER, breaks_order, is_sorted, keeps_order, may_compare
 from checkpoint.owned import member, owned_kind, owner_slots
 from checkpoint.reader import Reader
@@ -118,7 +118,7 @@ def _ids_in(value: Payload | IndexEntry | None) -> set[int]:
     """Return the id of an owned object that a stored value says; what is no such value says none."""
     try:
         ids = owned_ids([value] if isinstance(value, str) and OWNED_KEY in value else [])
-    except (orjson.JSONDecodeError, TypeError):
+    except (CorruptStoreError, TypeError):
         return set()
     return {one for one in ids if type(one) is int}
 

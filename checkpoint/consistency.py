@@ -63,7 +63,7 @@ def _owned(value: Payload) -> int | None:
     """Return the id that a slot of an owner says, ``None`` where it says none."""
     try:
         found = next(iter(owned_ids([value])), None)
-    except (ValueError, TypeError):
+    except (CorruptStoreError, TypeError):
         return None
     return found if isinstance(found, int) else None
 

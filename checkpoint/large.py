@@ -140,33 +140,50 @@ def drop_unused(connection: sqlite3.Connection) -> None:
 
     Time: O(rows of all runs). Dirties: these bodies.
     """
-    connection.execute(f"DELETE FROM state_large WHERE id NOT IN ({_ALL_REFERENCES})")
+    connection.execute(f"DELETE FROM state_large WHERE {_IS_UNUSED}")
+
+
+def find_unused(session: Session) -> Iterator[str]:
+    """Yield what is wrong where a body has no row that refers to it.
+
+    Time: O(rows of all runs).
+    """
+    if session.has_table("state_large"):
+        for (number,) in session.rows(f"SELECT id FROM state_large WHERE {_IS_UNUSED} LIMIT 1"):
+            yield f"state_large has the body {number}, which no row refers to"
 
 
 def find_wrong(session: Session, run: StoredRun) -> Iterator[str]:
-    """Yield what is wrong with a run that refers to a body of which it says that it came with a run beyond.
+    """Yield each row that refers to a body which would not go with its last row: which goes too early, or never.
 
-    Such a body would go while the run still refers to it.
-
-    Time: O(rows).
+    Time: O(rows). They are streamed.
     """
-    if session.has_table("state_large"):
-        for slot, said in session.rows(f"SELECT slot, state_large.checkpoint {_MISPLACED} LIMIT 1", _bounds(run)):
-            yield f"the body of slot {slot!r} in run {run.run} is said to have come with checkpoint {said}"
+    for _, object_id, slot, born, _ in _misnamed(session, run):
+        whose = f"checkpoint {born}" if not _is_in(run, born) else "another slot"
+        yield f"the body of slot {slot!r} of object {object_id} in run {run.run} is said to be of {whose}"
 
 
-def mend(connection: sqlite3.Connection, runs: Iterable[StoredRun]) -> None:
-    """Note beside each body a checkpoint that all runs that refer to it hold.
+def mend(session: Session, connection: sqlite3.Connection, runs: Iterable[StoredRun]) -> None:
+    """Have each body go with the last row that refers to it.
 
-    Time: O(rows). Dirties: the rows of the bodies where it was another one.
+    Time: O(rows). Dirties: the rows of the bodies that would not.
     """
     for run in sorted(runs, key=lambda run: run.first - run.last):  # The widest first: the others lie within it.
-        ids = f"SELECT id {_MISPLACED}"
-        connection.execute(f"UPDATE state_large SET checkpoint = :last WHERE id IN ({ids})", _bounds(run))
+        for body, object_id, slot, born, _ in list(_misnamed(session, run)):
+            number = born if _is_in(run, born) else run.last
+            connection.execute(_RENAME, (number, hash_of(object_id, slot), body))
 
 
-def _bounds(run: StoredRun) -> dict[str, RunNumber]:
-    return {"run": run.run, "first": run.first, "last": run.last}
+def _misnamed(session: Session, run: StoredRun) -> Iterator[tuple[Any, ...]]:
+    """Yield what is said of bodies that rows of a run refer to, where it is not what was written."""
+    if session.has_table("state_large"):
+        with session.cursor(_SAID, (run.run,)) as fetch:
+            while rows := fetch(_PORTION_ROWS):
+                yield from (row for row in rows if not _is_in(run, row[3]) or row[4] != hash_of(row[1], row[2]))
+
+
+def _is_in(run: StoredRun, born: object) -> bool:
+    return isinstance(born, int) and run.first <= born <= run.last
 
 
 _PLAIN = {str, bytes, type(None)}
@@ -184,9 +201,13 @@ _COPY = "INSERT INTO state_large (checkpoint, hash, body) SELECT ?, hash, body F
 
 _REFER = "UPDATE state_item SET value = ? WHERE checkpoint = ? AND object = ? AND slot = ?"
 
-_ALL_REFERENCES = "SELECT value FROM state_item WHERE typeof(value) = 'integer'"
+_RENAME = "UPDATE state_large SET checkpoint = ?, hash = ? WHERE id = ?"
 
-_MISPLACED = """
-    FROM state_item JOIN state_large ON id = value WHERE state_item.checkpoint = :run AND typeof(value) = 'integer'
-    AND state_large.checkpoint NOT BETWEEN :first AND :last
+_IS_UNUSED = "id NOT IN (SELECT value FROM state_item WHERE typeof(value) = 'integer')"
+
+_SAID = """
+    SELECT id, object, slot, state_large.checkpoint, hash FROM state_item JOIN state_large ON id = value
+    WHERE state_item.checkpoint = ? AND typeof(value) = 'integer'
 """
+
+_PORTION_ROWS = 4_096

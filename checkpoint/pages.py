@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from checkpoint.errors import REPAIR, CorruptStoreError
 from checkpoint.run import slot_order
 from checkpoint.session import Session
 from checkpoint.tiers import RunNumber
@@ -78,9 +79,14 @@ def merged_pages(
         live: the ids of the objects that exist, to leave out all others and deletions; None to leave out nothing.
         after: the key to begin after.
         seen: takes each run with the next rows of it, in order of their keys: all of its rows, one page after another.
+
+    Raises:
+        CorruptStoreError: a key is none.
     """
     for rows in _pages(session, table, parts, after):
         counts = Counter(map(_run, rows))
+        if not counts.keys() <= set(parts):
+            raise _damaged(session, table)
         plain = list(map(itemgetter(slice(0, -1)), rows))
         if seen:
             start = 0
@@ -88,8 +94,15 @@ def merged_pages(
                 seen(part, plain[start : start + count])
                 start += count
         if len(counts) > 1:
-            plain = newest_rows(table, plain)
+            try:
+                plain = newest_rows(table, plain)
+            except TypeError as error:
+                raise _damaged(session, table) from error
         yield len(rows), in_use(plain, live)
+
+
+def _damaged(session: Session, table: RunTable) -> CorruptStoreError:
+    return CorruptStoreError(f"{session.path}: {table.name} has a row with a key that is none: it is damaged; {REPAIR}")
 
 
 def newest_rows(table: RunTable, rows: list[Any]) -> list[Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from checkpoint import filters, large, run_rows, seals, spans, verify
 from checkpoint.catalogue import Catalogue, load, note_dropped
@@ -210,9 +211,10 @@ def _drop_after(connection: sqlite3.Connection, newest: int, salvaged: int) -> N
 
 
 def _mend_bodies(session: Session, connection: sqlite3.Connection, sound: RunMap) -> list[str]:
-    """Have no large value go before the last run that refers to it, and return what was wrong."""
-    damages = [f"{session.path}: {damage}" for run in sound for damage in large.find_wrong(session, run)]
-    large.mend(connection, sound)
+    """Have each large value go with the last row that refers to it, and return what was wrong."""
+    wrong = chain(large.find_unused(session), *(large.find_wrong(session, run) for run in sound))
+    damages = [f"{session.path}: {damage}" for damage in wrong]
+    large.mend(session, connection, sound)
     return damages
 
 

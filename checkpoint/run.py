@@ -14,6 +14,8 @@ from typing import Any, NamedTuple, Self
 
 import orjson
 
+from checkpoint.errors import REPAIR, CorruptStoreError
+
 Slot = int | float | str | bytes
 """A slot as SQLite stores and orders it: numbers before text before bytes."""
 
@@ -230,6 +232,8 @@ def digest_of(rows: list[Any]) -> str:
 def slot_order(slot: Slot) -> tuple[int, Any]:
     """Return what sorts slots as SQLite does: numbers, then text, then bytes."""
     order = _ORDER.get(type(slot))
+    if slot is None:
+        raise CorruptStoreError(f"a row has no slot: it is damaged; {REPAIR}")
     if order is None:  # A class of the caller's own, derived from one of these.
         order = 2 if isinstance(slot, bytes) else 1 if isinstance(slot, str) else 0
     return order, slot
@@ -241,6 +245,9 @@ def reachable(index: Iterable[IndexRow], values_of: Callable[[int], Iterable[Pay
     Args:
         index: the index rows of the objects that have a name.
         values_of: gives the stored values of one object by its id.
+
+    Raises:
+        CorruptStoreError: a value that should say an object is damaged.
     """
     found: set[int] = set()
     for row in index:
@@ -257,12 +264,20 @@ def is_owner(row: IndexRow) -> bool:
 
 
 def owned_ids(payloads: Iterable[Payload | None]) -> set[int]:
-    """Return the ids of the objects that stored values of an owner refer to."""
+    """Return the ids of the objects that stored values of an owner refer to.
+
+    Raises:
+        CorruptStoreError: one is damaged.
+    """
     return {owned for owned in map(_owned, payloads) if owned is not None}
 
 
 def _owned(payload: Payload | None) -> int | None:
-    value = None if payload is None else orjson.loads(payload)
+    try:
+        value = None if payload is None else orjson.loads(payload)
+    except orjson.JSONDecodeError as error:
+        what = f"a slot that says which object it owns is damaged: it holds {payload!r:.80} ({error})"
+        raise CorruptStoreError(f"{what}: {REPAIR}") from error
     if isinstance(value, dict):
         value = value.get("$value", value)
     return value.get(OWNED_KEY) if isinstance(value, dict) else None

@@ -49,8 +49,8 @@ def verify(session: Session, progress: Progress = silent) -> int:
         done += one.slots
         progress(done, total)
     check_no_orphans(session, found)
-    misplaced = ((0, damage) for run in found.runs for damage in large.find_wrong(session, run))
-    for _, damage in chain(misplaced, filters.find_wrong(session), spans.find_wrong(session)):
+    check_bodies(session, found.runs)
+    for _, damage in chain(filters.find_wrong(session), spans.find_wrong(session)):
         raise CorruptStoreError(f"{session.path}: {damage}: {REPAIR}")
     check_next_object(session, found.runs)
     check_objects(Reader(session, live), session.path)
@@ -73,11 +73,10 @@ def verify_up_to(session: Session, number: int) -> None:
     for run in runs:
         for _ in check_run(session, run.run):
             pass
-        for damage in large.find_wrong(session, run):
-            raise CorruptStoreError(f"{session.path}: {damage}: {REPAIR}")
         if is_own(run.run):
             check_record(session, found.runs, int(run.run))
     check_no_orphans(session, found, number)
+    check_bodies(session, runs)
     check_next_object(session, runs)
 
 
@@ -188,6 +187,18 @@ def check_no_orphans(session: Session, found: Catalogue, number: int | None = No
                 raise CorruptStoreError(
                     f"{session.path}: {table} has rows under {column} {run}, which has no run: {REPAIR}"
                 )
+
+
+def check_bodies(session: Session, runs: RunMap) -> None:
+    """Check that each large value goes with the last row that refers to it.
+
+    Raises:
+        CorruptStoreError: one does not.
+
+    Time: O(rows). The rows are streamed.
+    """
+    for damage in chain(large.find_unused(session), *(large.find_wrong(session, run) for run in runs)):
+        raise CorruptStoreError(f"{session.path}: {damage}: {REPAIR}")
 
 
 def check_next_object(session: Session, runs: RunMap) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from checkpoint.diff import NO_OPTIONS, Change, IndexEntry, Table
-from checkpoint.errors import CheckpointError
+from checkpoint.errors import CheckpointError, CorruptStoreError
 from checkpoint.run import OWNED_KEY, owned_ids
 
 _FORMAT = 2
@@ -128,7 +128,7 @@ def changes_of(lines: Iterable[bytes]) -> Iterator[Change]:
                 owners |= dict.fromkeys(owned, change)
             elif change.table is not Table.INDEX or change.old != change.new:
                 yield replace(change, owner=owners.get(object_id)) if name is None else change
-        except (ValueError, TypeError, KeyError) as error:
+        except (CorruptStoreError, ValueError, TypeError, KeyError) as error:
             raise CheckpointError(f"line {number} of the patch is damaged ({error}): {line[:80]!r}") from None
 
 

@@ -158,7 +158,7 @@ def test_a_body_that_would_go_too_early_is_found_and_mended() -> None:
     expected = values_of(store)
     store.database.conn.execute("UPDATE state_large SET checkpoint = 1000 WHERE body LIKE '%39'")
     with pytest.raises(
-        CorruptStoreError, match="the body of slot 3 in run 39 is said to have come with checkpoint 1000"
+        CorruptStoreError, match="the body of slot 3 of object 1 in run 39 is said to be of checkpoint 1000"
     ):
         store.verify()
     assert any("checkpoint 1000" in damage for damage in store.repair().damage)
@@ -171,8 +171,23 @@ def test_a_body_that_no_row_refers_to_goes_at_a_repair() -> None:
     store = quick_store(":memory:")
     store.append(run_with({1: LONG + "1"}))
     store.database.conn.execute("INSERT INTO state_large (checkpoint, hash, body) VALUES (1, 0, 'nobody')")
+    with pytest.raises(CorruptStoreError, match="state_large has the body 2, which no row refers to"):
+        store.verify()
     store.repair()
     assert bodies(store) == [LONG + "1"]
+    assert store.verify() == 1
+
+
+def test_a_body_that_would_never_go_is_found_and_mended() -> None:
+    store = quick_store(":memory:", history=1)
+    store.append(run_with({1: LONG + "1"}))
+    store.database.conn.execute("UPDATE state_large SET hash = hash + 1")
+    with pytest.raises(CorruptStoreError, match="slot 1 of object 1 in run 1 is said to be of another slot"):
+        store.verify()
+    store.repair()
+    store.append(run_with({1: "2"}))
+    store.prune(keep=1)
+    assert bodies(store) == []
 
 
 def test_a_damaged_row_takes_no_body_of_another_slot_with_it() -> None:

@@ -52,7 +52,7 @@ def test_a_store_keeps_rows_in_the_order_in_which_runs_sort_them(items: dict[Any
     rng.shuffle(run.items)
     store = CheckpointStore(":memory:")
     store.append(run)
-    statement = "SELECT object, slot, value, rank FROM state_item ORDER BY object, slot"
+    statement = "SELECT object, slot, value, rank FROM stored_item ORDER BY object, slot"
     assert store.database.execute(statement).fetchall() == ordered == run.items
     assert store.checkpoints()[0].digest == digest == run.digest()
     assert store.verify() == 1

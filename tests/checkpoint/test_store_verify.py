@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import sqlite3
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,15 @@ import pytest
 
 from checkpoint import CheckpointError, CheckpointStore, CorruptStoreError, Run
 from checkpoint.consistency import DENSE_LENGTH
+from checkpoint.lookup import in_order
+from checkpoint.pages import ITEMS, TABLES, merged_pages
 from checkpoint.run import Payload
+from checkpoint.session import Session
 from objectspace import PersistedObjectSpace
 from tests.checkpoint.store_helpers import DIFFERENTIAL, FULL, image_of, quick_store, run_of
 from tests.tally import TALLY
 
-TABLES = ("state_index", "state_metadata", "state_item")
+STORED = ("state_index", "state_metadata", "state_item", "state_large")
 OTHER = {int: 77, float: 0.25, str: "other", bytes: b"other", type(None): "other"}
 
 
@@ -25,7 +29,7 @@ def fill(store: CheckpointStore) -> None:
     items = [(1, slot, "0", rank) for rank, slot in enumerate([0, 3, 1.5, "text", b"bytes"])]
     metadata = [(1, "length", "[5,10]"), (1, "more", "1")]
     store.append(Run(DIFFERENTIAL, [(1, "a", "Dictionary", "{}")], metadata, items))
-    changes = [(1, 3, None, None), (1, 4, b"raw", 9), (2, 0, '"x"', None)]
+    changes = [(1, 3, None, None), (1, 4, b"raw" * 200, 9), (2, 0, '"x"', None)]
     store.append(Run(DIFFERENTIAL, [(2, "b", "Array", "{}")], [(1, "more", None), (2, "length", "1")], changes))
     store.append(run_of({1: "z"}, FULL, object_id=3))
 
@@ -33,7 +37,7 @@ def fill(store: CheckpointStore) -> None:
 def damages(store: CheckpointStore) -> list[tuple[str, tuple[Any, ...]]]:
     """Return a statement for every cell that can be changed and every row that can be taken away or added."""
     found: list[tuple[str, tuple[Any, ...]]] = []
-    for table in TABLES:
+    for table in STORED:
         keys = [column.name for column in store.database[table].columns if column.is_pk]
         where = " AND ".join(f"{key} IS ?" for key in keys)
         for row in list(store.database[table].rows):
@@ -43,6 +47,9 @@ def damages(store: CheckpointStore) -> list[tuple[str, tuple[Any, ...]]]:
                 found.append((f"UPDATE {table} SET {name} = NULL WHERE {where} AND {name} IS NOT NULL", key))
             found.append((f"DELETE FROM {table} WHERE {where}", key))
     found += [("INSERT INTO state_item VALUES (?, 9, 9, '9', NULL)", (number,)) for number in (0, 1, 2, 3, 4)]
+    found += [
+        ("INSERT INTO state_large (checkpoint, hash, body) VALUES (?, 0, '9')", (number,)) for number in (0, 2, 4)
+    ]
     return found
 
 
@@ -256,3 +263,44 @@ def test_verify_finds_no_fault_with_objects_that_keep_their_keys_as_they_are() -
     space.create_sorted_dictionary("other")[2**64] = 1
     space.checkpoint()
     assert store.verify() == 1
+
+
+OWNER = '{"of":"Sample"}'
+
+
+def test_a_slot_that_should_say_an_object_and_cannot_be_read_stops_no_checkpoint() -> None:
+    store = quick_store(":memory:", history=1)
+    store.append(Run(FULL, [(1, "owner", "Samples", OWNER)], [], [(1, 0, '{"$object":2}', None), (2, 0, "5", None)]))
+    store.database.conn.execute("UPDATE state_item SET value = '{\"$object\":' WHERE object = 1")
+    runs = [Run(DIFFERENTIAL, [(3, "o3", "Sample", "{}")], [], [(3, 0, f"{number}", None)]) for number in range(100)]
+    with pytest.warns(
+        RuntimeWarning, match="a slot that says which object it owns is damaged.* it is not merged meanwhile"
+    ):
+        deque(map(store.append, runs), 0)
+    for work in (store.compact, lambda: store.prune(keep=1), lambda: list(store.reader().reachable())):
+        with pytest.raises(CorruptStoreError):
+            work()
+    assert store.reader().item(2, 0) is not None
+    assert store.reader().item(3, 0).value == "99"  # type: ignore[union-attr]
+
+
+def test_rows_whose_keys_are_none_are_damage() -> None:
+    with pytest.raises(CorruptStoreError, match="a row has no slot"):
+        in_order([1, None, 2])  # type: ignore[list-item]
+    store = quick_store(":memory:")
+    store.append(run_of({1: 1}))
+    store.append(run_of({1: 2}))
+    rows = [(1, 1, "1", None), (None, 1, "1", None), (1, 2, "2", None)]
+    with pytest.raises(CorruptStoreError, match="state_item has a row with a key that is none"):
+        list(merged_pages(_Given(store.session, rows), TABLES[ITEMS], (1, 2)))  # type: ignore[arg-type]
+
+
+class _Given:
+    """A session that finds some rows, in two runs."""
+
+    def __init__(self, session: Session, rows: list[Any]) -> None:
+        self.path, self.row = session.path, session.row
+        self._rows = [(*row, 1 + place % 2) for place, row in enumerate(rows)]
+
+    def rows(self, statement: str, parameters: Any) -> list[Any]:
+        return self._rows

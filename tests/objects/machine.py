@@ -32,7 +32,7 @@ def rows(run: Any) -> list[Any]:
 
 def stored_rows(store: CheckpointStore, number: int) -> list[list[tuple[Any, ...]]]:
     """Return what lies in the tables under the number of one checkpoint."""
-    tables = {"state_index": "object", "state_metadata": "object, key", "state_item": "object, slot"}
+    tables = {"state_index": "object", "state_metadata": "object, key", "stored_item": "object, slot"}
     query = "SELECT * FROM {} WHERE checkpoint = ? ORDER BY {}"
     connection = store.database.conn
     return [
