@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import islice
 from operator import itemgetter
 from typing import Any, Generic, NoReturn, TypeVar
@@ -30,6 +30,7 @@ from objectspace.kvt.versions import KeyVersion, clock_floor, new_version
 
 D = TypeVar("D")
 Item = TypeVar("Item")
+_WrittenT = TypeVar("_WrittenT")
 
 Bounds = tuple[bytes, bytes | None, bool]
 """(lower, upper, whether the upper one is included); an upper bound of ``None`` is none."""
@@ -85,8 +86,7 @@ class TableCore(Generic[K, V]):
             partition = self._writable(index)
             if not self._autocommit:
                 return partition.put(address, stored)
-            with self._durable(partition, [address]):
-                return partition.put(address, stored)
+            return self._durably(partition, [address], lambda: partition.put(address, stored))
 
     def _versions(self, key_family: str, puts: Sequence[Put[K, V]]) -> list[KeyVersion]:
         return self._apply(family_of(key_family), puts)  # type: ignore[return-value]
@@ -125,19 +125,22 @@ class TableCore(Generic[K, V]):
                 raise self._conflict(key_family, changes[place], actual, partition.id)
             if not self._autocommit:
                 return partition.write(changes)
-            with self._durable(partition, [address for address, _, _ in changes]):
-                return partition.write(changes)
+            keys = [address for address, _, _ in changes]
+            return self._durably(partition, keys, lambda: partition.write(changes))
 
-    @contextmanager
-    def _durable(self, partition: Partition, keys: Sequence[bytes]) -> Iterator[None]:
-        """Make what is done inside durable; where that fails, the keys are as they were."""
+    def _durably(self, partition: Partition, keys: Sequence[bytes], write: Callable[[], _WrittenT]) -> _WrittenT:
+        """Write, and make it durable; where that fails, the keys are as they were.
+
+        No context manager: one that Ctrl-C keeps from being told that it is left would put them back later.
+        """
         before = partition.read_all(keys)
         try:
-            yield
+            written = write()
             self._space.checkpoint()  # type: ignore[attr-defined]
         except BaseException:
             partition.put_back(keys, before)
             raise
+        return written
 
     def _pop_first(self, key_family: str) -> TableEntry[K, V] | None:
         """Remove the first key of a family, as it was read, and return its entry; ``None`` where there is none."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -148,7 +147,7 @@ class LocalRun:
         shadow = self._required_shadow(number)
         chunks = self._read(batch, number)
         epoch = self._next_epoch()
-        with self._all_or_nothing(), self._turns.in_epoch(epoch):
+        with _AllOrNothing(self), self._turns.in_epoch(epoch):
             names = [self.plan.names[node] for node in self._new]
             self._turns.begin_feeding(self._me, names)
             for operator in shadow.operators.values():
@@ -176,7 +175,7 @@ class LocalRun:
                 " first one"
             )
         assert self._shadow is not None
-        with self._all_or_nothing():
+        with _AllOrNothing(self):
             new = self._all_new()
             for node, chunks in self._shadow.taken_output().items():
                 if node in new:
@@ -310,19 +309,14 @@ class LocalRun:
         is_unfed = not set(self._new).isdisjoint(catalogue.compare(self.space, self.plan).new)
         return self._turns.is_feeder(self._me) or (is_unfed and not self._turns.is_feeding)
 
-    @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        """Have the space go back to its last checkpoint where anything fails.
+    def _go_back(self) -> None:
+        """Have the space go back to its last checkpoint, as anything has failed.
 
         Operators hold rows in memory: only new ones are sure to be at the last checkpoint.
         """
-        try:
-            yield
-        except BaseException:
-            self._turns.fail()
-            self._is_rolled_back = True  # Also where that fails: then they are not opened on what is half done.
-            self.space.rollback()
-            raise
+        self._turns.fail()
+        self._is_rolled_back = True  # Also where that fails: then they are not opened on what is half done.
+        self.space.rollback()
 
     def _required_shadow(self, number: int) -> Graph:
         """Return what feeds the operators that are new, for the batch that comes next."""
@@ -413,7 +407,7 @@ class LocalRun:
 
     def _run_epoch(self, chunks: Mapping[Node, Chunk], number: int) -> Receipt:
         epoch = self._next_epoch()
-        with self._all_or_nothing(), self._turns.in_epoch(epoch):
+        with _AllOrNothing(self), self._turns.in_epoch(epoch):
             changes = self._processed(chunks, number, epoch)
             self._turns.let_save()
             receipt = self.space.checkpoint(epoch=epoch)
@@ -474,6 +468,24 @@ class LocalRun:
         operator = self._graph.operators[self.pipeline.materialized(name)]
         assert isinstance(operator, Materialize)
         return operator
+
+
+class _AllOrNothing:
+    """A ``with`` block after whose failure the space of a run goes back to its last checkpoint.
+
+    A class of its own: a generator that Ctrl-C keeps from being told that its block is left is closed when nobody has
+    the interruption any more, and would drop what was done until then.
+    """
+
+    def __init__(self, run: LocalRun) -> None:
+        self._run = run
+
+    def __enter__(self) -> None:
+        """Do nothing: the last checkpoint is what it goes back to."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is not None:
+            self._run._go_back()
 
 
 def run_local(

@@ -9,9 +9,10 @@ an epoch that has failed, until a rollback has taken back what the space holds o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from enum import Enum, auto
+from types import TracebackType
 from weakref import WeakKeyDictionary
 
 from objectspace.errors import CheckpointProtocolError
@@ -53,15 +54,16 @@ class Turns:
         """Note that a run has dropped state."""
         self._drops += 1
 
-    @contextmanager
-    def in_epoch(self, epoch: int) -> Iterator[None]:
+    def in_epoch(self, epoch: int) -> AbstractContextManager[None]:
         """Have all saves and all other runs refused while a run processes an epoch; where that fails, also later on."""
+        return _InEpoch(self, epoch)
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Note that a run processes an epoch from now on."""
         self._stage, self._epoch = _Stage.AT_WORK, epoch
-        try:
-            yield
-        except BaseException:
-            self.fail()
-            raise
+
+    def end_epoch(self) -> None:
+        """Note that it has done so."""
         self._epoch = None
 
     def let_save(self) -> None:
@@ -139,6 +141,26 @@ class Turns:
         if self._epoch is None or self._stage is not _Stage.SAVING:
             self.refuse_beside("nothing can be saved")
         return 0  # It has sealed nothing.
+
+
+class _InEpoch:
+    """The block of :meth:`Turns.in_epoch`.
+
+    A class of its own: a generator that Ctrl-C keeps from being told that its block is left is closed when nobody has
+    the interruption any more, in the midst of a later epoch perhaps.
+    """
+
+    def __init__(self, turns: Turns, epoch: int) -> None:
+        self._turns, self._epoch = turns, epoch
+
+    def __enter__(self) -> None:
+        self._turns.begin_epoch(self._epoch)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is None:
+            self._turns.end_epoch()
+        else:
+            self._turns.fail()
 
 
 _turns: WeakKeyDictionary[ObjectSpace, Turns] = WeakKeyDictionary()

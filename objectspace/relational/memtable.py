@@ -17,10 +17,11 @@ operation on a key stands alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from enum import StrEnum
 from itertools import islice
 from threading import Lock
+from types import TracebackType
 from typing import Any, Literal, NamedTuple, get_args
 
 from sortedcontainers import SortedList
@@ -204,27 +205,24 @@ class MemTable:
         self._operations, self._order = {}, None
         self._unsorted = []
 
-    @contextmanager
-    def all_or_nothing(self) -> Iterator[None]:
+    def all_or_nothing(self) -> AbstractContextManager[None]:
         """Take back what is noted inside if it ends with an error.
 
         Time: O(operations noted inside).
         """
-        journal: dict[bytes, _Noted] = {}
-        self._journal = journal
-        try:
-            yield
-        except BaseException:
-            self._journal = None
-            # One after the other, and the order with them: a scan that has begun goes on in it.
-            for key, before in journal.items():
-                if before is None:
-                    self._drop(key)
-                else:
-                    self._put(key, before)
-            raise
-        finally:
-            self._journal = None
+        return _AllOrNothing(self)
+
+    def _begin_journal(self) -> None:
+        self._journal = {}
+
+    def _end_journal(self, *, takes_back: bool) -> None:
+        journal, self._journal = self._journal or {}, None
+        # One after the other, and the order with them: a scan that has begun goes on in it.
+        for key, before in journal.items() if takes_back else ():
+            if before is None:
+                self._drop(key)
+            else:
+                self._put(key, before)
 
     def __len__(self) -> int:
         return len(self._operations)
@@ -280,6 +278,23 @@ class MemTable:
         if self.consistency == "strict":
             rows = found.old if found.kind is _DELETE else found.new
             raise InconsistentOperationError(f"{what} after the {found.kind} of {rows!r} in the same epoch")
+
+
+class _AllOrNothing:
+    """The block of :meth:`MemTable.all_or_nothing`.
+
+    A class of its own: a generator that Ctrl-C keeps from being told that its block is left is closed when nobody has
+    the interruption any more, and would take back what was noted until then.
+    """
+
+    def __init__(self, buffer: MemTable) -> None:
+        self._buffer = buffer
+
+    def __enter__(self) -> None:
+        self._buffer._begin_journal()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._buffer._end_journal(takes_back=kind is not None)
 
 
 def _batches(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -36,6 +38,7 @@ from objectspace.kvt import (
     stored_entries,
 )
 from objectspace.testing.faults import FAILURES, LASTING, ONCE, Fault, failing
+from tests.objects.interruptions import at_exit, interrupted
 
 Table = KeyValueTable[Any, Any]
 
@@ -135,6 +138,23 @@ def test_autocommit_makes_each_call_one_checkpoint(space: PersistedObjectSpace, 
     with pytest.raises(BadKeyVersionError):
         table.put_if_absent(b"c", b"", "f")
     assert space.store.checkpoints()[-1].number == len(calls) + 1
+
+
+def test_an_interruption_that_is_let_go_late_puts_no_value_back() -> None:
+    for number in count():
+        space, kept = PersistedObjectSpace(CheckpointStore(":memory:")), list[BaseException]()
+        manager = KeyValueTableManager(space, autocommit=True)
+        manager.create_scope("s")
+        manager.create_key_value_table("s", "t", KeyValueTableConfiguration(1))
+        table = manager.open_key_value_table("s", "t")
+        if not interrupted(lambda: table.put(b"k", b"1", "f"), number, at_exit, kept):  # noqa: B023
+            break
+        space.rollback()
+        table.put(b"k", b"2", "f")
+        kept.clear()
+        gc.collect()
+        assert list(table.family("f").items()) == [(b"k", b"2")]
+    assert number > 0
 
 
 def test_a_call_that_cannot_commit_leaves_nothing_behind(
@@ -457,6 +477,7 @@ def fill(path: Path, entries: dict[bytes, bytes]) -> None:
     """Make a store with a table of one partition and some entries in one family."""
     with PersistedObjectSpace.open(path) as space:
         manager = KeyValueTableManager(space, autocommit=True)
+        manager.create_scope("s")
         manager.create_scope("s")
         manager.create_key_value_table("s", "t", KeyValueTableConfiguration(1))
         manager.open_key_value_table("s", "t").put_all("f", entries.items())

@@ -10,12 +10,33 @@ from typing import Any
 LIBRARY = ("objectspace", "checkpoint")
 
 
-def interrupted(work: Callable[[], object], lines: int, modules: tuple[str, ...] = LIBRARY) -> bool:
-    """Do some work with Ctrl-C after so many lines of the library, or of some modules; tell whether it came to that."""
-    left, came, within = iter(range(lines)), False, tuple(f"{name}." for name in modules)
+def of_library(frame: FrameType) -> bool:
+    return frame.f_globals.get("__name__", "").split(".")[0] in LIBRARY
+
+
+def at_exit(frame: FrameType) -> bool:
+    """Tell whether a ``with`` block is told there that it is left."""
+    return frame.f_code.co_name == "__exit__"
+
+
+def interrupted(
+    work: Callable[[], object],
+    lines: int,
+    where: Callable[[FrameType], bool] = of_library,
+    kept: list[BaseException] | None = None,
+) -> bool:
+    """Do some work with Ctrl-C after so many lines of the library; tell whether it came to that.
+
+    Args:
+        work: the work.
+        lines: after how many lines.
+        where: which functions have the lines that count.
+        kept: gets the interruption, which lives as long as it is in there, with all that was under way.
+    """
+    left, came = iter(range(lines)), False
 
     def trace(frame: FrameType, event: str, _: object) -> Any:
-        if not f"{frame.f_globals.get('__name__', '')}.".startswith(within):
+        if not where(frame):
             return None
         nonlocal came
         if event == "line" and next(left, None) is None:
@@ -28,8 +49,9 @@ def interrupted(work: Callable[[], object], lines: int, modules: tuple[str, ...]
     sys.settrace(trace)
     try:
         work()
-    except KeyboardInterrupt:
-        pass
+    except KeyboardInterrupt as error:
+        if kept is not None:
+            kept.append(error)
     finally:
         sys.settrace(before)
     return came  # Python drops what is raised while a generator is closed.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable, Iterator
+from itertools import count as numbers
 from typing import Any
 from unittest.mock import Mock
 
@@ -40,6 +41,7 @@ from objectspace.operators import (
 )
 from objectspace.operators.value_groups import HELD
 from objectspace.relational import Chunk, Column, RowError, StateTable, StorageTable, TableSchema
+from tests.objects.interruptions import at_exit, interrupted
 
 SCHEMA = TableSchema([Column("k", "int64"), Column("v", "int64"), Column("id", "int64")], ["id"], watermark_column="k")
 VALUE = TableSchema([Column("v", "int64")])
@@ -556,6 +558,22 @@ def test_an_epoch_covers_what_a_checkpoint_that_failed_has_left(monkeypatch: pyt
     assert stored.get("noted") == {"k": "more"}
     assert list(StateTable(stored, "mine").scan()) == [(7,)]
     assert behind.rows("counts") == run_local(results("counts"), BATCHES[:2]).rows("counts")
+
+
+def test_an_interruption_of_a_run_that_is_let_go_late_takes_nothing_back() -> None:
+    for number in numbers():
+        run, kept = run_local(results("counts"), BATCHES[:1], CheckpointStore(":memory:")), list[BaseException]()
+        if not interrupted(lambda: run.step(BATCHES[1]), number, at_exit, kept):  # noqa: B023
+            break
+        if run.position == 1:
+            run.step(BATCHES[1])
+        _, noted = beside(run.space)
+        kept.clear()
+        gc.collect()
+        assert noted["k"] == "precious"
+        run.space.checkpoint()
+        assert run.rows("counts") == run_local(results("counts"), BATCHES[:2]).rows("counts")
+    assert number > 0
 
 
 def test_an_epoch_is_no_earlier_than_one_that_a_table_has_sealed() -> None:

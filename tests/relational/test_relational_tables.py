@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -34,7 +35,7 @@ from objectspace.relational import (
     tables,
 )
 from objectspace.testing.faults import FAILURES, ONCE, Fault, failing
-from tests.objects.interruptions import interrupted
+from tests.objects.interruptions import at_exit, interrupted
 from tests.relational.helpers import new_space, schema_of, space_on
 
 ORDERS = schema_of("a int64", "b int64", "c int64", key=["a"])
@@ -278,6 +279,22 @@ def fails(fault: Fault, work: Callable[[], object], number: int) -> bool:
 def is_interrupted(_: Fault, work: Callable[[], object], number: int) -> bool:
     """Do some work with Ctrl-C after so many times 29 lines; tell whether it came to that."""
     return interrupted(work, 29 * number)
+
+
+def test_an_interruption_that_is_let_go_late_takes_nothing_back_that_was_written_since() -> None:
+    change = [("-", (1, 11, 111)), ("+", (1, 0, 0)), ("+", (3, 33, 333))]
+    for number in count():
+        table, kept = filled(), list[BaseException]()
+        if not interrupted(lambda: table.write_chunk(change), number, at_exit, kept):  # noqa: B023
+            break
+        if table.get_row((1,)) == (1, 11, 111):
+            table.write_chunk(change)
+        table.update_row((1, 0, 0), (1, 10, 100))
+        table.delete_row((3, 33, 333))
+        kept.clear()
+        gc.collect()
+        assert list(table.scan()) == [(1, 10, 100), (2, 22, 222)]
+    assert number > 0
 
 
 @pytest.mark.parametrize("strike", [fails, is_interrupted])
