@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from objectspace import DamagedObjectError, ObjectSpace
-from objectspace.errors import GO_ON
-from objectspace.objects.base import DAMAGE
+from objectspace.errors import GO_ON, NameInUseError
 from objectspace.relational.errors import SchemaError, SchemaMismatchError
 from objectspace.relational.key_space import KeySpace
 from objectspace.relational.registry import registry_of
@@ -122,12 +121,13 @@ def rename_table(space: ObjectSpace, name: str, new_name: str) -> None:
     catalogues = [space.get_dictionary(one) for one in (TABLES, WATERMARKS) if one in space]
     for entries in catalogues:
         entries.get_many((name, new_name))  # What is damaged is refused before anything changes.
-    space.rename(name, new_name)
-    for entries in catalogues:
-        entries.pop(new_name, None)  # It waits for a table that had this name before space.rename().
-        if (entry := entries.pop(name, None)) is not None:
-            entries[new_name] = entry
-    registry_of(space).renamed(name, new_name)
+    with space._in_one_piece():
+        space.rename(name, new_name)
+        for entries in catalogues:
+            entries.pop(new_name, None)  # It waits for a table that had this name before space.rename().
+            if (entry := entries.pop(name, None)) is not None:
+                entries[new_name] = entry
+        registry_of(space).renamed(name, new_name)
 
 
 def find_record(space: ObjectSpace, name: str) -> TableRecord:
@@ -174,6 +174,7 @@ def open_record(
 
     Raises:
         SchemaMismatchError: the stored schema is another one, or cannot become this one.
+        NameInUseError: the name is that of another object, or of rows without a schema.
         RowError: the column of the new schema does not hold a watermark that is stored.
         CheckpointProtocolError: it would change while an open handle has rows of these vnodes that are not sealed.
 
@@ -181,7 +182,9 @@ def open_record(
     """
     record = record_of(space, name)
     if record is None:
-        return _create(space, name, schema)
+        _require_no_rows(space, name, schema)
+        with space._in_one_piece():
+            return _create(space, name, schema)
     if schema is None or _is_same(schema, record.schema):
         return record
     if not evolve:
@@ -240,16 +243,20 @@ def _create(space: ObjectSpace, name: str, schema: TableSchema | None) -> TableR
     return record
 
 
-def _refuse_name(name: str) -> None:
-    """Refuse the names of the catalogues to a table."""
-    if name in (TABLES, WATERMARKS):
-        raise SchemaError(f"{name!r} is the name of what lists the tables: choose another one")
+def _require_no_rows(space: ObjectSpace, name: str, schema: TableSchema | None) -> None:
+    """Refuse to create a table under the name of rows of which nothing tells what they are.
 
-
-def _number_in(stored: Any) -> int:
-    """Return the number in the record of a table; 0 where it is damaged, which keeps no other table out."""
-    number = stored.get("id") if isinstance(stored, Mapping) else None
-    return number if type(number) is int else 0
+    Raises:
+        NameInUseError: there are such.
+    """
+    if schema is not None and _has_rows(space, name):
+        raise NameInUseError(
+            f"table {name!r} cannot be created: {name!r} is a raw sorted dictionary, as the rows of a table are, and"
+            f" {TABLES!r} has no entry of it, so that nothing tells its columns: a salvage may have left that out, or"
+            " it was made or renamed as an object; go back to a checkpoint where the entry is there with"
+            f" space.rollback(epoch=...), or delete it with what it holds by space.delete({name!r}), or choose another"
+            " name"
+        )
 
 
 _ADVICE = (

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from checkpoint import CheckpointStore
-from objectspace import CheckpointProtocolError, ObjectSpace, PersistedObjectSpace
+from objectspace import CheckpointProtocolError, ObjectSpace, ObjectSpaceError, PersistedObjectSpace
 from objectspace.kvt import KeyValueTableConfiguration, KeyValueTableManager
 from objectspace.operators import (
     Apply,
@@ -648,6 +648,22 @@ def test_operators_whose_tables_were_deleted_since_nothing_listed_them_are_refus
     with pytest.raises(PipelineChangedError, match=r"^'flights.HashAgg' .* is gone: .* forget it with del"):
         run_local(built(counted), BATCHES, space)
     space.delete("$operators")
+    assert run_local(built(counted), BATCHES, space).rows("delays") == [("B6", 1, 40), ("UA", 2, 5)]
+
+
+@pytest.mark.parametrize("lost", [["$tables"], ["$tables", "$operators", "$position"]])
+def test_a_run_says_what_to_do_where_nothing_lists_the_tables(lost: list[str]) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    run_local(built(counted), BATCHES[:2], space)
+    for name in lost:
+        space.delete(name)
+    space.checkpoint()
+    with pytest.raises(ObjectSpaceError, match=r"nothing tells .* space\.rollback\(epoch=.* space\.delete\("):
+        run_local(built(counted), BATCHES, space)
+    for name in [name for name in space if "/" in name]:
+        space.delete(name)
+    if "$operators" in space:
+        space.delete("$operators")
     assert run_local(built(counted), BATCHES, space).rows("delays") == [("B6", 1, 40), ("UA", 2, 5)]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from checkpoint import CheckpointError, CheckpointStore
-from objectspace import ObjectNotFoundError, ObjectSpace, PersistedObjectSpace, VolatileObjectSpace
+from objectspace import NameInUseError, ObjectNotFoundError, ObjectSpace, PersistedObjectSpace, VolatileObjectSpace
 from objectspace.errors import CheckpointProtocolError
 from objectspace.relational import (
     Chunk,
@@ -622,6 +622,43 @@ def test_a_table_renamed_as_an_object_and_back_is_the_table_again() -> None:
     renamed(space)
     space.rename("elsewhere", "a")
     assert list(StateTable(space, "a", ORDERS).scan()) == [(1, 1, 1)]
+
+
+DDL: dict[str, Callable[[ObjectSpace], object]] = {
+    "rename": lambda space: rename_table(space, "t", "u"),
+    "create": lambda space: StateTable(space, "u", ORDERS),
+}
+
+
+@pytest.mark.parametrize("name", DDL)
+def test_a_table_that_was_renamed_or_created_by_half_is_not_saved(name: str) -> None:
+    saved = 0
+    for line in count():
+        space = new_space()
+        StateTable(space, "t", ORDERS).insert_row((1, 1, 1))
+        space.checkpoint(epoch=1)
+        if not interrupted(lambda: DDL[name](space), line):  # noqa: B023
+            break
+        with suppress(CheckpointProtocolError):
+            space.checkpoint(epoch=2)
+            saved += 1
+        again = space_on(space.store)
+        assert {one for one in again if not one.startswith("$")} == set(tables(again))
+        assert [list(StateTable(again, one).scan()) for one in tables(again)] in ([[(1, 1, 1)]], [[(1, 1, 1)], []])
+    assert 0 < saved < line
+
+
+def test_rows_without_a_schema_are_no_table_until_they_are_deleted() -> None:
+    space = new_space()
+    StateTable(space, "t", ORDERS).insert_row((1, 1, 1))
+    space.checkpoint(epoch=1)
+    space.delete("$tables")
+    with pytest.raises(
+        NameInUseError, match=r"'t' is a raw .* '\$tables' has no entry of it, .* by space.delete\('t'\)"
+    ):
+        StateTable(space, "t", ORDERS)
+    space.delete("t")
+    assert list(StateTable(space, "t", ORDERS).scan()) == []
 
 
 @pytest.mark.parametrize("end", ["rollback", "drop", "delete"])
