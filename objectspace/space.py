@@ -109,7 +109,9 @@ class ObjectSpace(ObjectFactory):
 
         Raises:
             ObjectNotFoundError: there is none of this name.
-            NameInUseError: the new name is in use.
+            NameInUseError: the new name is in use, or it is that of a relational table which has another one for now,
+                and this one is a table too.
+            DamagedObjectError: it may be a relational table, and the catalogues cannot be read; nothing has changed.
 
         Time: O(1).
         Dirties: one index row.
@@ -118,6 +120,8 @@ class ObjectSpace(ObjectFactory):
         object_id = self._find(name)
         self._check_free(new_name)
         self._will_change()
+        if _may_be_table(*self._entries[object_id]):
+            self._refuse_other_notes(name, new_name)
         _, kind, codec = self._entries[object_id]
         with self._in_one_piece():
             self._entries[object_id] = (new_name, kind, codec)
@@ -209,12 +213,28 @@ class ObjectSpace(ObjectFactory):
         Raises:
             DamagedObjectError: it may, and the notes cannot be read; nothing has changed.
         """
-        catalogues = [one for one in CATALOGUES if one in self._ids and self.kind_of(one) == "Dictionary"]
+        catalogues = self._catalogues()
         for catalogue in catalogues if may_count else ():
             self.get_dictionary(catalogue).get(name)  # Of all of them before one changes.
         for catalogue in catalogues:
             with suppress(*(() if may_count else (DamagedObjectError,))):
                 self.get_dictionary(catalogue).pop(name, None)
+
+    def _refuse_other_notes(self, name: str, new_name: str) -> None:
+        """Refuse what is noted the name under which notes of another object wait: they would count for it.
+
+        Raises:
+            NameInUseError: there are such.
+        """
+        if any(name in (noted := self.get_dictionary(one)) and new_name in noted for one in self._catalogues()):
+            raise NameInUseError(
+                f"{name!r} is a relational table, and {new_name!r} is the name of another one, whose columns wait there"
+                " until it is renamed back: rename tables by rename_table() of objectspace.relational, which takes the"
+                " columns along and drops those that wait"
+            )
+
+    def _catalogues(self) -> list[str]:
+        return [one for one in CATALOGUES if one in self._ids and self.kind_of(one) == "Dictionary"]
 
     def _register(self, handle: PersistedObject) -> None:
         handle._codec = orjson.dumps(handle._options()).decode()

@@ -122,9 +122,10 @@ def rename_table(space: ObjectSpace, name: str, new_name: str) -> None:
     for entries in catalogues:
         entries.get_many((name, new_name))  # What is damaged is refused before anything changes.
     with space._in_one_piece():
+        for entries in catalogues if new_name not in space else ():
+            entries.pop(new_name, None)  # It waits for a table that had this name before space.rename().
         space.rename(name, new_name)
         for entries in catalogues:
-            entries.pop(new_name, None)  # It waits for a table that had this name before space.rename().
             if (entry := entries.pop(name, None)) is not None:
                 entries[new_name] = entry
         registry_of(space).renamed(name, new_name)

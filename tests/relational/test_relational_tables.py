@@ -709,6 +709,21 @@ def test_a_table_takes_nothing_over_that_waits_under_its_new_name() -> None:
     assert (list(found.scan()), found.watermark, found.vacuum()) == ([(1, 1, 1)], None, 0)
 
 
+def test_a_table_renamed_as_an_object_takes_no_columns_of_another_one() -> None:
+    space = new_space()
+    StateTable(space, "b", ORDERS).insert_row((1, 1, 1))
+    StateTable(space, "c", TableSchema([Column("x", "int64")], ["x"])).insert_row((7,))
+    space.checkpoint(epoch=1)
+    space.rename("b", "former")
+    with pytest.raises(NameInUseError, match=r"'c' is a relational table, and 'b' is .* by rename_table\(\)"):
+        space.rename("c", "b")
+    rename_table(space, "c", "b")
+    assert list(StateTable(space, "b").scan()) == [(7,)]
+    space.checkpoint(epoch=2)
+    with pytest.raises(NameInUseError, match="'former' is a raw sorted dictionary"):
+        StateTable(space_on(space.store), "former", ORDERS)
+
+
 def test_a_table_that_is_open_has_its_new_name_at_once() -> None:
     space = new_space()
     by_vnode = TableSchema(ORDERS.columns, ["a"], distribution_key=["a"])
