@@ -133,7 +133,9 @@ class ObjectSpace(ObjectFactory):
     def on_barrier(self, seal: Callable[[int], None]) -> None:
         """Have something called with the epoch before ``checkpoint()`` collects; what it raises stops the checkpoint.
 
-        For layers above, which hold back what belongs to an epoch until it is sealed.
+        For layers above, which hold back what belongs to an epoch until it is sealed. To refuse a checkpoint it raises
+        an error of the library, a ``ValueError`` or a ``TypeError``, with nothing changed: then the next one may
+        follow. Any other exception may have come in its midst, so that nothing is saved before a rollback.
         """
         self._barriers.append(seal)
 

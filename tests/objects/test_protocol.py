@@ -13,6 +13,7 @@ from datetime import date, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -764,6 +765,28 @@ def test_two_threads_with_a_space_each_lose_nothing_that_was_acknowledged(tmp_pa
     assert store.verify() > 0
     assert store.next_number() - 1 == sum(map(len, expected.values()))
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "is_refusal"), [(CheckpointProtocolError, True), (ValueError, True), (KeyError, False), (OSError, False)]
+)
+def test_what_is_called_before_a_checkpoint_refuses_it_or_has_failed_in_its_midst(
+    error: type[Exception], is_refusal: bool
+) -> None:
+    space = PersistedObjectSpace(CheckpointStore(":memory:"))
+    value = space.create_value("v", 1)
+    space.checkpoint()
+    value.value = 2
+    hook = Mock(side_effect=[error("not now"), None, None])
+    space.on_barrier(hook)
+    with pytest.raises(error, match="not now"):
+        space.checkpoint()
+    if not is_refusal:
+        with pytest.raises(CheckpointProtocolError, match=r"go back to the last checkpoint with rollback\(\)"):
+            space.checkpoint()
+        space.rollback()
+    space.checkpoint()
+    assert value.value == (2 if is_refusal else 1)
 
 
 @pytest.mark.parametrize("kind", list(CheckpointKind))
