@@ -8,6 +8,7 @@ from typing import Any, NoReturn, TypeVar
 from objectspace.errors import CheckpointProtocolError
 from objectspace.factory import ObjectFactory
 from objectspace.objects.base import PersistedObject
+from objectspace.objects.torn import InOnePiece
 from objectspace.space import ObjectSpace
 
 P = TypeVar("P", bound=PersistedObject)
@@ -93,6 +94,10 @@ class SpacePart(ObjectFactory):
             f"a part of a space ({self._prefix}) has no checkpoints of its own: what is changed here is saved with the"
             " checkpoint of the whole, which whoever has the space takes"
         )
+
+    def in_one_piece(self) -> InOnePiece:
+        """Return a ``with`` block for several edits that are of use together only, as that of the whole space."""
+        return self._space.in_one_piece()
 
     def kind_of(self, name: str) -> str:
         """Return the kind of an object, ``"Dictionary"`` for example.

@@ -144,7 +144,7 @@ class PersistedObjectSpace(ObjectSpace):
         run = Run(writer.kind)
         costs: dict[str, ObjectReceipt] = {}
         dirty = list(self._dirty.values())
-        with self._in_one_piece():
+        with self.in_one_piece():
             for target in dirty:
                 cost, same = self._collect(target, run), costs.get(target._name)
                 costs[target._name] = cost if same is None else same + cost
@@ -207,7 +207,7 @@ class PersistedObjectSpace(ObjectSpace):
             self._begin_save()  # What refuses the save must do so before an epoch is sealed.
             sealed = self._last_sealed()
             epoch = max(self._store.next_epoch(), sealed) if epoch is None else epoch
-            with self._in_one_piece():
+            with self.in_one_piece():
                 for seal in self._barriers:
                     seal(epoch)
         writer = self._store.writer(kind, epoch)
@@ -324,7 +324,7 @@ class PersistedObjectSpace(ObjectSpace):
 
     def renumber(self, target: PersistedObject) -> None:
         """Give an object a new id, under which nothing is stored: its old rows are out of reach."""
-        with self._in_one_piece():
+        with self.in_one_piece():
             self._dirty.pop(target._id, None)
             held = self._held.pop(target._id, None)
             if target._id in self._stored_index or (self._flight is not None and target._id in self._flight.index):
@@ -381,7 +381,7 @@ class PersistedObjectSpace(ObjectSpace):
 
     def _begin_save(self) -> None:
         self._settle_flight()
-        with self._in_one_piece(), self.mutex:  # Another thread may be bringing slots into memory.
+        with self.in_one_piece(), self.mutex:  # Another thread may be bringing slots into memory.
             self._find_slipped()
 
     def _settle_flight(self) -> None:

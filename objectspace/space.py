@@ -94,7 +94,7 @@ class ObjectSpace(ObjectFactory):
         self._usable()
         object_id = self._find(name)
         self._will_change()
-        with self._in_one_piece():
+        with self.in_one_piece():
             self._forget_notes(name, may_count=_may_be_table(*self._entries[object_id]))
             handle = self._handles.pop(object_id, None)
             if handle is not None:
@@ -123,7 +123,7 @@ class ObjectSpace(ObjectFactory):
         if _may_be_table(*self._entries[object_id]):
             self._refuse_other_notes(name, new_name)
         _, kind, codec = self._entries[object_id]
-        with self._in_one_piece():
+        with self.in_one_piece():
             self._entries[object_id] = (new_name, kind, codec)
             self._ids[new_name] = self._ids.pop(name)
             if object_id in self._handles:
@@ -240,7 +240,7 @@ class ObjectSpace(ObjectFactory):
 
     def _register(self, handle: PersistedObject) -> None:
         handle._codec = orjson.dumps(handle._options()).decode()
-        with self._in_one_piece():
+        with self.in_one_piece():
             self._entries[handle._id] = (handle._name, handle.kind, handle._codec)
             self._ids[handle._name] = handle._id
             self._handles[handle._id] = handle
@@ -326,7 +326,7 @@ class ObjectSpace(ObjectFactory):
     def renumber(self, target: PersistedObject) -> None:
         """Give an object a new id, under which nothing is stored: its old rows are out of reach."""
         owner, old = target._owner, target._id
-        with self._in_one_piece():
+        with self.in_one_piece():
             if owner is not None:
                 owner._renumbered(target)
             target._id, target._fresh, target._was_fresh = self.new_id(), True, None
@@ -352,6 +352,22 @@ class ObjectSpace(ObjectFactory):
         """Refuse: nothing is stored."""
         raise CheckpointProtocolError("a volatile space stores nothing")
 
+    def in_one_piece(self) -> InOnePiece:
+        """Return a ``with`` block for several edits that are of use together only.
+
+        Where it is cut in two by Ctrl-C, or by any error but a refusal (one of the library, ``ValueError`` or
+        ``TypeError``), the next save refuses until a rollback: nothing that was half done becomes durable. So what may
+        be refused comes first.
+
+        >>> from objectspace import VolatileObjectSpace
+        >>> space = VolatileObjectSpace()
+        >>> with space.in_one_piece():
+        ...     space.create_list("rows").append(1)
+        ...     space.create_value("count", 1)
+        Value('count', 1)
+        """
+        return InOnePiece(self, _OF_CALLS)
+
     def _usable(self) -> None:
         if self._closed:
             raise CheckpointProtocolError("this space is closed: open it again")
@@ -361,10 +377,6 @@ class ObjectSpace(ObjectFactory):
 
     def _index_changed(self, object_id: int) -> None:
         """Note that the index entry of an object changed."""
-
-    def _in_one_piece(self) -> InOnePiece:
-        """Do what an interruption must not cut in two: any error but a refusal."""
-        return InOnePiece(self, _OF_CALLS)
 
 
 def checked_cache_slots(count: object) -> int:

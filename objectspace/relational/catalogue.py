@@ -12,6 +12,7 @@ from typing import Any
 
 from objectspace import DamagedObjectError, ObjectSpace
 from objectspace.errors import GO_ON, NameInUseError
+from objectspace.objects.base import DAMAGE
 from objectspace.relational.errors import SchemaError, SchemaMismatchError
 from objectspace.relational.key_space import KeySpace
 from objectspace.relational.registry import registry_of
@@ -121,7 +122,7 @@ def rename_table(space: ObjectSpace, name: str, new_name: str) -> None:
     catalogues = [space.get_dictionary(one) for one in (TABLES, WATERMARKS) if one in space]
     for entries in catalogues:
         entries.get_many((name, new_name))  # What is damaged is refused before anything changes.
-    with space._in_one_piece():
+    with space.in_one_piece():
         for entries in catalogues if new_name not in space else ():
             entries.pop(new_name, None)  # It waits for a table that had this name before space.rename().
         space.rename(name, new_name)
@@ -184,7 +185,7 @@ def open_record(
     record = record_of(space, name)
     if record is None:
         _require_no_rows(space, name, schema)
-        with space._in_one_piece():
+        with space.in_one_piece():
             return _create(space, name, schema)
     if schema is None or _is_same(schema, record.schema):
         return record
@@ -202,7 +203,7 @@ def open_record(
     codec = RowCodec(changed, record.layouts)
     record = TableRecord(name, record.id, changed, tuple(codec.layouts))
     Visibility(KeySpace(name, changed), watermarks_of(space, name))  # What is refused changes nothing.
-    with space._in_one_piece():  # Handles that follow by half would write rows of neither schema.
+    with space.in_one_piece():  # Handles that follow by half would write rows of neither schema.
         space.get_dictionary(TABLES)[name] = record.to_json()
         registry_of(space).changed_schema(rows)
     return record
@@ -242,6 +243,18 @@ def _create(space: ObjectSpace, name: str, schema: TableSchema | None) -> TableR
     record = TableRecord(name, number, schema.with_ids(), (schema.ids,))
     known[name] = record.to_json()
     return record
+
+
+def _refuse_name(name: str) -> None:
+    """Refuse the names of the catalogues to a table."""
+    if name in (TABLES, WATERMARKS):
+        raise SchemaError(f"{name!r} is the name of what lists the tables: choose another one")
+
+
+def _number_in(stored: Any) -> int:
+    """Return the number in the record of a table; 0 where it is damaged, which keeps no other table out."""
+    number = stored.get("id") if isinstance(stored, Mapping) else None
+    return number if type(number) is int else 0
 
 
 def _require_no_rows(space: ObjectSpace, name: str, schema: TableSchema | None) -> None:

@@ -64,17 +64,14 @@ def may_be_renamed(name: str, there: TableSchema, other: TableSchema) -> str | N
     if own not in other.ids:
         return None
     column, found = there.column(name), other.columns[other.ids.index(own)]
-    wider = _wider(column.type, found.type)
-    if found.name == name or wider is None:
-        return None
-    own_default, other_default = (replace(one, type=wider).default for one in (column, found))  # As that type says it.
-    return found.name if repr(own_default) == repr(other_default) else None
+    return found.name if found.name != name and _fit(column, found) else None
 
 
-def _wider(one: DataType, other: DataType) -> DataType | None:
-    if can_widen(one, other):
-        return other
-    return one if can_widen(other, one) else None
+def _fit(one: Column, other: Column) -> bool:
+    """Tell whether a column can be another one that was widened: its default is the same, as the wider type says it."""
+    if not can_widen(one.type, other.type):
+        return can_widen(other.type, one.type) and _fit(other, one)
+    return repr(replace(one, type=other.type).default) == repr(other.default)
 
 
 def _key(schema: TableSchema) -> tuple[tuple[str, str, str], ...]:

@@ -147,7 +147,7 @@ def test_an_interruption_that_is_let_go_late_puts_no_value_back() -> None:
         manager.create_scope("s")
         manager.create_key_value_table("s", "t", KeyValueTableConfiguration(1))
         table = manager.open_key_value_table("s", "t")
-        if not interrupted(lambda: table.put(b"k", b"1", "f"), number, at_exit, kept):  # noqa: B023
+        if not interrupted(lambda: table.put(b"k", b"1", "f"), number, where=at_exit, kept=kept):  # noqa: B023
             break
         space.rollback()
         table.put(b"k", b"2", "f")

@@ -10,10 +10,6 @@ from typing import Any
 LIBRARY = ("objectspace", "checkpoint")
 
 
-def of_library(frame: FrameType) -> bool:
-    return frame.f_globals.get("__name__", "").split(".")[0] in LIBRARY
-
-
 def at_exit(frame: FrameType) -> bool:
     """Tell whether a ``with`` block is told there that it is left."""
     return frame.f_code.co_name == "__exit__"
@@ -22,7 +18,8 @@ def at_exit(frame: FrameType) -> bool:
 def interrupted(
     work: Callable[[], object],
     lines: int,
-    where: Callable[[FrameType], bool] = of_library,
+    modules: tuple[str, ...] = LIBRARY,
+    where: Callable[[FrameType], bool] | None = None,
     kept: list[BaseException] | None = None,
 ) -> bool:
     """Do some work with Ctrl-C after so many lines of the library; tell whether it came to that.
@@ -30,13 +27,17 @@ def interrupted(
     Args:
         work: the work.
         lines: after how many lines.
-        where: which functions have the lines that count.
+        modules: the modules or packages whose lines count.
+        where: tells in which functions, of whatever module, the lines count instead.
         kept: gets the interruption, which lives as long as it is in there, with all that was under way.
     """
-    left, came = iter(range(lines)), False
+    left, came, within = iter(range(lines)), False, tuple(f"{name}." for name in modules)
+
+    def counts(frame: FrameType) -> bool:
+        return f"{frame.f_globals.get('__name__', '')}.".startswith(within) if where is None else where(frame)
 
     def trace(frame: FrameType, event: str, _: object) -> Any:
-        if not where(frame):
+        if not counts(frame):
             return None
         nonlocal came
         if event == "line" and next(left, None) is None:

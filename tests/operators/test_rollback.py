@@ -563,7 +563,7 @@ def test_an_epoch_covers_what_a_checkpoint_that_failed_has_left(monkeypatch: pyt
 def test_an_interruption_of_a_run_that_is_let_go_late_takes_nothing_back() -> None:
     for number in numbers():
         run, kept = run_local(results("counts"), BATCHES[:1], CheckpointStore(":memory:")), list[BaseException]()
-        if not interrupted(lambda: run.step(BATCHES[1]), number, at_exit, kept):  # noqa: B023
+        if not interrupted(lambda: run.step(BATCHES[1]), number, where=at_exit, kept=kept):  # noqa: B023
             break
         if run.position == 1:
             run.step(BATCHES[1])

@@ -285,7 +285,7 @@ def test_an_interruption_that_is_let_go_late_takes_nothing_back_that_was_written
     change = [("-", (1, 11, 111)), ("+", (1, 0, 0)), ("+", (3, 33, 333))]
     for number in count():
         table, kept = filled(), list[BaseException]()
-        if not interrupted(lambda: table.write_chunk(change), number, at_exit, kept):  # noqa: B023
+        if not interrupted(lambda: table.write_chunk(change), number, where=at_exit, kept=kept):  # noqa: B023
             break
         if table.get_row((1,)) == (1, 11, 111):
             table.write_chunk(change)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -187,29 +186,20 @@ def test_a_column_that_may_have_another_name_in_one_shard_is_refused_until_it_is
     assert space.feed()(0, 1) == sorted(("+", 1, *row) for row in OLD)
 
 
-@pytest.mark.parametrize(
-    ("kind", "default", "wide", "value"),
-    [
-        ("int32", 3, "float64", 11.5),
-        ("int32", 3, "decimal", Decimal("11.5")),
-        ("int32", 3, "decimal(12,2)", Decimal("11.5")),
-        ("float32", 0.1, "float64", 11.5),
-        ("decimal(5,2)", Decimal("1.00"), "decimal(9,4)", Decimal("11.5")),
-    ],
-)
-def test_a_column_that_one_shard_has_renamed_and_widened_is_refused_with_its_default_in_either_type(
-    space: Space, kind: str, default: Any, wide: str, value: Any
+@pytest.mark.parametrize("kind", ["int64", "float64", "decimal"])
+@pytest.mark.parametrize("shard", [0, 1])
+def test_a_column_with_a_default_that_one_shard_has_renamed_and_widened_is_refused(
+    space: Space, shard: int, kind: str
 ) -> None:
-    def add(schema: TableSchema) -> TableSchema:
-        return schema.with_column(Column("p", kind, default=default))
+    def narrow(schema: TableSchema) -> TableSchema:
+        return schema.with_column(Column("b", "int32", default=3))
 
-    space.epoch(*[put(KEYS[shard][1], 1, default, change=add) for shard in range(2)])
-    space.epoch(
-        None, put(KEYS[1][2], 5, value, change=lambda schema: schema.renamed("p", "price").widened("price", wide))
-    )
-    with pytest.raises(ObjectSpaceError, match=r"column 'p' of shard 0 may be 'price' of shard 1 with another name"):
+    space.epoch(*[put(KEYS[place][1], 1, 10, change=narrow) for place in range(2)])
+    edits: list[Edit] = [None, None]
+    edits[shard] = put(KEYS[shard][2], 5, 11, change=lambda schema: schema.renamed("b", "z").widened("z", kind))
+    space.epoch(*edits)
+    with pytest.raises(ObjectSpaceError, match=r"column '[bz]' of shard [01] may be '[bz]' of shard [01] with another"):
         space.read()
-    assert len(space.read(columns="k,a")[1]) == 5
 
 
 def added_again(schema: TableSchema) -> TableSchema:
