@@ -54,7 +54,7 @@ def set_aside(
     for place in _large_places(values):
         shared = _shared(connection, parts, objects[place], slots[place])
         if shared is None:
-            row = int(run), hash_of(objects[place], slots[place]), values[place]
+            row = int(run), _hash(objects[place], slots[place]), values[place]
             shared = connection.execute(
                 "INSERT INTO state_large (checkpoint, hash, body) VALUES (?, ?, ?)", row
             ).lastrowid
@@ -97,7 +97,7 @@ def delete_items(connection: sqlite3.Connection, condition: str, parameters: Seq
     """
     gone = _referred(connection, condition, parameters)
     rows = connection.execute(f"DELETE FROM state_item WHERE {condition}", parameters).rowcount
-    connection.executemany(_DROP_UNUSED, [(body, hash_of(*key), *key, body) for body, *key in gone])
+    connection.executemany(_DROP_UNUSED, [(body, _hash(*key), *key, body) for body, *key in gone])
     return rows + (_BODY_COST - 1) * len(gone)
 
 
@@ -129,7 +129,8 @@ def copy_for(connection: sqlite3.Connection, number: int) -> None:
 def _foreign(number: int, after: tuple[int, Any] | None) -> tuple[str, tuple[object, ...]]:
     beyond = "" if after is None else "AND (object, slot) > (?, ?)"
     statement = (
-        "SELECT object, slot, value FROM state_item JOIN state_large ON id = value WHERE state_item.checkpoint = ?"
+        "SELECT object, slot, value FROM state_item CROSS JOIN state_large ON id = value"
+        " WHERE state_item.checkpoint = ?"
         f" AND typeof(value) = 'integer' AND state_large.checkpoint <> ? {beyond} ORDER BY object, slot LIMIT 1000"
     )
     return statement, (number, number, *(after or ()))
@@ -171,15 +172,20 @@ def mend(session: Session, connection: sqlite3.Connection, runs: Iterable[Stored
     for run in sorted(runs, key=lambda run: run.first - run.last):  # The widest first: the others lie within it.
         for body, object_id, slot, born, _ in list(_misnamed(session, run)):
             number = born if _is_in(run, born) else run.last
-            connection.execute(_RENAME, (number, hash_of(object_id, slot), body))
+            connection.execute(_RENAME, (number, _hash(object_id, slot), body))
 
 
 def _misnamed(session: Session, run: StoredRun) -> Iterator[tuple[Any, ...]]:
     """Yield what is said of bodies that rows of a run refer to, where it is not what was written."""
-    if session.has_table("state_large"):
+    if session.has_table("state_large") and session.row("SELECT 1 FROM state_large LIMIT 1"):
         with session.cursor(_SAID, (run.run,)) as fetch:
             while rows := fetch(_PORTION_ROWS):
-                yield from (row for row in rows if not _is_in(run, row[3]) or row[4] != hash_of(row[1], row[2]))
+                yield from (row for row in rows if not _is_in(run, row[3]) or row[4] != _hash(row[1], row[2]))
+
+
+def _hash(object_id: object, slot: Any) -> int:
+    """Return the hash of an object and a slot; that of a damaged row is the hash of none."""
+    return hash_of(object_id, slot) if isinstance(object_id, int) else -1
 
 
 def _is_in(run: StoredRun, born: object) -> bool:
@@ -206,7 +212,7 @@ _RENAME = "UPDATE state_large SET checkpoint = ?, hash = ? WHERE id = ?"
 _IS_UNUSED = "id NOT IN (SELECT value FROM state_item WHERE typeof(value) = 'integer')"
 
 _SAID = """
-    SELECT id, object, slot, state_large.checkpoint, hash FROM state_item JOIN state_large ON id = value
+    SELECT id, object, slot, state_large.checkpoint, hash FROM state_item CROSS JOIN state_large ON id = value
     WHERE state_item.checkpoint = ? AND typeof(value) = 'integer'
 """
 

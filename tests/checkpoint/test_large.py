@@ -204,5 +204,18 @@ def test_a_damaged_row_takes_no_body_of_another_slot_with_it() -> None:
     assert store.verify() == 1
 
 
+def test_a_damaged_row_of_no_object_is_deleted_as_any_other() -> None:
+    store = quick_store(":memory:", history=1)
+    store.append(run_with({1: LONG + "1"}))
+    store.append(run_with({1: LONG + "2"}))
+    store.database.conn.execute("UPDATE state_item SET object = 'other' WHERE checkpoint = 2")
+    assert store.repair().newest == 1
+    for number in range(40):
+        store.append(run_with({2: f"{number}"}))
+    store.prune(keep=1)
+    assert values_of(store) == {1: LONG + "1", 2: "39"}
+    assert store.database.execute("SELECT count(*) FROM state_item WHERE object = 'other'").fetchone()[0] == 0
+
+
 def values_of(store: CheckpointStore) -> dict[Any, Any]:
     return {item.slot: item.value for item in store.reader().items(1)}
